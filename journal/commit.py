@@ -1,0 +1,45 @@
+"""Group commit as a value: what is appended, written, being synced, durable, or failed for good.
+
+    append        write          begin_sync      finish_sync
+      |             |                |               |
+      v             v                v               v
+    lsn_appended >= lsn_written >= lsn_in_flight >= lsn_durable
+
+One rule: a sync makes durable what was written before it *began*, never what came meanwhile; and
+after one failure nothing ever becomes durable again.
+"""
+
+from __future__ import annotations
+
+from journal.errors import JournalFailed
+
+
+class GroupCommit:
+    """The four positions of one journal, as log sequence numbers."""
+
+    __slots__ = ("failure", "lsn_appended", "lsn_durable", "lsn_in_flight", "lsn_written")
+
+    def __init__(self, lsn_last: int) -> None:
+        self.lsn_appended = lsn_last
+        self.lsn_written = lsn_last
+        self.lsn_in_flight = 0  # 0: no sync is in flight
+        self.lsn_durable = lsn_last
+        self.failure: JournalFailed | None = None
+
+    def begin_sync(self) -> bool:
+        """Is there something to sync and no sync under way? Then one is under way from now on."""
+        if self.failure or self.lsn_in_flight or self.lsn_written == self.lsn_durable:
+            return False
+        self.lsn_in_flight = self.lsn_written
+        return True
+
+    def finish_sync(self) -> None:
+        """The sync that began is over and said that all is well."""
+        if not self.failure:
+            self.lsn_durable = self.lsn_in_flight
+        self.lsn_in_flight = 0
+
+    def fail(self, failure: JournalFailed) -> None:
+        """A write or a sync failed. The first failure stays the reason."""
+        self.failure = self.failure or failure
+        self.lsn_in_flight = 0

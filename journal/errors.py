@@ -1,0 +1,59 @@
+"""Everything that can be wrong with a journal, each with its file and offset.
+
+One rule: the five ends of a log have five names. *End* is no error at all (`segment.scan` just
+stops); *torn* lies behind the last known sync and is cut; *corrupt*, *truncated* and *foreign*
+are damage, and damage is named and set aside, never guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+DamageKind = Literal["torn", "corrupt", "truncated", "foreign"]
+
+
+class JournalError(Exception):
+    """A journal cannot do what it was asked; the text names the file."""
+
+
+class JournalFailed(JournalError):
+    """A write or a sync failed: this journal writes nothing more until a restart."""
+
+
+class DirectoryLocked(JournalError):
+    """Another process owns this directory."""
+
+
+class NewerFormat(JournalError):
+    """The file was written by a version of kestrelpy that this one does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One stretch of bytes that is not what was written there.
+
+    `offset` and `end` are bytes in `path` (half open). `lsn_first`..`lsn_last` are the records that
+    may have been there and `id_first`..`id_last` the items that may have been put there; a last
+    below its first says: none, or only records of other items (a lost confirm lets its item come
+    back).
+    """
+
+    kind: DamageKind
+    path: str
+    offset: int
+    end: int
+    reason: str
+    lsn_first: int
+    lsn_last: int
+    id_first: int = 1
+    id_last: int = 0
+
+    def sentence(self) -> str:
+        """What happened, where, and what it may have cost."""
+        where = f"{self.path}: {self.kind} at byte {self.offset} to {self.end} ({self.reason})"
+        if self.kind == "torn":
+            return f"{where}: never synced, so never acknowledged; cut and kept aside"
+        if self.id_last >= self.id_first:
+            return f"{where}: may have held items {self.id_first} to {self.id_last}"
+        return f"{where}: held no new item; a confirm lost there lets its item come back"

@@ -1,0 +1,200 @@
+"""The only door to the disk: the dozen file-system verbs the journal relies on.
+
+A verb is a guarantee: when `create` returns, the file, its bytes and its name are on disk; when
+`sync` returns, everything written to that handle before is. Every verb blocks; the daemon calls
+them from worker threads, except `write`, which only reaches the page cache.
+
+One rule: nothing else in `journal/` or the daemon touches a queue's files. Tests put a disk in
+memory behind the same verbs, with crashes and faults.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+from typing import Final, Protocol
+
+from journal.errors import DirectoryLocked
+
+# Zeros are written in pieces of this size, so that preparing a segment costs no memory.
+_ZEROS: Final = bytes(1 << 20)
+_SUFFIX_NEW: Final = ".new"
+
+
+class Handle(Protocol):
+    """A file open for writing at offsets."""
+
+    path: str
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Hand `data` to the operating system; all of it or OSError."""
+
+    def sync(self) -> None:
+        """Return when everything written so far is on disk. After an OSError never call again."""
+
+    def close(self) -> None:
+        """Release the descriptor; promises nothing about the disk."""
+
+
+class Files(Protocol):
+    """What the journal asks of a disk."""
+
+    def names(self, folder: str) -> list[str]:
+        """Names in `folder`, sorted; none when it does not exist."""
+
+    def make_folder(self, folder: str) -> None:
+        """Create `folder` if need be; when this returns, it is on disk."""
+
+    def create(self, path: str, data: bytes, size: int) -> Handle:
+        """A new file of `size` bytes, `data` then zeros; on disk, name and all, on return."""
+
+    def open(self, path: str) -> Handle:
+        """An existing file, for writing."""
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        """Up to `size` bytes from `offset`; -1: to the end."""
+
+    def size(self, path: str) -> int:
+        """The file's length in bytes."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file or folder another name in the same folder; on disk on return."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file. Not synced: a removal that is lost is made again."""
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder and what is in it. Not synced."""
+
+    def lock(self, path: str) -> Handle:
+        """Own `path` until the handle is closed or the process ends; else DirectoryLocked."""
+
+
+def full_sync(descriptor: int) -> None:
+    """The strongest sync of file data the platform offers."""
+    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves data in the drive's cache
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(descriptor)
+
+
+def sync_call_name() -> str:
+    """What `full_sync` calls here, for the daemon's first lines."""
+    return "F_FULLFSYNC" if hasattr(fcntl, "F_FULLFSYNC") else "fdatasync"
+
+
+class DiskHandle:
+    """A descriptor of the real disk."""
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def write(self, offset: int, data: bytes) -> None:
+        written = os.pwrite(self._descriptor, data, offset)
+        if written == len(data):
+            return
+        view = memoryview(data)
+        while written < len(data):  # a short write: a nearly full disk, or a signal
+            more = os.pwrite(self._descriptor, view[written:], offset + written)
+            if more == 0:
+                raise OSError(errno.EIO, "the disk accepted no more bytes", self.path)
+            written += more
+
+    def sync(self) -> None:
+        full_sync(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class Disk:
+    """The real disk."""
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            return sorted(os.listdir(folder))
+        except FileNotFoundError:
+            return []
+
+    def make_folder(self, folder: str) -> None:
+        missing = []
+        at = os.path.abspath(folder)
+        while not os.path.isdir(at):
+            missing.append(at)
+            at = os.path.dirname(at)
+        for path in reversed(missing):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, 0o750)
+            self._sync_folder(os.path.dirname(path))
+
+    def create(self, path: str, data: bytes, size: int) -> Handle:
+        fresh = path + _SUFFIX_NEW
+        descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+        handle = DiskHandle(path, descriptor)
+        try:
+            handle.write(0, data)
+            at = len(data)
+            while at < size:
+                piece = min(size - at, len(_ZEROS))
+                handle.write(at, _ZEROS[:piece] if piece < len(_ZEROS) else _ZEROS)
+                at += piece
+            handle.sync()
+            os.rename(fresh, path)
+            self._sync_folder(os.path.dirname(path))
+        except BaseException:
+            handle.close()
+            with contextlib.suppress(OSError):
+                os.unlink(fresh)
+            raise
+        return handle
+
+    def open(self, path: str) -> Handle:
+        return DiskHandle(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            return file.read(size)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+        self._sync_folder(os.path.dirname(new))
+
+    def remove(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def remove_folder(self, folder: str) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def lock(self, path: str) -> Handle:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise DirectoryLocked(
+                    f"{os.path.dirname(path)}: another kestrelpy is using this data directory"
+                ) from None
+            raise
+        return DiskHandle(path, descriptor)
+
+    @staticmethod
+    def _sync_folder(folder: str) -> None:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,214 @@
+"""One append-only file of a journal: its name, its header, and a scan to the first bad byte.
+
+    0               64                                        capacity-256     capacity
+    +---------------+------------+-------+--------+-- - - ----+----------------+
+    | file header   | CHECKPOINT | BATCH | records ...  zeros | FOOTER, zeros  |
+    +---------------+------------+-------+--------+-- - - ----+----------------+
+
+A segment is written with zeros once, filled from the front, and sealed by a footer at a fixed
+place. It is *active* while it is filled, *sealed* afterwards, *spare* while it holds no record.
+
+One rule: scanning never raises and never guesses. What does not parse is a `Gap`; whether it is
+torn or corrupt is decided by `recovery`, which knows up to where the journal was synced.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Final
+from zlib import crc32
+
+from journal.errors import NewerFormat
+from journal.record import (
+    ALIGN_BYTES,
+    HEADER_BYTES,
+    UNNUMBERED,
+    Kind,
+    Record,
+    decode,
+    find_next,
+    is_older_frame,
+)
+
+MAGIC: Final = b"\x89KPJ\r\n\x1a\n"  # a transfer as text would change it
+VERSION: Final = 1
+FILE_HEADER_BYTES: Final = 64
+FOOTER_SPACE_BYTES: Final = 256
+SUFFIX: Final = ".segment"
+
+_FILE_HEADER: Final = struct.Struct("<8sHHI16sIIQ12xI")
+_IDENTITY_SEARCH_BYTES: Final = 1 << 20  # how far to look for a frame when the header is lost
+
+assert _FILE_HEADER.size == FILE_HEADER_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHeader:
+    """The first 64 bytes of a segment. `journal` is the short identity that every frame carries."""
+
+    journal: int
+    identity: bytes
+    segment: int
+    capacity: int
+    created_ms: int
+
+    def encode(self) -> bytes:
+        """The header's bytes."""
+        raw = _FILE_HEADER.pack(
+            MAGIC, VERSION, FILE_HEADER_BYTES, self.journal, self.identity,
+            self.segment, self.capacity, self.created_ms, 0,
+        )  # fmt: skip
+        return raw[:-4] + struct.pack("<I", crc32(raw[:-4]))
+
+    @classmethod
+    def decode(cls, data: bytes, path: str) -> SegmentHeader | None:
+        """The header, or None when it is damaged; raises NewerFormat when it is whole but newer."""
+        if len(data) < FILE_HEADER_BYTES or data[:8] != MAGIC:
+            return None
+        fields = _FILE_HEADER.unpack_from(data)
+        _, version, _, journal, identity, segment, capacity, created_ms, crc = fields
+        if crc32(data[: FILE_HEADER_BYTES - 4]) != crc:
+            return None
+        if version > VERSION:
+            raise NewerFormat(
+                f"{path}: journal format {version}, this kestrelpy reads up to {VERSION}"
+            )
+        return cls(journal, identity, segment, capacity, created_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Bytes that are no record. `lsn_next` is the record found behind them, 0: none was."""
+
+    offset: int
+    end: int
+    reason: str
+    lsn_expected: int
+    lsn_next: int
+
+
+@dataclass(slots=True)
+class Scan:
+    """What one segment holds. `records` has the numbered records in order."""
+
+    path: str
+    number: int
+    records: list[Record] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    checkpoint: Record | None = None
+    footer: Record | None = None
+    lsn_first: int = 0  # 0: no record was found
+    lsn_next: int = 0
+    lsn_synced: int = 0  # the highest "synced up to" a batch states
+    end: int = FILE_HEADER_BYTES  # where the next batch is written
+    batches: int = 0
+
+
+def segment_name(number: int) -> str:
+    """The file name of segment `number`: sorted by name is sorted by number."""
+    return f"{number:010d}{SUFFIX}"
+
+
+def segment_number(name: str) -> int | None:
+    """The number in a segment's file name; None for any other file."""
+    stem = name.removesuffix(SUFFIX)
+    if stem == name or len(stem) != 10 or not stem.isdigit():
+        return None
+    return int(stem)
+
+
+def scan(data: bytes, path: str, journal: int, number: int) -> Scan:
+    """Read a segment's bytes to its end, past whatever does not parse."""
+    result = Scan(path, number)
+    at = FILE_HEADER_BYTES
+    footer = _read_footer(data, journal, number)
+    result.footer = footer
+    room_end = footer.offset if footer is not None else len(data)
+    while True:
+        record = decode(data, at, journal, number) if at < room_end else None
+        if record is not None and result.lsn_next and record.lsn != result.lsn_next:
+            record = None
+        if record is None:
+            record = _skip_gap(data, at, room_end, journal, result)
+            if record is None:
+                break
+        at = _take(record, result)
+    if footer is not None and result.lsn_next < footer.lsn and not _ends_in_gap(result):
+        result.gaps.append(
+            Gap(at, footer.offset, "the segment's footer counts more records",
+                result.lsn_next, footer.lsn)
+        )  # fmt: skip
+        result.lsn_next = footer.lsn
+    return result
+
+
+def find_identity(data: bytes, number: int) -> int:
+    """Which journal a segment with a damaged header belongs to, by its first whole frame; 0: none."""
+    last = min(len(data), _IDENTITY_SEARCH_BYTES)
+    for offset in range(FILE_HEADER_BYTES, last, ALIGN_BYTES):
+        if decode(data, offset, 0, number) is not None:
+            owner: int = struct.unpack_from("<I", data, offset + 4)[0]
+            return owner
+    return 0
+
+
+def _take(record: Record, result: Scan) -> int:
+    """Account for one whole record; return where the next one starts."""
+    kind = record.kind
+    if not result.lsn_first:
+        result.lsn_first = record.lsn
+    if kind in UNNUMBERED:
+        result.lsn_next = record.lsn
+        if kind == Kind.BATCH:
+            result.batches += 1
+            result.lsn_synced = max(result.lsn_synced, record.number)
+            # An empty batch at the end only says "all of this is synced": it is written over.
+            if record.small:
+                result.end = record.end
+        elif kind == Kind.CHECKPOINT:
+            result.checkpoint = record
+            result.end = record.end
+    else:
+        result.records.append(record)
+        result.lsn_next = record.lsn + 1
+        result.end = record.end
+    return record.end
+
+
+def _skip_gap(data: bytes, at: int, room_end: int, journal: int, result: Scan) -> Record | None:
+    """At bytes that are no record: the next whole record, after noting the gap; None: the end."""
+    number = result.number
+    following = find_next(data[:room_end], at + ALIGN_BYTES, journal, number)
+    while following is not None and following.lsn < result.lsn_next:
+        following = find_next(data[:room_end], following.end, journal, number)
+    if following is None:
+        rest = data[at:room_end]
+        if is_older_frame(data, at, journal, number) or not rest.strip(b"\0"):
+            return None  # the end: zeros, or what an earlier life of this file left behind
+        written = at + len(rest.rstrip(b"\0"))
+        lsn_next = result.footer.lsn if result.footer is not None else 0
+        result.gaps.append(Gap(at, written, "not a whole record", result.lsn_next, lsn_next))
+        if lsn_next:
+            result.lsn_next = lsn_next
+        return None
+    reason = "zeros among records" if not data[at : following.offset].strip(b"\0") else (
+        "not a whole record"
+    )
+    result.gaps.append(Gap(at, following.offset, reason, result.lsn_next, following.lsn))
+    result.lsn_next = 0  # the next record says where the count goes on
+    return following
+
+
+def _ends_in_gap(result: Scan) -> bool:
+    return bool(result.gaps) and result.gaps[-1].end >= result.end and (
+        not result.records or result.gaps[-1].offset >= result.records[-1].end
+    )
+
+
+def _read_footer(data: bytes, journal: int, number: int) -> Record | None:
+    at = len(data) - FOOTER_SPACE_BYTES
+    if at < FILE_HEADER_BYTES + HEADER_BYTES or at % ALIGN_BYTES:
+        return None
+    record = decode(data, at, journal, number)
+    return record if record is not None and record.kind == Kind.FOOTER else None
