@@ -21,7 +21,8 @@ from journal.errors import DirectoryLocked
 
 # Zeros are written in pieces of this size, so that preparing a segment costs no memory.
 _ZEROS: Final = bytes(1 << 20)
-_SUFFIX_NEW: Final = ".new"
+# What `create` has not finished; a crash may leave it behind, and nothing ever reads it.
+SUFFIX_NEW: Final = ".new"
 
 
 class Handle(Protocol):
@@ -46,7 +47,7 @@ class Files(Protocol):
         """Names in `folder`, sorted; none when it does not exist."""
 
     def make_folder(self, folder: str) -> None:
-        """Create `folder` if need be; when this returns, it is on disk."""
+        """Create `folder` if need be; when this returns, it and the names in it are on disk."""
 
     def create(self, path: str, data: bytes, size: int) -> Handle:
         """A new file of `size` bytes, `data` then zeros; on disk, name and all, on return."""
@@ -64,7 +65,7 @@ class Files(Protocol):
         """Give a file or folder another name in the same folder; on disk on return."""
 
     def remove(self, path: str) -> None:
-        """Remove a file. Not synced: a removal that is lost is made again."""
+        """Remove a file if it is there; on disk on return, so that removals keep their order."""
 
     def remove_folder(self, folder: str) -> None:
         """Remove a folder and what is in it. Not synced."""
@@ -130,13 +131,17 @@ class Disk:
         while not os.path.isdir(at):
             missing.append(at)
             at = os.path.dirname(at)
+        # The last one that exists may be the work of a process that was killed before its sync.
+        with contextlib.suppress(PermissionError):
+            self._sync_folder(os.path.dirname(at))
         for path in reversed(missing):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(path, 0o750)
             self._sync_folder(os.path.dirname(path))
+        self._sync_folder(folder)
 
     def create(self, path: str, data: bytes, size: int) -> Handle:
-        fresh = path + _SUFFIX_NEW
+        fresh = path + SUFFIX_NEW
         descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
         handle = DiskHandle(path, descriptor)
         try:
@@ -172,8 +177,11 @@ class Disk:
         self._sync_folder(os.path.dirname(new))
 
     def remove(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        try:
             os.unlink(path)
+        except FileNotFoundError:
+            return
+        self._sync_folder(os.path.dirname(path))
 
     def remove_folder(self, folder: str) -> None:
         shutil.rmtree(folder, ignore_errors=True)

@@ -21,10 +21,20 @@ from journal.checkpoint import Checkpoint
 from journal.commit import GroupCommit
 from journal.errors import JournalFailed
 from journal.files import Files, Handle
-from journal.record import FRAME_BYTES_MAX, HEADER_BYTES, Draft, Kind, Meta, Record, Tag, encode
-from journal.record import encode_meta, padded
+from journal.record import (
+    FRAME_BYTES_MAX,
+    HEADER_BYTES,
+    PLACING,
+    Draft,
+    Kind,
+    RawDraft,
+    Record,
+    encode,
+    encode_meta,
+    padded,
+)
 from journal.recovery import Recovery, last_segment_number, segment_path, set_aside, usable_bytes
-from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader
+from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader, Tally
 
 _PUT: Final = int(Kind.PUT)
 _FLUSHED: Final = int(Kind.FLUSHED)
@@ -55,11 +65,7 @@ class Segment:
     at: int = FILE_HEADER_BYTES
     live: int = 0
     emptied_lsn: int = 0
-    counts: dict[int, int] = field(default_factory=dict)
-    place_first: int = 0
-    place_last: int = 0
-    time_first: int = 0
-    time_last: int = 0
+    tally: Tally = field(default_factory=Tally)
 
 
 @dataclass(slots=True)
@@ -121,7 +127,7 @@ class Journal:
         self.spare_number = segment_last
         self.spare_ordered = False
         self._spare: Segment | None = None
-        self._pending: list[Draft] = []
+        self._pending: list[RawDraft] = []
         self._flushed: deque[list[int]] = deque()
         self._orphans: list[str] = []
         self._starved = False
@@ -130,7 +136,7 @@ class Journal:
 
     # -- appending --------------------------------------------------------------------------
 
-    def append(self, draft: Draft) -> int:
+    def append(self, draft: RawDraft) -> int:
         """Add a record; returns its log sequence number. No I/O, cannot fail."""
         self._pending.append(draft)
         commit = self.commit
@@ -152,6 +158,16 @@ class Journal:
     def has_pending(self) -> bool:
         """Is anything appended that has not been written?"""
         return bool(self._pending)
+
+    @property
+    def can_write(self) -> bool:
+        """Is something pending that the next `write` will write? (A turn writes a bounded part.)"""
+        return (
+            bool(self._pending)
+            and not self._starved
+            and self.active is not None
+            and self.commit.failure is None
+        )
 
     # -- writing ----------------------------------------------------------------------------
 
@@ -188,6 +204,10 @@ class Journal:
         frames: list[bytes] = []
         offset += _BATCH_BYTES
         taken = 0
+        tally = segment.tally
+        counts = tally.counts
+        puts_before = counts[_PUT]
+        item_first = item_last = place_first = place_last = time_seen = 0
         for draft in pending:
             if offset >= soft_stop and taken:
                 break
@@ -197,22 +217,36 @@ class Journal:
             offset += encode(draft, lsn, journal, number, offset, frames)
             taken += 1
             kind = draft[0]
+            counts[kind] += 1
+            if draft[4] != time_seen:
+                time_seen = draft[4]
+                tally.see_time(time_seen)
             if kind == _PUT:
-                segment.live += 1
+                item_last = draft[1]
+                if not item_first:
+                    item_first = item_last
                 if draft[2]:
-                    segment.place_first = segment.place_first or draft[2]
-                    segment.place_last = draft[2]
+                    place_last = draft[2]
+                    if not place_first:
+                        place_first = place_last
             elif draft[8]:
                 self._end(draft[8], lsn)
             elif kind == _FLUSHED:
                 for put_lsn in self._flushed.popleft():
                     self._end(put_lsn, lsn)
+            elif kind in PLACING:
+                tally.see_places(draft[2], draft[2])
         if not taken:
             return 0
+        segment.live += counts[_PUT] - puts_before
+        tally.see_items(item_first, item_last)
+        tally.see_places(place_first, place_last)
         first = commit.lsn_written + 1
         batch: list[bytes] = []
         encode(
-            Draft(Kind.BATCH, 0, commit.lsn_durable, taken, time_ms, b"", b"", 0, 0),
+            Draft(
+                Kind.BATCH, offset - start, commit.lsn_durable, taken, time_ms, b"", b"", 0, 0
+            ),
             first, journal, number, start, batch,
         )  # fmt: skip
         batch.extend(frames)
@@ -224,7 +258,6 @@ class Journal:
             return 0
         segment.at = offset
         commit.lsn_written = lsn
-        segment.time_last = time_ms
         return offset - start
 
     def _write_at(self, segment: Segment, offset: int, data: bytes) -> bool:
@@ -306,23 +339,22 @@ class Journal:
     def _open_segment(self, segment: Segment, time_ms: int) -> bool:
         out: list[bytes] = []
         first = self.commit.lsn_written + 1
-        draft = self.checkpoint().draft(time_ms)
+        draft = self.checkpoint().draft(time_ms, self.commit.lsn_appended)
         size = encode(draft, first, self.short_identity, segment.number, segment.at, out)
         if not self._write_at(segment, segment.at, b"".join(out)):
             return False
         segment.lsn_first = first
         segment.at += size
-        segment.time_first = time_ms
         return True
 
     def _seal(self, segment: Segment, time_ms: int) -> bool:
         out: list[bytes] = []
         offset = segment.capacity - FOOTER_SPACE_BYTES
         lsn = self.commit.lsn_written + 1
-        meta: Meta = {Tag.PLACE: segment.place_first, Tag.STORED_MS: segment.time_first}
+        tally = segment.tally
         draft = Draft(
-            Kind.FOOTER, lsn - segment.lsn_first, segment.place_last, segment.live, time_ms,
-            encode_meta(meta), b"", 0, 0,
+            Kind.FOOTER, lsn - segment.lsn_first, tally.place_last, segment.live, time_ms,
+            encode_meta(tally.meta()), b"", 0, 0,
         )  # fmt: skip
         encode(draft, lsn, self.short_identity, segment.number, offset, out)
         if not self._write_at(segment, offset, b"".join(out)):
@@ -402,7 +434,7 @@ class Journal:
         if segment is not None and segment.at + 2 * _BATCH_BYTES < usable_bytes(segment.capacity):
             out: list[bytes] = []
             lsn = self.commit.lsn_durable
-            draft = Draft(Kind.BATCH, 0, lsn, 0, time_ms, b"", b"", 0, 0)
+            draft = Draft(Kind.BATCH, _BATCH_BYTES, lsn, 0, time_ms, b"", b"", 0, 0)
             encode(draft, lsn + 1, self.short_identity, segment.number, segment.at, out)
             if self.commit.failure is None and self._write_at(segment, segment.at, b"".join(out)):
                 self.commit.lsn_in_flight = lsn
@@ -462,6 +494,7 @@ def recovered_journal(
         active = journal.segments[-1]
         active.handle = files.open(active.path)
         active.at = recovery.append_at
+        active.tally = recovery.tally
         journal.active = active
     else:
         _write_tail(journal, recovery, time_ms)
@@ -481,17 +514,20 @@ def _write_tail(journal: Journal, recovery: Recovery, time_ms: int) -> None:
     first = tail[0].lsn if tail else recovery.lsn_next
     pieces = [header.encode()]
     at = FILE_HEADER_BYTES
-    opening = journal.checkpoint().draft(time_ms)
+    opening = journal.checkpoint().draft(time_ms, journal.commit.lsn_appended)
     at += encode(opening, first, journal.short_identity, number, at, pieces)
     if tail:
-        batch = Draft(Kind.BATCH, 0, recovery.lsn_synced, len(tail), time_ms, b"", b"", 0, 0)
+        size = _BATCH_BYTES + sum(r.end - r.offset for r in tail)
+        batch = Draft(Kind.BATCH, size, recovery.lsn_synced, len(tail), time_ms, b"", b"", 0, 0)
         at += encode(batch, first, journal.short_identity, number, at, pieces)
     for record in tail:
         draft = Draft(*record[:8], 0)
         at += encode(draft, record.lsn, journal.short_identity, number, at, pieces)
     path = segment_path(journal.folder, number)
     handle = journal.files.create(path, b"".join(pieces), capacity)
-    segment = Segment(number, path, capacity, handle, lsn_first=first, at=at, time_first=time_ms)
+    segment = Segment(number, path, capacity, handle, lsn_first=first, at=at)
+    for record in tail:
+        segment.tally.see(record)
     superseded = [s for s in journal.segments if s.lsn_first >= first]
     journal.segments = [s for s in journal.segments if s.lsn_first < first]
     journal.segments.append(segment)

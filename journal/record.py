@@ -3,19 +3,20 @@
 A frame is a header of fixed width, so that numpy can gather millions of them, then `meta` (what
 only some records have, as tag-length-value) and `body` (what the client stored):
 
-     0        4        8        12       16       24       32       40       48
-     +--------+--------+--------+--------+--------+--------+--------+--------+
-     | length | journal| segment| offset |  lsn   | time_ms|  item  | number |
-     +--------+--------+--------+--------+--------+--------+--------+--------+
-     48     49     50      52      54     56       60       64
-     +------+------+-------+-------+------+--------+--------+-----------------
-     | kind |  0   | meta  | reader|  0   | small  | crc32  | meta | body | 0..7 zeros
-     +------+------+-------+-------+------+--------+--------+-----------------
+     0        4        8        12       16       20       24       32       40       48       56
+     +--------+--------+--------+--------+--------+--------+--------+--------+--------+--------+
+     | crc32  | length | journal| segment| offset | small  |  lsn   | time_ms|  item  | number |
+     +--------+--------+--------+--------+--------+--------+--------+--------+--------+--------+
+     56     57     58      60      62     64
+     +------+------+-------+-------+------+---------------------------
+     | kind |  0   | meta  | reader|  0   | meta | body | 0..7 zeros
+     +------+------+-------+-------+------+---------------------------
 
 Little-endian. `length` counts header, meta and body; the next frame starts at the next multiple
-of 8. `crc32` covers the 60 bytes before it, meta and body. `journal`, `segment` and `offset` say
-where the frame belongs, so a recycled or misplaced block never parses. What `number` and `small`
-mean depends on the kind: FORMAT.md has the table, and a test holds it equal to this file.
+of 8. `crc32` comes first and covers all of `length` behind itself, so that one call checks a
+frame. `journal`, `segment` and `offset` say where the frame belongs, so a recycled or misplaced
+block never parses. What `number` and `small` mean depends on the kind: FORMAT.md has the table,
+and a test holds it equal to this file.
 
 One rule: every record names its item by id; nothing here means "the head".
 """
@@ -27,26 +28,33 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from journal.errors import NewerFormat
+
 HEADER_BYTES: Final = 64
 ALIGN_BYTES: Final = 8
 # The largest frame a segment can hold: offsets and lengths are 32-bit, with a wide margin.
 FRAME_BYTES_MAX: Final = 1 << 30
 
-_FRONT: Final = struct.Struct("<IIIIQQQQBBHHHI")
-_FRAME: Final = struct.Struct("<IIIIQQQQBBHHHII")
+CRC_BYTES: Final = 4  # the checksum covers what follows it
+META_BYTES_MAX: Final = (1 << 16) - 1
+
+_COVERED: Final = struct.Struct("<IIIIIQQQQBBHHH")  # the header without its checksum
+_FRAME: Final = struct.Struct("<IIIIIIQQQQBBHHH")
+_PLACED: Final = struct.Struct("<IIIII")  # checksum, length, journal, segment, offset
 _U32: Final = struct.Struct("<I")
 _U64: Final = struct.Struct("<Q")
 _TAG: Final = struct.Struct("<BH")
+_IDENTITY_AT: Final = 8  # where `journal` and `segment` stand in a frame
 _PADDING: Final = tuple(b"\0" * (-n % ALIGN_BYTES) for n in range(ALIGN_BYTES))
 
 assert _FRAME.size == HEADER_BYTES
-assert _FRONT.size == HEADER_BYTES - 4
+assert _COVERED.size == HEADER_BYTES - CRC_BYTES
 
 
 class Kind(IntEnum):
     """What a record says. Numbers are part of the format and are never reused."""
 
-    BATCH = 1  # a group of records written at once; number: the last lsn known to be synced
+    BATCH = 1  # opens records written at once; number: the last lsn known to be synced
     CHECKPOINT = 2  # a segment's opening state; item, number: the next id, the next place
     PUT = 3  # an item; number: its place, 0 while it is not yet due; small: client flags
     DONE = 4  # confirmed; number: when the delivery began; small: which delivery it was
@@ -70,10 +78,15 @@ class Kind(IntEnum):
     CARRIED = 22  # a survivor rewritten from an older segment, with its whole state
     CANCELLED = 23  # removed on request before it was delivered
     PAUSED = 24  # a reader stops (small 1) or goes on (small 0) lending
+    DONE_MANY = 25  # many confirms in the room of few; body: one entry for each
+    IDS = 26  # in a snapshot: dedupe ids seen, hashed
+    KEYS = 27  # in a snapshot: versions reached, by hashed key
 
 
 # These stand between records and are not numbered: their lsn is that of the record that follows.
 UNNUMBERED: Final = frozenset({Kind.BATCH, Kind.CHECKPOINT, Kind.FOOTER})
+# These give an item a new place, in `number`: the queue's next one.
+PLACING: Final = frozenset({Kind.PUT, Kind.RELEASED, Kind.REDRIVEN})
 
 
 class Tag(IntEnum):
@@ -101,6 +114,15 @@ class Tag(IntEnum):
     TOTAL = 20  # u64, items ever put
     SERVER = 21  # server id
     SYNCED = 22  # u64, last lsn known to be synced
+    GENERATION = 23  # u64, of this queue; beside an origin or a target: of that queue
+    CLIENT = 24  # who stored it, as the client says (Zaqar's Client-ID)
+    LIVE = 25  # u64, items present: ready, delayed, lent or dead
+    AS_OF = 26  # u64, the last lsn whose record a checkpoint's state includes
+    LAST_MS = 27  # u64, the latest time of a segment's records
+    ITEM_FIRST = 28  # u64, the first item put in a segment
+    ITEM_LAST = 29  # u64, the last item put in a segment
+    COUNTS = 30  # records of a segment by kind: u8 kind and u32 count, repeated
+    DEAD_MS = 31  # u64, when a carried item died
 
 
 _NUMBER_TAGS: Final = frozenset(
@@ -119,6 +141,13 @@ _NUMBER_TAGS: Final = frozenset(
         Tag.TOKENS,
         Tag.TOTAL,
         Tag.SYNCED,
+        Tag.GENERATION,
+        Tag.LIVE,
+        Tag.AS_OF,
+        Tag.LAST_MS,
+        Tag.ITEM_FIRST,
+        Tag.ITEM_LAST,
+        Tag.DEAD_MS,
     }
 )
 
@@ -137,6 +166,10 @@ class Draft(NamedTuple):
     body: bytes
     reader: int
     put_lsn: int
+
+
+# A draft without its names: what the hot path makes, because a plain tuple is built in no time.
+RawDraft = tuple[int, int, int, int, int, bytes, bytes, int, int]
 
 
 class Record(NamedTuple):
@@ -162,7 +195,7 @@ def padded(length: int) -> int:
 
 
 def encode_meta(meta: Meta) -> bytes:
-    """Tag-length-value, in the order given. Numbers take 8 bytes."""
+    """Tag-length-value, in the order given (writers give tags in rising order)."""
     out = []
     for tag, value in meta.items():
         data = _U64.pack(value) if isinstance(value, int) else value
@@ -172,40 +205,53 @@ def encode_meta(meta: Meta) -> bytes:
 
 
 def decode_meta(data: bytes) -> Meta:
-    """The inverse of `encode_meta`; raises ValueError for a tag that must be known and is not."""
+    """The inverse of `encode_meta`.
+
+    Raises NewerFormat for a tag that must be known and is not, ValueError for what is no meta.
+    """
     meta: Meta = {}
     at = 0
     while at < len(data):
+        if at + _TAG.size > len(data):
+            raise ValueError("meta ends within a tag")
         tag, size = _TAG.unpack_from(data, at)
         at += _TAG.size
         value = data[at : at + size]
         at += size
+        if at > len(data):
+            raise ValueError(f"meta ends within tag {tag}")
         try:
             known = Tag(tag)
         except ValueError:
             if tag >= 128:
                 continue
-            raise ValueError(f"meta tag {tag} is not known to this version") from None
-        meta[known] = _U64.unpack(value)[0] if known in _NUMBER_TAGS else value
+            raise NewerFormat(f"meta tag {tag} is not known to this version") from None
+        if known in _NUMBER_TAGS:
+            if size != _U64.size:
+                raise ValueError(f"meta tag {tag} is a number and has {size} bytes")
+            meta[known] = _U64.unpack(value)[0]
+        else:
+            meta[known] = value
     return meta
 
 
 def encode(
-    draft: Draft, lsn: int, journal: int, segment: int, offset: int, out: list[bytes]
+    draft: RawDraft, lsn: int, journal: int, segment: int, offset: int, out: list[bytes]
 ) -> int:
     """Append the frame's pieces to `out`; return how many bytes they are, padding included."""
     kind, item, number, small, time_ms, meta, body, reader, _ = draft
     length = HEADER_BYTES + len(meta) + len(body)
-    front = _FRONT.pack(
-        length, journal, segment, offset, lsn, time_ms, item, number,
-        kind, 0, len(meta), reader, 0, small,
+    covered = _COVERED.pack(
+        length, journal, segment, offset, small, lsn, time_ms, item, number,
+        kind, 0, len(meta), reader, 0,
     )  # fmt: skip
-    out.append(front)
     if meta:
-        out.append(_U32.pack(crc32(body, crc32(meta, crc32(front)))))
+        out.append(_U32.pack(crc32(body, crc32(meta, crc32(covered)))))
+        out.append(covered)
         out.append(meta)
     else:
-        out.append(_U32.pack(crc32(body, crc32(front))))
+        out.append(_U32.pack(crc32(body, crc32(covered))))
+        out.append(covered)
     out.append(body)
     rest = length & 7
     if rest:
@@ -222,8 +268,8 @@ def decode(data: bytes | memoryview, offset: int, journal: int, segment: int) ->
     if offset + HEADER_BYTES > len(data):
         return None
     (
-        length, owner, number_of_segment, position, lsn, time_ms, item, number,
-        kind, zero, meta_bytes, reader, zero2, small, crc,
+        crc, length, owner, number_of_segment, position, small, lsn, time_ms, item, number,
+        kind, zero, meta_bytes, reader, zero2,
     ) = _FRAME.unpack_from(data, offset)  # fmt: skip
     end = offset + length
     if (
@@ -231,12 +277,12 @@ def decode(data: bytes | memoryview, offset: int, journal: int, segment: int) ->
         or position != offset
         or length < HEADER_BYTES + meta_bytes
         or end > len(data)
-        or (owner != journal and journal != 0)
+        or (journal and owner != journal)
         or zero
         or zero2
     ):
         return None
-    if crc32(data[offset + HEADER_BYTES : end], crc32(data[offset : offset + 60])) != crc:
+    if crc32(data[offset + CRC_BYTES : end]) != crc:
         return None
     body_at = offset + HEADER_BYTES + meta_bytes
     return Record(
@@ -250,29 +296,30 @@ def is_older_frame(data: bytes | memoryview, offset: int, journal: int, segment:
     """Is this what an earlier life of a recycled segment left behind? Then the log ends here."""
     if offset + HEADER_BYTES > len(data):
         return False
-    length, owner, older = struct.unpack_from("<III", data, offset)
-    end = offset + length
-    if owner != journal or older >= segment or not HEADER_BYTES <= length <= len(data) - offset:
+    crc, length, owner, older, position = _PLACED.unpack_from(data, offset)
+    if owner != journal or older >= segment or position != offset:
         return False
-    stored: int = _U32.unpack_from(data, offset + 60)[0]
-    return crc32(data[offset + HEADER_BYTES : end], crc32(data[offset : offset + 60])) == stored
+    if not HEADER_BYTES <= length <= len(data) - offset:
+        return False
+    matches: bool = crc32(data[offset + CRC_BYTES : offset + length]) == crc
+    return matches
 
 
 def find_next(data: bytes, start: int, journal: int, segment: int) -> Record | None:
     """The first whole record that belongs at its place, at or after `start`; None: no more.
 
     Used behind damage. Searches for the journal's identity and the segment's number, which every
-    frame carries at bytes 4 to 12, so zeros and foreign bytes are passed over quickly.
+    frame carries at bytes 8 to 16, so zeros and foreign bytes are passed over quickly.
     """
     needle = struct.pack("<II", journal, segment)
     at = padded(start)
     while True:
-        found = data.find(needle, at + 4)
+        found = data.find(needle, at + _IDENTITY_AT)
         if found < 0:
             return None
-        offset = found - 4
+        offset = found - _IDENTITY_AT
         if offset % ALIGN_BYTES == 0:
             record = decode(data, offset, journal, segment)
             if record is not None:
                 return record
-        at = found - 3
+        at = offset + 1

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from journal.checkpoint import Checkpoint
 from journal.errors import Damage, DamageKind
 from journal.files import Files
 from journal.record import Kind, Record, decode
@@ -30,6 +31,7 @@ from journal.segment import (
     Gap,
     Scan,
     SegmentHeader,
+    Tally,
     find_identity,
     scan,
     segment_name,
@@ -69,6 +71,7 @@ class Recovery:
     lsn_synced: int = 0
     lsn_next: int = 1
     append_at: int = FILE_HEADER_BYTES
+    tally: Tally = field(default_factory=Tally)
     torn: bool = False
     _scans: dict[int, Scan] = field(default_factory=dict)
     _id_last: int = 0
@@ -94,6 +97,9 @@ class Recovery:
             if self.torn:
                 break
             self.append_at = found.end
+            if segment is self.segments[-1]:
+                for record in found.records:
+                    self.tally.see(record)
             expected = self.lsn_next
             if gaps and gaps[-1].lsn_next == 0 and segment.lsn_limit:
                 expected = segment.lsn_limit  # the gap at its end reached up to there
@@ -198,7 +204,9 @@ class Recovery:
         segment.lsn_first = found.lsn_first
         if found.checkpoint is not None and not _superseded(segment, found.checkpoint.lsn):
             self.checkpoint = found.checkpoint
-            self._id_last = max(self._id_last, found.checkpoint.item - 1)
+            # Items that its state includes may stand behind it: any of the records up to `as_of`.
+            ahead = max(Checkpoint.from_record(found.checkpoint).as_of - found.lsn_first + 1, 0)
+            self._id_last = max(self._id_last, found.checkpoint.item - 1 - ahead)
         at = 0
         for record in found.records:
             while at < len(gaps) and gaps[at].offset < record.offset:

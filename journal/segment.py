@@ -1,6 +1,6 @@
 """One append-only file of a journal: its name, its header, and a scan to the first bad byte.
 
-    0               64                                        capacity-256     capacity
+    0               64                                        capacity-512     capacity
     +---------------+------------+-------+--------+-- - - ----+----------------+
     | file header   | CHECKPOINT | BATCH | records ...  zeros | FOOTER, zeros  |
     +---------------+------------+-------+--------+-- - - ----+----------------+
@@ -23,9 +23,12 @@ from journal.errors import NewerFormat
 from journal.record import (
     ALIGN_BYTES,
     HEADER_BYTES,
+    PLACING,
     UNNUMBERED,
     Kind,
+    Meta,
     Record,
+    Tag,
     decode,
     find_next,
     is_older_frame,
@@ -34,11 +37,14 @@ from journal.record import (
 MAGIC: Final = b"\x89KPJ\r\n\x1a\n"  # a transfer as text would change it
 VERSION: Final = 1
 FILE_HEADER_BYTES: Final = 64
-FOOTER_SPACE_BYTES: Final = 256
+FOOTER_SPACE_BYTES: Final = 512
 SUFFIX: Final = ".segment"
 
 _FILE_HEADER: Final = struct.Struct("<8sHHI16sIIQ12xI")
+_RESERVED: Final = slice(48, 60)  # zero for a segment of the log; other files may follow later
 _IDENTITY_SEARCH_BYTES: Final = 1 << 20  # how far to look for a frame when the header is lost
+
+_COUNT: Final = struct.Struct("<BI")
 
 assert _FILE_HEADER.size == FILE_HEADER_BYTES
 
@@ -74,7 +80,69 @@ class SegmentHeader:
             raise NewerFormat(
                 f"{path}: journal format {version}, this kestrelpy reads up to {VERSION}"
             )
+        if any(data[_RESERVED]):
+            raise NewerFormat(f"{path}: a kind of journal file that this kestrelpy does not know")
         return cls(journal, identity, segment, capacity, created_ms)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a footer says of its segment: its records by kind, and the ranges they span.
+
+    First and last are least and greatest. Times need not rise with the log: a wall clock may step,
+    and a record may wait for a segment to be written to.
+    """
+
+    counts: list[int] = field(default_factory=lambda: [0] * 256)
+    item_first: int = 0
+    item_last: int = 0
+    place_first: int = 0
+    place_last: int = 0
+    time_min: int = 0
+    time_max: int = 0
+
+    def see_time(self, time_ms: int) -> None:
+        """A record of this segment has this time."""
+        if not self.time_min or time_ms < self.time_min:
+            self.time_min = time_ms
+        self.time_max = max(self.time_max, time_ms)
+
+    def see_items(self, item_first: int, item_last: int) -> None:
+        """These items were put here (0: none was), and those between them."""
+        self.item_first = self.item_first or item_first
+        self.item_last = item_last or self.item_last
+
+    def see_places(self, place_first: int, place_last: int) -> None:
+        """These places were given here (0: none was), and those between them."""
+        if place_first and (not self.place_first or place_first < self.place_first):
+            self.place_first = place_first
+        self.place_last = max(self.place_last, place_last)
+
+    def see(self, record: Record) -> None:
+        """Account for one record that is in the segment already."""
+        self.counts[record.kind] += 1
+        self.see_time(record.time_ms)
+        if record.kind == Kind.PUT:
+            self.see_items(record.item, record.item)
+        if record.kind in PLACING:
+            self.see_places(record.number, record.number)
+
+    def meta(self) -> Meta:
+        """What stands in the footer's meta."""
+        counts = ((kind, count) for kind, count in enumerate(self.counts) if count)
+        return {
+            Tag.PLACE: self.place_first,
+            Tag.STORED_MS: self.time_min,
+            Tag.LAST_MS: self.time_max,
+            Tag.ITEM_FIRST: self.item_first,
+            Tag.ITEM_LAST: self.item_last,
+            Tag.COUNTS: b"".join(_COUNT.pack(kind, count) for kind, count in counts),
+        }
+
+
+def decode_counts(data: bytes) -> dict[int, int]:
+    """Records by kind, from a footer's COUNTS."""
+    return dict(_COUNT.iter_unpack(data[: len(data) // _COUNT.size * _COUNT.size]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +216,7 @@ def find_identity(data: bytes, number: int) -> int:
     last = min(len(data), _IDENTITY_SEARCH_BYTES)
     for offset in range(FILE_HEADER_BYTES, last, ALIGN_BYTES):
         if decode(data, offset, 0, number) is not None:
-            owner: int = struct.unpack_from("<I", data, offset + 4)[0]
+            owner: int = struct.unpack_from("<I", data, offset + 8)[0]
             return owner
     return 0
 

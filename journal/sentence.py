@@ -1,41 +1,103 @@
 """A record as a sentence: what `journal dump` prints and what tests compare.
 
-One rule: a person who knows queues and not the format understands each line.
+One rule: a person who knows queues and not the format understands each line, and no bytes of a
+client reach the terminal as control characters.
 """
 
 from __future__ import annotations
 
-from journal.record import Kind, Record, Tag, decode_meta
+import struct
+from typing import Final
 
-_BODY_BYTES_SHOWN = 40
+from journal.errors import NewerFormat
+from journal.record import Kind, Meta, Record, Tag, decode_meta
+from journal.segment import decode_counts
+
+BODY_BYTES_SHOWN: Final = 40
+_SPARED_SHOWN: Final = 10  # ids that a flush left alone, written out
+_ATTEMPTS: Final = frozenset({Kind.RETURNED, Kind.DEAD})
+_MANY: Final = frozenset({Kind.DONE_MANY, Kind.IDS, Kind.KEYS})
+_TOKEN: Final = frozenset({Kind.LEASED, Kind.RENEWED})
+_PLACE: Final = frozenset({Kind.RELEASED, Kind.REDRIVEN})
 
 
-def sentence(record: Record) -> str:
-    """For instance `put 1 hello` or `done 1`."""
+def sentence(record: Record, body_bytes_max: int = BODY_BYTES_SHOWN) -> str:
+    """For instance `put 1 hello` or `done 1`; at most `body_bytes_max` bytes of a body."""
     try:
-        verb = Kind(record.kind).name.lower()
+        kind = Kind(record.kind)
     except ValueError:
         return f"kind {record.kind} item {record.item} (not known to this version)"
-    words = [verb]
-    if record.item:
+    if kind == Kind.BATCH:
+        return f"batch of {record.small}, synced up to {record.number}"
+    words = [kind.name.lower().replace("_", " ")]
+    if kind == Kind.CHECKPOINT:
+        words.append(f"next item {record.item} next place {record.number}")
+    elif kind == Kind.FOOTER:
+        words.append(f"{record.item} records last place {record.number} live {record.small}")
+    elif record.item:
         words.append(str(record.item))
-    if record.kind == Kind.PUT:
-        words.append(_shown(record.body))
-    elif record.kind in (Kind.RETURNED, Kind.DEAD):
-        words.append(f"attempts {record.small}")
-    elif record.kind == Kind.TOKENS:
-        words.append(f"below {record.number}")
+    words.extend(_particulars(kind, record, body_bytes_max))
+    if record.reader:
+        words.append(f"reader={record.reader}")
     try:
         meta = decode_meta(record.meta)
-    except ValueError as error:
+    except (NewerFormat, ValueError) as error:
         return " ".join([*words, f"({error})"])
-    for tag, value in meta.items():
-        text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
-        words.append(text if tag == Tag.REASON else f"{tag.name.lower()}={text}")
-    return " ".join(words)
+    return " ".join([*words, *_meta_words(meta)])
 
 
-def _shown(body: bytes) -> str:
-    text = body[:_BODY_BYTES_SHOWN].decode("utf-8", "backslashreplace")
+def shown(data: bytes, bytes_max: int) -> str:
+    """Bytes for a person's eye: UTF-8 where it is, escapes and dots where it is not."""
+    text = data[:bytes_max].decode("utf-8", "backslashreplace")
     text = "".join(c if c.isprintable() else "." for c in text)
-    return text if len(body) <= _BODY_BYTES_SHOWN else f"{text}... ({len(body)} bytes)"
+    return text if len(data) <= bytes_max else f"{text}... ({len(data)} bytes)"
+
+
+def flush_spared(record: Record) -> tuple[int, ...]:
+    """The items that a flush left alone although they were not behind it."""
+    whole = len(record.body) // 8
+    return struct.unpack_from(f"<{whole}Q", record.body)
+
+
+def _particulars(kind: Kind, record: Record, body_bytes_max: int) -> list[str]:
+    """What `number`, `small` and the body say, where that is more than when a delivery began."""
+    if kind in {Kind.PUT, Kind.CARRIED, Kind.DECLARED}:
+        return [shown(record.body, body_bytes_max)]
+    if kind in _ATTEMPTS:
+        return [f"attempts {record.small}"]
+    if kind in _TOKEN:
+        return [f"token {record.number}"]
+    if kind in _PLACE:
+        return [f"place {record.number}"]
+    if kind in _MANY:
+        return [f"{record.small} entries"]
+    if kind == Kind.TOKENS:
+        return [f"below {record.number}"]
+    if kind == Kind.UPTO:
+        return [f"marker {record.number}"]
+    if kind == Kind.PAUSED:
+        return ["on" if record.small else "off"]
+    if kind == Kind.FLUSHED and record.body:
+        ids = flush_spared(record)
+        rest = f" and {len(ids) - _SPARED_SHOWN} more" if len(ids) > _SPARED_SHOWN else ""
+        return [f"sparing {' '.join(map(str, ids[:_SPARED_SHOWN]))}{rest}"]
+    return []
+
+
+def _meta_words(meta: Meta) -> list[str]:
+    words = []
+    for tag, value in meta.items():
+        if tag == Tag.COUNTS and isinstance(value, bytes):
+            counts = decode_counts(value).items()
+            text = ",".join(f"{_kind_name(kind)}:{count}" for kind, count in counts)
+        else:
+            text = shown(value, len(value)) if isinstance(value, bytes) else str(value)
+        words.append(text if tag == Tag.REASON else f"{tag.name.lower()}={text}")
+    return words
+
+
+def _kind_name(kind: int) -> str:
+    try:
+        return Kind(kind).name.lower()
+    except ValueError:
+        return f"kind {kind}"

@@ -1,0 +1,684 @@
+/* loadgen: a closed-loop load generator for queue daemons, one thread, epoll, no dependencies.
+ *
+ * Each connection keeps `in-flight` items under way and starts the next one only when a reply has
+ * come back, so what is measured is what the server does, not how far a backlog grows.
+ *
+ * The one rule: every reply is checked, bodies included. Anything unexpected ends the run with the
+ * text of the reply; a figure is printed for work that was done, never for work that was refused.
+ *
+ * An item is one unit of work; a request is one trip to the server:
+ *
+ *   dialect            requests of one item                                expected replies
+ *   memcache-set       set Q 0 0 N                                         STORED
+ *   memcache-consume   get Q/close/open   (first: Q/open, last: Q/close)   VALUE, or END = empty
+ *   memcache-get       mg Q v             (stored once before the start)   VA
+ *   redis-push         LPUSH Q body                                        :length
+ *   redis-consume      LMOVE Q P RIGHT LEFT, then LREM P -1 body           $body, :1   ($-1 = empty)
+ *   beanstalk-put      put 0 0 3600 N                                      INSERTED
+ *   beanstalk-consume  reserve-with-timeout 0, then delete ID              RESERVED, DELETED
+ *
+ *   body = seed(8 hex) ' ' connection(5) ' ' number(10) ' ' filler made from the seed
+ *
+ * `number` counts from 0 over all connections. A consumer checks length, seed and filler, and that
+ * no number comes twice; so N items consumed after N stored are exactly those that were stored.
+ *
+ * Requests on one connection are answered in order; a ring remembers what was asked. Everything is
+ * bounded: items, seconds, a time limit without appeal, loopback addresses only.
+ *
+ * memcache-get is the ceiling, for memcached only. It uses the meta command because memcached
+ * sends off each answer to a plain `get` by itself, however many were asked for at once.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    MAX_CONNECTIONS = 4096,
+    MAX_IN_FLIGHT = 1024,
+    MAX_BODY = 8 << 20,
+    MAX_ITEMS = 1 << 27, /* one bit each while consuming: 16 MiB */
+    MAX_SECONDS = 600,
+    TIME_LIMIT_S = 60, /* for a number of items; --seconds get GRACE_S on top */
+    GRACE_S = 15,
+    MAX_QUEUE_NAME = 64,
+    HEADER = 26, /* the part of a body that tells items apart */
+    REQUEST_ROOM = 512, /* verbs, names and numbers around a body */
+    EVENTS = 256,
+    TICK_MS = 50,
+    CONNECT_TIMEOUT_S = 5,
+};
+
+/* ---- what is asked for ---------------------------------------------------------------------- */
+
+typedef enum {
+    MEMCACHE_SET, MEMCACHE_CONSUME, MEMCACHE_GET, REDIS_PUSH, REDIS_CONSUME, BEANSTALK_PUT,
+    BEANSTALK_CONSUME, DIALECTS
+} dialect_t;
+
+static const char *const DIALECT_NAMES[DIALECTS] = {
+    "memcache-set", "memcache-consume", "memcache-get", "redis-push", "redis-consume",
+    "beanstalk-put", "beanstalk-consume",
+};
+
+static struct {
+    dialect_t dialect;
+    const char *host, *queue;
+    int port, connections, in_flight;
+    size_t body_bytes;
+    uint64_t items; /* 0: until the time is up */
+    double seconds; /* 0: until the items are done */
+    double time_limit; /* a run that takes longer has failed */
+    uint32_t seed;
+} want = {
+    .dialect = DIALECTS, .host = "127.0.0.1", .queue = "bench", .connections = 1, .in_flight = 1,
+    .body_bytes = 100, .seed = 1,
+};
+
+/* ---- one run -------------------------------------------------------------------------------- */
+
+typedef enum { STORE, OPEN, CLOSE_OPEN, CLOSE, GET, MOVE, REMOVE, RESERVE, DELETE } request_kind;
+
+typedef struct {
+    request_kind kind;
+    uint64_t begun_ns; /* when the item's first request was sent */
+} request;
+
+typedef struct {
+    int fd, number;
+    bool opened;      /* memcache-consume: an item is open, or the first open was asked for */
+    bool finished;    /* nothing more will be asked */
+    bool wants_write; /* the socket was full; epoll watches for room */
+    request *ring;    /* asked and unanswered, oldest first */
+    unsigned head, waiting;
+    char *in, *out;
+    size_t in_from, in_to, out_from, out_to;
+    char *fetch, *forget; /* redis: LMOVE whole, LREM up to the body */
+    size_t fetch_bytes, forget_bytes;
+} connection;
+
+static connection *connections;
+static size_t in_room, out_room;
+static int epoll_fd, running;
+static bool issuing = true;
+static uint64_t issued, done, requests, empties, wire_bytes, began_ns, last_reply_ns;
+static char *template_; /* a whole storing request, its body's header to be filled in */
+static size_t template_bytes, template_header;
+static char *filler; /* a body's expected bytes; the header's are filled in per item */
+static uint8_t *seen; /* one bit per number consumed */
+static char open_text[128], close_open_text[128], close_text[128], get_text[128], va_text[32];
+static size_t va_bytes;
+
+static uint64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- latencies: log-linear buckets, 1/128 wide ------------------------------------------------ */
+
+static uint64_t buckets[58 * 128];
+
+static unsigned bucket_of(uint64_t ns) {
+    if (ns < 128) return (unsigned)ns;
+    unsigned e = 63 - (unsigned)__builtin_clzll(ns);
+    return (e - 6) * 128 + (unsigned)((ns >> (e - 7)) - 128);
+}
+
+static double bucket_middle_ns(unsigned b) {
+    if (b < 128) return b;
+    unsigned shift = b / 128 - 1;
+    return ((double)(128 + b % 128) + 0.5) * (double)(1ull << shift);
+}
+
+static double percentile_us(double share) {
+    uint64_t need = (uint64_t)(share * (double)done), sum = 0;
+    for (unsigned b = 0; b < sizeof buckets / sizeof *buckets; b++)
+        if ((sum += buckets[b]) > need) return bucket_middle_ns(b) / 1e3;
+    return 0;
+}
+
+/* ---- endings ---------------------------------------------------------------------------------- */
+
+static double cpu_seconds(void) {
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+static double cpu_before;
+
+static void print_result(int errors) {
+    double seconds = began_ns && last_reply_ns > began_ns
+        ? (double)(last_reply_ns - began_ns) / 1e9 : 0;
+    printf("{\"dialect\": \"%s\", \"ops\": %llu, \"requests\": %llu, \"seconds\": %.6f, "
+           "\"ops_per_s\": %.1f, \"p50_us\": %.1f, \"p99_us\": %.1f, \"bytes\": %llu, "
+           "\"empty\": %llu, \"generator_busy\": %.3f, \"errors\": %d}\n",
+           DIALECT_NAMES[want.dialect], (unsigned long long)done, (unsigned long long)requests,
+           seconds, seconds > 0 ? (double)done / seconds : 0, percentile_us(0.50),
+           percentile_us(0.99), (unsigned long long)wire_bytes, (unsigned long long)empties,
+           seconds > 0 ? (cpu_seconds() - cpu_before) / seconds : 0, errors);
+    fflush(stdout);
+}
+
+__attribute__((noreturn, format(printf, 1, 2))) static void die(const char *text, ...) {
+    va_list args;
+    va_start(args, text);
+    fputs("loadgen: ", stderr);
+    vfprintf(stderr, text, args);
+    fputc('\n', stderr);
+    exit(2);
+}
+
+__attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *text, ...) {
+    va_list args;
+    va_start(args, text);
+    fprintf(stderr, "loadgen: %s: ", DIALECT_NAMES[want.dialect]);
+    vfprintf(stderr, text, args);
+    fprintf(stderr, " (after %llu operations)\n", (unsigned long long)done);
+    print_result(1);
+    exit(1);
+}
+
+__attribute__((noreturn)) static void unexpected(const char *reply, size_t n, const char *wanted) {
+    char shown[201];
+    size_t k = 0;
+    for (; k < n && k < sizeof shown - 1 && reply[k] != '\r' && reply[k] != '\n'; k++)
+        shown[k] = reply[k] >= ' ' && reply[k] <= '~' ? reply[k] : '?';
+    shown[k] = 0;
+    fail("the server answered \"%s\" instead of %s", shown, wanted);
+}
+
+/* ---- bodies ------------------------------------------------------------------------------------ */
+
+static void digits(char *at, unsigned width, uint64_t value) {
+    while (width--) {
+        at[width] = (char)('0' + value % 10);
+        value /= 10;
+    }
+}
+
+static void make_filler(void) {
+    uint32_t x = want.seed * 2654435761u + 1;
+    filler = malloc(want.body_bytes + 1);
+    snprintf(filler, HEADER + 1, "%08x %05d %010d ", want.seed, 0, 0);
+    for (size_t i = HEADER; i < want.body_bytes; i++) {
+        x ^= x << 13, x ^= x >> 17, x ^= x << 5;
+        filler[i] = (char)('a' + x % 26);
+    }
+    filler[want.body_bytes] = 0;
+}
+
+static void check_body(const char *body, size_t n) {
+    if (n != want.body_bytes)
+        fail("a body of %zu bytes came back instead of %zu", n, want.body_bytes);
+    uint64_t number = 0;
+    for (int i = 15; i < 25; i++) number = number * 10 + (uint64_t)(body[i] - '0');
+    if (memcmp(body, filler, 9) != 0 || memcmp(body + HEADER, filler + HEADER, n - HEADER) != 0 ||
+        number >= MAX_ITEMS)
+        fail("a body came back that was never stored in this run: \"%.25s\"", body);
+    if (want.dialect == MEMCACHE_GET) return;
+    if (seen[number / 8] & 1u << number % 8)
+        fail("item %llu was delivered twice", (unsigned long long)number);
+    seen[number / 8] |= (uint8_t)(1u << number % 8);
+}
+
+/* ---- asking ------------------------------------------------------------------------------------ */
+
+static void put(connection *c, const char *bytes, size_t n) {
+    if (c->out_to + n > out_room) {
+        memmove(c->out, c->out + c->out_from, c->out_to - c->out_from);
+        c->out_to -= c->out_from;
+        c->out_from = 0;
+        if (c->out_to + n > out_room) fail("the output buffer is too small for %zu bytes", n);
+    }
+    memcpy(c->out + c->out_to, bytes, n);
+    c->out_to += n;
+}
+
+static void ask(connection *c, request_kind kind, uint64_t begun_ns) {
+    unsigned slots = (unsigned)want.in_flight + 1;
+    c->ring[(c->head + c->waiting++) % slots] = (request){kind, begun_ns};
+    requests++;
+}
+
+/* Begin one item on this connection, if any is left to be begun. */
+static bool begin_item(connection *c, uint64_t now) {
+    if (!issuing || (want.items && issued >= want.items) || issued >= MAX_ITEMS) return false;
+    uint64_t number = issued++;
+    switch (want.dialect) {
+    case MEMCACHE_SET:
+    case REDIS_PUSH:
+    case BEANSTALK_PUT:
+        digits(template_ + template_header + 9, 5, (uint64_t)c->number);
+        digits(template_ + template_header + 15, 10, number);
+        put(c, template_, template_bytes);
+        ask(c, STORE, now);
+        break;
+    case MEMCACHE_CONSUME:
+        put(c, c->opened ? close_open_text : open_text,
+            strlen(c->opened ? close_open_text : open_text));
+        ask(c, c->opened ? CLOSE_OPEN : OPEN, now);
+        c->opened = true;
+        break;
+    case MEMCACHE_GET:
+        put(c, get_text, strlen(get_text));
+        ask(c, GET, now);
+        break;
+    case REDIS_CONSUME:
+        put(c, c->fetch, c->fetch_bytes);
+        ask(c, MOVE, now);
+        break;
+    default:
+        put(c, "reserve-with-timeout 0\r\n", 24);
+        ask(c, RESERVE, now);
+    }
+    return true;
+}
+
+static void finish(connection *c) {
+    c->finished = true;
+    running--;
+}
+
+/* Nothing is under way here and nothing can begin: confirm what is still open, then rest. */
+static void rest(connection *c, uint64_t now) {
+    if (want.dialect == MEMCACHE_CONSUME && c->opened) {
+        put(c, close_text, strlen(close_text));
+        ask(c, CLOSE, now);
+        c->opened = false;
+    } else
+        finish(c);
+}
+
+/* ---- answers ------------------------------------------------------------------------------------ */
+
+/* The length of a reply made of a line, a body and a tail; 0 when it is not all here. */
+static size_t block(size_t line, size_t bytes, const char *p, size_t n, const char *tail) {
+    size_t tail_bytes = strlen(tail), whole = line + bytes + tail_bytes;
+    if (bytes > MAX_BODY) unexpected(p, n, "a body of a sensible size");
+    if (n < whole) return 0;
+    if (memcmp(p + line + bytes, tail, tail_bytes) != 0)
+        unexpected(p + line + bytes, tail_bytes, "the end of a body");
+    return whole;
+}
+
+static bool starts(const char *p, size_t n, const char *word) {
+    size_t k = strlen(word);
+    return n >= k && memcmp(p, word, k) == 0;
+}
+
+static size_t number_at(const char *p, const char *end) {
+    size_t value = 0;
+    while (p < end && *p >= '0' && *p <= '9' && value < SIZE_MAX / 16)
+        value = value * 10 + (size_t)(*p++ - '0');
+    return value;
+}
+
+/* Nothing was there. Nobody stores while we consume, so there will be nothing more. */
+static void item_missing(void) {
+    empties++;
+    issuing = false;
+}
+
+static void item_done(const request *r, uint64_t now) {
+    done++;
+    buckets[bucket_of(now - r->begun_ns)]++;
+}
+
+/* VALUE <key> 0 <bytes>, body, END: the key must be the one that was asked for, as it was asked. */
+static size_t value_reply(const char *asked, const char *p, size_t line, size_t n, size_t *body) {
+    size_t key = strlen(asked) - 6; /* without "get " and CRLF */
+    if (!starts(p, line, "VALUE ") || line < key + 10 || memcmp(p + 6, asked + 4, key) != 0 ||
+        memcmp(p + 6 + key, " 0 ", 3) != 0)
+        unexpected(p, line, "VALUE with the key that was asked for and flags 0");
+    size_t bytes = number_at(p + 9 + key, p + line);
+    *body = bytes;
+    return block(line, bytes, p, n, "\r\nEND\r\n");
+}
+
+/* Take one whole reply from p; says how many bytes it was, 0 when more must come first. */
+static size_t answer(connection *c, const char *p, size_t n, uint64_t now) {
+    const char *eol = memchr(p, '\n', n);
+    if (!eol) return 0;
+    if (!c->waiting) unexpected(p, n, "silence, as nothing was asked");
+    size_t line = (size_t)(eol - p) + 1, used = line, bytes = 0;
+    request r = c->ring[c->head];
+    bool next_step = false;
+
+    switch (r.kind) {
+    case STORE:
+        if (want.dialect == MEMCACHE_SET && !(line == 8 && starts(p, line, "STORED\r\n")))
+            unexpected(p, line, "STORED");
+        if (want.dialect == REDIS_PUSH && *p != ':') unexpected(p, line, "a list's length");
+        if (want.dialect == BEANSTALK_PUT && !starts(p, line, "INSERTED "))
+            unexpected(p, line, "INSERTED");
+        item_done(&r, now);
+        break;
+    case OPEN:
+    case CLOSE_OPEN:
+        if (starts(p, line, "END\r\n")) {
+            item_missing();
+            c->opened = false;
+            break;
+        }
+        used = value_reply(r.kind == OPEN ? open_text : close_open_text, p, line, n, &bytes);
+        if (!used) return 0;
+        check_body(p + line, bytes);
+        c->opened = true;
+        item_done(&r, now);
+        break;
+    case CLOSE:
+        if (!starts(p, line, "END\r\n")) unexpected(p, line, "END");
+        break;
+    case GET:
+        if (line != va_bytes || memcmp(p, va_text, line) != 0) unexpected(p, line, "VA");
+        bytes = want.body_bytes;
+        used = block(line, bytes, p, n, "\r\n");
+        if (!used) return 0;
+        check_body(p + line, bytes);
+        item_done(&r, now);
+        break;
+    case MOVE:
+        if (starts(p, line, "$-1\r\n")) {
+            item_missing();
+            break;
+        }
+        if (*p != '$') unexpected(p, line, "an item");
+        bytes = number_at(p + 1, eol);
+        used = block(line, bytes, p, n, "\r\n");
+        if (!used) return 0;
+        check_body(p + line, bytes);
+        put(c, c->forget, c->forget_bytes);
+        put(c, p + line, bytes + 2);
+        next_step = true;
+        break;
+    case REMOVE:
+        if (!starts(p, line, ":1\r\n")) unexpected(p, line, "one item removed");
+        item_done(&r, now);
+        break;
+    case RESERVE: {
+        if (starts(p, line, "TIMED_OUT\r\n")) {
+            item_missing();
+            break;
+        }
+        const char *id = p + 9, *space = NULL;
+        if (!starts(p, line, "RESERVED ") || !(space = memchr(id, ' ', line - 9)))
+            unexpected(p, line, "RESERVED");
+        bytes = number_at(space + 1, eol);
+        used = block(line, bytes, p, n, "\r\n");
+        if (!used) return 0;
+        check_body(p + line, bytes);
+        put(c, "delete ", 7);
+        put(c, id, (size_t)(space - id));
+        put(c, "\r\n", 2);
+        next_step = true;
+        break;
+    }
+    case DELETE:
+        if (!starts(p, line, "DELETED\r\n")) unexpected(p, line, "DELETED");
+        item_done(&r, now);
+    }
+
+    c->head = (c->head + 1) % ((unsigned)want.in_flight + 1);
+    c->waiting--;
+    last_reply_ns = now;
+    if (next_step)
+        ask(c, r.kind == MOVE ? REMOVE : DELETE, r.begun_ns);
+    else if (r.kind == CLOSE)
+        finish(c);
+    else if (!begin_item(c, now) && !c->waiting)
+        rest(c, now);
+    return used;
+}
+
+/* ---- the socket --------------------------------------------------------------------------------- */
+
+static void watch_for_room(connection *c, bool room) {
+    if (c->wants_write == room) return;
+    struct epoll_event e = {.events = EPOLLIN | (room ? EPOLLOUT : 0u), .data.ptr = c};
+    epoll_ctl(epoll_fd, EPOLL_CTL_MOD, c->fd, &e);
+    c->wants_write = room;
+}
+
+static void send_all(connection *c) {
+    while (c->out_from < c->out_to) {
+        ssize_t k = send(c->fd, c->out + c->out_from, c->out_to - c->out_from, MSG_NOSIGNAL);
+        if (k < 0 && (errno == EAGAIN || errno == EINTR)) {
+            watch_for_room(c, true);
+            return;
+        }
+        if (k < 0) fail("connection %d: %s", c->number, strerror(errno));
+        wire_bytes += (uint64_t)k;
+        c->out_from += (size_t)k;
+    }
+    c->out_from = c->out_to = 0;
+    watch_for_room(c, false);
+}
+
+static void read_some(connection *c) {
+    if (c->in_from) {
+        memmove(c->in, c->in + c->in_from, c->in_to - c->in_from);
+        c->in_to -= c->in_from;
+        c->in_from = 0;
+    }
+    if (c->in_to == in_room) unexpected(c->in, in_room, "a reply that fits");
+    ssize_t k = recv(c->fd, c->in + c->in_to, in_room - c->in_to, 0);
+    if (k < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (k < 0) fail("connection %d: %s", c->number, strerror(errno));
+    if (k == 0 && c->in_to) unexpected(c->in, c->in_to, "a whole reply before closing");
+    if (k == 0) fail("the server closed connection %d", c->number);
+    wire_bytes += (uint64_t)k;
+    c->in_to += (size_t)k;
+
+    uint64_t now = now_ns();
+    size_t used;
+    while (c->in_from < c->in_to &&
+           (used = answer(c, c->in + c->in_from, c->in_to - c->in_from, now)))
+        c->in_from += used;
+    if (c->in_from == c->in_to) c->in_from = c->in_to = 0;
+}
+
+/* Before the clock starts: one request, one reply line with this beginning, blocking. */
+static void say(connection *c, const char *text, const char *wanted) {
+    char reply[256];
+    size_t n = 0, length = strlen(text);
+    if (send(c->fd, text, length, MSG_NOSIGNAL) != (ssize_t)length)
+        fail("connection %d: %s", c->number, strerror(errno));
+    while (n < sizeof reply && !memchr(reply, '\n', n)) {
+        ssize_t k = recv(c->fd, reply + n, sizeof reply - n, 0);
+        if (k <= 0) fail("connection %d closed before the start", c->number);
+        n += (size_t)k;
+    }
+    if (!starts(reply, n, wanted)) unexpected(reply, n, wanted);
+}
+
+static char *redis_text(size_t *bytes, const char *format, ...) {
+    char *text = NULL;
+    va_list args;
+    va_start(args, format);
+    int n = vasprintf(&text, format, args);
+    va_end(args);
+    if (n < 0) die("out of memory");
+    *bytes = (size_t)n;
+    return text;
+}
+
+static void open_connection(connection *c, int number) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)want.port)};
+    inet_pton(AF_INET, want.host, &to.sin_addr);
+    c->number = number;
+    c->ring = calloc((size_t)want.in_flight + 1, sizeof *c->ring);
+    c->in = malloc(in_room);
+    c->out = malloc(out_room);
+    if (!c->ring || !c->in || !c->out) die("out of memory");
+
+    c->fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct timeval patience = {.tv_sec = CONNECT_TIMEOUT_S};
+    int on = 1;
+    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (connect(c->fd, (struct sockaddr *)&to, sizeof to) != 0)
+        fail("cannot connect to %s:%d: %s", want.host, want.port, strerror(errno));
+
+    if (want.dialect == MEMCACHE_GET && number == 0) {
+        say(c, template_, "STORED");
+    } else if (want.dialect == REDIS_CONSUME) {
+        /* A processing list per connection, and a search from the end where the oldest is. */
+        const char *q = want.queue;
+        char mine[128];
+        int k = snprintf(mine, sizeof mine, "%s:processing:%d", q, number);
+        c->fetch = redis_text(&c->fetch_bytes,
+            "*5\r\n$5\r\nLMOVE\r\n$%zu\r\n%s\r\n$%d\r\n%s\r\n$5\r\nRIGHT\r\n$4\r\nLEFT\r\n",
+            strlen(q), q, k, mine);
+        c->forget = redis_text(&c->forget_bytes,
+            "*4\r\n$4\r\nLREM\r\n$%d\r\n%s\r\n$2\r\n-1\r\n$%zu\r\n", k, mine, want.body_bytes);
+    } else if (want.dialect == BEANSTALK_PUT || want.dialect == BEANSTALK_CONSUME) {
+        char line[128];
+        snprintf(line, sizeof line, "%s %s\r\n",
+                 want.dialect == BEANSTALK_PUT ? "use" : "watch", want.queue);
+        say(c, line, want.dialect == BEANSTALK_PUT ? "USING" : "WATCHING");
+        if (want.dialect == BEANSTALK_CONSUME) say(c, "ignore default\r\n", "WATCHING");
+    }
+
+    fcntl(c->fd, F_SETFL, fcntl(c->fd, F_GETFL) | O_NONBLOCK);
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
+    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, c->fd, &e) != 0) die("epoll: %s", strerror(errno));
+}
+
+static void make_texts(void) {
+    const char *q = want.queue;
+    size_t n = want.body_bytes;
+    make_filler();
+    if (want.dialect == REDIS_PUSH)
+        template_ = redis_text(&template_bytes,
+            "*3\r\n$5\r\nLPUSH\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(q), q, n, filler);
+    else if (want.dialect == BEANSTALK_PUT)
+        template_ = redis_text(&template_bytes, "put 0 0 3600 %zu\r\n%s\r\n", n, filler);
+    else
+        template_ = redis_text(&template_bytes, "set %s 0 0 %zu\r\n%s\r\n", q, n, filler);
+    template_header = template_bytes - 2 - n;
+    snprintf(open_text, sizeof open_text, "get %s/open\r\n", q);
+    snprintf(close_open_text, sizeof close_open_text, "get %s/close/open\r\n", q);
+    snprintf(close_text, sizeof close_text, "get %s/close\r\n", q);
+    snprintf(get_text, sizeof get_text, "mg %s v\r\n", q);
+    va_bytes = (size_t)snprintf(va_text, sizeof va_text, "VA %zu\r\n", n);
+}
+
+/* ---- the story of a run ------------------------------------------------------------------------- */
+
+static void run(void) {
+    struct epoll_event events[EVENTS];
+    uint64_t stop_ns, limit_ns;
+    cpu_before = cpu_seconds();
+    began_ns = last_reply_ns = now_ns();
+    stop_ns = want.seconds > 0 ? began_ns + (uint64_t)(want.seconds * 1e9) : UINT64_MAX;
+    limit_ns = began_ns + (uint64_t)(want.time_limit * 1e9);
+
+    for (int i = 0; i < want.connections; i++) {
+        connection *c = &connections[i];
+        uint64_t now = now_ns();
+        for (int k = 0; k < want.in_flight && begin_item(c, now); k++) {}
+        if (!c->waiting) finish(c);
+        send_all(c);
+    }
+    while (running) {
+        int n = epoll_wait(epoll_fd, events, EVENTS, TICK_MS);
+        if (n < 0 && errno != EINTR) die("epoll: %s", strerror(errno));
+        uint64_t now = now_ns();
+        if (now >= stop_ns) issuing = false;
+        if (now >= limit_ns) fail("not finished within %.0f seconds", want.time_limit);
+        for (int i = 0; i < n; i++) {
+            connection *c = events[i].data.ptr;
+            if (c->finished) {
+                /* what comes now is the server's hang-up or a reply too many: either is a fault */
+                read_some(c);
+                continue;
+            }
+            if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) read_some(c);
+            if (c->out_to) send_all(c);
+        }
+    }
+}
+
+static double argument(const char *name, const char *text, double low, double high) {
+    char *end;
+    double value = text ? strtod(text, &end) : 0;
+    if (!text || !*text || *end || !(value >= low && value <= high))
+        die("%s takes a number from %g to %g, not \"%s\"", name, low, high, text ? text : "");
+    return value;
+}
+
+static void read_arguments(int argc, char **argv) {
+    for (int i = 1; i < argc; i += 2) {
+        const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (!value) die("%s needs a value", name);
+        if (!strcmp(name, "--dialect")) {
+            want.dialect = 0;
+            while (want.dialect < DIALECTS && strcmp(value, DIALECT_NAMES[want.dialect]) != 0)
+                want.dialect++;
+            if (want.dialect == DIALECTS) die("unknown dialect \"%s\"", value);
+        } else if (!strcmp(name, "--host")) want.host = value;
+        else if (!strcmp(name, "--queue")) want.queue = value;
+        else if (!strcmp(name, "--port")) want.port = (int)argument(name, value, 1, 65535);
+        else if (!strcmp(name, "--connections"))
+            want.connections = (int)argument(name, value, 1, MAX_CONNECTIONS);
+        else if (!strcmp(name, "--in-flight"))
+            want.in_flight = (int)argument(name, value, 1, MAX_IN_FLIGHT);
+        else if (!strcmp(name, "--body-bytes"))
+            want.body_bytes = (size_t)argument(name, value, HEADER, MAX_BODY);
+        else if (!strcmp(name, "--ops")) want.items = (uint64_t)argument(name, value, 1, MAX_ITEMS);
+        else if (!strcmp(name, "--seconds")) want.seconds = argument(name, value, 0.001, MAX_SECONDS);
+        else if (!strcmp(name, "--time-limit"))
+            want.time_limit = argument(name, value, 0.001, MAX_SECONDS);
+        else if (!strcmp(name, "--seed")) want.seed = (uint32_t)argument(name, value, 0, UINT32_MAX);
+        else die("unknown option %s", name);
+    }
+    if (want.time_limit <= 0)
+        want.time_limit = want.seconds > 0 ? want.seconds + GRACE_S : TIME_LIMIT_S;
+    struct in_addr address;
+    if (want.dialect == DIALECTS) die("--dialect is missing");
+    if (!want.port) die("--port is missing");
+    if (!want.items && want.seconds <= 0) die("say how long: --ops, --seconds or both");
+    if (inet_pton(AF_INET, want.host, &address) != 1 || ntohl(address.s_addr) >> 24 != 127)
+        die("--host must be a loopback address (127.x.x.x), not \"%s\"", want.host);
+    if (!*want.queue || strlen(want.queue) > MAX_QUEUE_NAME || strpbrk(want.queue, " /\r\n\t"))
+        die("--queue takes 1 to %d characters without blanks or slashes", MAX_QUEUE_NAME);
+}
+
+int main(int argc, char **argv) {
+    read_arguments(argc, argv);
+    signal(SIGPIPE, SIG_IGN);
+    struct rlimit files;
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+
+    in_room = out_room = (size_t)(want.in_flight + 1) * (want.body_bytes + REQUEST_ROOM);
+    connections = calloc((size_t)want.connections, sizeof *connections);
+    seen = calloc(MAX_ITEMS / 8, 1);
+    epoll_fd = epoll_create1(0);
+    if (!connections || !seen || epoll_fd < 0) die("out of memory or descriptors");
+    make_texts();
+    running = want.connections;
+    for (int i = 0; i < want.connections; i++) open_connection(&connections[i], i);
+    run();
+    print_result(0);
+    return 0;
+}

@@ -1,0 +1,201 @@
+"""Figures to sentences: medians, ratios, goals, Markdown and JSON. No I/O, no clock.
+
+The one rule: a ratio is taken within a round, between neighbours in time, and only then is the
+median taken over the rounds. A ratio of two medians would mix minutes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+
+from bench.grid import CONSUME, LINES, Goal, Line, goals
+from bench.loadgen import Result
+from bench.peers import Run
+
+OURS = "kestrelpy"
+PEERS = ("redis", "beanstalkd")
+CEILING = "memcached"
+NEAR_CEILING = 1.2
+SERVERS = (OURS, *PEERS, CEILING)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, smallest and largest of a few figures."""
+
+    median: float
+    low: float
+    high: float
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    """None when there is nothing to take a median of."""
+    if not values:
+        return None
+    return Spread(median(values), min(values), max(values))
+
+
+def ratio(ours: Mapping[int, Result], theirs: Mapping[int, Result]) -> Spread | None:
+    """Our rate over theirs, round by round; rounds that one of the two missed do not count."""
+    both = sorted(ours.keys() & theirs.keys())
+    return spread(
+        [ours[r].ops_per_s / theirs[r].ops_per_s for r in both if theirs[r].ops_per_s > 0]
+    )
+
+
+def verdict(goal: Goal, found: Spread | None) -> str:
+    """`reached`, `NOT reached` or `not measured`, with the goal it is about."""
+    wanted = f"≥ {goal.at_least:g} {goal.peer}"
+    if found is None:
+        return f"{wanted}: not measured"
+    return f"{wanted}: {'reached' if found.median >= goal.at_least else 'NOT reached'}"
+
+
+def verdicts(run: Run) -> list[str]:
+    """One verdict per goal, over all lines."""
+    return [
+        verdict(goal, ratio(run.of(line, OURS), run.of(line, goal.peer)))
+        for line in LINES
+        for goal in goals(line)
+    ]
+
+
+def tally(run: Run) -> str:
+    """The verdicts, counted."""
+    ends = [said.split(": ")[1] for said in verdicts(run)]
+    kinds = ("reached", "NOT reached", "not measured")
+    return ", ".join(f"{ends.count(kind)} {kind}" for kind in kinds)
+
+
+def headroom(run: Run, line: Line) -> float | None:
+    """How many times the busiest server's requests the generator gets out of memcached.
+
+    Requests, not items: a peer that needs two trips per item asks twice as much of the generator.
+    """
+    ceiling = _requests(run, line, CEILING)
+    rates = [rate for name in (OURS, *PEERS) if (rate := _requests(run, line, name)) is not None]
+    return ceiling / max(rates) if ceiling is not None and rates and max(rates) > 0 else None
+
+
+def near_the_ceiling(run: Run) -> str:
+    """One sentence on the lines where the generator, not the server, may have set the rate."""
+    rooms = [room for line in LINES if (room := headroom(run, line)) is not None]
+    if not rooms:
+        return "It was not measured."
+    near = sum(room < NEAR_CEILING for room in rooms)
+    if not near:
+        return f"It is not: the smallest is {min(rooms):.1f}."
+    return (
+        f"On {near} of {len(rooms)} lines it is below {NEAR_CEILING:g}: there the busiest server "
+        "may be faster than shown."
+    )
+
+
+def _requests(run: Run, line: Line, server: str) -> float | None:
+    found = spread([r.requests_per_s for r in run.of(line, server).values()])
+    return found.median if found else None
+
+
+def _shown(found: Spread | None) -> str:
+    return f"**{found.median:.2f}** ({found.low:.2f}–{found.high:.2f})" if found else "–"
+
+
+def _row(line: Line) -> str:
+    shape = line.cell.shape
+    return f"| {line.job} | {line.cell.body_bytes} B | {shape.connections} | {shape.in_flight} |"
+
+
+def ratio_table(run: Run) -> list[str]:
+    rows = [
+        "| job | body | connections | in flight | kestrelpy / redis | kestrelpy / beanstalkd "
+        "| goal | memcached / busiest |",
+        "|---|---:|---:|---:|---:|---:|---|---:|",
+    ]
+    for line in LINES:
+        ours = run.of(line, OURS)
+        ratios = {peer: ratio(ours, run.of(line, peer)) for peer in PEERS}
+        said = "; ".join(verdict(goal, ratios[goal.peer]) for goal in goals(line)) or "none set"
+        room = headroom(run, line)
+        rows.append(
+            f"{_row(line)} {_shown(ratios['redis'])} | {_shown(ratios['beanstalkd'])} "
+            f"| {said} | {f'{room:.1f}' if room else '–'} |"
+        )
+    return rows
+
+
+def rate_table(run: Run) -> list[str]:
+    heads = " | ".join(SERVERS)
+    rows = [
+        f"| job | body | connections | in flight | {heads} |",
+        "|---|---:|---:|---:|" + "---:|" * len(SERVERS),
+    ]
+    for line in LINES:
+        cells = " | ".join(_rate(list(run.of(line, name).values())) for name in SERVERS)
+        rows.append(f"{_row(line)} {cells} |")
+    return rows
+
+
+def _rate(results: Sequence[Result]) -> str:
+    if not results:
+        return "–"
+    rate = median(r.ops_per_s for r in results)
+    low = median(r.p50_us for r in results)
+    high = median(r.p99_us for r in results)
+    busy = median(r.generator_busy for r in results)
+    return f"{rate:,.0f} · {low:,.0f} / {high:,.0f} µs · {busy:.0%}"
+
+
+def markdown(run: Run, about: Mapping[str, str], notes: Sequence[str]) -> str:
+    """The whole report. `about` describes the run and the machine, `notes` what was left out."""
+    lines = ["# Durable queues side by side", ""]
+    lines += [f"- {name}: {text}" for name, text in about.items()]
+    lines += [f"- **Note**: {note}" for note in (*notes, *run.failures)]
+    lines += [
+        "",
+        "## Ratios: median over the rounds (smallest–largest)",
+        "",
+        *ratio_table(run),
+        "",
+        f"Goals: {tally(run)}.",
+        "",
+        "The last column says whether the generator is the bottleneck: memcached under the same "
+        "load, in requests per second, over the busiest of the three. "
+        f"{near_the_ceiling(run)}",
+        "",
+        "## This machine's figures: items/s · latency p50 / p99 · how busy the generator was",
+        "",
+        *rate_table(run),
+        "",
+        f"`{CONSUME}` of memcached is a plain read of one key: a ceiling, not a queue. These "
+        "figures compare nothing with another machine or another day.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def as_json(run: Run, about: Mapping[str, str], notes: Sequence[str]) -> dict[str, object]:
+    """The same with every round's figures, for programs."""
+    return {
+        "about": dict(about),
+        "notes": [*notes, *run.failures],
+        "goals": tally(run),
+        "lines": [_line_json(run, line) for line in LINES],
+    }
+
+
+def _line_json(run: Run, line: Line) -> dict[str, object]:
+    ours = run.of(line, OURS)
+    ratios = {peer: ratio(ours, run.of(line, peer)) for peer in PEERS}
+    return {
+        "job": line.job,
+        "body_bytes": line.cell.body_bytes,
+        "connections": line.cell.shape.connections,
+        "in_flight": line.cell.shape.in_flight,
+        "ratios": {peer: asdict(found) if found else None for peer, found in ratios.items()},
+        "goals": [verdict(goal, ratios[goal.peer]) for goal in goals(line)],
+        "memcached_over_busiest": headroom(run, line),
+        "servers": {
+            name: [{"round": r + 1, **asdict(result)} for r, result in run.of(line, name).items()]
+            for name in SERVERS
+        },
+    }

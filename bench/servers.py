@@ -1,0 +1,211 @@
+"""The daemons: how each one is started, known to be ready, spoken to and stopped.
+
+The one rule: every daemon lives in a folder and on a loopback port of its own, and is gone, folder
+and all, when its `with` block ends, however it ends.
+"""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+ROOT = Path(__file__).resolve().parent.parent
+
+START_LIMIT_S = 20.0
+POLL_S = 0.01
+LOG_TAIL_LINES = 5
+
+# The line by which kestrelpy names its memcache listener; the last line of its start.
+MEMCACHE_LISTENER = re.compile(r"memcache.*?127\.0\.0\.1:(\d+)", re.IGNORECASE)
+READY = re.compile(r"^ready\b", re.MULTILINE)
+
+
+class ServerFailed(Exception):
+    """A daemon did not start; the text says which, and what it said last."""
+
+
+class Server(Protocol):
+    """One kind of daemon. `store` and `consume` are dialects of the load generator."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def store(self) -> str: ...
+    @property
+    def consume(self) -> str: ...
+    @property
+    def settings(self) -> str: ...
+
+    def missing(self) -> str | None:
+        """One sentence if it cannot be run here, with the Debian package that helps."""
+
+    def command(self, folder: Path, port: int) -> list[str]: ...
+
+    def listening(self, port: int, output: str) -> int | None:
+        """The port once the daemon is ready, None before; `output` is all it has said."""
+
+
+@dataclass(frozen=True)
+class DebianServer:
+    """A daemon from a Debian package: told its port, ready as soon as the port accepts."""
+
+    name: str
+    program: str
+    package: str
+    store: str
+    consume: str
+    settings: str  # said on the command line and in the report; {folder} is filled in
+    listen: str
+
+    def missing(self) -> str | None:
+        if shutil.which(self.program):
+            return None
+        return f"{self.program} is not installed (Debian package {self.package}); left out."
+
+    def command(self, folder: Path, port: int) -> list[str]:
+        words = f"{self.program} {self.listen} {self.settings}".split()
+        return [{"{folder}": str(folder), "{port}": str(port), '""': ""}.get(w, w) for w in words]
+
+    def listening(self, port: int, output: str) -> int | None:
+        with socket.socket() as probe:
+            probe.settimeout(1.0)
+            return port if probe.connect_ex(("127.0.0.1", port)) == 0 else None
+
+
+@dataclass(frozen=True)
+class Kestrelpy:
+    """Our daemon on its defaults: it picks its ports and says so before it says `ready`."""
+
+    name: str = "kestrelpy"
+    store: str = "memcache-set"
+    consume: str = "memcache-consume"
+    settings: str = "defaults: sync = always, confirms = written"
+    python: str = sys.executable
+
+    def missing(self) -> str | None:
+        if (ROOT / "kestrelpy" / "__main__.py").exists():
+            return None
+        return "kestrelpy has no __main__ yet; left out."
+
+    def command(self, folder: Path, port: int) -> list[str]:
+        listen = ["--host", "127.0.0.1", "--port", "0", "--http-port", "0"]
+        return [self.python, "-m", "kestrelpy", "serve", *listen, "--data-dir", str(folder)]
+
+    def listening(self, port: int, output: str) -> int | None:
+        found = MEMCACHE_LISTENER.search(output)
+        return int(found[1]) if found and READY.search(output) else None
+
+
+KESTRELPY = Kestrelpy()
+# Redis rewrites its log in the background, on a core the others need: left off, in its favour.
+REDIS = DebianServer(
+    name="redis",
+    program="redis-server",
+    package="redis-server",
+    store="redis-push",
+    consume="redis-consume",
+    settings='--appendonly yes --appendfsync always --save "" --auto-aof-rewrite-percentage 0',
+    listen="--bind 127.0.0.1 --port {port} --dir {folder} --maxclients 5000",
+)
+BEANSTALKD = DebianServer(
+    name="beanstalkd",
+    program="beanstalkd",
+    package="beanstalkd",
+    store="beanstalk-put",
+    consume="beanstalk-consume",
+    settings="-b {folder} -f0",
+    listen="-l 127.0.0.1 -p {port}",
+)
+# The ceiling: no disk, one thread like the others.
+MEMCACHED = DebianServer(
+    name="memcached",
+    program="memcached",
+    package="memcached",
+    store="memcache-set",
+    consume="memcache-get",
+    settings="-t 1 -m 256",
+    listen="-l 127.0.0.1 -p {port} -U 0 -c 5000",
+)
+
+
+def free_port() -> int:
+    """A loopback port nobody listens on at this moment."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port: int = s.getsockname()[1]
+        return port
+
+
+def file_system(folder: Path) -> str:
+    """The type of the file system a folder is on, as the kernel names it."""
+    best, kind = "", "unknown"
+    for line in Path("/proc/mounts").read_text().splitlines():
+        point, fs = line.split()[1:3]
+        if folder.resolve().is_relative_to(point) and len(point) >= len(best):
+            best, kind = point, fs
+    return kind
+
+
+def _tail(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()
+    return " | ".join(lines[-LOG_TAIL_LINES:]) or "it said nothing"
+
+
+def _wait_ready(server: Server, process: subprocess.Popen[bytes], port: int, log: Path) -> int:
+    deadline = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            code = process.returncode
+            raise ServerFailed(f"{server.name} ended at once with code {code}: {_tail(log)}")
+        ready = server.listening(port, log.read_text(errors="replace"))
+        if ready is not None:
+            return ready
+        time.sleep(POLL_S)
+    raise ServerFailed(f"{server.name} was not ready in {START_LIMIT_S:.0f} s: {_tail(log)}")
+
+
+def _command(server: Server, folder: Path, port: int) -> list[str]:
+    words = server.command(folder, port)
+    if server.name == MEMCACHED.name and os.geteuid() == 0:
+        words += ["-u", "root"]  # memcached refuses root unless it is told so
+    return words
+
+
+def _environment() -> dict[str, str]:
+    """Ours without kestrelpy's settings: what is measured are the defaults."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("KESTRELPY_")}
+    return kept | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+
+
+@contextmanager
+def started(server: Server, parent: Path) -> Iterator[int]:
+    """Run a daemon in a new folder under `parent`; gives its port. Raises ServerFailed."""
+    place = Path(tempfile.mkdtemp(prefix=f"{server.name}-", dir=parent))
+    try:
+        folder, log, port = place / "data", place / "log", free_port()
+        folder.mkdir()
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                _command(server, folder, port),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd=place,
+                env=_environment(),
+            )
+        try:
+            yield _wait_ready(server, process, port, log)
+        finally:
+            process.kill()  # its folder goes next: there is nothing to be polite about
+            process.wait()
+    finally:
+        shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,183 @@
+"""All queues by name: create, delete, wait, and the one clock hand for everything that comes due.
+
+One rule: the broker calls nobody. Waiters that were served stand in `woken`, queues that were
+deleted in `deleted`; the shell sweeps both once per turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kestrelpy.core.counters import ServerCounters
+from kestrelpy.core.leases import Holder
+from kestrelpy.core.log import Log, NullLog
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue import Queue
+from kestrelpy.core.reader import HUNG_UP, Reader
+from kestrelpy.core.timers import Timers
+from kestrelpy.core.waiters import Waiter, Waiters, Want
+from kestrelpy.core.wall import Wall
+from kestrelpy.errors import ServerError
+
+# Leases ended, items expired and waits timed out in one tick: about 10 ms of work, so that the
+# loop is never held up for long; the rest is due at once in the next turn.
+TICK_STEPS_MAX: Final = 2000
+
+
+class Broker:
+    """The queues of one server."""
+
+    def __init__(
+        self,
+        policy_of: Callable[[bytes], Policy],
+        make_log: Callable[[Queue], Log],
+        wall: Wall,
+        queues_max: int,
+    ) -> None:
+        self.queues: dict[bytes, Queue] = {}
+        self.wall = wall
+        self.counters = ServerCounters()
+        self.woken: list[Waiter] = []
+        self.deleted: list[Queue] = []
+        self.policy_of = policy_of
+        self.queues_max = queues_max
+        self._make_log = make_log
+        self._absent: dict[bytes, Waiters] = {}
+        self._timers: Timers[Any] = Timers()
+        self._generations: dict[bytes, int] = {}
+
+    # -- queues -----------------------------------------------------------------------------
+
+    def create(self, name: bytes, now_ms: int) -> Queue:
+        """A new queue, empty; whoever waits for it waits in it from now on."""
+        if len(self.queues) >= self.queues_max:
+            raise ServerError(f"too many queues (limit {self.queues_max})")
+        queue = self.fresh(name, self._generations.get(name, 0) + 1, now_ms)
+        queue.attach(self._make_log(queue))
+        self.adopt(queue, now_ms)
+        self.counters.queue_creates += 1
+        return queue
+
+    def fresh(self, name: bytes, generation: int, now_ms: int) -> Queue:
+        """A queue that is not yet in the books: for `create`, and for recovery to fill."""
+        policy = self.policy_of(name)
+        return Queue(
+            name, generation, policy, NullLog(), self.wall, self.woken, self._timers, now_ms
+        )
+
+    def adopt(self, queue: Queue, now_ms: int) -> None:
+        """Into the books, with whoever waits for it."""
+        name = queue.name
+        self.queues[name] = queue
+        self._generations[name] = queue.generation
+        waiting = self._absent.pop(name, None)
+        if waiting is not None:
+            queue.reader.waiters = waiting
+        queue.alarm.need(queue.next_due(now_ms))
+
+    def remember_generation(self, name: bytes, generation: int) -> None:
+        """This generation of the name was used already, though the queue is gone."""
+        self._generations[name] = max(generation, self._generations.get(name, 0))
+
+    def delete(self, name: bytes, now_ms: int) -> Queue | None:
+        """Out of the books: its leases end, its waiters are answered; None: there is none."""
+        queue = self.queues.pop(name, None)
+        if queue is None:
+            return None
+        queue.deleted = True
+        queue.alarm.silence()
+        reader = queue.reader
+        for lease in list(reader.leases):
+            reader.leases.end(lease)
+        for waiter in reader.waiters.take_all():
+            self._answer_nothing(waiter)
+        self.deleted.append(queue)
+        self.counters.queue_deletes += 1
+        return queue
+
+    # -- waiting ----------------------------------------------------------------------------
+
+    def wait(
+        self, want: Want, name: bytes, holder: Holder, dead: bool, conversation: object, due_ms: int
+    ) -> Waiter:
+        """Stand in line for an item of `name`, until `due_ms`."""
+        waiter = Waiter(want, name, holder, dead, conversation)
+        queue = self.queues.get(name)
+        if queue is not None:
+            line = queue.reader.waiters
+        else:
+            line = self._absent.setdefault(name, Waiters())
+        waiter.line = line
+        line.add(waiter)
+        waiter.timer = self._timers.push(due_ms, waiter)
+        return waiter
+
+    def give_up(self, waiter: Waiter) -> None:
+        """It waits no more and will not be answered."""
+        if waiter.timer is not None:
+            self._timers.cancel(waiter.timer)
+        if waiter.line is not None:
+            waiter.line.finish(waiter)
+            if not waiter.line.count and self._absent.get(waiter.name) is waiter.line:
+                del self._absent[waiter.name]
+
+    def take_woken(self) -> list[Waiter]:
+        """Who was answered since the last time."""
+        woken = self.woken[:]
+        self.woken.clear()
+        for waiter in woken:
+            if waiter.timer is not None:
+                self._timers.cancel(waiter.timer)
+        return woken
+
+    def _answer_nothing(self, waiter: Waiter) -> None:
+        waiter.done = True
+        self.woken.append(waiter)
+
+    def _time_out(self, waiter: Waiter, now_ms: int) -> None:
+        queue = self.queues.get(waiter.name)
+        if queue is not None and not waiter.dead and queue.reader.is_sweeping(now_ms):
+            # What stands at the front has expired and is being cleared away: there may be a live
+            # item behind it, so "nothing" would not be true yet.
+            waiter.timer = self._timers.push(now_ms + 1, waiter)
+            return
+        self.give_up(waiter)
+        self._answer_nothing(waiter)
+
+    # -- holders ----------------------------------------------------------------------------
+
+    def hang_up(self, holder: Holder, now_ms: int) -> None:
+        """Everything lent to `holder` goes back, in its original order."""
+        for lease in list(holder.leases):
+            owner = lease.owner
+            assert isinstance(owner, Reader)
+            owner.give_back(lease, now_ms, HUNG_UP)
+
+    # -- time -------------------------------------------------------------------------------
+
+    def next_due(self) -> int | None:
+        """When `tick` has something to do; None: nothing."""
+        return self._timers.next_due()
+
+    def tick(self, now_ms: int) -> None:
+        """Do what is due, in bounded steps."""
+        steps = TICK_STEPS_MAX
+        while steps > 0:
+            thing = self._timers.pop_due(now_ms)
+            if thing is None:
+                return
+            steps -= 1
+            if isinstance(thing, Queue):
+                steps -= thing.tick(now_ms, steps)
+                if thing.is_too_old(now_ms):
+                    self.delete(thing.name, now_ms)
+                    self.counters.queue_expires += 1
+            else:
+                self._time_out(thing, now_ms)
+
+    def step_wall(self, offset_ms: int) -> None:
+        """The wall clock was set, or drifted: dates are due at other times now."""
+        self.wall.offset_ms = offset_ms
+        for queue in self.queues.values():
+            queue.alarm.need(queue.reader.next_due())

@@ -1,0 +1,38 @@
+"""One item: what was stored, and the numbers it is known by.
+
+One rule: an item is the same for every reader; who may have it next, who has it and how often it
+came back is each reader's own knowledge.
+"""
+
+from __future__ import annotations
+
+
+class Item:
+    """`id` names it in its queue for good; `marker` is its first place in the ready line.
+
+    `stored_ms` and `expires_ms` (0: never) are wall clock; `lsn` is that of its put, 0 in a
+    memory queue.
+    """
+
+    __slots__ = ("body", "expires_ms", "flags", "id", "lsn", "marker", "stored_ms")
+
+    def __init__(
+        self,
+        id: int,  # noqa: A002 - the spec's word for it
+        marker: int,
+        body: bytes,
+        flags: int,
+        stored_ms: int,
+        expires_ms: int,
+        lsn: int = 0,
+    ) -> None:
+        self.id = id
+        self.marker = marker
+        self.body = body
+        self.flags = flags
+        self.stored_ms = stored_ms
+        self.expires_ms = expires_ms
+        self.lsn = lsn
+
+    def __lt__(self, other: Item) -> bool:
+        return self.id < other.id

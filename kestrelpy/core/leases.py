@@ -1,0 +1,144 @@
+"""Who holds what until when.
+
+Most leases of a queue last equally long, so they end in the order they were granted: a dict keeps
+that order and grants and ends a lease in constant time. Those with a deadline out of order (the
+policy changed, the lease was renewed) go to a heap beside it.
+
+One rule: a lease is in exactly one of `in_order` and `others` until it ends, and ends once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kestrelpy.core.item import Item
+from kestrelpy.core.timers import Entry, Timers
+
+
+class Holder:
+    """Whoever items are lent to: one connection. `leases` are its own, oldest first.
+
+    `overdue` names the readers one of whose leases ended under this holder's hands.
+    """
+
+    __slots__ = ("leases", "name", "overdue")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.leases: list[Lease] = []
+        self.overdue: set[object] = set()
+
+
+class Lease:
+    """One item lent to one holder. `attempts` are those before this delivery.
+
+    `began_ms` is wall clock; `deadline_ms` runs on the clock that never steps (None: no end).
+    `dead`: it was lent from the dead line and goes back there.
+    """
+
+    __slots__ = (
+        "attempts", "began_ms", "dead", "deadline_ms", "holder", "item", "owner", "place", "timer",
+        "token",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        item: Item,
+        place: int,
+        holder: Holder,
+        owner: object,
+        token: int,
+        attempts: int,
+        began_ms: int,
+        deadline_ms: int | None,
+    ) -> None:
+        self.item = item
+        self.place = place
+        self.holder = holder
+        self.owner = owner
+        self.token = token
+        self.attempts = attempts
+        self.began_ms = began_ms
+        self.deadline_ms = deadline_ms
+        self.dead = False
+        self.timer: Entry[Lease] | None = None
+
+
+class Leases:
+    """The leases of one reader, by item and by deadline."""
+
+    __slots__ = ("_in_order", "_latest_ms", "_others", "_timers")
+
+    def __init__(self) -> None:
+        self._in_order: dict[int, Lease] = {}
+        self._others: dict[int, Lease] = {}
+        self._timers: Timers[Lease] = Timers()
+        self._latest_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._in_order) + len(self._others)
+
+    def __iter__(self) -> Iterator[Lease]:
+        yield from self._in_order.values()
+        yield from self._others.values()
+
+    def __contains__(self, item_id: int) -> bool:
+        return item_id in self._in_order or item_id in self._others
+
+    def grant(self, lease: Lease) -> None:
+        """It is lent from now on."""
+        lease.holder.leases.append(lease)
+        self._place(lease)
+
+    def end(self, lease: Lease) -> None:
+        """It is not lent any more; whose it was no longer has it."""
+        lease.holder.leases.remove(lease)
+        self._displace(lease)
+
+    def renew(self, lease: Lease, deadline_ms: int) -> None:
+        """Another deadline."""
+        self._displace(lease)
+        lease.deadline_ms = deadline_ms
+        self._place_other(lease)
+
+    def next_due(self) -> int | None:
+        """The earliest deadline; None: no lease has one."""
+        lease = self._first()
+        return None if lease is None else lease.deadline_ms
+
+    def first_over(self, now_ms: int) -> Lease | None:
+        """A lease whose deadline has come, the earliest; it stays lent until `end`."""
+        lease = self._first()
+        if lease is None or lease.deadline_ms is None or lease.deadline_ms > now_ms:
+            return None
+        return lease
+
+    def _first(self) -> Lease | None:
+        in_order = next(iter(self._in_order.values()), None)
+        entry = self._timers.first()
+        if entry is None or entry.thing is None:
+            return in_order
+        if in_order is None or in_order.deadline_ms is None:
+            return entry.thing
+        return in_order if in_order.deadline_ms <= entry.due_ms else entry.thing
+
+    def _place(self, lease: Lease) -> None:
+        deadline_ms = lease.deadline_ms
+        if deadline_ms is not None and deadline_ms >= self._latest_ms:
+            self._latest_ms = deadline_ms
+            self._in_order[lease.item.id] = lease
+            return
+        self._place_other(lease)
+
+    def _place_other(self, lease: Lease) -> None:
+        self._others[lease.item.id] = lease
+        if lease.deadline_ms is not None:
+            lease.timer = self._timers.push(lease.deadline_ms, lease)
+
+    def _displace(self, lease: Lease) -> None:
+        if self._in_order.pop(lease.item.id, None) is not None:
+            return
+        del self._others[lease.item.id]
+        if lease.timer is not None:
+            self._timers.cancel(lease.timer)
+            lease.timer = None

@@ -1,0 +1,224 @@
+"""What a queue may write: a journal, or nothing at all for a queue in memory.
+
+A reply names a log and the record it waits for, and whether *written* or *stored* is enough
+(spec 1.5). For a queue in memory every record is true at once, so there is no question anywhere
+else whether a queue is durable.
+
+One rule: `put` and the others only append; they never fail and never touch the disk. The shell
+raises `lsn_written` and `lsn_stored` as the journal gets on.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, Protocol
+
+from journal.journal import Journal
+from journal.record import Draft, Kind, Tag, encode_meta
+from kestrelpy.core.item import Item
+
+_PUT: Final = int(Kind.PUT)
+_DONE: Final = int(Kind.DONE)
+_RETURNED: Final = int(Kind.RETURNED)
+_DEAD: Final = int(Kind.DEAD)
+_EXPIRED: Final = int(Kind.EXPIRED)
+_DISCARDED: Final = int(Kind.DISCARDED)
+_FLUSHED: Final = int(Kind.FLUSHED)
+_TOKENS: Final = int(Kind.TOKENS)
+_ALWAYS: Final = (1 << 63) - 1
+
+
+class Log(Protocol):
+    """`lsn_written` and `lsn_stored`: up to where replies of either kind are true."""
+
+    lsn_written: int
+    lsn_stored: int
+    lsn_appended: int
+    failure: Exception | None
+    no_room: str
+    waiting: set[object]
+
+    def set_sync(self, sync_ms: int) -> None:
+        """When STORED may be said, from now on."""
+
+    def put(self, item: Item) -> int:
+        """An item was stored."""
+
+    def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
+        """It was confirmed."""
+
+    def returned(
+        self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes
+    ) -> int:
+        """It was given back and had `attempts` from now on."""
+
+    def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
+        """It goes to the dead line."""
+
+    def expired(self, item: Item, wall_ms: int) -> int:
+        """It lived past its expiry."""
+
+    def discarded(self, item: Item, wall_ms: int) -> int:
+        """A limit dropped it."""
+
+    def flushed(self, last_id: int, spared: list[int], gone: list[Item], wall_ms: int) -> int:
+        """Every item up to `last_id` is gone but the spared ones."""
+
+    def tokens(self, below: int, wall_ms: int) -> int:
+        """Lease tokens below this may be issued."""
+
+    def disk_bytes(self) -> int:
+        """The size of all its files."""
+
+
+class NullLog:
+    """A queue in memory: every record is true already and leaves no trace."""
+
+    __slots__ = ("failure", "lsn_appended", "lsn_stored", "lsn_written", "no_room", "waiting")
+
+    def __init__(self) -> None:
+        self.lsn_written = _ALWAYS
+        self.lsn_stored = _ALWAYS
+        self.lsn_appended = 0
+        self.failure: Exception | None = None
+        self.no_room = ""
+        self.waiting: set[object] = set()
+
+    def set_sync(self, sync_ms: int) -> None:
+        """It makes no difference here."""
+
+    def put(self, item: Item) -> int:
+        return 0
+
+    def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
+        return 0
+
+    def returned(
+        self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes
+    ) -> int:
+        return 0
+
+    def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
+        return 0
+
+    def expired(self, item: Item, wall_ms: int) -> int:
+        return 0
+
+    def discarded(self, item: Item, wall_ms: int) -> int:
+        return 0
+
+    def flushed(self, last_id: int, spared: list[int], gone: list[Item], wall_ms: int) -> int:
+        return 0
+
+    def tokens(self, below: int, wall_ms: int) -> int:
+        return 0
+
+    def disk_bytes(self) -> int:
+        return 0
+
+
+class JournalLog:
+    """A queue on disk. `dirty` is the shell's list of logs that have something to write."""
+
+    __slots__ = (
+        "_append", "_dirty", "_is_dirty", "_journal", "failure", "is_reported", "lsn_appended",
+        "lsn_stored", "lsn_written", "no_room", "sync_ms", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, journal: Journal, dirty: list[JournalLog], sync_ms: int) -> None:
+        """`sync_ms`: 0 always, -1 never, else at most this long unsynced (see `Policy`)."""
+        self._journal = journal
+        self._append = journal.append
+        self._dirty = dirty
+        self._is_dirty = False
+        self.sync_ms = sync_ms
+        self.no_room = ""
+        self.is_reported = False
+        self.failure: Exception | None = None
+        self.waiting: set[object] = set()
+        self.lsn_written = self.lsn_stored = self.lsn_appended = 0
+        self.advance()
+
+    @property
+    def journal(self) -> Journal:
+        """What is written to."""
+        return self._journal
+
+    def set_sync(self, sync_ms: int) -> None:
+        """With `sync` other than always, STORED waits for the write alone."""
+        self.sync_ms = sync_ms
+        self.advance()
+
+    def advance(self) -> None:
+        """Take over how far the journal has got."""
+        commit = self._journal.commit
+        self.failure = commit.failure
+        self.lsn_written = commit.lsn_written
+        self.lsn_stored = commit.lsn_durable if self.sync_ms == 0 else commit.lsn_written
+        self.lsn_appended = commit.lsn_appended
+
+    def cleaned(self) -> None:
+        """The shell has taken it off the dirty list."""
+        self._is_dirty = False
+
+    def put(self, item: Item) -> int:
+        meta = encode_meta({Tag.EXPIRES_MS: item.expires_ms}) if item.expires_ms else b""
+        self.lsn_appended = lsn = self._append(
+            (_PUT, item.id, item.marker, item.flags, item.stored_ms, meta, item.body, 0, 0)
+        )
+        if not self._is_dirty:
+            self.mark()
+        return lsn
+
+    def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
+        self.lsn_appended = lsn = self._append(
+            (_DONE, item.id, began_ms, attempts + 1, wall_ms, b"", b"", 0, item.lsn)
+        )
+        if not self._is_dirty:
+            self.mark()
+        return lsn
+
+    def returned(
+        self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes
+    ) -> int:
+        meta = encode_meta({Tag.REASON: reason})
+        return self._add(
+            Draft(_RETURNED, item.id, began_ms, attempts, wall_ms, meta, b"", 0, 0)
+        )
+
+    def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
+        meta = encode_meta({Tag.REASON: reason})
+        return self._add(Draft(_DEAD, item.id, began_ms, attempts, wall_ms, meta, b"", 0, 0))
+
+    def expired(self, item: Item, wall_ms: int) -> int:
+        return self._add(Draft(_EXPIRED, item.id, 0, 0, wall_ms, b"", b"", 0, item.lsn))
+
+    def discarded(self, item: Item, wall_ms: int) -> int:
+        return self._add(Draft(_DISCARDED, item.id, 0, 0, wall_ms, b"", b"", 0, item.lsn))
+
+    def flushed(self, last_id: int, spared: list[int], gone: list[Item], wall_ms: int) -> int:
+        body = struct.pack(f"<{len(spared)}Q", *sorted(spared))
+        self.lsn_appended = self._journal.append_flush(
+            Draft(_FLUSHED, last_id, 0, 0, wall_ms, b"", body, 0, 0), [i.lsn for i in gone]
+        )
+        if not self._is_dirty:
+            self.mark()
+        return self.lsn_appended
+
+    def tokens(self, below: int, wall_ms: int) -> int:
+        return self._add(Draft(_TOKENS, 0, below, 0, wall_ms, b"", b"", 0, 0))
+
+    def disk_bytes(self) -> int:
+        return self._journal.disk_bytes()
+
+    def _add(self, draft: Draft) -> int:
+        self.lsn_appended = self._append(draft)
+        if not self._is_dirty:
+            self.mark()
+        return self.lsn_appended
+
+    def mark(self) -> None:
+        """There is something to write."""
+        if not self._is_dirty:
+            self._is_dirty = True
+            self._dirty.append(self)

@@ -1,0 +1,37 @@
+"""One queue's limits and rules, frozen. Spec, section 4.
+
+One rule: a policy is a value; a reload puts another one in its place, and whatever was decided
+under the old one (a deadline, an expiry) stays decided.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+ITEM_BYTES_MAX: Final = 8 << 20
+LEASE_MS: Final = 30 * 60 * 1000
+ATTEMPTS_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """None means: no limit. `sync_ms`: 0 always, -1 never, else at most this long unsynced."""
+
+    lease_ms: int | None = LEASE_MS
+    max_items: int | None = None
+    max_bytes: int | None = None
+    max_item_bytes: int = ITEM_BYTES_MAX
+    discard_old_when_full: bool = False
+    max_age_ms: int | None = None
+    max_queue_age_ms: int | None = None
+    sync_ms: int = 0
+    confirms_synced: bool = False
+    durable: bool = True
+    max_leased: int | None = None
+    max_attempts: int | None = ATTEMPTS_MAX
+
+    @property
+    def bounded(self) -> bool:
+        """Can a set find the queue full?"""
+        return self.max_items is not None or self.max_bytes is not None

@@ -1,0 +1,192 @@
+"""A queue: a log, its limits, and the readers of what is put into it.
+
+One rule: an item is numbered, applied and logged in one step; what a client is told waits for the
+record that this step returns.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from journal.checkpoint import Checkpoint
+from kestrelpy.core.item import Item
+from kestrelpy.core.log import Log
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.reader import Reader
+from kestrelpy.core.timers import Alarm, Timers
+from kestrelpy.core.waiters import Waiter
+from kestrelpy.core.wall import Wall
+from kestrelpy.errors import ServerError
+
+NOT_STORED: Final = -1
+_NO_LIMIT: Final = (1 << 63) - 1
+_COMPLAINT_MS: Final = 60_000  # one line a minute about a client's mistake is enough
+_AGE_CHECK_MS_MAX: Final = 60_000
+
+
+class Queue:
+    """One queue by its name. `generation` tells it from earlier queues of that name."""
+
+    __slots__ = (
+        "_complained_ms", "alarm", "created_ms", "deleted", "generation", "log", "name",
+        "next_item", "next_place", "policy", "reader", "total_items", "wall",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: bytes,
+        generation: int,
+        policy: Policy,
+        log: Log,
+        wall: Wall,
+        woken: list[Waiter],
+        timers: Timers[Any],
+        now_ms: int,
+    ) -> None:
+        self.name = name
+        self.generation = generation
+        self.policy = policy
+        self.log = log
+        self.wall = wall
+        self.alarm: Alarm[Any] = Alarm(timers, self)
+        self.reader = Reader(name, policy, log, wall, woken, self.alarm)
+        self.next_item = 1
+        self.next_place = 1
+        self.total_items = 0
+        self.created_ms = now_ms
+        self.deleted = False
+        self._complained_ms = -_COMPLAINT_MS
+
+    # -- storing ----------------------------------------------------------------------------
+
+    def put(self, body: bytes, flags: int, expires_ms: int, now_ms: int) -> int:
+        """Store an item (`expires_ms` wall clock, 0: never); the record to wait for, or NOT_STORED.
+
+        Raises ServerError when it is too large or the journal has failed.
+        """
+        log, policy = self.log, self.policy
+        if log.failure is not None:
+            self.raise_failed()
+        if log.no_room:
+            raise ServerError(log.no_room)
+        size = len(body)
+        if size > policy.max_item_bytes:
+            raise ServerError(f"item too large ({size} bytes, limit {policy.max_item_bytes})")
+        wall_ms = now_ms + self.wall.offset_ms
+        if policy.bounded and not self._make_room(size, wall_ms):
+            return NOT_STORED
+        if policy.max_age_ms is not None:
+            oldest = wall_ms + policy.max_age_ms
+            expires_ms = min(expires_ms, oldest) if expires_ms else oldest
+        item = Item(self.next_item, self.next_place, body, flags, wall_ms, expires_ms)
+        self._apply_put(item)
+        item.lsn = log.put(item)
+        reader = self.reader
+        if reader.waiters:
+            reader.serve(now_ms)
+        return item.lsn
+
+    def add(self, body: bytes, flags: int, expires_ms: int, now_ms: int) -> int:
+        """Store an item if none is ready, delayed or lent."""
+        if self.log.failure is not None:
+            self.raise_failed()
+        self.reader.first(now_ms)  # what has expired is not there
+        if self.reader.ready.count or len(self.reader.leases):
+            return NOT_STORED
+        return self.put(body, flags, expires_ms, now_ms)
+
+    def _make_room(self, size: int, wall_ms: int) -> bool:
+        """Is there room for `size` bytes, after dropping the oldest if that is allowed?"""
+        policy, ready = self.policy, self.reader.ready
+        items_max = policy.max_items if policy.max_items is not None else _NO_LIMIT
+        bytes_max = policy.max_bytes if policy.max_bytes is not None else _NO_LIMIT
+        if items_max < 1 or size > bytes_max:
+            return False
+        while ready.count >= items_max or ready.bytes + size > bytes_max:
+            if not policy.discard_old_when_full:
+                return False
+            self.reader.discard_first(wall_ms)
+        return True
+
+    def raise_failed(self) -> None:
+        """Say that this queue's journal has failed."""
+        raise ServerError(
+            f"journal failed, queue {self.name.decode('ascii')} is closed until a restart: "
+            f"{self.log.failure}"
+        )
+
+    # -- the whole queue --------------------------------------------------------------------
+
+    def flush(self, now_ms: int) -> int:
+        """Everything ready is gone; returns the record to wait for."""
+        if self.log.failure is not None:
+            self.raise_failed()
+        return self.reader.flush(self.next_item - 1, now_ms)
+
+    def set_policy(self, policy: Policy, now_ms: int) -> None:
+        """Other limits and rules from now on (`durable` stays what it was until a restart)."""
+        self.policy = policy
+        self.reader.policy = policy
+        self.log.set_sync(policy.sync_ms)
+        self.alarm.need(self.next_due(now_ms))
+        if self.reader.waiters:
+            self.reader.serve(now_ms)
+
+    def attach(self, log: Log) -> None:
+        """Write to this log from now on."""
+        self.log = log
+        self.reader.log = log
+
+    def tick(self, now_ms: int, steps: int) -> int:
+        """Do what is due, in at most `steps` steps; returns how many were taken."""
+        self.alarm.silence()
+        taken = self.reader.tick(now_ms, steps)
+        self.alarm.need(self.next_due(now_ms))
+        return taken
+
+    @property
+    def is_empty(self) -> bool:
+        """Does it hold nothing, for nobody?"""
+        reader = self.reader
+        return not (reader.ready.count or len(reader.leases) or len(reader.dead) or reader.waiters)
+
+    def is_too_old(self, now_ms: int) -> bool:
+        """Is it empty and older than its policy keeps such queues?"""
+        age_ms = self.policy.max_queue_age_ms
+        return age_ms is not None and now_ms - self.created_ms >= age_ms and self.is_empty
+
+    def may_complain(self, now_ms: int) -> bool:
+        """May another line about this queue's clients go to the log?"""
+        if now_ms - self._complained_ms < _COMPLAINT_MS:
+            return False
+        self._complained_ms = now_ms
+        return True
+
+    def next_due(self, now_ms: int) -> int | None:
+        """When `tick` has something to do; None: nothing."""
+        due = self.reader.next_due()
+        age_ms = self.policy.max_queue_age_ms
+        if age_ms is not None:
+            ripe = self.created_ms + age_ms
+            if ripe <= now_ms:
+                ripe = now_ms + max(1, min(age_ms, _AGE_CHECK_MS_MAX))
+            due = ripe if due is None else min(due, ripe)
+        return due
+
+    def checkpoint(self) -> Checkpoint:
+        """The state a segment opens with."""
+        return Checkpoint(
+            name=self.name,
+            next_item=self.next_item,
+            next_place=self.next_place,
+            tokens=self.reader.tokens_below,
+            total_items=self.total_items,
+        )
+
+    # -- applying ---------------------------------------------------------------------------
+
+    def _apply_put(self, item: Item) -> None:
+        self.next_item = item.id + 1
+        self.next_place = item.marker + 1
+        self.total_items += 1
+        self.reader._apply_put(item)

@@ -1,0 +1,17 @@
+"""How far the wall clock is from the clock that never steps.
+
+The core is told one time, `now_ms`, on a clock that never goes back: leases and waits run on it.
+Dates (stored, expires) are wall clock: `now_ms + wall.offset_ms`. The shell moves the offset when
+the wall clock steps; a test moves it by hand.
+"""
+
+from __future__ import annotations
+
+
+class Wall:
+    """One offset, shared by all queues of a broker."""
+
+    __slots__ = ("offset_ms",)
+
+    def __init__(self, offset_ms: int = 0) -> None:
+        self.offset_ms = offset_ms

@@ -1,0 +1,216 @@
+"""The commands as slotted classes: where the wire's words end and the house's begin.
+
+    on the wire          in the house
+    ---------------      ---------------------------------
+    open                 lends: a lease
+    close                ending CONFIRM
+    abort, defer         ending GIVE_BACK, DEFER
+    peek                 peeks
+    t=<duration>         wait_ms
+    q/dead               dead: the dead line
+    get without open     take: lend and confirm in one step
+
+One rule: a command that exists is well formed; what is not became a `Bad` with its answer.
+"""
+
+from __future__ import annotations
+
+import difflib
+from enum import Enum
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from kestrelpy.durations import parse_duration_ms
+from kestrelpy.errors import ClientError
+
+KEY_BYTES_MAX: Final = 250
+NAME_BYTES_MAX: Final = 128
+
+# Words of the contract whose time has not come; naming them is kinder than "unknown".
+_LATER: Final = frozenset(
+    ["lease", "token", "delay", "at", "key", "id", "scope", "epoch", "item", "expect", "confirm", "after", "since", "n", "at_version", "full", "upto", "from", "declare"]
+)
+_FLAGS: Final = frozenset({"open", "close", "abort", "defer", "peek", "dead"})
+_KNOWN: Final = sorted(_FLAGS | {"t"})
+
+
+class Ending(Enum):
+    """How a lease of this connection ends."""
+
+    CONFIRM = "close"
+    GIVE_BACK = "abort"
+    DEFER = "defer"
+
+
+class Target:
+    """A parsed key. `raw` is echoed as sent."""
+
+    __slots__ = ("dead", "ending", "lends", "name", "options", "peeks", "raw", "wait_ms")
+
+    def __init__(self, raw: bytes, name: bytes, options: frozenset[str], wait_ms: int) -> None:
+        self.raw = raw
+        self.name = name
+        self.options = options
+        self.lends = "open" in options
+        self.peeks = "peek" in options
+        self.dead = "dead" in options
+        self.wait_ms = wait_ms
+        self.ending: Ending | None = None
+        for ending in Ending:
+            if ending.value in options:
+                self.ending = ending
+
+    @property
+    def takes(self) -> bool:
+        """A plain get: hand out and confirm at once."""
+        return not (self.lends or self.peeks or self.ending is not None)
+
+
+class Store:
+    """`set` (or `add`: only into an empty queue)."""
+
+    __slots__ = ("body", "expiry", "flags", "only_if_empty", "quiet", "target")
+
+    def __init__(
+        self, target: Target, flags: int, expiry: int, quiet: bool, only_if_empty: bool
+    ) -> None:
+        self.target = target
+        self.flags = flags
+        self.expiry = expiry
+        self.quiet = quiet
+        self.only_if_empty = only_if_empty
+        self.body = b""
+
+
+class Fetch:
+    """`get`, `gets`."""
+
+    __slots__ = ("numbered", "quiet", "targets")
+
+    def __init__(self, targets: list[Target], numbered: bool) -> None:
+        self.targets = targets
+        self.numbered = numbered
+        self.quiet = False
+
+
+class Delete:
+    """`delete q`."""
+
+    __slots__ = ("quiet", "target")
+
+    def __init__(self, target: Target, quiet: bool) -> None:
+        self.target = target
+        self.quiet = quiet
+
+
+class Touch:
+    """`touch q <seconds>`: renew this connection's lease."""
+
+    __slots__ = ("quiet", "seconds", "target")
+
+    def __init__(self, target: Target, seconds: int, quiet: bool) -> None:
+        self.target = target
+        self.seconds = seconds
+        self.quiet = quiet
+
+
+class Plain:
+    """Every other verb, with its words."""
+
+    __slots__ = ("quiet", "verb", "words")
+
+    def __init__(self, verb: bytes, words: list[bytes], quiet: bool = False) -> None:
+        self.verb = verb
+        self.words = words
+        self.quiet = quiet
+
+
+class Bad:
+    """A request that cannot be carried out: its answer, and whether the connection must end."""
+
+    __slots__ = ("closes", "line", "log", "quiet")
+
+    def __init__(
+        self, line: bytes, closes: bool = False, quiet: bool = False, log: str = ""
+    ) -> None:
+        self.line = line
+        self.closes = closes
+        self.quiet = quiet
+        self.log = log
+
+
+Command = Store | Fetch | Delete | Touch | Plain | Bad
+
+
+def parse_target(raw: bytes) -> Target:
+    """A key, `<queue>[/<option>...]`; raises ClientError that names what is wrong and allowed."""
+    if len(raw) > KEY_BYTES_MAX:
+        raise ClientError(f"key too long ({len(raw)} bytes, limit {KEY_BYTES_MAX})")
+    name, _, rest = raw.partition(b"/")
+    check_name(name)
+    if not rest:
+        return Target(raw, name, frozenset(), 0)
+    options: set[str] = set()
+    wait_ms = 0
+    for part in rest.split(b"/"):
+        if not part:
+            continue
+        word, value = _split_option(part)
+        if word in options:
+            raise ClientError(f"option {word} is given twice")
+        options.add(word)
+        if word == "t":
+            wait_ms = _wait(value)
+    _refuse_contradiction(options)
+    return Target(raw, name, frozenset(options), wait_ms)
+
+
+def check_name(name: bytes) -> None:
+    """Raises ClientError unless `name` may name a queue."""
+    if not name:
+        raise ClientError("queue name missing")
+    if len(name) > NAME_BYTES_MAX:
+        raise ClientError(f"queue name too long ({len(name)} bytes, limit {NAME_BYTES_MAX})")
+    if not name.isascii() or any(not 0x21 <= byte <= 0x7E for byte in name):
+        raise ClientError("bad queue name: printable ASCII without blanks is allowed")
+    if b"+" in name:
+        raise ClientError(
+            "bad queue name: + names a fan-out child, which this version does not have yet"
+        )
+
+
+def _split_option(part: bytes) -> tuple[str, str | None]:
+    word_bytes, equals, value_bytes = part.partition(b"=")
+    word = word_bytes.decode("ascii", "backslashreplace")
+    value = unquote_to_bytes(value_bytes).decode("utf-8", "backslashreplace") if equals else None
+    if word in _LATER:
+        raise ClientError(f"option {word} is not available in this version yet")
+    if word != "t" and word not in _FLAGS:
+        near = difflib.get_close_matches(word, _KNOWN, n=1, cutoff=0.5)
+        hint = f", did you mean {near[0]}?" if near else f", known are {' '.join(_KNOWN)}"
+        raise ClientError(f"unknown option {word}{hint}")
+    if word in _FLAGS and value is not None:
+        raise ClientError(f"option {word} takes no value")
+    return word, value
+
+
+def _wait(value: str | None) -> int:
+    if value is None:
+        raise ClientError("option t needs a duration, for instance t=5s or t=5000")
+    try:
+        return parse_duration_ms(value, bare_ms=True)
+    except ValueError as error:
+        raise ClientError(f"option t: {error}") from None
+
+
+def _refuse_contradiction(options: set[str]) -> None:
+    endings = sorted(options & {"close", "abort", "defer"})
+    if len(endings) > 1:
+        raise ClientError(f"{endings[0]} and {endings[1]} contradict each other")
+    if "peek" in options and (endings or "open" in options):
+        other = endings[0] if endings else "open"
+        raise ClientError(f"peek and {other} contradict each other")
+    if "open" in options and endings and endings[0] != "close":
+        raise ClientError(f"{endings[0]} and open contradict each other")
+    if "dead" in options and endings and endings[0] != "close":
+        raise ClientError(f"option dead does not go with {endings[0]} in this version yet")

@@ -1,0 +1,501 @@
+"""One connection: its turn, its leases, its waits, its hang-up.
+
+    feed(bytes, now) -> parser -> command -> broker -> replies (held until true) -> take()
+
+One rule: a request either changes something and is answered for it, or is refused and has changed
+nothing; and a connection that is waiting, or has too much in flight, handles nothing further.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from kestrelpy.core.broker import Broker
+from kestrelpy.core.item import Item
+from kestrelpy.core.leases import Holder, Lease
+from kestrelpy.core.log import Log
+from kestrelpy.core.queue import NOT_STORED, Queue
+from kestrelpy.core.reader import ABORTED, DEFERRED, Reader
+from kestrelpy.core.waiters import Waiter, Want
+from kestrelpy.errors import ClientError, LeaseExpired, Refused, ServerError
+from kestrelpy.protocol.commands import (
+    Bad,
+    Command,
+    Delete,
+    Ending,
+    Fetch,
+    Plain,
+    Store,
+    Target,
+    Touch,
+)
+from kestrelpy.protocol.memcache import Parser
+from kestrelpy.protocol.plain import answer_plain
+from kestrelpy.protocol.replies import Gate, Replies
+
+log = logging.getLogger("kestrelpy.conversation")
+
+# One connection's requests in flight: enough for any pipeline, small enough for ten thousand.
+HELD_REPLIES_MAX: Final = 1024
+HELD_BYTES_MAX: Final = 4 << 20
+OUT_BYTES_MAX: Final = 1 << 20
+_RELATIVE_SECONDS_MAX: Final = 30 * 24 * 3600  # memcached's border between an age and a date
+
+_STORED: Final = b"STORED\r\n"
+_NOT_STORED: Final = b"NOT_STORED\r\n"
+_END: Final = b"END\r\n"
+
+
+class Host(Protocol):
+    """What a conversation asks of the process around it."""
+
+    version: str
+    server_id: str
+    started_ms: int
+    mode: str
+
+    @property
+    def allow_delete(self) -> bool:
+        """May `delete` remove a queue?"""
+
+    @property
+    def allow_shutdown(self) -> bool:
+        """May a client end the server?"""
+
+    @property
+    def max_open_reads(self) -> int:
+        """How many items one connection may hold."""
+
+    def reload(self) -> Gate:
+        """Read the configuration again."""
+
+    def shutdown(self) -> None:
+        """Drain and end."""
+
+    def removal(self, queue: Queue) -> Gate:
+        """Opens when the deleted queue's files are gone for good."""
+
+    def set_mode(self, mode: str) -> None:
+        """up, readonly or quiescent."""
+
+
+class Conversation:
+    """One client's requests and answers. The shell owns the socket."""
+
+    __slots__ = (
+        "_stored_bytes", "broker", "closing", "holder", "host", "is_touched", "last_command_ms",
+        "parser", "paused", "replies", "shell", "stream", "waiter", "waiting_fetch",
+    )  # fmt: skip
+
+    def __init__(
+        self, broker: Broker, host: Host, peer: str, targets: dict[bytes, Target], now_ms: int
+    ) -> None:
+        self.broker = broker
+        self.host = host
+        self.holder = Holder(peer)
+        self.parser = Parser(self._limit_of, targets)
+        self.replies = Replies(self)
+        self.waiter: Waiter | None = None
+        self.waiting_fetch: tuple[Target, bool] | None = None
+        self.stream: Iterator[bytes] | None = None
+        self.closing = False
+        self.paused = False
+        self.is_touched = False
+        self.shell: object = None
+        self.last_command_ms = now_ms
+        self._stored_bytes = 0
+
+    # -- the turn ---------------------------------------------------------------------------
+
+    def feed(self, data: bytes, now_ms: int) -> None:
+        """Bytes came."""
+        self.parser.feed(data)
+        self.run(now_ms)
+
+    def run(self, now_ms: int) -> None:
+        """Carry out what has come in whole, as far as nothing stands in the way."""
+        parser_next = self.parser.next
+        while not self.is_blocked:
+            command = parser_next()
+            if command is None:
+                return
+            self.last_command_ms = now_ms
+            try:
+                self._carry_out(command, now_ms)
+            except Refused as refused:
+                self.refuse(refused, command.quiet)
+
+    def _carry_out(self, command: Command, now_ms: int) -> None:
+        if isinstance(command, Store):
+            self._store(command, now_ms)
+        elif isinstance(command, Fetch):
+            self._fetch(command, now_ms)
+        elif isinstance(command, Delete):
+            self._delete(command, now_ms)
+        elif isinstance(command, Touch):
+            self._touch(command, now_ms)
+        elif isinstance(command, Plain):
+            answer_plain(self, command, now_ms)
+        else:
+            self._bad(command)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Must the next command wait?"""
+        replies = self.replies
+        return (
+            self.waiter is not None
+            or self.stream is not None
+            or self.closing
+            or self.paused
+            or len(replies.held) >= HELD_REPLIES_MAX
+            or (self._stored_bytes >= HELD_BYTES_MAX and len(replies.held) > 0)
+            or replies.held_bytes >= HELD_BYTES_MAX
+            or len(replies.out) >= HELD_REPLIES_MAX
+        )
+
+    def output(self, now_ms: int) -> bytes:
+        """What may be sent now."""
+        replies = self.replies
+        if replies.held:
+            replies.release()
+            if not replies.held:
+                self._stored_bytes = 0
+        else:
+            self._stored_bytes = 0
+        if self.stream is not None and not replies.held and not self.paused:
+            piece = next(self.stream, None)
+            if piece is None:
+                self.stream = None
+            else:
+                replies.out.append(piece)
+        return replies.take() if replies.out else b""
+
+    @property
+    def has_more(self) -> bool:
+        """Is there something to do that no new byte and no record will announce?"""
+        if self.paused or self.replies.held:
+            return False
+        return self.stream is not None or (not self.is_blocked and self.parser.buffered > 0)
+
+    @property
+    def is_finished(self) -> bool:
+        """Has it said all it will say before the connection closes?"""
+        return self.closing and not self.replies.held and not self.replies.out
+
+    @property
+    def is_idle(self) -> bool:
+        """Neither waiting nor holding an item."""
+        return self.waiter is None and not self.holder.leases
+
+    def hang_up(self, now_ms: int) -> None:
+        """The client is gone: what it held goes back, what it waited for goes to others."""
+        self.closing = True
+        self._stop_waiting(now_ms)
+        self.broker.hang_up(self.holder, now_ms)
+
+    def leave(self) -> None:
+        """The server is going: nothing is given back, so no attempt is counted."""
+        self.closing = True
+        if self.waiter is not None:
+            self.broker.give_up(self.waiter)
+            self.waiter = None
+
+    def _stop_waiting(self, now_ms: int) -> None:
+        waiter, self.waiter = self.waiter, None
+        if waiter is not None:
+            # Served in this very turn and not yet told: its lease is among the holder's.
+            self.broker.give_up(waiter)
+
+    def refuse(self, refused: Refused, quiet: bool = False) -> None:
+        """Say no; with noreply say nothing and count it."""
+        if quiet:
+            self.broker.counters.refused_quietly += 1
+        else:
+            self.replies.say(refused.line() + b"\r\n")
+
+    def _limit_of(self, name: bytes) -> int:
+        queue = self.broker.queues.get(name)
+        policy = queue.policy if queue is not None else self.broker.policy_of(name)
+        return policy.max_item_bytes
+
+    # -- storing ----------------------------------------------------------------------------
+
+    def _store(self, command: Store, now_ms: int) -> None:
+        broker = self.broker
+        broker.counters.cmd_set += 1
+        if self.host.mode != "up":
+            raise ServerError(f"{self.host.mode}: this server stores nothing now")
+        name = command.target.name
+        queue = broker.queues.get(name) or broker.create(name, now_ms)
+        expires_ms = self._expires_ms(command.expiry, now_ms) if command.expiry else 0
+        if command.only_if_empty:
+            lsn = queue.add(command.body, command.flags, expires_ms, now_ms)
+        else:
+            lsn = queue.put(command.body, command.flags, expires_ms, now_ms)
+        self._stored_bytes += len(command.body)
+        if command.quiet:
+            if lsn == NOT_STORED:
+                broker.counters.refused_quietly += 1
+            elif self._stored_bytes >= HELD_BYTES_MAX:
+                # noreply promises nothing, but neither may it fill the memory: an empty reply
+                # holds this connection back until the disk has caught up.
+                self.replies.hold(b"", queue.log, lsn)
+        elif lsn == NOT_STORED:
+            # It rests on what is stored: not said before that is on disk.
+            self.replies.hold(_NOT_STORED, queue.log, queue.log.lsn_appended)
+        else:
+            self.replies.hold(_STORED, queue.log, lsn)
+
+    def _expires_ms(self, expiry: int, now_ms: int) -> int:
+        """Memcached's rule: up to 30 days from now, above a date, negative: already gone."""
+        wall_ms = now_ms + self.broker.wall.offset_ms
+        if expiry < 0:
+            return max(1, wall_ms - 1)
+        if expiry <= _RELATIVE_SECONDS_MAX:
+            return wall_ms + expiry * 1000
+        return expiry * 1000
+
+    # -- fetching ---------------------------------------------------------------------------
+
+    def _fetch(self, command: Fetch, now_ms: int) -> None:
+        targets = command.targets
+        if self.host.mode == "quiescent" and any(t.takes or t.lends or t.peeks for t in targets):
+            raise ServerError("quiescent: this server hands out nothing now")
+        if len(targets) == 1:
+            target = targets[0]
+            queue = self.broker.queues.get(target.name)
+            lease = self._check(target, queue)
+            self._fetch_one(target, queue, lease, command.numbered, now_ms, _END)
+            return
+        opened = {t.name for t in targets if t.lends}
+        if any(t.takes and t.name in opened for t in targets):
+            raise ClientError("open and a plain get of one queue do not go together")
+        for target in targets:
+            self._check(target, self.broker.queues.get(target.name))
+        for target in targets:
+            queue = self.broker.queues.get(target.name)
+            lease = self._oldest(queue) if self.holder.leases else None
+            self._fetch_one(target, queue, lease, command.numbered, now_ms, b"")
+        self.replies.say(_END)
+
+    def _check(self, target: Target, queue: Queue | None) -> Lease | None:
+        """Refuse what may not be done, before anything is; returns the lease it would end."""
+        holder = self.holder
+        if queue is not None and not target.peeks and queue.log.failure is not None:
+            queue.raise_failed()
+        lease = self._oldest(queue) if holder.leases else None
+        if holder.overdue and queue is not None and queue.reader in holder.overdue:
+            if target.ending is not None or target.lends:
+                holder.overdue.discard(queue.reader)
+            if target.ending is Ending.CONFIRM:
+                raise LeaseExpired(target.name)
+            if target.ending is not None:
+                return None  # it went back already; nobody's fault, nothing to count
+        if target.lends:
+            ends_one = target.ending is not None and lease is not None
+            if len(holder.leases) - ends_one >= self.host.max_open_reads:
+                raise ClientError("close or abort the open item first")
+        elif target.takes and lease is not None:
+            raise ClientError("close or abort the open item first")
+        if target.ending is not None and lease is None:
+            self._note_nothing_open(target, queue)
+        return lease
+
+    def _fetch_one(
+        self,
+        target: Target,
+        queue: Queue | None,
+        lease: Lease | None,
+        numbered: bool,
+        now_ms: int,
+        end: bytes,
+    ) -> None:
+        """Answer one key; `end` closes the answer (nothing, among several keys)."""
+        counters = self.broker.counters
+        awaited: Log | None = None
+        written = stored = 0
+        if target.ending is not None:
+            if lease is not None and queue is not None:
+                awaited = queue.log
+                lsn = self._end_lease(target.ending, lease, queue.reader, now_ms)
+                stored, written = (lsn, 0) if queue.policy.confirms_synced else (0, lsn)
+            if not target.lends:
+                self._say(end, awaited, stored, written)
+                return
+        if target.peeks:
+            counters.cmd_peek += 1
+        else:
+            counters.cmd_get += 1
+        if queue is not None:
+            if self._hand_out(target, queue, numbered, now_ms, end, stored, written):
+                counters.get_hits += 1
+                return
+        if target.wait_ms or (
+            queue is not None and not target.dead and queue.reader.is_sweeping(now_ms)
+        ):
+            if awaited is not None:
+                self.replies.hold(b"", awaited, stored, written)
+            self._wait(target, numbered, now_ms)
+            return
+        counters.get_misses += 1
+        self._say(end, awaited, stored, written)
+
+    def _say(self, data: bytes, awaited: Log | None, stored: int, written: int) -> None:
+        if awaited is None:
+            self.replies.say(data)
+        else:
+            self.replies.hold(data, awaited, stored, written)
+
+    def _hand_out(
+        self,
+        target: Target,
+        queue: Queue,
+        numbered: bool,
+        now_ms: int,
+        end: bytes,
+        stored: int,
+        written: int,
+    ) -> bool:
+        """Say the next item, lent, taken or shown; False: there is none."""
+        reader = queue.reader
+        if target.peeks:
+            item = reader.first(now_ms, target.dead)
+            if item is None:
+                return False
+            data = _value(target.raw, item, end, item.marker if numbered else 0)
+            self.replies.hold(data, queue.log, max(stored, item.lsn), written)
+            return True
+        if reader.waiters:
+            return False  # others came first
+        lease = reader.open(self.holder, now_ms, target.dead)
+        if lease is None:
+            return False
+        if target.takes:
+            written = reader.confirm(lease, now_ms)
+            if queue.policy.confirms_synced:
+                stored = written
+        self._say_lease(target, numbered, lease, reader, end, stored, written)
+        return True
+
+    def _say_lease(
+        self,
+        target: Target,
+        numbered: bool,
+        lease: Lease,
+        reader: Reader,
+        end: bytes,
+        stored: int,
+        written: int,
+    ) -> None:
+        item = lease.item
+        number = 0
+        stored = max(stored, item.lsn)
+        if numbered:
+            number = lease.token if target.lends else item.marker
+            if target.lends:
+                stored = max(stored, reader.tokens_lsn)
+        self.replies.hold(_value(target.raw, item, end, number), reader.log, stored, written)
+
+    def _oldest(self, queue: Queue | None) -> Lease | None:
+        """This connection's oldest open item of that queue."""
+        if queue is None:
+            return None
+        reader = queue.reader
+        for lease in self.holder.leases:
+            if lease.owner is reader:
+                return lease
+        return None
+
+    def _end_lease(self, ending: Ending, lease: Lease, reader: Reader, now_ms: int) -> int:
+        if ending is Ending.CONFIRM:
+            return reader.confirm(lease, now_ms)
+        reason = ABORTED if ending is Ending.GIVE_BACK else DEFERRED
+        return reader.give_back(lease, now_ms, reason)
+
+    def _note_nothing_open(self, target: Target, queue: Queue | None) -> None:
+        if queue is None or target.ending is None:
+            return
+        queue.reader.counters.closes_without_open += 1
+        if queue.may_complain(self.last_command_ms):
+            log.warning(
+                "queue %s: %s by %s with nothing open on that connection (a pooled client uses "
+                "another connection for open and close)",
+                target.name.decode("ascii"), target.ending.value, self.holder.name,
+            )  # fmt: skip
+
+    # -- waiting ----------------------------------------------------------------------------
+
+    def _wait(self, target: Target, numbered: bool, now_ms: int) -> None:
+        want = Want.PEEK if target.peeks else Want.OPEN if target.lends else Want.TAKE
+        self.waiting_fetch = (target, numbered)
+        self.waiter = self.broker.wait(
+            want, target.name, self.holder, target.dead, self, now_ms + target.wait_ms
+        )
+
+    def resume(self, waiter: Waiter, now_ms: int) -> None:
+        """The wait is over: say what came of it and go on."""
+        if self.waiter is not waiter or self.waiting_fetch is None:
+            return
+        target, numbered = self.waiting_fetch
+        self.waiter = self.waiting_fetch = None
+        self.last_command_ms = now_ms
+        counters = self.broker.counters
+        reader, lease, item = waiter.owner, waiter.lease, waiter.item
+        if reader is None or (lease is None and item is None):
+            counters.get_misses += 1
+            self.replies.say(_END)
+        else:
+            counters.get_hits += 1
+            if item is not None:
+                data = _value(target.raw, item, _END, item.marker if numbered else 0)
+                self.replies.hold(data, reader.log, item.lsn)
+            elif lease is not None:
+                stored = waiter.done_lsn if reader.policy.confirms_synced else 0
+                self._say_lease(
+                    target, numbered, lease, reader, _END, stored, waiter.done_lsn
+                )
+        self.run(now_ms)
+
+    # -- the rest ---------------------------------------------------------------------------
+
+    def _delete(self, command: Delete, now_ms: int) -> None:
+        if not self.host.allow_delete:
+            raise ServerError("delete is not allowed on this server (allow_delete)")
+        if self.host.mode != "up":
+            raise ServerError(f"{self.host.mode}: this server deletes nothing now")
+        queue = self.broker.delete(command.target.name, now_ms)
+        if command.quiet:
+            return
+        if queue is None:
+            self.replies.say(b"NOT_FOUND\r\n")
+        else:
+            self.replies.hold(b"DELETED\r\n", self.host.removal(queue), 1)
+
+    def _touch(self, command: Touch, now_ms: int) -> None:
+        queue = self.broker.queues.get(command.target.name)
+        lease = self._oldest(queue)
+        found = queue is not None and lease is not None and queue.reader not in self.holder.overdue
+        if found and queue is not None and lease is not None:
+            queue.reader.renew(lease, command.seconds * 1000, now_ms)
+        if not command.quiet:
+            self.replies.say(b"TOUCHED\r\n" if found else b"NOT_FOUND\r\n")
+
+    def _bad(self, command: Bad) -> None:
+        if command.log:
+            log.warning("%s: %s", self.holder.name, command.log)
+        if command.closes:
+            self.closing = True
+        if not command.quiet:
+            self.replies.say(command.line + b"\r\n")
+        elif not command.closes:
+            self.broker.counters.refused_quietly += 1
+
+
+def _value(key: bytes, item: Item, end: bytes, number: int) -> bytes:
+    body = item.body
+    if number:
+        return b"VALUE %b %d %d %d\r\n%b\r\n%b" % (key, item.flags, len(body), number, body, end)
+    return b"VALUE %b %d %d\r\n%b\r\n%b" % (key, item.flags, len(body), body, end)

@@ -1,0 +1,283 @@
+"""Bytes to commands: the memcache text protocol, with limits.
+
+    line  verb SP key ... CRLF|LF      find LF once, where the last search ended
+    body  <bytes> CRLF|LF              sliced once; an oversized one is skipped, never kept
+
+One rule: whatever comes in, the parser knows where the next command begins, or says that the
+connection must end. Memory is bounded by one line, or by one body within its queue's limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kestrelpy.errors import ClientError, Refused
+from kestrelpy.protocol.commands import (
+    Bad,
+    Command,
+    Delete,
+    Fetch,
+    Plain,
+    Store,
+    Target,
+    Touch,
+    parse_target,
+)
+
+LINE_BYTES_MAX: Final = 8 << 10
+BODY_BYTES_ABSURD: Final = 1 << 30
+# Below this a body is taken as it comes and its queue's own limit is left to the queue.
+BODY_BYTES_SMALL: Final = 64 << 10
+TARGETS_KEPT: Final = 4096
+_FLAGS_BELOW: Final = 1 << 32
+_NUMBER_BELOW: Final = 1 << 53
+
+_NOT_SUPPORTED: Final = b"SERVER_ERROR not supported by a queue"
+_PLAIN: Final = frozenset(
+    b"flush flush_all flush_expired flush_all_expired stats dump_stats status reload version "
+    b"verbosity shutdown quit".split()
+)
+
+
+class Parser:
+    """One connection's bytes. `feed` what came, then call `next` until it returns None."""
+
+    __slots__ = ("_at", "_data", "_left", "_limit_of", "_parts", "_pending", "_searched", "_targets")
+
+    def __init__(self, limit_of: Callable[[bytes], int], targets: dict[bytes, Target]) -> None:
+        """`limit_of` gives a queue's item limit in bytes; `targets` is a cache shared by all."""
+        self._limit_of = limit_of
+        self._targets = targets
+        self._data = b""
+        self._at = 0
+        self._searched = 0
+        self._pending: Store | Bad | None = None
+        self._parts: list[bytes] | None = None
+        self._left = 0
+
+    def feed(self, data: bytes) -> None:
+        """More bytes."""
+        if self._left:
+            taken = min(self._left, len(data))
+            self._left -= taken
+            if self._parts is not None:
+                self._parts.append(data[:taken])
+            data = data[taken:]
+            if not data:
+                return
+        if self._at < len(self._data):
+            self._data = self._data[self._at :] + data
+            self._searched -= self._at
+        else:
+            self._data = data
+            self._searched = 0
+        self._at = 0
+
+    @property
+    def buffered(self) -> int:
+        """Bytes taken in and not yet parsed."""
+        return len(self._data) - self._at
+
+    @property
+    def is_between_commands(self) -> bool:
+        """Would an end of the connection now cut nothing in half?"""
+        return self._pending is None and self._at >= len(self._data)
+
+    def next(self) -> Command | None:
+        """The next command, or None: it has not come in whole yet."""
+        if self._pending is not None:
+            return self._finish_body()
+        data, at = self._data, self._at
+        end = data.find(b"\n", self._searched if self._searched > at else at)
+        if end < 0 or end - at > LINE_BYTES_MAX:
+            if len(data) - at > LINE_BYTES_MAX:
+                return Bad(b"CLIENT_ERROR line too long (limit 8192 bytes)", closes=True)
+            if data[at : at + 1] == b"\x80":
+                return _binary()
+            self._searched = len(data)
+            return None
+        words = data[at:end].split()
+        self._at = self._searched = end + 1
+        if not words:
+            return Bad(b"ERROR")
+        verb = words[0]
+        if verb == b"get" or verb == b"gets":  # noqa: PLR1714 - the hot path
+            return self._fetch(verb, words)
+        if verb == b"set":
+            return self._store(verb, words)
+        return self._other(verb.lower(), words)
+
+    # -- storing ----------------------------------------------------------------------------
+
+    def _store(self, verb: bytes, words: list[bytes]) -> Command | None:
+        """`<verb> <key> <flags> <expiry> <bytes> [noreply]`, then the body."""
+        if len(words) < 5 or not words[4].isdigit() or len(words[4]) > 10:
+            return Bad(
+                b"CLIENT_ERROR bad byte count: " + verb + b" <key> <flags> <expiry> <bytes>",
+                closes=True,
+            )
+        size = int(words[4])
+        if size > BODY_BYTES_ABSURD:
+            return Bad(b"CLIENT_ERROR bad byte count: above 1 GiB", closes=True)
+        quiet = len(words) > 5 and words[-1] == b"noreply"
+        command: Store | Bad
+        try:
+            command = self._store_command(verb, words, size, quiet)
+        except Refused as refused:
+            command = Bad(refused.line(), quiet=quiet)
+        if command.__class__ is Store:
+            data, at = self._data, self._at
+            end = at + size
+            if data[end : end + 2] == b"\r\n":
+                command.body = data[at:end]
+                self._at = self._searched = end + 2
+                return command
+            self._parts = []
+        return self._begin_body(command, size)
+
+    def _store_command(
+        self, verb: bytes, words: list[bytes], size: int, quiet: bool
+    ) -> Store | Bad:
+        if verb in (b"append", b"prepend"):
+            return Bad(_NOT_SUPPORTED, quiet=quiet)
+        target = self._targets.get(words[1]) or self._target(words[1])
+        if verb in (b"cas", b"replace"):
+            raise ClientError(f"{verb.decode()} needs key=, which this version does not have yet")
+        if target.options:
+            raise ClientError(
+                f"option {min(target.options)} does not go with {verb.decode()}, but with get"
+            )
+        flags, expiry = words[2], words[3]
+        if not flags.isdigit() or len(flags) > 10 or int(flags) >= _FLAGS_BELOW:
+            raise ClientError("bad flags: a number below 4294967296 is allowed")
+        if size > BODY_BYTES_SMALL:
+            limit = self._limit_of(target.name)
+            if size > limit:
+                return Bad(
+                    f"SERVER_ERROR item too large ({size} bytes, limit {limit})".encode(),
+                    quiet=quiet,
+                )
+        return Store(target, int(flags), _seconds(expiry), quiet, verb == b"add")
+
+    def _begin_body(self, command: Store | Bad, size: int) -> Command | None:
+        """The body is not here yet in whole, or is to be skipped."""
+        here = self._data[self._at : self._at + size]
+        self._pending = command
+        self._left = size - len(here)
+        self._at += len(here)
+        self._searched = self._at
+        if self._parts is not None:
+            self._parts.append(here)
+        return self._finish_body()
+
+    def _finish_body(self) -> Command | None:
+        if self._left:
+            return None
+        data, at = self._data, self._at
+        if data[at : at + 1] == b"\n":
+            self._at = at + 1
+        elif data[at : at + 2] == b"\r\n":
+            self._at = at + 2
+        elif data[at : at + 2] in (b"", b"\r"):
+            return None
+        else:
+            self._pending = None
+            return Bad(b"CLIENT_ERROR bad data chunk", closes=True)
+        self._searched = self._at
+        command, self._pending = self._pending, None
+        parts, self._parts = self._parts, None
+        if isinstance(command, Store) and parts is not None:
+            command.body = b"".join(parts)
+        return command
+
+    # -- the rest ---------------------------------------------------------------------------
+
+    def _fetch(self, verb: bytes, words: list[bytes]) -> Command:
+        numbered = verb == b"gets"
+        try:
+            if len(words) == 2:
+                target = self._targets.get(words[1]) or self._target(words[1])
+                return Fetch([target], numbered)
+            if len(words) < 2:
+                raise ClientError(f"{verb.decode()} needs a key: {verb.decode()} <queue>[/option]")
+            if words[-1].startswith(b"HTTP/1."):
+                return _http()
+            targets = [self._targets.get(w) or self._target(w) for w in words[1:]]
+        except Refused as refused:
+            return Bad(refused.line())
+        if sum(t.lends for t in targets) > 1:
+            return Bad(b"CLIENT_ERROR only one key of a get may open")
+        if any(t.wait_ms for t in targets):
+            return Bad(b"CLIENT_ERROR t= goes with one key only")
+        return Fetch(targets, numbered)
+
+    def _other(self, verb: bytes, words: list[bytes]) -> Command | None:
+        if verb in (b"get", b"gets"):
+            return self._fetch(verb, words)
+        if verb in (b"set", b"add", b"replace", b"append", b"prepend", b"cas"):
+            return self._store(verb, words)
+        quiet = len(words) > 1 and words[-1] == b"noreply"
+        try:
+            if verb == b"delete":
+                return self._delete(words, quiet)
+            if verb == b"touch":
+                return self._touch(words, quiet)
+        except Refused as refused:
+            return Bad(refused.line(), quiet=quiet)
+        if verb in (b"incr", b"decr"):
+            return Bad(_NOT_SUPPORTED, quiet=quiet)
+        if verb in _PLAIN:
+            return Plain(verb, words[1 : len(words) - quiet], quiet)
+        if words[-1].startswith(b"HTTP/1.") or verb.startswith(b"host:"):
+            return _http()
+        if verb[0] == 0x80:
+            return _binary()
+        return Bad(b"ERROR")
+
+    def _delete(self, words: list[bytes], quiet: bool) -> Command:
+        arguments = words[1 : len(words) - quiet]
+        # Older clients send "delete <key> 0": the time of a kind of delete that is long gone.
+        if not arguments or arguments[1:] not in ([], [b"0"]):
+            raise ClientError("delete needs a queue: delete <queue>")
+        target = self._targets.get(arguments[0]) or self._target(arguments[0])
+        if target.options:
+            raise ClientError(f"option {min(target.options)} does not go with delete")
+        return Delete(target, quiet)
+
+    def _touch(self, words: list[bytes], quiet: bool) -> Command:
+        arguments = words[1 : len(words) - quiet]
+        if len(arguments) != 2:
+            raise ClientError("touch needs a queue and seconds: touch <queue> <seconds>")
+        target = self._targets.get(arguments[0]) or self._target(arguments[0])
+        if target.options:
+            raise ClientError(f"option {min(target.options)} does not go with touch")
+        seconds = arguments[1]
+        if not seconds.isdigit() or len(seconds) > 10 or not int(seconds):
+            raise ClientError("bad seconds: a whole number above 0 is allowed")
+        return Touch(target, int(seconds), quiet)
+
+    def _target(self, raw: bytes) -> Target:
+        target = parse_target(raw)
+        if len(self._targets) >= TARGETS_KEPT:
+            self._targets.clear()
+        self._targets[raw] = target
+        return target
+
+
+def _seconds(word: bytes) -> int:
+    digits = word[1:] if word[:1] == b"-" else word
+    if not digits.isdigit() or len(digits) > 16 or int(digits) >= _NUMBER_BELOW:
+        raise ClientError("bad expiry: whole seconds are allowed")
+    return int(word)
+
+
+def _binary() -> Bad:
+    return Bad(
+        b"ERROR", closes=True, quiet=True,
+        log="binary memcache protocol refused: set the client to the text (ASCII) protocol",
+    )  # fmt: skip
+
+
+def _http() -> Bad:
+    return Bad(b"ERROR", closes=True, quiet=True, log="HTTP request refused on the memcache port")

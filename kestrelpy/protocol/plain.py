@@ -1,0 +1,173 @@
+"""The verbs that are neither stored nor fetched: flush, stats, status and the like.
+
+One rule: what may take long answers in slices, one per turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from kestrelpy.core.broker import Broker
+from kestrelpy.core.queue import Queue
+from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.protocol.commands import Plain, check_name
+from kestrelpy.protocol.stats import dump_lines, one_queue_lines, open_lines, stats_lines
+
+if TYPE_CHECKING:
+    from kestrelpy.protocol.conversation import Conversation
+
+MODES: Final = ("up", "readonly", "quiescent")
+_SWEEP_STEPS: Final = 1000
+
+
+def answer_plain(conversation: Conversation, command: Plain, now_ms: int) -> None:
+    """Carry out one of them."""
+    _VERBS[command.verb](conversation, command, now_ms)
+
+
+def _flush(conversation: Conversation, command: Plain, now_ms: int) -> None:
+    name = _one_name(command)
+    _refuse_unless_up(conversation)
+    queue = conversation.broker.queues.get(name)
+    if queue is None:
+        _say(conversation, command, b"END\r\n")
+        return
+    lsn = queue.flush(now_ms)
+    if not command.quiet:
+        conversation.replies.hold(b"END\r\n", queue.log, lsn)
+
+
+def _flush_all(conversation: Conversation, command: Plain, now_ms: int) -> None:
+    _refuse_unless_up(conversation)
+    queues = list(conversation.broker.queues.values())
+    for queue in queues:
+        if queue.log.failure is not None:
+            queue.raise_failed()
+    conversation.stream = _flush_each(conversation, queues, command.quiet, now_ms)
+
+
+def _flush_each(
+    conversation: Conversation, queues: list[Queue], quiet: bool, now_ms: int
+) -> Iterator[bytes]:
+    for queue in queues:
+        if not queue.deleted:
+            lsn = queue.flush(now_ms)
+            conversation.replies.hold(b"", queue.log, lsn)
+        yield b""
+    yield b"" if quiet else b"OK\r\n"
+
+
+def _flush_expired(conversation: Conversation, command: Plain, now_ms: int) -> None:
+    queue = conversation.broker.queues.get(_one_name(command))
+    _refuse_unless_up(conversation)
+    queues = [queue] if queue is not None else []
+    conversation.stream = _sweep_each(queues, command.quiet, now_ms)
+
+
+def _flush_all_expired(conversation: Conversation, command: Plain, now_ms: int) -> None:
+    _refuse_unless_up(conversation)
+    queues = list(conversation.broker.queues.values())
+    conversation.stream = _sweep_each(queues, command.quiet, now_ms)
+
+
+def _sweep_each(queues: list[Queue], quiet: bool, now_ms: int) -> Iterator[bytes]:
+    count = 0
+    for queue in queues:
+        before = queue.reader.counters.expired
+        while queue.reader.sweep(now_ms, _SWEEP_STEPS):
+            yield b""
+        count += queue.reader.counters.expired - before
+    yield b"" if quiet else b"%d\r\n" % count
+
+
+def _stats(conversation: Conversation, command: Plain, now_ms: int) -> None:
+    broker: Broker = conversation.broker
+    if not command.words:
+        conversation.stream = stats_lines(broker, conversation.host, now_ms)
+        return
+    name, slash, option = command.words[0].partition(b"/")
+    check_name(name)
+    if not slash:
+        conversation.stream = one_queue_lines(broker.queues.get(name), now_ms)
+    elif option == b"open":
+        conversation.stream = open_lines(broker.queues.get(name), now_ms)
+    else:
+        raise ClientError("unknown option of stats: stats, stats <queue> and stats <queue>/open")
+
+
+def _dump_stats(conversation: Conversation, command: Plain, now_ms: int) -> None:
+    conversation.stream = dump_lines(conversation.broker, command.words, now_ms)
+
+
+def _status(conversation: Conversation, command: Plain, now_ms: int) -> None:
+    host = conversation.host
+    if not command.words:
+        _say(conversation, command, host.mode.upper().encode() + b"\r\n")
+        return
+    mode = command.words[0].decode("ascii", "replace").lower()
+    if mode not in MODES:
+        raise ClientError(f"unknown status {mode}, known are {' '.join(MODES)}")
+    host.set_mode(mode)
+    _say(conversation, command, b"END\r\n")
+
+
+def _reload(conversation: Conversation, command: Plain, now_ms: int) -> None:
+    gate = conversation.host.reload()
+    if not command.quiet:
+        conversation.replies.hold(b"Reloaded config.\r\n", gate, 1)
+
+
+def _version(conversation: Conversation, command: Plain, now_ms: int) -> None:
+    _say(conversation, command, f"VERSION {conversation.host.version}\r\n".encode())
+
+
+def _verbosity(conversation: Conversation, command: Plain, now_ms: int) -> None:
+    _say(conversation, command, b"OK\r\n")
+
+
+def _shutdown(conversation: Conversation, command: Plain, now_ms: int) -> None:
+    if not conversation.host.allow_shutdown:
+        raise ServerError("shutdown is not allowed on this server (allow_shutdown)")
+    conversation.closing = True
+    conversation.host.shutdown()
+
+
+def _quit(conversation: Conversation, command: Plain, now_ms: int) -> None:
+    conversation.closing = True
+
+
+def _one_name(command: Plain) -> bytes:
+    if len(command.words) != 1:
+        verb = command.verb.decode("ascii")
+        raise ClientError(f"{verb} needs a queue: {verb} <queue>")
+    check_name(command.words[0].partition(b"/")[0])
+    if b"/" in command.words[0]:
+        raise ClientError(f"{command.verb.decode('ascii')} takes a queue without options")
+    return command.words[0]
+
+
+def _refuse_unless_up(conversation: Conversation) -> None:
+    if conversation.host.mode != "up":
+        raise ServerError(f"{conversation.host.mode}: this server removes nothing now")
+
+
+def _say(conversation: Conversation, command: Plain, data: bytes) -> None:
+    if not command.quiet:
+        conversation.replies.say(data)
+
+
+_VERBS: Final[dict[bytes, Callable[[Conversation, Plain, int], None]]] = {
+    b"flush": _flush,
+    b"flush_all": _flush_all,
+    b"flush_expired": _flush_expired,
+    b"flush_all_expired": _flush_all_expired,
+    b"stats": _stats,
+    b"dump_stats": _dump_stats,
+    b"status": _status,
+    b"reload": _reload,
+    b"version": _version,
+    b"verbosity": _verbosity,
+    b"shutdown": _shutdown,
+    b"quit": _quit,
+}

@@ -1,0 +1,140 @@
+"""What `stats` answers, under Kestrel's names, in slices that do not stall the loop.
+
+One rule: every number is read where it lives, when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kestrelpy.core.queue import Queue
+
+if TYPE_CHECKING:
+    from kestrelpy.core.broker import Broker
+    from kestrelpy.protocol.conversation import Host
+
+_QUEUES_PER_SLICE: Final = 100
+_LEASES_PER_SLICE: Final = 500
+
+
+def server_stats(broker: Broker, host: Host, now_ms: int) -> list[tuple[str, object]]:
+    """The global lines, in Kestrel's order, then ours."""
+    counters = broker.counters
+    wall_ms = now_ms + broker.wall.offset_ms
+    queues = broker.queues.values()
+    return [
+        ("uptime", (now_ms - host.started_ms) // 1000),
+        ("time", wall_ms // 1000),
+        ("version", host.version),
+        ("curr_items", sum(q.reader.ready.count for q in queues)),
+        ("total_items", sum(q.total_items for q in queues)),
+        ("bytes", sum(q.reader.ready.bytes for q in queues)),
+        ("curr_connections", counters.connections),
+        ("total_connections", counters.connections_total),
+        ("cmd_get", counters.cmd_get),
+        ("cmd_set", counters.cmd_set),
+        ("cmd_peek", counters.cmd_peek),
+        ("get_hits", counters.get_hits),
+        ("get_misses", counters.get_misses),
+        ("bytes_read", counters.bytes_read),
+        ("bytes_written", counters.bytes_written),
+        ("queue_creates", counters.queue_creates),
+        ("queue_deletes", counters.queue_deletes),
+        ("queue_expires", counters.queue_expires),
+        ("server_id", host.server_id),
+        ("refused_noreply", counters.refused_quietly),
+    ]
+
+
+def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
+    """One queue's lines without their prefix, in Kestrel's order, then ours."""
+    reader = queue.reader
+    ready, counters = reader.ready, reader.counters
+    oldest = reader.ready.first()
+    age_ms = now_ms + queue.wall.offset_ms - oldest.stored_ms if oldest is not None else 0
+    lent_bytes = sum(len(lease.item.body) for lease in reader.leases)
+    return [
+        ("items", ready.count),
+        ("bytes", ready.bytes),
+        ("total_items", queue.total_items),
+        ("logsize", queue.log.disk_bytes()),
+        ("expired_items", counters.expired),
+        ("mem_items", ready.count + len(reader.leases)),
+        ("mem_bytes", ready.bytes + lent_bytes),
+        ("age", max(age_ms, 0)),
+        ("discarded", counters.discarded),
+        ("waiters", reader.waiters.count),
+        ("open_transactions", len(reader.leases)),
+        ("transactions", counters.opened),
+        ("canceled_transactions", counters.cancelled),
+        ("total_flushes", counters.flushes),
+        ("delayed", 0),
+        ("leased", len(reader.leases)),
+        ("dead", len(reader.dead)),
+        ("redelivered", counters.redelivered),
+        ("lease_expired", counters.lease_expired),
+        ("closes_without_open", counters.closes_without_open),
+        ("failed", int(queue.log.failure is not None)),
+    ]
+
+
+def stats_lines(broker: Broker, host: Host, now_ms: int) -> Iterator[bytes]:
+    """The whole of `stats`, in slices."""
+    yield _lines("", server_stats(broker, host, now_ms))
+    names = sorted(broker.queues)
+    for start in range(0, len(names), _QUEUES_PER_SLICE):
+        yield b"".join(
+            _queue_lines(broker.queues[name], now_ms)
+            for name in names[start : start + _QUEUES_PER_SLICE]
+            if name in broker.queues
+        )
+    yield b"END\r\n"
+
+
+def one_queue_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
+    """`stats <queue>`."""
+    yield (_queue_lines(queue, now_ms) if queue is not None else b"") + b"END\r\n"
+
+
+def open_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
+    """`stats <queue>/open`: every lent item, a line for each of its facts."""
+    leases = list(queue.reader.leases) if queue is not None else []
+    for start in range(0, len(leases), _LEASES_PER_SLICE):
+        out = []
+        for lease in leases[start : start + _LEASES_PER_SLICE]:
+            assert queue is not None
+            item = lease.item
+            left_ms = "-" if lease.deadline_ms is None else max(lease.deadline_ms - now_ms, 0)
+            facts: list[tuple[str, object]] = [
+                ("id", item.id),
+                ("marker", item.marker),
+                ("token", lease.token),
+                ("attempts", lease.attempts),
+                ("lease_left_ms", left_ms),
+                ("age_ms", max(now_ms + queue.wall.offset_ms - item.stored_ms, 0)),
+                ("holder", lease.holder.name),
+                ("state", "dead" if lease.dead else "lent"),
+            ]
+            name = queue.name.decode("ascii")
+            out.append(_lines(f"queue_{name}_open_{item.id}_", facts))
+        yield b"".join(out)
+    yield b"END\r\n"
+
+
+def dump_lines(broker: Broker, names: list[bytes], now_ms: int) -> Iterator[bytes]:
+    """`dump_stats`: Kestrel's braces."""
+    for name in names or sorted(broker.queues):
+        queue = broker.queues.get(name)
+        facts = queue_stats(queue, now_ms) if queue is not None else []
+        inside = "".join(f"  {key}={value}\r\n" for key, value in facts)
+        yield f"queue '{name.decode('ascii', 'replace')}' {{\r\n{inside}}}\r\n".encode()
+    yield b"END\r\n"
+
+
+def _queue_lines(queue: Queue, now_ms: int) -> bytes:
+    return _lines(f"queue_{queue.name.decode('ascii')}_", queue_stats(queue, now_ms))
+
+
+def _lines(prefix: str, facts: list[tuple[str, object]]) -> bytes:
+    return "".join(f"STAT {prefix}{key} {value}\r\n" for key, value in facts).encode()

@@ -1,0 +1,144 @@
+"""Syncs on threads, one in flight per journal; segments prepared and removed off the loop.
+
+A worker thread owns a job for one batch and nothing else; what came of it returns to the loop's
+thread before anyone looks at it.
+
+One rule: a sync is never retried, and its outcome is believed only when it has finished.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Final
+
+from aiofiles.base import wrap
+
+from journal.files import Files, Handle
+from journal.journal import SpareOrder, SyncJob
+from kestrelpy.core.log import JournalLog
+
+log = logging.getLogger("kestrelpy.committer")
+
+# Enough that one hanging file system call does not hold up the syncs of other queues.
+SYNC_THREADS_MAX: Final = 8
+SPARE_RETRY_SECONDS: Final = 1.0
+
+_Job = tuple[JournalLog, SyncJob]
+
+
+class Committer:
+    """Starts syncs and tells `finished` on the loop's thread what came of each."""
+
+    def __init__(
+        self,
+        files: Files,
+        loop: asyncio.AbstractEventLoop,
+        finished: Callable[[JournalLog], None],
+        prepared: Callable[[JournalLog], None],
+    ) -> None:
+        self._files = files
+        self._loop = loop
+        self._finished = finished
+        self._prepared = prepared
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._threads = 0
+        self._idle = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.in_flight = 0
+        self._prepare = wrap(SpareOrder.prepare)
+        self._remove = wrap(self._files.remove)
+
+    def sync(self, target: JournalLog) -> None:
+        """Start a sync of what is written, if there is something and none is in flight."""
+        job = target.journal.begin_sync()
+        if job is None:
+            return
+        self.in_flight += 1
+        if self._idle == 0 and self._threads < SYNC_THREADS_MAX:
+            self._threads += 1
+            threading.Thread(target=self._work, name="kestrelpy-sync", daemon=True).start()
+        else:
+            self._idle -= 1
+        self._jobs.put((target, job))
+
+    def _work(self) -> None:
+        """A sync thread's life."""
+        while True:
+            work = self._jobs.get()
+            if work is None:
+                return
+            target, job = work
+            error: OSError | None = None
+            try:
+                job.run()
+            except OSError as failed:
+                error = failed
+            except Exception as failed:  # whatever it was: not known to be on disk
+                error = OSError(errno.EIO, f"{type(failed).__name__}: {failed}")
+            try:
+                self._loop.call_soon_threadsafe(self._report, target, error)
+            except RuntimeError:  # the loop is closed: nobody is left to be told
+                return
+
+    def _report(self, target: JournalLog, error: OSError | None) -> None:
+        self.in_flight -= 1
+        self._idle += 1
+        target.journal.finish_sync(error)
+        self._finished(target)
+
+    def prepare_spare(self, target: JournalLog, time_ms: int) -> None:
+        """Have the next segment written, off the loop."""
+        order = target.journal.order_spare(time_ms)
+        self._start(self._prepare_spare(target, order))
+
+    async def _prepare_spare(self, target: JournalLog, order: SpareOrder) -> None:
+        complained = False
+        while True:
+            try:
+                handle: Handle = await self._prepare(order, self._files)
+            except OSError as error:
+                if target.is_reported:  # deleted or failed meanwhile: nobody needs it
+                    target.journal.spare_failed()
+                    return
+                if not complained:
+                    log.error("%s: no room for the next segment: %s", order.path, error.strerror)
+                    complained = True
+                target.no_room = f"disk full: no room for the next segment ({error.strerror})"
+                await asyncio.sleep(SPARE_RETRY_SECONDS)
+                continue
+            target.no_room = ""
+            target.journal.spare_ready(order, handle)
+            self._prepared(target)
+            return
+
+    def remove(self, paths: list[str]) -> None:
+        """Remove segments that hold nothing alive, off the loop."""
+        self._start(self._remove_each(paths))
+
+    async def _remove_each(self, paths: list[str]) -> None:
+        for path in paths:
+            try:
+                await self._remove(path)
+            except OSError as error:
+                log.error("%s: not removed: %s", path, error.strerror)
+
+    def _start(self, work: object) -> None:
+        task: asyncio.Task[None] = self._loop.create_task(work)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def settle(self, seconds: float) -> bool:
+        """Wait until no sync is in flight; False: one still is after that long."""
+        for task in list(self._tasks):
+            task.cancel()
+        deadline = self._loop.time() + seconds
+        while self.in_flight and self._loop.time() < deadline:
+            await asyncio.sleep(0.005)
+        for _ in range(self._threads):
+            self._jobs.put(None)
+        return self.in_flight == 0

@@ -1,0 +1,141 @@
+"""One socket: bytes in a buffer shared by all, replies in one write.
+
+One rule: a client that does not read is not read from, so its answers are bounded; and its end,
+however it comes, gives back what it held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import TYPE_CHECKING, Final, cast
+
+from kestrelpy.protocol.conversation import Conversation
+from kestrelpy.server import clock
+
+if TYPE_CHECKING:
+    from kestrelpy.server.daemon import Daemon
+
+READ_BYTES: Final = 256 << 10
+# How much may come in while the conversation is blocked, before the socket is left alone.
+AHEAD_BYTES_MAX: Final = 64 << 10
+WRITE_HIGH_BYTES: Final = 256 << 10
+
+# A read is delivered at once after it was made into the buffer, so one buffer serves everybody.
+_BUFFER: Final = memoryview(bytearray(READ_BYTES))
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Between a transport and a conversation."""
+
+    __slots__ = ("_at_end", "_daemon", "_reading", "_transport", "_turn", "conversation")
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._turn = daemon.turn
+        self._transport: asyncio.Transport | None = None
+        self._reading = True
+        self._at_end = False
+        self.conversation: Conversation | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports have the methods of asyncio.Transport without being one.
+        transport = cast(asyncio.Transport, transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        peer = transport.get_extra_info("peername")
+        name = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "unix"
+        sock = transport.get_extra_info("socket")
+        if sock is not None and isinstance(peer, tuple):
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if not self._daemon.admit(self):
+            transport.write(b"SERVER_ERROR too many connections\r\n")
+            transport.close()
+            return
+        self.conversation = Conversation(
+            self._daemon.broker, self._daemon, name, self._daemon.targets, clock.now_ms()
+        )
+        self.conversation.shell = self
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _BUFFER
+
+    def buffer_updated(self, nbytes: int) -> None:
+        conversation = self.conversation
+        if conversation is None:
+            return
+        self._daemon.broker.counters.bytes_read += nbytes
+        conversation.feed(bytes(_BUFFER[:nbytes]), clock.now_ms())
+        if conversation.is_blocked and self._reading:
+            self._stop_reading_ahead()
+        self._turn.touch(conversation)
+
+    def eof_received(self) -> bool:
+        """The client has said all it will say; what it asked for is still answered."""
+        self._at_end = True
+        if self.conversation is not None:
+            self._turn.touch(self.conversation)
+        return True
+
+    def pause_writing(self) -> None:
+        if self.conversation is not None:
+            self.conversation.paused = True
+
+    def resume_writing(self) -> None:
+        if self.conversation is not None:
+            self.conversation.paused = False
+            self._turn.touch(self.conversation)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        conversation, self.conversation = self.conversation, None
+        self._transport = None
+        if conversation is None:
+            return
+        self._daemon.dismiss(self)
+        if not self._daemon.is_leaving:
+            conversation.hang_up(clock.now_ms())
+            self._turn.owe()
+
+    def speak(self, now_ms: int) -> None:
+        """Send what is true; go on with what was held back by what was not."""
+        conversation, transport = self.conversation, self._transport
+        if conversation is None or transport is None:
+            return
+        data = conversation.output(now_ms)
+        if data:
+            self._daemon.broker.counters.bytes_written += len(data)
+            transport.write(data)
+        if conversation.has_more:
+            conversation.run(now_ms)
+            self._turn.touch(conversation)
+        if not self._reading and not conversation.is_blocked:
+            self._reading = True
+            transport.resume_reading()
+        if conversation.is_finished or (self._at_end and self._nothing_left(conversation)):
+            transport.close()
+
+    def close(self) -> None:
+        """End it from our side; what is written is still sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End it from our side, now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _nothing_left(self, conversation: Conversation) -> bool:
+        replies = conversation.replies
+        return not (
+            conversation.waiter or conversation.stream or replies.held or replies.out
+        ) and not conversation.has_more
+
+    def _stop_reading_ahead(self) -> None:
+        conversation = self.conversation
+        if conversation is None or self._transport is None:
+            return
+        if conversation.parser.buffered > AHEAD_BYTES_MAX:
+            self._reading = False
+            self._transport.pause_reading()

@@ -1,0 +1,395 @@
+"""The story of a process: own the directory, recover, listen, serve, drain, end.
+
+One rule: nothing is answered before recovery is on disk, and nothing is lost by an end that was
+asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from aiofiles.base import wrap
+
+import kestrelpy
+from journal.errors import JournalError, JournalFailed
+from journal.files import Disk, Files, sync_call_name
+from journal.journal import Sizes
+from kestrelpy.config import Config, ConfigError, QueueSettings
+from kestrelpy.core.broker import Broker
+from kestrelpy.core.log import JournalLog, Log, NullLog
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue import Queue
+from kestrelpy.core.wall import Wall
+from kestrelpy.errors import ServerError
+from kestrelpy.protocol.commands import Target
+from kestrelpy.protocol.replies import Gate
+from kestrelpy.server import clock
+from kestrelpy.server.committer import Committer
+from kestrelpy.server.connection import Connection
+from kestrelpy.server.data_directory import DataDirectory
+from kestrelpy.server.turn import Turn
+
+log = logging.getLogger("kestrelpy")
+
+DRAIN_SECONDS: Final = 5.0
+BACKLOG: Final = 1024
+_FILES_WANTED: Final = 65536
+_IDLE_SWEEP_SECONDS_MAX: Final = 60.0
+_SYNC_PROBES: Final = 3
+
+
+class StartError(Exception):
+    """The daemon cannot start; the text is one sentence for the operator."""
+
+
+class Daemon:
+    """One running server. It is the host of every conversation."""
+
+    version = kestrelpy.__version__
+
+    def __init__(
+        self,
+        config: Config,
+        load: Callable[[], Config],
+        say: Callable[[str], None],
+        files: Files | None = None,
+    ) -> None:
+        """`load` reads the configuration again; `say` prints one of the first lines."""
+        self.config = config
+        self._load = load
+        self._say = say
+        self._files: Files = files or Disk()
+        self.targets: dict[bytes, Target] = {}
+        self.mode = "up"
+        self.server_id = ""
+        self.started_ms = clock.now_ms()
+        self.is_leaving = False
+        self._connections: set[Connection] = set()
+        self._dirty: list[JournalLog] = []
+        self._gates: dict[Queue, Gate] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ending = asyncio.Event()
+        self._servers: list[asyncio.AbstractServer] = []
+        self.broker = Broker(
+            self._policy_of, self._make_log, Wall(clock.wall_offset_ms()), config.server.max_queues
+        )
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self.turn = Turn(self.broker, loop, self._dirty, self._queue_deleted)
+        self.committer = Committer(self._files, loop, self.turn.synced, self.turn.spare_ready)
+        self.turn.committer = self.committer
+        journal = config.journal
+        self.directory = DataDirectory(
+            self._files,
+            str(config.server.data_dir),
+            Sizes(journal.segment_min_bytes, journal.segment_max_bytes, journal.batch_max_bytes),
+        )
+
+    # -- the story --------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Start, serve until asked to end, and end; raises StartError."""
+        await self.start()
+        try:
+            await self._ending.wait()
+        finally:
+            await self.stop()
+
+    async def start(self) -> None:
+        """Own the directory, recover what is in it, listen."""
+        _raise_file_limit()
+        path = self.directory.path
+        try:
+            await wrap(self.directory.lock)()
+            self.server_id = self.directory.server_id
+            now_ms = clock.now_ms()
+            found = await wrap(self.directory.recover)(
+                self.broker, self._dirty, now_ms, now_ms + self.broker.wall.offset_ms
+            )
+            sync_ms = await wrap(self._measure_sync)()
+        except (JournalError, OSError) as error:
+            self.directory.unlock()
+            reason = str(error) if isinstance(error, JournalError) else f"{path}: {error.strerror}"
+            raise StartError(reason) from error
+        for note in found.notes:
+            log.warning("%s", note)
+        for damage in found.damages:
+            log.error("%s", damage.sentence())
+        try:
+            await self._listen()
+        except BaseException:
+            await self.stop()
+            raise
+        self._loop.add_signal_handler(signal.SIGTERM, self.shutdown)
+        self._loop.add_signal_handler(signal.SIGINT, self.shutdown)
+        self._loop.add_signal_handler(signal.SIGHUP, self.reload)
+        self._start_task(self._close_idle())
+        self._say(
+            f"ready: data in {path}, {found.queues} queues, {found.items} items, "
+            f"{sync_call_name()} takes {sync_ms:.2f} ms"
+        )
+
+    async def _listen(self) -> None:
+        server = self.config.server
+        try:
+            listener = await self._loop.create_server(
+                self._new_connection, server.host, server.port, backlog=BACKLOG
+            )
+        except OSError as error:
+            raise StartError(
+                f"cannot listen on {server.host}:{server.port}: {_why(error)}"
+            ) from error
+        self._servers.append(listener)
+        for sock in listener.sockets:
+            host, port = sock.getsockname()[:2]
+            self._say(f"listening: memcache on {host}:{port}")
+        if server.socket is not None:
+            await self._listen_unix(server.socket)
+
+    async def _listen_unix(self, path: Path) -> None:
+        try:
+            if path.is_socket() and not await _answers(path):
+                path.unlink()  # left behind by a daemon that was killed
+            listener = await self._loop.create_unix_server(
+                self._new_connection, str(path), backlog=BACKLOG
+            )
+        except OSError as error:
+            raise StartError(f"cannot listen on {path}: {_why(error)}") from error
+        self._servers.append(listener)
+        self._say(f"listening: memcache on {path}")
+
+    async def stop(self) -> None:
+        """Answer what is in flight, close every journal cleanly."""
+        self.is_leaving = True
+        for listener in self._servers:
+            listener.close()
+        for task in list(self._tasks):
+            task.cancel()
+        for connection in list(self._connections):
+            if connection.conversation is not None:
+                connection.conversation.leave()
+                self.turn.touch(connection.conversation)
+        deadline = self._loop.time() + DRAIN_SECONDS
+        while self._connections and self._loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.abort()
+        await self.committer.settle(DRAIN_SECONDS)
+        await wrap(self._close_journals)()
+        self.directory.unlock()
+        if self.config.server.socket is not None and self._servers:
+            self.config.server.socket.unlink(missing_ok=True)
+
+    def _close_journals(self) -> None:
+        wall_ms = clock.now_ms() + self.broker.wall.offset_ms
+        for queue in self.broker.queues.values():
+            if isinstance(queue.log, JournalLog):
+                try:
+                    queue.log.journal.close(wall_ms)
+                except JournalError as error:
+                    log.error("%s", error)
+
+    def _measure_sync(self) -> float:
+        """Milliseconds that one small write and sync take here."""
+        path = os.path.join(self.directory.path, "sync-probe")
+        handle = self._files.create(path, b"", 4096)
+        took = []
+        for _ in range(_SYNC_PROBES):
+            handle.write(0, b"probe")
+            began = time.perf_counter()
+            handle.sync()
+            took.append((time.perf_counter() - began) * 1000)
+        handle.close()
+        self._files.remove(path)
+        return min(took)
+
+    # -- connections ------------------------------------------------------------------------
+
+    def _new_connection(self) -> Connection:
+        return Connection(self)
+
+    def admit(self, connection: Connection) -> bool:
+        """May it stay?"""
+        counters = self.broker.counters
+        counters.connections_total += 1
+        if self.is_leaving or len(self._connections) >= self.config.server.max_connections:
+            return False
+        self._connections.add(connection)
+        counters.connections = len(self._connections)
+        return True
+
+    def dismiss(self, connection: Connection) -> None:
+        """It is gone."""
+        self._connections.discard(connection)
+        self.broker.counters.connections = len(self._connections)
+
+    async def _close_idle(self) -> None:
+        """End connections on which no whole request came for too long."""
+        while True:
+            idle_ms = self.config.server.idle_timeout_ms
+            seconds = _IDLE_SWEEP_SECONDS_MAX
+            if idle_ms is not None:
+                seconds = min(seconds, max(idle_ms / 4000, 0.05))
+            await asyncio.sleep(seconds)
+            now_ms = clock.now_ms()
+            for connection in list(self._connections):
+                conversation = connection.conversation
+                if idle_ms is None or conversation is None:
+                    continue
+                if now_ms - conversation.last_command_ms > idle_ms and conversation.is_idle:
+                    log.info("%s: idle, closed", conversation.holder.name)
+                    connection.abort()
+
+    # -- what conversations ask for ---------------------------------------------------------
+
+    @property
+    def allow_delete(self) -> bool:
+        """May `delete` remove a queue?"""
+        return self.config.server.allow_delete
+
+    @property
+    def allow_shutdown(self) -> bool:
+        """May a client end the server?"""
+        return self.config.server.allow_shutdown
+
+    @property
+    def max_open_reads(self) -> int:
+        """How many items one connection may hold."""
+        return self.config.server.max_open_reads
+
+    def set_mode(self, mode: str) -> None:
+        """up, readonly or quiescent."""
+        self.mode = mode
+        log.info("status %s", mode)
+
+    def shutdown(self) -> None:
+        """Drain and end."""
+        self._ending.set()
+
+    def reload(self) -> Gate:
+        """Read the configuration again: all of it counts, or nothing."""
+        gate = Gate()
+        self._start_task(self._reload(gate))
+        return gate
+
+    async def _reload(self, gate: Gate) -> None:
+        try:
+            config = await wrap(self._load)()
+        except ConfigError as error:
+            log.error("configuration not reloaded: %s", error)
+            gate.failure = ServerError(f"configuration not reloaded: {error.problems[0]}")
+        else:
+            self.config = config
+            self.broker.queues_max = config.server.max_queues
+            now_ms = clock.now_ms()
+            for queue in self.broker.queues.values():
+                queue.set_policy(self._policy_of(queue.name), now_ms)
+            log.info("configuration reloaded")
+            gate.open()
+        self.turn.gate_opened(gate.waiting)
+        self.turn.owe()
+
+    def removal(self, queue: Queue) -> Gate:
+        """Opens when the deleted queue's files are gone for good."""
+        gate = self._gates[queue] = Gate()
+        return gate
+
+    def _queue_deleted(self, queue: Queue) -> None:
+        gate = self._gates.pop(queue, None) or Gate()
+        if isinstance(queue.log, JournalLog):
+            self._start_task(self._remove_queue(queue, queue.log, gate))
+        else:
+            gate.open()
+            self.turn.gate_opened(gate.waiting)
+
+    async def _remove_queue(self, queue: Queue, target: JournalLog, gate: Gate) -> None:
+        """What was stored before is acknowledged first; then the files go."""
+        journal, commit = target.journal, target.journal.commit
+        name = queue.name.decode("ascii")
+        while commit.lsn_in_flight or journal.spare_ordered or not (
+            commit.failure or target.no_room or target.lsn_stored >= commit.lsn_appended
+        ):
+            await asyncio.sleep(0.001)
+        target.is_reported = True
+        commit.fail(JournalFailed(f"queue {name} was deleted"))
+        target.advance()
+        self.turn.gate_opened(target.waiting)
+        journal.abandon()
+        try:
+            await wrap(self.directory.remove)(self.directory.folder(queue))
+        except OSError as error:
+            log.error("queue %s: its files were not removed: %s", name, error)
+            gate.failure = ServerError(f"queue {name} was not removed from disk: {_why(error)}")
+        else:
+            gate.open()
+        self.turn.gate_opened(gate.waiting)
+
+    def _start_task(self, work: object) -> None:
+        task: asyncio.Task[None] = self._loop.create_task(work)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- queues -----------------------------------------------------------------------------
+
+    def _policy_of(self, name: bytes) -> Policy:
+        return policy_of(self.config.queue(name))
+
+    def _make_log(self, queue: Queue) -> Log:
+        if not queue.policy.durable:
+            return NullLog()
+        return self.directory.new_log(queue, self._dirty)
+
+
+def policy_of(settings: QueueSettings) -> Policy:
+    """A queue's settings as the core knows them."""
+    sync = settings.sync
+    return Policy(
+        lease_ms=settings.lease_ms,
+        max_items=settings.max_items,
+        max_bytes=settings.max_bytes,
+        max_item_bytes=settings.max_item_bytes,
+        discard_old_when_full=settings.discard_old_when_full,
+        max_age_ms=settings.max_age_ms,
+        max_queue_age_ms=settings.max_queue_age_ms,
+        sync_ms=sync if isinstance(sync, int) else (0 if sync == "always" else -1),
+        confirms_synced=settings.confirms_synced,
+        durable=settings.durable,
+        max_leased=settings.max_leased,
+        max_attempts=settings.max_attempts,
+    )
+
+
+async def _answers(path: Path) -> bool:
+    """Does somebody listen on this Unix socket?"""
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    probe.setblocking(False)
+    try:
+        await asyncio.wait_for(asyncio.get_running_loop().sock_connect(probe, str(path)), 1)
+    except (OSError, TimeoutError):
+        return False
+    finally:
+        probe.close()
+    return True
+
+
+def _why(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
+def _raise_file_limit() -> None:
+    """One descriptor per connection and per segment: ask for as many as we may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES_WANTED if hard == resource.RLIM_INFINITY else min(_FILES_WANTED, hard)
+    if soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,183 @@
+"""The data directory: who owns it, which folder belongs to which queue, and what is in it.
+
+    data/
+      lock                     held while a daemon runs
+      server-id                made once
+      jobs.1763712000/         the queue `jobs`, made at that second: its generation
+        0000000001.segment
+        set-aside/             copies of what was cut or damaged
+
+One rule: a queue's name is never used raw as a file name, and two generations of one name never
+share a folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import uuid
+from dataclasses import dataclass, field
+from typing import Final
+
+from journal.checkpoint import Checkpoint
+from journal.errors import Damage, JournalError
+from journal.files import Files, Handle
+from journal.journal import Journal, Sizes, recovered_journal
+from journal.recovery import Recovery
+from kestrelpy.core.broker import Broker
+from kestrelpy.core.log import JournalLog
+from kestrelpy.core.queue import Queue
+from kestrelpy.core.replay import Replay
+
+_PLAIN: Final = re.compile(rb"[a-z0-9_-]")
+_FOLDER: Final = re.compile(r"([a-z0-9_%A-F~-]+)\.([0-9]+)")
+_STEM_CHARS_MAX: Final = 200  # file names may have 255 bytes; the rest is for the generation
+REMOVED_SUFFIX: Final = "~removed"
+
+
+@dataclass(slots=True)
+class Found:
+    """What recovery found: for the daemon's first lines and its log."""
+
+    queues: int = 0
+    items: int = 0
+    damages: list[Damage] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class DataDirectory:
+    """One data directory, owned from `lock` to `unlock`."""
+
+    def __init__(self, files: Files, path: str, sizes: Sizes) -> None:
+        self.files = files
+        self.path = path
+        self.sizes = sizes
+        self.server_id = ""
+        self._lock: Handle | None = None
+
+    def lock(self) -> None:
+        """Own it; raises DirectoryLocked or OSError. Blocks."""
+        self.files.make_folder(self.path)
+        self._lock = self.files.lock(os.path.join(self.path, "lock"))
+        path = os.path.join(self.path, "server-id")
+        if "server-id" in self.files.names(self.path):
+            self.server_id = self.files.read(path).decode("ascii", "replace").strip("\0\n ")
+        else:
+            self.server_id = uuid.uuid4().hex
+            data = self.server_id.encode() + b"\n"
+            self.files.create(path, data, len(data)).close()
+
+    def unlock(self) -> None:
+        """Somebody else may own it."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def new_log(self, queue: Queue, dirty: list[JournalLog]) -> JournalLog:
+        """A journal for a new queue; nothing is on disk until its first segment is prepared."""
+        journal = Journal(
+            self.files, self.folder(queue), os.urandom(16), self.sizes, queue.checkpoint
+        )
+        return JournalLog(journal, dirty, queue.policy.sync_ms)
+
+    def folder(self, queue: Queue) -> str:
+        """Where a queue's files are."""
+        return os.path.join(self.path, folder_name(queue.name, queue.generation))
+
+    def recover(
+        self, broker: Broker, dirty: list[JournalLog], now_ms: int, wall_ms: int
+    ) -> Found:
+        """Fill the broker from what is on disk; raises JournalError or OSError. Blocks.
+
+        What is kept from behind the last known sync is on disk again when this returns.
+        """
+        found = Found()
+        newest: dict[str, tuple[int, str]] = {}
+        for name in self.files.names(self.path):
+            if name.endswith(REMOVED_SUFFIX):
+                self.files.remove_folder(os.path.join(self.path, name))
+                continue
+            match = _FOLDER.fullmatch(name)
+            if match is None:
+                continue
+            stem, generation = match[1], int(match[2])
+            older = newest.get(stem)
+            if older is None or older[0] < generation:
+                newest[stem] = (generation, name)
+            if older is not None:
+                gone = older[1] if older[0] < generation else name
+                found.notes.append(f"{gone}: an earlier generation, removed")
+                self.remove(os.path.join(self.path, gone))
+        for stem, (generation, name) in sorted(newest.items()):
+            self._recover_one(broker, dirty, stem, generation, name, now_ms, wall_ms, found)
+        return found
+
+    def _recover_one(
+        self,
+        broker: Broker,
+        dirty: list[JournalLog],
+        stem: str,
+        generation: int,
+        folder: str,
+        now_ms: int,
+        wall_ms: int,
+        found: Found,
+    ) -> None:
+        path = os.path.join(self.path, folder)
+        if not any(n.endswith(".segment") for n in self.files.names(path)):
+            # Made and never written: nothing was ever acknowledged here.
+            self.files.remove_folder(path)
+            return
+        recovery = Recovery(self.files, path)
+        queue = broker.fresh(name_of_stem(stem), generation, now_ms)
+        replay = Replay(queue)
+        try:
+            replay.run(recovery.records())
+        except JournalError as error:
+            raise JournalError(f"{path}: {error}") from error
+        checkpoint = None
+        if recovery.checkpoint is not None:
+            checkpoint = Checkpoint.from_record(recovery.checkpoint)
+            queue.name = queue.reader.name = checkpoint.name or queue.name
+            queue.set_policy(broker.policy_of(queue.name), now_ms)
+        live = replay.finish(checkpoint, recovery.lsn_next - 1)
+        journal = recovered_journal(recovery, self.sizes, queue.checkpoint, wall_ms)
+        for item in live:
+            journal.adopt(item.lsn)
+        if not queue.policy.durable:
+            found.notes.append(
+                f"queue {queue.name.decode('ascii', 'replace')}: durable = false, but it has a "
+                "journal on disk and keeps it; delete the queue to have it in memory"
+            )
+        queue.attach(JournalLog(journal, dirty, queue.policy.sync_ms))
+        broker.adopt(queue, now_ms)
+        found.queues += 1
+        found.items += len(live)
+        found.damages += recovery.damages
+
+    def remove(self, folder: str) -> None:
+        """Remove a queue's folder; it is gone for good on return. Blocks."""
+        if os.path.basename(folder) in self.files.names(os.path.dirname(folder)):
+            removed = folder + REMOVED_SUFFIX
+            self.files.rename(folder, removed)
+            self.files.remove_folder(removed)
+
+
+def folder_name(name: bytes, generation: int) -> str:
+    """A queue's folder: small letters, digits, `_` and `-` stand for themselves.
+
+    Everything else is %XX, so names that differ in case differ on every file system.
+    """
+    stem = "".join(
+        chr(byte) if _PLAIN.match(bytes((byte,))) else f"%{byte:02X}" for byte in name
+    )
+    if len(stem) > _STEM_CHARS_MAX:
+        stem = stem[: _STEM_CHARS_MAX - 70] + "~" + hashlib.sha256(name).hexdigest()
+    return f"{stem}.{generation}"
+
+
+def name_of_stem(stem: str) -> bytes:
+    """The name a folder's stem was made from (of a very long one: its beginning)."""
+    plain = stem.partition("~")[0]
+    return re.sub(rb"%([0-9A-F]{2})", lambda m: bytes((int(m[1], 16),)), plain.encode("ascii"))

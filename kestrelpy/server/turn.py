@@ -1,0 +1,210 @@
+"""The turn: once per turn of the loop, commit what is pending and speak what has become true.
+
+    due work -> who was served -> write every dirty journal -> start its sync -> send what is true
+
+One rule: everything that happened in one turn of the loop is written with one write per journal
+and made durable by one sync; and nothing is sent in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kestrelpy.core.broker import Broker
+from kestrelpy.core.log import JournalLog
+from kestrelpy.core.queue import Queue
+from kestrelpy.protocol.conversation import Conversation
+from kestrelpy.server import clock
+from kestrelpy.server.committer import Committer
+
+if TYPE_CHECKING:
+    from kestrelpy.server.connection import Connection
+
+log = logging.getLogger("kestrelpy.turn")
+
+# The wall clock is looked at this often, and at every timer.
+WALL_CHECK_MS: Final = 1000
+# Waiters resumed in one turn: a resumed conversation can serve others, and so on.
+_WOKEN_ROUNDS_MAX: Final = 100
+
+
+class Turn:
+    """Owes itself to the loop whenever something happened, and runs once for all of it."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        loop: asyncio.AbstractEventLoop,
+        dirty: list[JournalLog],
+        removed: Callable[[Queue], None],
+    ) -> None:
+        self._broker = broker
+        self._loop = loop
+        self._dirty = dirty
+        self._removed = removed
+        self._touched: list[Conversation] = []
+        self._owed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms: int | None = None
+        self._wall_checked_ms = 0
+        self._unsynced: dict[JournalLog, asyncio.TimerHandle] = {}
+        self.committer: Committer | None = None
+
+    def touch(self, conversation: Conversation) -> None:
+        """This connection may have something to say."""
+        if not conversation.is_touched:
+            conversation.is_touched = True
+            self._touched.append(conversation)
+        if not self._owed:
+            self.owe()
+
+    def owe(self) -> None:
+        """Run in this turn of the loop, after what is ready now."""
+        if not self._owed:
+            self._owed = True
+            self._loop.call_soon(self._run)
+
+    # -- the turn ---------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        self._owed = False
+        now_ms = clock.now_ms()
+        broker = self._broker
+        if now_ms - self._wall_checked_ms >= WALL_CHECK_MS:
+            self._check_wall(now_ms)
+        due = broker.next_due()
+        if due is not None and due <= now_ms:
+            broker.tick(now_ms)
+        if broker.woken:
+            self._resume_woken(now_ms)
+        if broker.deleted:
+            self._sweep_deleted()
+        if self._dirty:
+            self._write(now_ms)
+        self._speak(now_ms)
+        self._arm(now_ms)
+
+    def _resume_woken(self, now_ms: int) -> None:
+        for _ in range(_WOKEN_ROUNDS_MAX):
+            woken = self._broker.take_woken()
+            if not woken:
+                return
+            for waiter in woken:
+                conversation = waiter.conversation
+                assert isinstance(conversation, Conversation)
+                conversation.resume(waiter, now_ms)
+                self.touch(conversation)
+        self.owe()
+
+    def _sweep_deleted(self) -> None:
+        deleted = self._broker.deleted[:]
+        self._broker.deleted.clear()
+        for queue in deleted:
+            self._removed(queue)
+
+    def _write(self, now_ms: int) -> None:
+        """Every journal with something pending: one write, and a sync if none is in flight."""
+        dirty = self._dirty[:]
+        self._dirty.clear()
+        wall_ms = now_ms + self._broker.wall.offset_ms
+        for target in dirty:
+            target.cleaned()
+            self.commit(target, wall_ms)
+
+    def commit(self, target: JournalLog, wall_ms: int) -> None:
+        """Write what is pending, start what has to be started, and wake whoever waits for it."""
+        journal = target.journal
+        committer = self.committer
+        assert committer is not None
+        journal.write(wall_ms)
+        target.advance()
+        if journal.wants_spare:
+            committer.prepare_spare(target, wall_ms)
+        sync_ms = target.sync_ms
+        if sync_ms == 0:
+            committer.sync(target)
+        elif sync_ms > 0 and target not in self._unsynced:
+            self._unsynced[target] = self._loop.call_later(
+                sync_ms / 1000, self._sync_later, target
+            )
+        if journal.can_write:
+            target.mark()
+            self.owe()
+        dead = journal.take_dead()
+        if dead:
+            committer.remove(dead)
+        if target.waiting:
+            self._touch_waiting(target)
+        if target.failure is not None and not target.is_reported:
+            target.is_reported = True
+            log.critical("%s; this queue acknowledges nothing until a restart", target.failure)
+
+    def _sync_later(self, target: JournalLog) -> None:
+        self._unsynced.pop(target, None)
+        if self.committer is not None:
+            self.committer.sync(target)
+
+    def _touch_waiting(self, target: JournalLog) -> None:
+        waiting = target.waiting
+        target.waiting = set()
+        for conversation in waiting:
+            assert isinstance(conversation, Conversation)
+            self.touch(conversation)
+
+    def _speak(self, now_ms: int) -> None:
+        """Each connection sends all that is true with one write."""
+        touched = self._touched
+        self._touched = []
+        for conversation in touched:
+            conversation.is_touched = False
+            connection: Connection = conversation.shell  # type: ignore[assignment]
+            connection.speak(now_ms)
+
+    # -- what comes back --------------------------------------------------------------------
+
+    def synced(self, target: JournalLog) -> None:
+        """A sync has finished: more is true, and what was written meanwhile is next."""
+        target.advance()
+        self.commit(target, clock.now_ms() + self._broker.wall.offset_ms)
+        self.owe()
+
+    def spare_ready(self, target: JournalLog) -> None:
+        """There is a segment to go on in."""
+        target.mark()
+        self.owe()
+
+    def gate_opened(self, waiting: set[object]) -> None:
+        """Work that replies waited for is done."""
+        for conversation in waiting:
+            assert isinstance(conversation, Conversation)
+            self.touch(conversation)
+
+    # -- time -------------------------------------------------------------------------------
+
+    def _check_wall(self, now_ms: int) -> None:
+        self._wall_checked_ms = now_ms
+        offset_ms = clock.wall_offset_ms()
+        if abs(offset_ms - self._broker.wall.offset_ms) >= clock.WALL_STEP_MS:
+            self._broker.step_wall(offset_ms)
+
+    def _arm(self, now_ms: int) -> None:
+        """One timer for everything that comes due."""
+        due = self._broker.next_due()
+        if due == self._timer_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_ms = due
+        if due is not None:
+            # Dates are checked against the wall at least once a second.
+            wait_ms = min(max(due - now_ms, 0), WALL_CHECK_MS)
+            self._timer = self._loop.call_later(wait_ms / 1000, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._timer_ms = None
+        self.owe()

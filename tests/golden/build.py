@@ -1,0 +1,269 @@
+"""The golden journals: small, fixed to the byte, one folder per format version.
+
+    v1/jobs.1              what this version writes: three segments, two sealed, the end torn
+    v1/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
+    v1/dump.txt, v1/verify.txt   what `python -m journal` says of them
+
+`python -m tests.golden.build` writes them anew, which is right only together with a new format
+version (FORMAT.md, "Changing the format"): a golden journal is never changed afterwards. Bytes are
+laid out here by hand, with `encode` alone, so that no change of the writer's habits moves them.
+
+One rule: no clock, no randomness, no environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from journal.__main__ import main as journal_main
+from journal.checkpoint import Checkpoint
+from journal.record import HEADER_BYTES, Draft, Kind, Meta, Record, Tag, decode, encode, encode_meta
+from journal.segment import (
+    FILE_HEADER_BYTES,
+    FOOTER_SPACE_BYTES,
+    SegmentHeader,
+    Tally,
+    segment_name,
+)
+
+GOLDEN = Path(__file__).parent
+IDENTITY = bytes(range(0xA0, 0xB0))
+SHORT_IDENTITY = int.from_bytes(IDENTITY[:4], "little")
+TIME_MS = 1_767_323_045_000  # 2026-01-02T03:04:05Z
+SERVER = b"server-1"
+
+
+def draft(
+    kind: Kind,
+    item: int = 0,
+    number: int = 0,
+    small: int = 0,
+    body: bytes = b"",
+    meta: Meta | None = None,
+    reader: int = 0,
+    time_ms: int = TIME_MS,
+) -> Draft:
+    """A record with only what matters written out."""
+    return Draft(kind, item, number, small, time_ms, encode_meta(meta or {}), body, reader, 0)
+
+
+@dataclass
+class SegmentBuilder:
+    """Lays out one segment; `lsn` is that of the next record."""
+
+    number: int = 1
+    capacity: int = 4096
+    lsn: int = 1
+    checkpoint: Checkpoint | None = None
+    identity: bytes = IDENTITY
+    time_ms: int = TIME_MS
+    data: bytearray = field(init=False)
+    at: int = field(init=False)
+    tally: Tally = field(default_factory=Tally)
+    records: int = 0
+
+    def __post_init__(self) -> None:
+        header = SegmentHeader(
+            self.journal, self.identity, self.number, self.capacity, self.time_ms
+        )
+        self.data = bytearray(self.capacity)
+        self.data[:FILE_HEADER_BYTES] = header.encode()
+        self.at = FILE_HEADER_BYTES
+        if self.checkpoint is not None:
+            self.at += self._lay(self.at, self.checkpoint.draft(self.time_ms, self.lsn - 1))
+
+    @property
+    def journal(self) -> int:
+        """The short identity."""
+        return int.from_bytes(self.identity[:4], "little")
+
+    def batch(self, *drafts: Draft, synced: int = 0) -> list[Record]:
+        """One batch, which says that everything up to `synced` is on disk; its records."""
+        offset = self.at + HEADER_BYTES
+        first = self.lsn
+        written = []
+        for one in drafts:
+            size = self._lay(offset, one)
+            record = decode(bytes(self.data), offset, self.journal, self.number)
+            assert record is not None
+            self.tally.see(record)
+            written.append(record)
+            offset += size
+            self.lsn += 1
+            self.records += 1
+        opening = Draft(
+            Kind.BATCH, offset - self.at, synced, len(drafts), self.time_ms, b"", b"", 0, 0
+        )
+        self._lay(self.at, opening, lsn=first)
+        self.at = offset
+        return written
+
+    def seal(self, live: int) -> None:
+        """The footer."""
+        place = self.capacity - FOOTER_SPACE_BYTES
+        assert self.at <= place
+        meta = encode_meta(self.tally.meta())
+        footer = Draft(
+            Kind.FOOTER, self.records, self.tally.place_last, live, self.time_ms, meta, b"", 0, 0
+        )
+        self._lay(place, footer)
+
+    def write_to(self, folder: Path) -> Path:
+        """The segment as a file."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / segment_name(self.number)
+        path.write_bytes(self.data)
+        return path
+
+    def _lay(self, offset: int, one: Draft, lsn: int = 0) -> int:
+        pieces: list[bytes] = []
+        size = encode(one, lsn or self.lsn, self.journal, self.number, offset, pieces)
+        frame = b"".join(pieces)
+        assert len(frame) == size
+        assert offset + size <= self.capacity
+        self.data[offset : offset + size] = frame
+        return size
+
+
+def example() -> SegmentBuilder:
+    """The worked example of FORMAT.md: an item stored and confirmed, in a sealed segment."""
+    opening = Checkpoint(name=b"jobs", server=b"s1", generation=1)
+    segment = SegmentBuilder(capacity=1024, checkpoint=opening)
+    segment.batch(
+        draft(Kind.PUT, 1, 1, 5, b"hello", {Tag.EXPIRES_MS: TIME_MS + 60_000}),
+        draft(Kind.DONE, 1, TIME_MS + 1, 1, time_ms=TIME_MS + 2),
+    )
+    segment.seal(live=0)
+    return segment
+
+
+def jobs() -> list[SegmentBuilder]:
+    """Every kind that version 1 writes; two sealed segments, and a third whose end is torn."""
+    first = SegmentBuilder(1, 2048, 1, Checkpoint(name=b"jobs", server=SERVER, generation=1))
+    first.batch(
+        draft(Kind.TOKENS, number=1 << 20),
+        draft(Kind.PUT, 1, 1, 0, b"hello"),
+        draft(Kind.PUT, 2, 2, 0xFFFFFFFF, bytes(range(20)), {Tag.EXPIRES_MS: TIME_MS + 3_600_000}),
+        draft(Kind.PUT, 3, 3, 0, b""),
+    )
+    first.batch(
+        draft(Kind.DONE, 1, TIME_MS + 5, 1, time_ms=TIME_MS + 9),
+        draft(Kind.RETURNED, 2, TIME_MS + 6, 1, meta={Tag.REASON: b"abort"}, time_ms=TIME_MS + 10),
+        synced=4,
+    )
+    first.seal(live=2)
+    opening = Checkpoint(b"jobs", 4, 4, 1 << 20, 3, 2, 1, SERVER)
+    second = SegmentBuilder(2, 2560, first.lsn, opening, time_ms=TIME_MS + 1000)
+    second.batch(
+        *(draft(Kind.PUT, n, n, 0, b"item %d" % n, time_ms=TIME_MS + 1000 + n)
+          for n in range(4, 9)),
+        synced=6,
+    )  # fmt: skip
+    second.batch(
+        draft(Kind.DEAD, 2, TIME_MS + 11, 2, meta={Tag.REASON: b"lease"}, time_ms=TIME_MS + 1001),
+        draft(Kind.EXPIRED, 3, time_ms=TIME_MS + 1001),
+        draft(Kind.DISCARDED, 4, time_ms=TIME_MS + 1002),
+        # A wall clock that was set back: times need not rise with the log.
+        draft(Kind.FLUSHED, 7, body=struct.pack("<2Q", 5, 6), time_ms=TIME_MS + 500),
+        synced=11,
+    )
+    second.seal(live=4)
+    opening = Checkpoint(b"jobs", 9, 9, 1 << 20, 8, 4, 1, SERVER)
+    third = SegmentBuilder(3, 2048, second.lsn, opening, time_ms=TIME_MS + 2000)
+    third.batch(draft(Kind.PUT, 9, 9, 0, "größer".encode()), synced=15)
+    third.batch(draft(Kind.PUT, 10, 10, 0, b"kept: the next start puts it on disk"), synced=16)
+    third.batch(draft(Kind.PUT, 11, 11, 0, b"torn: half of it reached the disk"), synced=16)
+    third.data[third.at - 24 :] = bytes(third.capacity - third.at + 24)
+    return [first, second, third]
+
+
+def planned() -> list[SegmentBuilder]:
+    """Every kind that is reserved, and every tag, in the shape FORMAT.md gives them."""
+    opening = Checkpoint(b"Op+audit", 1, 1, 1, 0, 0, 3, SERVER)
+    one = SegmentBuilder(1, 8192, 1, opening)
+    key = b"\x01\x00\x00\x00A"
+    whole: Meta = {
+        Tag.EXPIRES_MS: TIME_MS + 1, Tag.KEY: key, Tag.ID: b"id-1", Tag.SCOPE: b"scope",
+        Tag.EPOCH: 7, Tag.VERSION: 3, Tag.ORIGIN: b"server-2:jobs:17", Tag.GENERATION: 2,
+        Tag.CLIENT: b"3381af92-2b9e-11e3-b191-71861300734c",
+    }  # fmt: skip
+    target: Meta = {Tag.TARGET: b"server-1:later:5", Tag.GENERATION: 1}
+    one.batch(
+        draft(Kind.READER, 0, 0, 0, meta={Tag.NAME: b"audit"}, reader=1),
+        draft(Kind.DECLARED, body=b'lease = "5m"\n'),
+        draft(Kind.PUT, 1, 1, 0, b"with everything", whole),
+        draft(Kind.PUT, 2, 0, 0, b"later", {Tag.DUE_MS: TIME_MS + 90_000}),
+        draft(Kind.PUT, 3, 2, 0, b"for the child alone", reader=1),
+        draft(Kind.RELEASED, 2, 3),
+        draft(Kind.LEASED, 1, 77, 1, meta={Tag.DEADLINE_MS: TIME_MS + 60_000}),
+        draft(Kind.RENEWED, 1, 77, meta={Tag.DEADLINE_MS: TIME_MS + 120_000}),
+        draft(Kind.UPTO, 0, 2, reader=1),
+        draft(Kind.SETTLED, 1, meta={Tag.ORIGIN: b"server-2:jobs:17", Tag.GENERATION: 2}),
+        draft(Kind.MOVING, 2, meta=target),
+        draft(Kind.MOVED, 2, meta=target),
+        draft(Kind.PAUSED, small=1),
+    )
+    since: Meta = {Tag.MARKER: 1, Tag.STORED_MS: TIME_MS - 1000}
+    delayed: Meta = {Tag.DUE_MS: TIME_MS + 2, Tag.ATTEMPTS: 4, **since}
+    lent: Meta = {Tag.TOKEN: 77, Tag.DEADLINE_MS: TIME_MS + 3, Tag.PLACE: 9, **since}
+    dead: Meta = {
+        Tag.ATTEMPTS: 4, Tag.REASON: b"lease", Tag.FIRST_MS: TIME_MS, **since,
+        Tag.DEAD_MS: TIME_MS + 4,
+    }  # fmt: skip
+    ends = struct.pack("<QQIIQQII", 4, TIME_MS, 1, 0, 5, TIME_MS + 1, 2, 0)
+    one.batch(
+        draft(Kind.REDRIVEN, 1, 4),
+        draft(Kind.CARRIED, 1, 9, 5, b"with everything", whole | since),
+        draft(Kind.CARRIED, 6, 0, 5, b"delayed", delayed),
+        draft(Kind.CARRIED, 7, 10, 5, b"lent", lent),
+        draft(Kind.CARRIED, 8, 10, 5, b"dead", dead),
+        draft(Kind.CANCELLED, 3, meta={Tag.REASON: b"purged"}),
+        draft(Kind.DONE_MANY, 0, 0, 2, ends),
+        draft(Kind.IDS, 0, TIME_MS, 1, bytes(24)),
+        draft(Kind.KEYS, 0, 0, 1, bytes(32), {Tag.SYNCED: 13}),
+        draft(Kind.PAUSED),
+        synced=13,
+    )
+    one.batch(synced=23)
+    return [one]
+
+
+JOURNALS = {"jobs.1": jobs, "%4Fp%2Baudit.3": planned}
+
+
+def build(folder: Path) -> None:
+    """Write the journals of version 1 below `folder`."""
+    for name, make in JOURNALS.items():
+        for segment in make():
+            segment.write_to(folder / "v1" / name)
+
+
+def said(command: str) -> str:
+    """What `python -m journal <command> v1` prints; to be called in the folder that holds v1."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        code = journal_main([command, "v1"])
+    return f"{out.getvalue()}exit {code}\n"
+
+
+def hex_rows(data: bytes) -> str:
+    """Offset, 16 bytes, the same as text; rows of zeros are left out."""
+    rows = []
+    for at in range(0, len(data), 16):
+        row = data[at : at + 16]
+        if any(row):
+            text = "".join(chr(b) if 32 <= b < 127 and b != 96 else "." for b in row)
+            rows.append(f"{at:04x}  {row[:8].hex(' ')}  {row[8:].hex(' ')}  {text}")
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    build(GOLDEN)
+    with contextlib.chdir(GOLDEN):
+        for command in ("dump", "verify"):
+            Path("v1", f"{command}.txt").write_text(said(command), encoding="utf-8")
+    print(hex_rows(bytes(example().data)))

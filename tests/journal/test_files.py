@@ -1,0 +1,439 @@
+"""The verbs of `journal.files` keep what they promise, on the real disk and on the memory disk.
+
+What a power loss may do cannot be shown on a real disk; there the memory disk stands alone.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from journal.errors import DirectoryLocked
+from journal.files import Disk, Files, full_sync, sync_call_name
+from tests.support.memory_disk import SECTOR_BYTES, Fault, MemoryDisk, PowerCut
+
+SEEDS = range(200)
+
+
+@pytest.fixture(params=["disk", "memory"])
+def files(request: pytest.FixtureRequest) -> Files:
+    return Disk() if request.param == "disk" else MemoryDisk()
+
+
+@pytest.fixture
+def folder(files: Files, tmp_path: Path) -> str:
+    path = str(tmp_path / "queues" / "jobs")
+    files.make_folder(path)
+    return path
+
+
+# -- the same on both disks ---------------------------------------------------------------------
+
+
+def test_a_folder_that_does_not_exist_has_no_names(files: Files, folder: str) -> None:
+    assert files.names(f"{folder}/nowhere") == []
+
+
+def test_a_folder_is_made_with_all_above_it_and_may_be_made_again(
+    files: Files, folder: str
+) -> None:
+    files.make_folder(f"{folder}/a/b")
+    files.make_folder(f"{folder}/a/b")
+
+    assert files.names(folder) == ["a"]
+    assert files.names(f"{folder}/a") == ["b"]
+
+
+def test_names_are_sorted(files: Files, folder: str) -> None:
+    for name in ("b", "c", "a"):
+        files.create(f"{folder}/{name}", b"", 0).close()
+
+    assert files.names(folder) == ["a", "b", "c"]
+
+
+def test_a_created_file_has_its_bytes_and_then_zeros(files: Files, folder: str) -> None:
+    files.create(f"{folder}/x", b"head", 3 << 20).close()
+
+    assert files.size(f"{folder}/x") == 3 << 20
+    assert files.read(f"{folder}/x", 0, 8) == b"head\0\0\0\0"
+    assert not files.read(f"{folder}/x", 4).strip(b"\0")
+
+
+def test_create_leaves_no_other_name(files: Files, folder: str) -> None:
+    files.create(f"{folder}/x", b"head", 100).close()
+
+    assert files.names(folder) == ["x"]
+
+
+def test_create_replaces_what_had_the_name(files: Files, folder: str) -> None:
+    files.create(f"{folder}/x", b"long and old", 12).close()
+    files.create(f"{folder}/x", b"new", 3).close()
+
+    assert files.read(f"{folder}/x") == b"new"
+
+
+def test_create_in_no_folder_is_an_error(files: Files, folder: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        files.create(f"{folder}/nowhere/x", b"", 1)
+
+
+def test_bytes_are_written_where_they_belong(files: Files, folder: str) -> None:
+    handle = files.create(f"{folder}/x", b"0123456789", 10)
+    handle.write(4, b"ab")
+    handle.sync()
+    handle.close()
+
+    assert files.read(f"{folder}/x") == b"0123ab6789"
+
+
+def test_what_is_written_can_be_read_before_it_is_synced(files: Files, folder: str) -> None:
+    handle = files.create(f"{folder}/x", b"", 8)
+    handle.write(0, b"cached")
+
+    assert files.read(f"{folder}/x", 0, 6) == b"cached"
+    handle.close()
+
+
+def test_an_existing_file_is_opened_for_writing_and_keeps_its_bytes(
+    files: Files, folder: str
+) -> None:
+    files.create(f"{folder}/x", b"0123", 4).close()
+    handle = files.open(f"{folder}/x")
+    handle.write(1, b"-")
+    handle.close()
+
+    assert files.read(f"{folder}/x") == b"0-23"
+    assert handle.path == f"{folder}/x"
+
+
+def test_a_write_behind_the_end_makes_the_file_longer(files: Files, folder: str) -> None:
+    handle = files.create(f"{folder}/x", b"ab", 2)
+    handle.write(4, b"c")
+    handle.close()
+
+    assert files.read(f"{folder}/x") == b"ab\0\0c"
+
+
+def test_opening_reading_or_measuring_what_is_not_there_is_an_error(
+    files: Files, folder: str
+) -> None:
+    for verb in (files.open, files.read, files.size):
+        with pytest.raises(FileNotFoundError):
+            verb(f"{folder}/nowhere")
+
+
+def test_a_read_behind_the_end_gives_what_there_is(files: Files, folder: str) -> None:
+    files.create(f"{folder}/x", b"0123", 4).close()
+
+    assert files.read(f"{folder}/x", 2, 100) == b"23"
+    assert files.read(f"{folder}/x", 9, 1) == b""
+
+
+def test_a_file_and_a_folder_can_be_renamed(files: Files, folder: str) -> None:
+    files.create(f"{folder}/x", b"1", 1).close()
+    files.rename(f"{folder}/x", f"{folder}/y")
+    files.make_folder(f"{folder}/old")
+    files.create(f"{folder}/old/z", b"2", 1).close()
+    files.rename(f"{folder}/old", f"{folder}/new")
+
+    assert files.names(folder) == ["new", "y"]
+    assert files.read(f"{folder}/new/z") == b"2"
+
+
+def test_a_removed_file_is_gone_and_may_be_removed_again(files: Files, folder: str) -> None:
+    files.create(f"{folder}/x", b"1", 1).close()
+    files.remove(f"{folder}/x")
+    files.remove(f"{folder}/x")
+
+    assert files.names(folder) == []
+
+
+def test_a_removed_folder_is_gone_with_what_was_in_it(files: Files, folder: str) -> None:
+    files.make_folder(f"{folder}/old")
+    files.create(f"{folder}/old/x", b"1", 1).close()
+    files.remove_folder(f"{folder}/old")
+    files.remove_folder(f"{folder}/old")
+
+    assert files.names(folder) == []
+
+
+def test_one_owner_at_a_time(files: Files, folder: str) -> None:
+    lock = files.lock(f"{folder}/lock")
+    with pytest.raises(DirectoryLocked, match="another kestrelpy is using this data directory"):
+        files.lock(f"{folder}/lock")
+    lock.close()
+
+    files.lock(f"{folder}/lock").close()
+
+
+def test_a_closed_handle_writes_no_more(files: Files, folder: str) -> None:
+    handle = files.create(f"{folder}/x", b"", 1)
+    handle.close()
+    handle.close()
+
+    for verb in (lambda: handle.write(0, b"x"), handle.sync):
+        with pytest.raises((OSError, ValueError)):
+            verb()
+
+
+# -- the real disk alone ------------------------------------------------------------------------
+
+
+def test_the_sync_call_has_a_name(tmp_path: Path) -> None:
+    with open(tmp_path / "x", "wb") as file:
+        full_sync(file.fileno())
+
+    assert sync_call_name() in ("fdatasync", "F_FULLFSYNC")
+
+
+def test_a_short_write_is_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk()
+    handle = disk.create(str(tmp_path / "x"), b"", 10)
+    real: Callable[[int, bytes, int], int] = __import__("os").pwrite
+    monkeypatch.setattr("os.pwrite", lambda fd, data, at: real(fd, bytes(data)[:3], at))
+    handle.write(1, b"12345678")
+
+    assert disk.read(str(tmp_path / "x")) == b"\x0012345678\0"
+
+
+def test_a_disk_that_takes_no_more_bytes_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = Disk().create(str(tmp_path / "x"), b"", 10)
+    monkeypatch.setattr("os.pwrite", lambda fd, data, at: 0)
+
+    with pytest.raises(OSError, match="accepted no more bytes"):
+        handle.write(0, b"x")
+
+
+def test_a_create_that_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.pwrite", full)
+    with pytest.raises(OSError, match="No space"):
+        Disk().create(str(tmp_path / "x"), b"head", 10)
+
+    assert Disk().names(str(tmp_path)) == []
+
+
+def test_create_remove_and_rename_sync_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, synced = Disk(), []
+    monkeypatch.setattr(Disk, "_sync_folder", staticmethod(synced.append))
+    disk.create(str(tmp_path / "x"), b"", 1).close()
+    disk.rename(str(tmp_path / "x"), str(tmp_path / "y"))
+    disk.remove(str(tmp_path / "y"))
+    disk.remove(str(tmp_path / "y"))
+    assert synced == [str(tmp_path)] * 3
+
+    disk.make_folder(str(tmp_path / "a" / "b"))
+    assert synced[3:] == [
+        str(tmp_path.parent), str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b"),
+    ]  # fmt: skip
+
+
+# -- power loss, on the memory disk -------------------------------------------------------------
+
+
+def crashes(disk: MemoryDisk) -> list[MemoryDisk]:
+    """Two hundred ways in which one power loss may go."""
+    return [disk.crash_clone(Random(seed)) for seed in SEEDS]
+
+
+def memory_disk() -> MemoryDisk:
+    disk = MemoryDisk()
+    disk.make_folder("/q")
+    return disk
+
+
+def test_what_was_created_survives_name_and_all() -> None:
+    disk = memory_disk()
+    disk.create("/q/x", b"head", 2000)
+
+    for found in crashes(disk):
+        assert found.read("/q/x") == b"head" + bytes(1996)
+
+
+def test_what_was_synced_survives_and_what_was_not_may_be_lost_kept_or_torn() -> None:
+    disk = memory_disk()
+    handle = disk.create("/q/x", b"", 4 * SECTOR_BYTES)
+    handle.write(0, b"a" * 100)
+    handle.sync()
+    handle.write(100, b"b" * 3 * SECTOR_BYTES)
+
+    seen = {found.read("/q/x") for found in crashes(disk)}
+
+    assert all(data[:100] == b"a" * 100 for data in seen)
+    assert bytes(b"a" * 100).ljust(4 * SECTOR_BYTES, b"\0") in seen
+    assert (b"a" * 100 + b"b" * 3 * SECTOR_BYTES).ljust(4 * SECTOR_BYTES, b"\0") in seen
+    holes = {tuple(b"b" in data[s * 512 + 100 : (s + 1) * 512] for s in range(4)) for data in seen}
+    assert len(holes) > 6, "sectors of one write survive independently"
+
+
+def test_a_later_write_may_survive_an_earlier_one() -> None:
+    disk = memory_disk()
+    handle = disk.create("/q/x", b"", 2 * SECTOR_BYTES)
+    handle.write(0, b"first")
+    handle.write(SECTOR_BYTES, b"second")
+
+    seen = {(f.read("/q/x", 0, 1), f.read("/q/x", SECTOR_BYTES, 1)) for f in crashes(disk)}
+
+    assert seen == {(a, b) for a in (b"f", b"\0") for b in (b"s", b"\0")}
+
+
+def test_a_sector_is_whole_and_never_goes_back_behind_a_later_version() -> None:
+    disk = memory_disk()
+    handle = disk.create("/q/x", b"", SECTOR_BYTES)
+    handle.write(0, b"11")
+    handle.write(2, b"22")
+
+    assert {f.read("/q/x", 0, 4) for f in crashes(disk)} == {b"\0\0\0\0", b"11\0\0", b"1122"}
+
+
+def test_after_kill_9_everything_that_was_written_is_there_and_a_power_loss_may_still_take_it() -> (
+    None
+):
+    disk = memory_disk()
+    disk.create("/q/x", b"", 8).write(0, b"cached")
+
+    found = disk.kill_clone()
+
+    assert found.read("/q/x", 0, 6) == b"cached"
+    assert {f.read("/q/x", 0, 6) for f in crashes(found)} == {b"cached", bytes(6)}
+
+
+def test_after_a_failed_sync_the_bytes_are_shown_but_no_later_sync_makes_them_sure() -> None:
+    fault = Fault("sync", "*/x")
+    disk = memory_disk()
+    disk.faults.append(fault)
+    handle = disk.create("/q/x", b"", 2 * SECTOR_BYTES)
+    handle.write(0, b"limbo")
+    with pytest.raises(OSError, match="Input/output error"):
+        handle.sync()
+    handle.write(SECTOR_BYTES, b"sure")
+    handle.sync()
+    next_process = disk.kill_clone().open("/q/x")
+    next_process.sync()
+
+    assert disk.read("/q/x", 0, 5) == b"limbo"
+    seen = {(f.read("/q/x", 0, 5), f.read("/q/x", SECTOR_BYTES, 4)) for f in crashes(disk)}
+    assert seen == {(b"limbo", b"sure"), (bytes(5), b"sure")}
+    assert str(fault) == "sync */x #1: EIO (fired 1)"
+
+
+def test_a_rename_and_a_removal_survive_once_they_have_returned() -> None:
+    disk = memory_disk()
+    disk.create("/q/x", b"1", 1)
+    disk.create("/q/y", b"2", 1)
+    disk.rename("/q/x", "/q/z")
+    disk.remove("/q/y")
+
+    assert {tuple(f.names("/q")) for f in crashes(disk)} == {("z",)}
+
+
+def test_in_the_middle_of_a_removal_the_file_may_be_there_or_not() -> None:
+    disk = memory_disk()
+    disk.create("/q/x", b"1", 1)
+    disk.cut_power_at(2)
+    with pytest.raises(PowerCut):
+        disk.remove("/q/x")
+
+    assert {tuple(f.names("/q")) for f in crashes(disk)} == {(), ("x",)}
+
+
+def test_a_folder_removed_without_a_sync_may_come_back() -> None:
+    disk = memory_disk()
+    disk.create("/q/x", b"1", 1)
+    disk.remove_folder("/q")
+
+    assert {tuple(f.names("/q")) for f in crashes(disk)} == {(), ("x",)}
+
+
+def test_in_the_middle_of_create_the_name_is_never_there_with_less_than_its_bytes() -> None:
+    for step in (1, 2, 3):
+        disk = memory_disk()
+        disk.cut_power_at(step)
+        with pytest.raises(PowerCut):
+            disk.create("/q/x", b"head", 600)
+
+        seen = {tuple(f.names("/q")) for f in crashes(disk)}
+        assert seen <= {(), ("x",), ("x.new",)}
+        assert (("x",) in seen) == (step == 3)
+        for found in crashes(disk):
+            if "x" in found.names("/q"):
+                assert found.read("/q/x") == b"head" + bytes(596)
+
+
+def test_names_that_a_killed_process_left_unsynced_are_sure_once_the_folder_is_made_again() -> None:
+    disk = memory_disk()
+    disk.cut_power_at(3)
+    with pytest.raises(PowerCut):
+        disk.create("/q/x", b"head", 4)
+    next_process = disk.kill_clone()
+    assert {tuple(f.names("/q")) for f in crashes(next_process)} == {(), ("x",), ("x.new",)}
+
+    next_process.make_folder("/q")
+
+    assert {tuple(f.names("/q")) for f in crashes(next_process)} == {("x",)}
+
+
+def test_nothing_works_after_a_power_cut_and_locks_are_gone_after_the_next_start() -> None:
+    disk = memory_disk()
+    disk.lock("/q/lock")
+    disk.cut_power_at(1)
+    for _ in range(2):
+        with pytest.raises(PowerCut):
+            disk.names("/q")
+
+    disk.kill_clone().lock("/q/lock").close()
+
+
+# -- faults -------------------------------------------------------------------------------------
+
+
+def test_a_fault_strikes_the_verb_path_and_count_it_names_and_counts_how_often() -> None:
+    fault = Fault("write", "*.segment", nth=2, times=2, error=errno.ENOSPC)
+    disk = memory_disk()
+    disk.faults.append(fault)
+    other, handle = disk.create("/q/x", b"", 8), disk.create("/q/1.segment", b"", 8)
+    other.write(0, b"x")
+    handle.write(0, b"1")
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space left"):
+            handle.write(1, b"2")
+    handle.write(1, b"3")
+
+    assert disk.read("/q/1.segment", 0, 2) == b"13"
+    assert (fault.seen, fault.fired) == (4, 2)
+
+
+def test_a_failed_write_may_leave_its_first_bytes() -> None:
+    disk = memory_disk()
+    disk.faults.append(Fault("write", keep_bytes=2))
+    handle = disk.create("/q/x", b"", 4)
+    with pytest.raises(OSError, match="Input/output"):
+        handle.write(0, b"1234")
+
+    assert disk.read("/q/x") == b"12\0\0"
+
+
+@pytest.mark.parametrize(
+    ("verb", "names"),
+    [("create", []), ("create:rename", []), ("create:names", ["x"]), ("make_folder", [])],
+)
+def test_every_step_can_fail(verb: str, names: list[str]) -> None:
+    disk = memory_disk()
+    disk.faults.append(Fault(verb, error=errno.ENOSPC))
+    with pytest.raises(OSError, match="No space left"):
+        disk.make_folder("/q")
+        disk.create("/q/x", b"1", 1)
+
+    assert disk.names("/q") == names

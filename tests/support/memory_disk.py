@@ -1,0 +1,412 @@
+"""A disk in memory behind the verbs of `journal.files`: a page cache, power cuts, and faults.
+
+    write ──▶ shown (the page cache: what reads see) ──sync──▶ on the disk for good
+                  │                                      │ fails: limbo. Still shown, maybe never on
+                  ▼ power loss                           ▼ the disk, and no later sync changes that
+       each 512-byte sector as it was at some moment since it was last surely on the disk
+
+Names work alike: a link, rename or unlink is shown at once and is on the disk when its folder was
+synced; before that, a power loss keeps any subset of them.
+
+One rule: the model is at least as unkind as a real disk that keeps its word: sectors are whole,
+a verb that returned has kept what it promises, and nothing else is sure.
+"""
+
+from __future__ import annotations
+
+import copy
+import errno
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from random import Random
+from typing import Literal
+
+from journal.errors import DirectoryLocked
+
+SECTOR_BYTES = 512
+_SUFFIX_NEW = ".new"  # as the real disk names what `create` has not finished
+
+Fate = Literal["random", "kept", "lost"]
+
+
+class PowerCut(Exception):
+    """The machine went off in the middle of a verb. Not an OSError: nobody handles this one."""
+
+
+@dataclass
+class Fault:
+    """The `nth` and the `times - 1` following uses of `verb` on a matching path fail.
+
+    Verbs are those of `Files`; `create` has the later steps `create:rename` and `create:names`,
+    at which the file is there without its name, and its name without being sure. Of a failing
+    write, `keep_bytes` reach the page cache.
+    """
+
+    verb: str
+    path: str = "*"
+    nth: int = 1
+    times: int = 1
+    error: int = errno.EIO
+    keep_bytes: int = 0
+    seen: int = 0
+    fired: int = 0
+
+    def strikes(self, verb: str, path: str) -> bool:
+        """Count this use; does it fail?"""
+        if verb != self.verb or not fnmatch(path, self.path):
+            return False
+        self.seen += 1
+        if not self.nth <= self.seen < self.nth + self.times:
+            return False
+        self.fired += 1
+        return True
+
+    def __str__(self) -> str:
+        name = errno.errorcode.get(self.error, str(self.error))
+        return f"{self.verb} {self.path} #{self.nth}: {name} (fired {self.fired})"
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Bytes handed to the page cache since everything was last surely on the disk."""
+
+    offset: int
+    data: bytes
+    state: Literal["new", "limbo", "sure"] = "new"
+
+
+class _File:
+    """An inode: what is shown, what is surely on the disk, and the writes in between."""
+
+    __slots__ = ("base", "pieces", "shown")
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.base = bytearray(data)
+        self.shown = bytearray(data)
+        self.pieces: list[_Piece] = []
+
+    def write(self, offset: int, data: bytes) -> None:
+        _put(self.shown, offset, data)
+        self.pieces.append(_Piece(offset, bytes(data)))
+
+    def sync(self, ok: bool) -> None:
+        for piece in self.pieces:
+            if piece.state == "new":
+                piece.state = "sure" if ok else "limbo"
+        if all(piece.state == "sure" for piece in self.pieces):
+            for piece in self.pieces:
+                _put(self.base, piece.offset, piece.data)
+            self.pieces = []
+
+    def after_power_loss(self, random: Random, fate: Fate) -> _File:
+        """The file as it may be found: a version of each sector not older than its last sync."""
+        history: dict[int, list[tuple[int, int, bytes]]] = {}
+        surely: dict[int, int] = {}
+        for index, piece in enumerate(self.pieces):
+            for sector, offset, data in _sectors(piece):
+                versions = history.setdefault(sector, [])
+                versions.append((index, offset, data))
+                if piece.state == "sure":
+                    surely[sector] = len(versions)
+        mode = {"kept": "kept", "lost": "lost"}.get(fate) or random.choice(
+            ("kept", "lost", "cut", "cut", "sectors")
+        )
+        cut = random.randint(0, len(self.pieces))
+        torn_at = random.choice([*history, 0])
+        disk = bytearray(self.base)
+        for sector, versions in history.items():
+            count = len(versions)
+            if mode == "lost":
+                count = 0
+            elif mode == "sectors":
+                count = random.randint(0, len(versions))
+            elif mode == "cut":  # the writes in order, the one at the cut up to some sector
+                count = sum(i < cut or (i == cut and sector < torn_at) for i, _, _ in versions)
+            for _, offset, data in versions[: max(count, surely.get(sector, 0))]:
+                _put(disk, offset, data)
+        return _File(bytes(disk))
+
+
+class _Folder:
+    """Names to files and folders: as shown, as surely on the disk, and the changes in between."""
+
+    __slots__ = ("changes", "shown", "sure")
+
+    def __init__(self) -> None:
+        self.shown: dict[str, _File | _Folder] = {}
+        self.sure: dict[str, _File | _Folder] = {}
+        self.changes: list[tuple[str, str, _File | _Folder | None]] = []  # old, new, node
+
+    def change(self, old: str, new: str, node: _File | _Folder | None) -> None:
+        """Link (no old), unlink (no new) or rename."""
+        self.changes.append((old, new, node))
+        _apply(self.shown, (old, new, node))
+
+    def sync(self) -> None:
+        self.sure = dict(self.shown)
+        self.changes = []
+
+    def after_power_loss(self, random: Random, fate: Fate) -> _Folder:
+        names = dict(self.sure)
+        mode = {"kept": "kept", "lost": "lost"}.get(fate) or random.choice(
+            ("kept", "lost", "cut", "any")
+        )
+        cut = random.randint(0, len(self.changes))
+        for index, change in enumerate(self.changes):
+            if (
+                mode == "kept"
+                or (mode == "cut" and index < cut)
+                or (mode == "any" and random.random() < 0.5)
+            ):
+                _apply(names, change)
+        found = _Folder()
+        found.shown = {name: node.after_power_loss(random, fate) for name, node in names.items()}
+        found.sync()
+        return found
+
+
+class MemoryHandle:
+    """A file of the memory disk, open for writing at offsets."""
+
+    def __init__(self, disk: MemoryDisk, path: str, file: _File) -> None:
+        self.path = path
+        self.closed = False
+        self._disk = disk
+        self._file = file
+
+    def write(self, offset: int, data: bytes) -> None:
+        self._check_open()
+        fault = self._disk.struck("write", self.path)
+        if fault is not None:
+            self._file.write(offset, data[: fault.keep_bytes])
+            raise _os_error(fault, self.path)
+        self._file.write(offset, data)
+
+    def sync(self) -> None:
+        self._check_open()
+        fault = self._disk.struck("sync", self.path)
+        self._file.sync(ok=fault is None)
+        if fault is not None:
+            raise _os_error(fault, self.path)
+
+    def close(self) -> None:
+        self.closed = True
+        self._disk.unlock(self)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise OSError(errno.EBADF, "the handle is closed", self.path)
+
+
+class MemoryDisk:
+    """`Files` in memory. `faults` may be added to at any time; `steps` counts verbs."""
+
+    def __init__(self, faults: Iterable[Fault] = ()) -> None:
+        self.faults = list(faults)
+        self.steps = 0
+        self.trace: list[str] = []
+        self._root = _Folder()
+        self._locks: dict[str, MemoryHandle] = {}
+        self._cut_at = 0
+        self._off = False
+
+    # -- trouble ----------------------------------------------------------------------------
+
+    def cut_power_at(self, step: int) -> None:
+        """PowerCut at the `step`th verb (or step of `create`) from now on, before it has begun."""
+        self._cut_at = self.steps + step
+
+    def crash_clone(self, random: Random, fate: Fate = "random") -> MemoryDisk:
+        """A new disk as this one may look after a power loss."""
+        clone = MemoryDisk()
+        clone._root = self._root.after_power_loss(random, fate)
+        return clone
+
+    def kill_clone(self) -> MemoryDisk:
+        """A new disk as the next process finds it after `kill -9`: the page cache survives."""
+        clone = MemoryDisk()
+        clone._root = copy.deepcopy(self._root)
+        return clone
+
+    def struck(self, verb: str, path: str) -> Fault | None:
+        """One step on the way; PowerCut when it is the last; the fault that strikes it, if any."""
+        self.steps += 1
+        self.trace.append(f"{verb} {os.path.basename(path)}")
+        if self._off or self.steps == self._cut_at:
+            self._off = True
+            raise PowerCut(f"at step {self.steps}, {verb} {path}")
+        struck = [fault for fault in self.faults if fault.strikes(verb, path)]
+        return struck[0] if struck else None
+
+    def damage(self, path: str, offset: int, data: bytes) -> None:
+        """Other bytes than were written, on the disk and in the cache: not a verb."""
+        file = self._file(path)
+        file.sync(ok=True)
+        for image in (file.shown, file.base):
+            _put(image, offset, data)
+
+    def truncate(self, path: str, size: int) -> None:
+        """Take the end of a file away: not a verb."""
+        file = self._file(path)
+        file.sync(ok=True)
+        for image in (file.shown, file.base):
+            del image[size:]
+
+    # -- the verbs --------------------------------------------------------------------------
+
+    def names(self, folder: str) -> list[str]:
+        self._step("names", folder)
+        found = self._find(folder)
+        return sorted(found.shown) if isinstance(found, _Folder) else []
+
+    def make_folder(self, folder: str) -> None:
+        self._step("make_folder", folder)
+        at = self._root
+        for name in _parts(folder):
+            child = at.shown.get(name)
+            if child is None:
+                child = _Folder()
+                at.change("", name, child)
+                self._step("make_folder:names", folder)
+            if not isinstance(child, _Folder):
+                raise NotADirectoryError(errno.ENOTDIR, "not a folder", folder)
+            at.sync()
+            at = child
+        at.sync()
+
+    def create(self, path: str, data: bytes, size: int) -> MemoryHandle:
+        self._step("create", path)
+        folder, name = self._place(path)
+        file = _File()
+        folder.change("", name + _SUFFIX_NEW, file)
+        file.write(0, data + bytes(max(size - len(data), 0)))
+        try:
+            self._step("create:rename", path)
+        except OSError:
+            folder.change(name + _SUFFIX_NEW, "", None)
+            raise
+        file.sync(ok=True)
+        folder.change(name + _SUFFIX_NEW, name, file)
+        self._step("create:names", path)
+        folder.sync()
+        return MemoryHandle(self, path, file)
+
+    def open(self, path: str) -> MemoryHandle:
+        self._step("open", path)
+        return MemoryHandle(self, path, self._file(path))
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        self._step("read", path)
+        shown = self._file(path).shown
+        return bytes(shown[offset:] if size < 0 else shown[offset : offset + size])
+
+    def size(self, path: str) -> int:
+        self._step("size", path)
+        return len(self._file(path).shown)
+
+    def rename(self, old: str, new: str) -> None:
+        self._step("rename", old)
+        folder, name = self._place(old)
+        target, new_name = self._place(new)
+        assert folder is target, "names change within one folder"
+        folder.change(name, new_name, self._node(old))
+        self._step("rename:names", old)
+        folder.sync()
+
+    def remove(self, path: str) -> None:
+        self._step("remove", path)
+        folder, name = self._place(path)
+        if name not in folder.shown:
+            return
+        folder.change(name, "", None)
+        self._step("remove:names", path)
+        folder.sync()
+
+    def remove_folder(self, folder: str) -> None:
+        self._step("remove_folder", folder)
+        if self._find(folder) is not None:
+            parent, name = self._place(folder)
+            parent.change(name, "", None)
+
+    def lock(self, path: str) -> MemoryHandle:
+        self._step("lock", path)
+        if path in self._locks:
+            raise DirectoryLocked(
+                f"{os.path.dirname(path)}: another kestrelpy is using this data directory"
+            )
+        folder, name = self._place(path)
+        if name not in folder.shown:
+            folder.change("", name, _File())
+        self._locks[path] = handle = MemoryHandle(self, path, self._file(path))
+        return handle
+
+    def unlock(self, handle: MemoryHandle) -> None:
+        """Its handle was closed."""
+        if self._locks.get(handle.path) is handle:
+            del self._locks[handle.path]
+
+    # -- finding ----------------------------------------------------------------------------
+
+    def _step(self, verb: str, path: str) -> None:
+        fault = self.struck(verb, path)
+        if fault is not None:
+            raise _os_error(fault, path)
+
+    def _find(self, path: str) -> _File | _Folder | None:
+        at: _File | _Folder | None = self._root
+        for name in _parts(path):
+            at = at.shown.get(name) if isinstance(at, _Folder) else None
+        return at
+
+    def _node(self, path: str) -> _File | _Folder:
+        node = self._find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return node
+
+    def _file(self, path: str) -> _File:
+        node = self._node(path)
+        if isinstance(node, _Folder):
+            raise IsADirectoryError(errno.EISDIR, "a folder", path)
+        return node
+
+    def _place(self, path: str) -> tuple[_Folder, str]:
+        folder = self._node(os.path.dirname(path))
+        assert isinstance(folder, _Folder)
+        return folder, os.path.basename(path)
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def _put(image: bytearray, offset: int, data: bytes) -> None:
+    if len(image) < offset:
+        image.extend(bytes(offset - len(image)))
+    image[offset : offset + len(data)] = data
+
+
+def _apply(
+    names: dict[str, _File | _Folder], change: tuple[str, str, _File | _Folder | None]
+) -> None:
+    old, new, node = change
+    if old:
+        names.pop(old, None)
+    if new and node is not None:
+        names[new] = node
+
+
+def _sectors(piece: _Piece) -> Iterable[tuple[int, int, bytes]]:
+    """A write cut at the borders of sectors: sector, offset, bytes."""
+    at, end = piece.offset, piece.offset + len(piece.data)
+    while at < end:
+        sector = at // SECTOR_BYTES
+        stop = min((sector + 1) * SECTOR_BYTES, end)
+        yield sector, at, piece.data[at - piece.offset : stop - piece.offset]
+        at = stop
+
+
+def _os_error(fault: Fault, path: str) -> OSError:
+    return OSError(fault.error, os.strerror(fault.error), path)
