@@ -305,7 +305,19 @@ def is_older_frame(data: bytes | memoryview, offset: int, journal: int, segment:
     return matches
 
 
-def find_next(data: bytes, start: int, journal: int, segment: int) -> Record | None:
+def frame_end(data: bytes | memoryview, offset: int, journal: int, segment: int) -> int:
+    """Where the frame at `offset` ends by what its header says, be the rest damaged; 0: unknown."""
+    if offset + HEADER_BYTES > len(data):
+        return 0
+    _, length, owner, number_of_segment, position = _PLACED.unpack_from(data, offset)
+    if owner != journal or number_of_segment != segment or position != offset:
+        return 0
+    return offset + padded(length) if HEADER_BYTES <= length <= len(data) - offset else 0
+
+
+def find_next(
+    data: bytes, start: int, journal: int, segment: int, stop: int | None = None
+) -> Record | None:
     """The first whole record that belongs at its place, at or after `start`; None: no more.
 
     Used behind damage. Searches for the journal's identity and the segment's number, which every
@@ -314,7 +326,7 @@ def find_next(data: bytes, start: int, journal: int, segment: int) -> Record | N
     needle = struct.pack("<II", journal, segment)
     at = padded(start)
     while True:
-        found = data.find(needle, at + _IDENTITY_AT)
+        found = data.find(needle, at + _IDENTITY_AT, stop)
         if found < 0:
             return None
         offset = found - _IDENTITY_AT

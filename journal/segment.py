@@ -31,6 +31,7 @@ from journal.record import (
     Tag,
     decode,
     find_next,
+    frame_end,
     is_older_frame,
 )
 
@@ -45,6 +46,13 @@ _RESERVED: Final = slice(48, 60)  # zero for a segment of the log; other files m
 _IDENTITY_SEARCH_BYTES: Final = 1 << 20  # how far to look for a frame when the header is lost
 
 _COUNT: Final = struct.Struct("<BI")
+_BATCH: Final = int(Kind.BATCH)
+_CHECKPOINT: Final = int(Kind.CHECKPOINT)
+# Why bytes are a gap; `recovery` tells some of them apart.
+NOT_WHOLE: Final = "not a whole record"
+ZEROS: Final = "zeros among records"
+FEWER_THAN_COUNTED: Final = "the segment's footer counts more records"
+FOOTER_LOST: Final = "the segment's footer is not readable"
 
 assert _FILE_HEADER.size == FILE_HEADER_BYTES
 
@@ -170,6 +178,7 @@ class Scan:
     lsn_next: int = 0
     lsn_synced: int = 0  # the highest "synced up to" a batch states
     end: int = FILE_HEADER_BYTES  # where the next batch is written
+    read_to: int = FILE_HEADER_BYTES  # where the last whole record ends
     batches: int = 0
 
 
@@ -189,24 +198,20 @@ def segment_number(name: str) -> int | None:
 def scan(data: bytes, path: str, journal: int, number: int) -> Scan:
     """Read a segment's bytes to its end, past whatever does not parse."""
     result = Scan(path, number)
-    at = FILE_HEADER_BYTES
-    footer = _read_footer(data, journal, number)
-    result.footer = footer
+    footer = result.footer = _read_footer(data, journal, number)
     room_end = footer.offset if footer is not None else len(data)
+    at = FILE_HEADER_BYTES
     while True:
         record = decode(data, at, journal, number) if at < room_end else None
-        if record is not None and result.lsn_next and record.lsn != result.lsn_next:
-            record = None
-        if record is None:
+        if record is None or (result.lsn_next and record.lsn != result.lsn_next):
             record = _skip_gap(data, at, room_end, journal, result)
             if record is None:
                 break
-        at = _take(record, result)
-    if footer is not None and result.lsn_next < footer.lsn and not _ends_in_gap(result):
+        result.read_to = at = _take(record, result)
+    if footer is not None and result.lsn_next < footer.lsn:
         result.gaps.append(
-            Gap(at, footer.offset, "the segment's footer counts more records",
-                result.lsn_next, footer.lsn)
-        )  # fmt: skip
+            Gap(at, footer.offset, FEWER_THAN_COUNTED, result.lsn_next, footer.lsn)
+        )
         result.lsn_next = footer.lsn
     return result
 
@@ -224,54 +229,68 @@ def find_identity(data: bytes, number: int) -> int:
 def _take(record: Record, result: Scan) -> int:
     """Account for one whole record; return where the next one starts."""
     kind = record.kind
+    end = record.end
     if not result.lsn_first:
         result.lsn_first = record.lsn
-    if kind in UNNUMBERED:
-        result.lsn_next = record.lsn
-        if kind == Kind.BATCH:
-            result.batches += 1
-            result.lsn_synced = max(result.lsn_synced, record.number)
-            # An empty batch at the end only says "all of this is synced": it is written over.
-            if record.small:
-                result.end = record.end
-        elif kind == Kind.CHECKPOINT:
-            result.checkpoint = record
-            result.end = record.end
-    else:
+    if kind not in UNNUMBERED:
         result.records.append(record)
         result.lsn_next = record.lsn + 1
-        result.end = record.end
-    return record.end
+        result.end = end
+        return end
+    result.lsn_next = record.lsn
+    if kind == _BATCH:
+        result.batches += 1
+        result.lsn_synced = max(result.lsn_synced, record.number)
+        # An empty batch at the end only says "all of this is synced": it is written over.
+        if record.small:
+            result.end = end
+    elif kind == _CHECKPOINT:
+        result.checkpoint = record
+        result.end = end
+    return end
 
 
 def _skip_gap(data: bytes, at: int, room_end: int, journal: int, result: Scan) -> Record | None:
     """At bytes that are no record: the next whole record, after noting the gap; None: the end."""
-    number = result.number
-    following = find_next(data[:room_end], at + ALIGN_BYTES, journal, number)
-    while following is not None and following.lsn < result.lsn_next:
-        following = find_next(data[:room_end], following.end, journal, number)
-    if following is None:
-        rest = data[at:room_end]
-        if is_older_frame(data, at, journal, number) or not rest.strip(b"\0"):
-            return None  # the end: zeros, or what an earlier life of this file left behind
-        written = at + len(rest.rstrip(b"\0"))
-        lsn_next = result.footer.lsn if result.footer is not None else 0
-        result.gaps.append(Gap(at, written, "not a whole record", result.lsn_next, lsn_next))
-        if lsn_next:
-            result.lsn_next = lsn_next
-        return None
-    reason = "zeros among records" if not data[at : following.offset].strip(b"\0") else (
-        "not a whole record"
-    )
-    result.gaps.append(Gap(at, following.offset, reason, result.lsn_next, following.lsn))
-    result.lsn_next = 0  # the next record says where the count goes on
+    expected = result.lsn_next
+    following = _find_following(data, at, room_end, journal, result)
+    if following is not None:
+        reason = NOT_WHOLE if data[at : following.offset].strip(b"\0") else ZEROS
+        result.gaps.append(Gap(at, following.offset, reason, expected, following.lsn))
+        result.lsn_next = 0  # the next record says where the count goes on
+        return following
+    rest = data[at:room_end].rstrip(b"\0")
+    if not rest or is_older_frame(data, at, journal, result.number):
+        return None  # the end: zeros, or what an earlier life of this file left behind
+    footer, zone = result.footer, len(data) - FOOTER_SPACE_BYTES
+    if footer is not None:
+        result.gaps.append(Gap(at, at + len(rest), NOT_WHOLE, expected, footer.lsn))
+        result.lsn_next = footer.lsn
+    elif at < zone and not data[at:zone].strip(b"\0"):
+        result.gaps.append(Gap(zone, at + len(rest), FOOTER_LOST, expected, expected))
+    else:
+        result.gaps.append(Gap(at, at + len(rest), NOT_WHOLE, expected, 0))
+    return None
+
+
+def _find_following(
+    data: bytes, at: int, room_end: int, journal: int, result: Scan
+) -> Record | None:
+    """The first whole record behind the bytes at `at` that the log may go on with.
+
+    Bodies may hold anything, a frame that fits its place among it: while a damaged frame still
+    says how long it is, its body is not searched. (Who wants to be found elsewhere has to know
+    the journal's identity, which is random and never leaves its files.)
+    """
+    number, lsn = result.number, result.lsn_next
+    stop = frame_end(data, at, journal, number)
+    following = decode(data, stop, journal, number) if 0 < stop < room_end else None
+    if following is not None and (not lsn or lsn <= following.lsn <= lsn + 1):
+        return following
+    following = find_next(data, at + ALIGN_BYTES, journal, number, room_end)
+    while following is not None and following.lsn < lsn:
+        following = find_next(data, following.end, journal, number, room_end)
     return following
-
-
-def _ends_in_gap(result: Scan) -> bool:
-    return bool(result.gaps) and result.gaps[-1].end >= result.end and (
-        not result.records or result.gaps[-1].offset >= result.records[-1].end
-    )
 
 
 def _read_footer(data: bytes, journal: int, number: int) -> Record | None:

@@ -53,7 +53,9 @@ class Broker:
         """A new queue, empty; whoever waits for it waits in it from now on."""
         if len(self.queues) >= self.queues_max:
             raise ServerError(f"too many queues (limit {self.queues_max})")
-        queue = self.fresh(name, self._generations.get(name, 0) + 1, now_ms)
+        # The second it was made in, so that a name is never used twice, restarts or not.
+        made = (now_ms + self.wall.offset_ms) // 1000
+        queue = self.fresh(name, max(made, self._generations.get(name, 0) + 1), now_ms)
         queue.attach(self._make_log(queue))
         self.adopt(queue, now_ms)
         self.counters.queue_creates += 1
@@ -75,10 +77,6 @@ class Broker:
         if waiting is not None:
             queue.reader.waiters = waiting
         queue.alarm.need(queue.next_due(now_ms))
-
-    def remember_generation(self, name: bytes, generation: int) -> None:
-        """This generation of the name was used already, though the queue is gone."""
-        self._generations[name] = max(generation, self._generations.get(name, 0))
 
     def delete(self, name: bytes, now_ms: int) -> Queue | None:
         """Out of the books: its leases end, its waiters are answered; None: there is none."""

@@ -1,0 +1,112 @@
+"""A real daemon as its own process, on a free loopback port, for tests that need the real thing."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pymemcache.client.base import Client
+
+START_SECONDS = 30.0
+STOP_SECONDS = 30.0
+_LISTENER = re.compile(r"memcache on 127\.0\.0\.1:(\d+)")
+
+
+class DaemonProcess:
+    """`kestrelpy serve` on `data_dir`. Start it again after a kill: it listens on the same port."""
+
+    def __init__(self, data_dir: Path, *, config: str = "", port: int = 0) -> None:
+        self.data_dir = data_dir
+        self.port = port
+        self.ready_line = ""
+        self.lines: list[str] = []
+        self._config = data_dir.parent / f"{data_dir.name}.toml"
+        self._config.write_text(config)
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def config_file(self) -> Path:
+        """Change it, then reload."""
+        return self._config
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self, *prefix: str) -> Self:
+        """Start and wait for `ready`; `prefix` goes before the command (strace, for instance)."""
+        command = [
+            *prefix, sys.executable, "-m", "kestrelpy", "serve", "--config", str(self._config),
+            "--data-dir", str(self.data_dir), "--port", str(self.port),
+        ]  # fmt: skip
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("KESTRELPY_")}
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        )
+        killer = threading.Timer(START_SECONDS, self._process.kill)
+        killer.start()
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.lines.append(line)
+            found = _LISTENER.search(line)
+            if found:
+                self.port = int(found[1])
+            if line.startswith("ready"):
+                self.ready_line = line
+                break
+        else:
+            killer.cancel()
+            raise AssertionError("the daemon did not start:\n" + "".join(self.lines))
+        killer.cancel()
+        threading.Thread(target=self._drain, args=(self._process,), daemon=True).start()
+        return self
+
+    def _drain(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        self.lines.extend(process.stdout)
+
+    def kill(self) -> None:
+        """`kill -9`, and wait until it is gone."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(STOP_SECONDS)
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(STOP_SECONDS)
+
+    def client(self, timeout: float = 10.0) -> Client:
+        """A pymemcache client on one connection, told not to use noreply."""
+        return Client(
+            ("127.0.0.1", self.port), timeout=timeout, connect_timeout=timeout,
+            default_noreply=False,
+        )  # fmt: skip
+
+    def socket(self, timeout: float = 10.0) -> socket.socket:
+        """A raw connection."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout)
+
+    def __enter__(self) -> Self:
+        return self.start() if self._process is None else self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(STOP_SECONDS)
