@@ -11,7 +11,27 @@ after one failure nothing ever becomes durable again.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from journal.errors import JournalFailed
+from journal.files import Handle
+
+
+@dataclass(slots=True)
+class SyncJob:
+    """What one sync has to do, in order; `run` blocks and belongs on a thread."""
+
+    handles: list[Handle]
+    sealed: list[Handle]
+
+    def run(self) -> None:
+        """Sync every file written since the last sync; raises OSError, and then never again."""
+        try:
+            for handle in self.handles:
+                handle.sync()
+        finally:
+            for handle in self.sealed:
+                handle.close()
 
 
 class GroupCommit:

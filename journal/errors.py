@@ -8,8 +8,9 @@ are damage, and damage is named and set aside, never guessed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
+ITEM_MAX: Final = (1 << 53) - 1  # item ids and other numbers that users see stay below
 DamageKind = Literal["torn", "corrupt", "truncated", "foreign"]
 
 
@@ -52,8 +53,14 @@ class Damage:
     def sentence(self) -> str:
         """What happened, where, and what it may have cost."""
         where = f"{self.path}: {self.kind} at byte {self.offset} to {self.end} ({self.reason})"
+        if self.kind == "foreign":
+            return f"{where}: left alone"
         if self.kind == "torn":
-            return f"{where}: never synced, so never acknowledged; cut and kept aside"
+            where += ": behind the last known sync; cut and kept aside"
+        if self.id_last >= ITEM_MAX:
+            return f"{where}: may have held items from {self.id_first} on"
         if self.id_last >= self.id_first:
             return f"{where}: may have held items {self.id_first} to {self.id_last}"
+        if self.lsn_last < self.lsn_first:
+            return f"{where}: no record is missing"
         return f"{where}: held no new item; a confirm lost there lets its item come back"

@@ -108,6 +108,8 @@ class DiskHandle:
             written += more
 
     def sync(self) -> None:
+        if self._descriptor < 0:
+            raise OSError(errno.EBADF, "the handle is closed", self.path)
         full_sync(self._descriptor)
 
     def close(self) -> None:

@@ -14,13 +14,13 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
 from journal.checkpoint import Checkpoint
-from journal.commit import GroupCommit
+from journal.commit import GroupCommit, SyncJob
 from journal.errors import JournalFailed
-from journal.files import Files, Handle
+from journal.files import SUFFIX_NEW, Files, Handle
+from journal.fresh import set_aside, write_fresh
 from journal.record import (
     FRAME_BYTES_MAX,
     HEADER_BYTES,
@@ -28,72 +28,23 @@ from journal.record import (
     Draft,
     Kind,
     RawDraft,
-    Record,
     encode,
-    encode_meta,
-    padded,
 )
-from journal.recovery import Recovery, last_segment_number, segment_path, set_aside, usable_bytes
-from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader, Tally
+from journal.recovery import Recovery, last_segment_number, segment_path, usable_bytes
+from journal.rotation import (
+    BATCH_BYTES,
+    CHECKPOINT_BYTES_MAX,
+    Segment,
+    Sizes,
+    SpareOrder,
+    least_capacity,
+)
+from journal.segment import FOOTER_SPACE_BYTES, SegmentHeader
+
+__all__ = ["Journal", "Segment", "Sizes", "SpareOrder", "SyncJob", "recovered_journal"]
 
 _PUT: Final = int(Kind.PUT)
 _FLUSHED: Final = int(Kind.FLUSHED)
-GROWTH: Final = 4  # each segment is this many times the last one, up to the largest
-_BATCH_BYTES: Final = HEADER_BYTES
-# What a segment needs beside its largest record: header, checkpoint, a batch record, the footer.
-_OVERHEAD_BYTES: Final = 2048
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Segment sizes and the most bytes one `write` hands to the disk."""
-
-    segment_min: int = 64 << 10
-    segment_max: int = 64 << 20
-    batch_max: int = 4 << 20
-
-
-@dataclass(slots=True)
-class Segment:
-    """A segment as its writer knows it. `live` counts the puts in it that no record has ended."""
-
-    number: int
-    path: str
-    capacity: int
-    handle: Handle | None
-    lsn_first: int = 0
-    at: int = FILE_HEADER_BYTES
-    live: int = 0
-    emptied_lsn: int = 0
-    tally: Tally = field(default_factory=Tally)
-
-
-@dataclass(slots=True)
-class SyncJob:
-    """What one sync has to do, in order; `run` blocks and belongs on a thread."""
-
-    handles: list[Handle]
-    sealed: list[Handle]
-
-    def run(self) -> None:
-        """Sync every file written since the last sync; raises OSError, and then never again."""
-        for handle in self.handles:
-            handle.sync()
-        for handle in self.sealed:
-            handle.close()
-
-
-@dataclass(frozen=True, slots=True)
-class SpareOrder:
-    """A segment to be prepared; `prepare` blocks and belongs on a thread."""
-
-    path: str
-    header: SegmentHeader
-
-    def prepare(self, files: Files) -> Handle:
-        """Write the zeros, the header and the name; on disk on return."""
-        files.make_folder(os.path.dirname(self.path))
-        return files.create(self.path, self.header.encode(), self.header.capacity)
 
 
 class Journal:
@@ -202,7 +153,7 @@ class Journal:
         soft_stop = min(stop, start + budget)
         lsn = commit.lsn_written
         frames: list[bytes] = []
-        offset += _BATCH_BYTES
+        offset += BATCH_BYTES
         taken = 0
         tally = segment.tally
         counts = tally.counts
@@ -294,9 +245,8 @@ class Journal:
         self.spare_ordered = True
         self.spare_number += 1
         last = self.active.capacity if self.active is not None else 0
-        capacity = min(max(last * GROWTH, self.sizes.segment_min), self.sizes.segment_max)
-        needed = max((len(d[5]) + len(d[6]) for d in self._pending[:1]), default=0)
-        capacity = max(capacity, padded(needed + _OVERHEAD_BYTES))
+        first = self._pending[0] if self._pending else None
+        capacity = self.sizes.next_capacity(last, first)
         header = SegmentHeader(
             self.short_identity, self.identity, self.spare_number, capacity, time_ms
         )
@@ -318,9 +268,7 @@ class Journal:
         if spare is None:
             self._starved = True
             return False
-        first = self._pending[0]
-        needed = _OVERHEAD_BYTES + padded(HEADER_BYTES + len(first[5]) + len(first[6]))
-        if spare.capacity < needed:
+        if spare.capacity < least_capacity(self._pending[0]):
             # Prepared before this large item came: passed over.
             self._spare = None
             self._starved = True
@@ -341,6 +289,7 @@ class Journal:
         first = self.commit.lsn_written + 1
         draft = self.checkpoint().draft(time_ms, self.commit.lsn_appended)
         size = encode(draft, first, self.short_identity, segment.number, segment.at, out)
+        assert size <= CHECKPOINT_BYTES_MAX, "a checkpoint is bounded"
         if not self._write_at(segment, segment.at, b"".join(out)):
             return False
         segment.lsn_first = first
@@ -351,12 +300,8 @@ class Journal:
         out: list[bytes] = []
         offset = segment.capacity - FOOTER_SPACE_BYTES
         lsn = self.commit.lsn_written + 1
-        tally = segment.tally
-        draft = Draft(
-            Kind.FOOTER, lsn - segment.lsn_first, tally.place_last, segment.live, time_ms,
-            encode_meta(tally.meta()), b"", 0, 0,
-        )  # fmt: skip
-        encode(draft, lsn, self.short_identity, segment.number, offset, out)
+        footer = segment.footer(lsn, time_ms)
+        encode(footer, lsn, self.short_identity, segment.number, offset, out)
         if not self._write_at(segment, offset, b"".join(out)):
             return False
         if segment.handle is not None:
@@ -389,8 +334,8 @@ class Journal:
         dead, self._orphans = self._orphans, []
         durable = self.commit.lsn_durable
         while len(self.segments) > 1:
-            segment = self.segments[0]
-            if segment.live or segment.emptied_lsn > durable or self.segments[1].lsn_first > durable:
+            segment, following = self.segments[:2]
+            if segment.live or max(segment.emptied_lsn, following.lsn_first) > durable:
                 break
             dead.append(segment.path)
             del self.segments[0]
@@ -418,23 +363,16 @@ class Journal:
     def close(self, time_ms: int) -> None:
         """Write, sync, and say at the end that everything is synced. Blocks; raises JournalFailed.
 
-        The last empty batch lets the next start go on in this segment.
+        The last empty batch lets the next start go on in this segment. No sync may be in flight.
         """
-        while self._pending and self.commit.failure is None:
-            if self.wants_spare:
-                order = self.order_spare(time_ms)
-                try:
-                    self.spare_ready(order, order.prepare(self.files))
-                except OSError as error:
-                    self.fail("preparing", order.path, error)
-                    break
-            self.write(time_ms)
+        assert not self.commit.lsn_in_flight, "a journal is closed when its syncs are over"
+        self._write_all(time_ms)
         self._sync_now()
         segment = self.active
-        if segment is not None and segment.at + 2 * _BATCH_BYTES < usable_bytes(segment.capacity):
+        if segment is not None and segment.at + 2 * BATCH_BYTES < usable_bytes(segment.capacity):
             out: list[bytes] = []
             lsn = self.commit.lsn_durable
-            draft = Draft(Kind.BATCH, _BATCH_BYTES, lsn, 0, time_ms, b"", b"", 0, 0)
+            draft = Draft(Kind.BATCH, BATCH_BYTES, lsn, 0, time_ms, b"", b"", 0, 0)
             encode(draft, lsn + 1, self.short_identity, segment.number, segment.at, out)
             if self.commit.failure is None and self._write_at(segment, segment.at, b"".join(out)):
                 self.commit.lsn_in_flight = lsn
@@ -442,6 +380,18 @@ class Journal:
         self.abandon()
         if self.commit.failure is not None:
             raise self.commit.failure
+
+    def _write_all(self, time_ms: int) -> None:
+        """Write what is pending to its end, preparing segments here and now."""
+        while self._pending and self.commit.failure is None:
+            if self.active is None or self._starved:
+                order = self.order_spare(time_ms)
+                try:
+                    self.spare_ready(order, order.prepare(self.files))
+                except OSError as error:
+                    self.fail("preparing", order.path, error)
+                    return
+            self.write(time_ms)
 
     def abandon(self) -> None:
         """Close the descriptors and promise nothing."""
@@ -475,63 +425,45 @@ def recovered_journal(
     After an unclean end the tail is on disk, in a fresh segment, when this returns.
     """
     files, folder = recovery.files, recovery.folder
+    names = files.names(folder)
+    if names:
+        files.make_folder(folder)  # what a killed process has named is on disk from here on
     set_aside(files, folder, recovery.damages)
     journal = Journal(
         files, folder, recovery.identity or os.urandom(16), sizes, checkpoint,
         lsn_last=recovery.lsn_next - 1, segment_last=last_segment_number(files, folder),
     )  # fmt: skip
-    empty = [s.path for s in recovery.segments if not s.lsn_first]
-    for path in {*empty, *(s.path for s in recovery.spares)}:
-        files.remove(path)
-    for found in recovery.segments:
-        if found.lsn_first:
-            journal.segments.append(
-                Segment(found.number, found.path, found.capacity, None, lsn_first=found.lsn_first)
-            )
-    if not journal.segments:
-        return journal
-    if recovery.clean:
-        active = journal.segments[-1]
+    for found in (*recovery.superseded, *recovery.spares):
+        files.remove(found.path)
+    for name in names:
+        if name.endswith(SUFFIX_NEW):
+            files.remove(os.path.join(folder, name))
+    journal.segments = [
+        Segment(found.number, found.path, found.capacity, None, lsn_first=found.lsn_first)
+        for found in recovery.segments
+        if found.lsn_first
+    ]
+    if not recovery.clean:
+        _go_on_in_fresh(journal, recovery, time_ms)
+    elif journal.segments:
+        active = journal.active = journal.segments[-1]
         active.handle = files.open(active.path)
         active.at = recovery.append_at
         active.tally = recovery.tally
-        journal.active = active
-    else:
-        _write_tail(journal, recovery, time_ms)
     return journal
 
 
-def _write_tail(journal: Journal, recovery: Recovery, time_ms: int) -> None:
-    """What is kept from behind the last known sync, into a fresh segment, synced with its folder."""
-    tail: list[Record] = recovery.tail
-    size = sum(padded(r.end - r.offset) for r in tail) + _OVERHEAD_BYTES + FOOTER_SPACE_BYTES
-    capacity = max(padded(size), journal.sizes.segment_min)
+def _go_on_in_fresh(journal: Journal, recovery: Recovery, time_ms: int) -> None:
+    """Write the tail into a fresh segment; then remove what has become superfluous by it."""
     journal.spare_number += 1
-    number = journal.spare_number
-    header = SegmentHeader(
-        journal.short_identity, journal.identity, number, capacity, time_ms
-    )
-    first = tail[0].lsn if tail else recovery.lsn_next
-    pieces = [header.encode()]
-    at = FILE_HEADER_BYTES
     opening = journal.checkpoint().draft(time_ms, journal.commit.lsn_appended)
-    at += encode(opening, first, journal.short_identity, number, at, pieces)
-    if tail:
-        size = _BATCH_BYTES + sum(r.end - r.offset for r in tail)
-        batch = Draft(Kind.BATCH, size, recovery.lsn_synced, len(tail), time_ms, b"", b"", 0, 0)
-        at += encode(batch, first, journal.short_identity, number, at, pieces)
-    for record in tail:
-        draft = Draft(*record[:8], 0)
-        at += encode(draft, record.lsn, journal.short_identity, number, at, pieces)
-    path = segment_path(journal.folder, number)
-    handle = journal.files.create(path, b"".join(pieces), capacity)
-    segment = Segment(number, path, capacity, handle, lsn_first=first, at=at)
-    for record in tail:
-        segment.tally.see(record)
-    superseded = [s for s in journal.segments if s.lsn_first >= first]
-    journal.segments = [s for s in journal.segments if s.lsn_first < first]
-    journal.segments.append(segment)
-    journal.active = segment
+    fresh = write_fresh(
+        recovery, journal.spare_number, journal.identity, journal.short_identity,
+        opening, journal.sizes.segment_min,
+    )  # fmt: skip
+    superseded = [s for s in journal.segments if s.lsn_first >= fresh.lsn_first]
+    journal.segments = [s for s in journal.segments if s.lsn_first < fresh.lsn_first]
+    journal.segments.append(fresh)
+    journal.active = fresh
     for old in superseded:
         journal.files.remove(old.path)
-

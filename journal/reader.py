@@ -41,8 +41,9 @@ RESTARTS_MAX: Final = 100
 _CANDIDATES_MAX: Final = 1000
 _IDENTITY_AT: Final = 8  # where a frame carries its journal and segment
 
-_NAME_CHARACTERS_MAX: Final = 150  # of a folder's name; file systems allow 255
-_HASHED_PREFIX: Final = 100
+_STEM_CHARACTERS_MAX: Final = 200  # of a folder's name; file systems allow 255
+_PREFIX_CHARACTERS: Final = 130  # of a longer one, before its hash
+_REMOVED_SUFFIX: Final = "~removed"  # a deleted queue's folder, until it is gone
 _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
 _FOLDER: Final = re.compile(r"(?P<name>.+)\.(?P<generation>[0-9]{1,18})")
 _ESCAPE: Final = re.compile(rb"%([0-9A-F]{2})")
@@ -154,6 +155,8 @@ def journal_folders(files: Files, data_dir: str) -> list[str]:
     folders = []
     for name in names:
         folder = os.path.join(data_dir, name)
+        if name.endswith(_REMOVED_SUFFIX):
+            continue
         with suppress(NotADirectoryError, PermissionError):
             if _has_segment(files.names(folder)):
                 folders.append(folder)
@@ -168,8 +171,8 @@ def folder_name(name: bytes, generation: int) -> str:
     too long for a file system ends in a hash; the name is in the journal's checkpoints then.
     """
     text = "".join(chr(b) if b in _PLAIN else f"%{b:02X}" for b in name)
-    if len(text) > _NAME_CHARACTERS_MAX:
-        text = f"{text[:_HASHED_PREFIX]}~{hashlib.sha256(name).hexdigest()[:32]}"
+    if len(text) > _STEM_CHARACTERS_MAX:
+        text = f"{text[:_PREFIX_CHARACTERS]}~{hashlib.sha256(name).hexdigest()}"
     return f"{text}.{generation}"
 
 

@@ -4,14 +4,14 @@
         |                                        |
         v                                        v  lsn_synced
     limits: a newer segment supersedes     walk, oldest first: records below the limit, in order;
-    every older record from its first      a gap at or below lsn_synced is corrupt: named, passed;
-    lsn on                                 the first gap behind it is torn: the log ends there
+    every older record from its first      records lost at or below lsn_synced are corrupt: named,
+    lsn on                                 passed; the first lost behind it are torn: the log
+                                           ends there, and what follows is cut
 
 What is kept from behind lsn_synced is the *tail*. The page cache is not the disk, so an unclean
-end has its tail written again, into a fresh segment, before anything is answered.
+end has its tail written again, into a fresh segment, before anything is answered (`fresh`).
 
-One rule: recovery reads. The one file it may write is the fresh segment (and copies of what it
-cuts); a crash during recovery leaves everything to the next one.
+One rule: recovery reads and changes nothing; a crash during it leaves everything to the next one.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from journal.checkpoint import Checkpoint
-from journal.errors import Damage, DamageKind
+from journal.errors import ITEM_MAX, Damage, DamageKind
 from journal.files import Files
-from journal.record import Kind, Record, decode
+from journal.record import HEADER_BYTES, Kind, Record, decode
 from journal.segment import (
     FILE_HEADER_BYTES,
+    FOOTER_LOST,
     FOOTER_SPACE_BYTES,
     Gap,
     Scan,
@@ -38,9 +38,12 @@ from journal.segment import (
     segment_number,
 )
 
-SET_ASIDE_FOLDER: Final = "set-aside"
 MISSING_BEFORE: Final = "records are missing before this segment"
+SHORTER: Final = "shorter than it was made"
+BEHIND_THE_END: Final = "behind the end of the log"
+HEADER_LOST: Final = "the file header is not readable"
 _FRONT_BYTES: Final = 1 << 16  # holds any segment's opening record
+_OPENING_BYTES: Final = 2 * HEADER_BYTES  # the checkpoint and first batch of any segment, at least
 
 
 @dataclass(slots=True)
@@ -55,6 +58,16 @@ class SegmentFile:
     lsn_first: int = 0
     lsn_limit: int = 0
 
+    @property
+    def bytes_missing(self) -> int:
+        """How much shorter the file is than it was made, as far as it says."""
+        made = self.header.capacity if self.header is not None else FILE_HEADER_BYTES
+        return max(made - self.capacity, 0)
+
+    def supersedes(self, lsn: int) -> bool:
+        """Does a newer segment hold what this one says from `lsn` on?"""
+        return bool(self.lsn_limit) and lsn >= self.lsn_limit
+
 
 @dataclass(slots=True)
 class Recovery:
@@ -63,8 +76,9 @@ class Recovery:
     files: Files
     folder: str
     identity: bytes = b""
-    segments: list[SegmentFile] = field(default_factory=list)
-    spares: list[SegmentFile] = field(default_factory=list)
+    segments: list[SegmentFile] = field(default_factory=list)  # with records of the log
+    superseded: list[SegmentFile] = field(default_factory=list)  # newer segments hold all of it
+    spares: list[SegmentFile] = field(default_factory=list)  # hold nothing
     damages: list[Damage] = field(default_factory=list)
     tail: list[Record] = field(default_factory=list)
     checkpoint: Record | None = None
@@ -72,38 +86,41 @@ class Recovery:
     lsn_next: int = 1
     append_at: int = FILE_HEADER_BYTES
     tally: Tally = field(default_factory=Tally)
-    torn: bool = False
+    torn: bool = False  # the log ends in front of bytes that are cut
     _scans: dict[int, Scan] = field(default_factory=dict)
-    _id_last: int = 0
+    _last: Scan | None = None
+    _lsn: int = 0  # the next record's, as far as we have read; 0: any may be the first
+    _item_seen: int = 0  # the latest item that was surely put
+    _item_last: int = 0  # the latest that may have been put
+    _item_jump: int = 0  # behind a checkpoint the ids may go on from here
 
     @property
     def clean(self) -> bool:
-        """Did the journal end with everything synced, and said so, and nothing damaged?"""
-        return not self.tail and not self.damages
+        """Did the journal end with everything synced, and said so, in a segment to go on in?"""
+        if self.tail or self.torn:
+            return False
+        if self._last is None:
+            return True
+        sealed = self._last.footer is not None
+        return not sealed and all(d.path != self._last.path for d in self.damages)
 
     def records(self) -> Iterator[Record]:
         """Every record that is kept, in order of lsn."""
         self._find_segments()
         self._find_synced()
         self._set_limits()
-        expected = 0
         for segment in self.segments:
-            found = self._scans.pop(segment.number, None) or self._scan(segment)
-            gaps = list(found.gaps)
-            if expected and found.lsn_first > expected and not _superseded(segment, expected):
-                gaps.insert(0, Gap(FILE_HEADER_BYTES, FILE_HEADER_BYTES, MISSING_BEFORE,
-                                   expected, found.lsn_first))  # fmt: skip
-            yield from self._walk(segment, found, gaps, expected)
+            found = self._last = self._scans.pop(segment.number, None) or self._scan(segment)
+            segment.lsn_first = found.lsn_first or (self._lsn or 1 if found.gaps else 0)
             if self.torn:
-                break
-            self.append_at = found.end
-            if segment is self.segments[-1]:
-                for record in found.records:
-                    self.tally.see(record)
-            expected = self.lsn_next
-            if gaps and gaps[-1].lsn_next == 0 and segment.lsn_limit:
-                expected = segment.lsn_limit  # the gap at its end reached up to there
-        self.lsn_next = max(self.lsn_next, 1 if self.torn else self.lsn_synced + 1)
+                self._cut(found, FILE_HEADER_BYTES, BEHIND_THE_END, segment.lsn_first, 0)
+            else:
+                yield from self._walk(segment, found)
+        if self._last is not None and self.clean:
+            self.append_at = self._last.end
+            for record in self._last.records:
+                self.tally.see(record)
+        self.lsn_next = max(self._lsn, self.lsn_synced + 1)
 
     # -- finding out ------------------------------------------------------------------------
 
@@ -123,12 +140,8 @@ class Recovery:
             if segment.header is None:
                 self._adopt_headless(segment, owner)
             elif segment.header.segment != segment.number or segment.journal != owner:
-                self._name_damage(segment, "foreign", "belongs to another journal or place", 0)
+                self._name_file(segment, "foreign", "belongs to another journal or place")
                 segment.journal = 0
-            elif segment.capacity < segment.header.capacity:
-                # Named here, whatever the scan finds: the room itself is gone.
-                self._name_damage(segment, "truncated", "shorter than it was made",
-                                  segment.capacity)  # fmt: skip
         self.segments = [s for s in found if s.journal]
 
     def _owner(self, found: list[SegmentFile]) -> int:
@@ -137,25 +150,26 @@ class Recovery:
         for segment in found:
             if segment.header is not None:
                 votes[segment.journal] = votes.get(segment.journal, 0) + 1
-        if not votes:
-            return 0
-        most = max(votes.values())
+        most = max(votes.values(), default=0)
         for segment in reversed(found):
-            if votes.get(segment.journal, 0) == most and segment.header is not None:
+            if segment.header is not None and votes[segment.journal] == most:
                 self.identity = segment.header.identity
                 return segment.journal
         return 0
 
     def _adopt_headless(self, segment: SegmentFile, owner: int) -> None:
         data = self.files.read(segment.path)
-        segment.journal = find_identity(data, segment.number)
-        kind: DamageKind = "corrupt" if len(data) >= FILE_HEADER_BYTES else "truncated"
-        if owner and segment.journal not in (0, owner):
-            kind, segment.journal = "foreign", 0
-        elif segment.journal and not self.identity:
+        frames_of = find_identity(data, segment.number)
+        if owner and frames_of not in (0, owner):
+            self._name_file(segment, "foreign", HEADER_LOST)
+            return
+        segment.journal = frames_of or owner
+        if not self.identity and frames_of:
             # The long identity is gone with the header; the short one is what frames carry.
-            self.identity = segment.journal.to_bytes(4, "little") + bytes(12)
-        self._name_damage(segment, kind, "the file header is not readable", FILE_HEADER_BYTES)
+            self.identity = frames_of.to_bytes(4, "little") + bytes(12)
+        if not segment.journal or not segment.bytes_missing:
+            kind: DamageKind = "truncated" if segment.bytes_missing else "corrupt"
+            self._name_file(segment, kind, HEADER_LOST)
 
     def _find_synced(self) -> None:
         """Newest first, until a batch says up to where the journal was synced."""
@@ -164,10 +178,10 @@ class Recovery:
         for segment in reversed(self.segments):
             if not synced_known:
                 found = self._scans[segment.number] = self._scan(segment)
-                if not found.lsn_first:
+                whole = segment.header is not None and not segment.bytes_missing
+                if whole and not found.lsn_first and not found.gaps and found.footer is None:
                     self.spares.append(segment)
-                    if not found.gaps:
-                        continue
+                    continue
                 self.lsn_synced = max(self.lsn_synced, found.lsn_synced)
                 synced_known = found.batches > 0
             kept.append(segment)
@@ -176,11 +190,17 @@ class Recovery:
 
     def _set_limits(self) -> None:
         limit = 0
+        kept: list[SegmentFile] = []
         for segment in reversed(self.segments):
             segment.lsn_limit = limit
             first = self._first_lsn(segment)
-            if first and (not limit or first < limit):
-                limit = first
+            if first and segment.supersedes(first):
+                self.superseded.append(segment)
+                continue
+            kept.append(segment)
+            limit = first or limit
+        self.segments = kept[::-1]
+        self.superseded.reverse()
 
     def _first_lsn(self, segment: SegmentFile) -> int:
         known = self._scans.get(segment.number)
@@ -198,81 +218,117 @@ class Recovery:
 
     # -- walking ----------------------------------------------------------------------------
 
-    def _walk(
-        self, segment: SegmentFile, found: Scan, gaps: list[Gap], expected: int
-    ) -> Iterator[Record]:
-        segment.lsn_first = found.lsn_first
-        if found.checkpoint is not None and not _superseded(segment, found.checkpoint.lsn):
-            self.checkpoint = found.checkpoint
-            # Items that its state includes may stand behind it: any of the records up to `as_of`.
-            ahead = max(Checkpoint.from_record(found.checkpoint).as_of - found.lsn_first + 1, 0)
-            self._id_last = max(self._id_last, found.checkpoint.item - 1 - ahead)
-        at = 0
+    def _walk(self, segment: SegmentFile, found: Scan) -> Iterator[Record]:
+        opening = found.checkpoint
+        if opening is not None and not segment.supersedes(opening.lsn):
+            self.checkpoint = opening
+            self._item_jump = opening.item - 1
+            self._item_last = max(self._item_last, self._item_jump)
+        gaps = self._all_gaps(segment, found)
+        passed = 0
         for record in found.records:
-            while at < len(gaps) and gaps[at].offset < record.offset:
-                self._judge(segment, found, gaps[at], expected)
-                at += 1
+            while passed < len(gaps) and gaps[passed].offset < record.offset:
+                self._judge(segment, found, gaps[passed])
+                passed += 1
                 if self.torn:
                     return
-            if _superseded(segment, record.lsn):
-                return
-            if record.kind == Kind.PUT:
-                self._id_last = max(self._id_last, record.item)
-            if record.lsn > self.lsn_synced:
+            lsn = record.lsn
+            if segment.supersedes(lsn):
+                break
+            self._item_seen = max(self._item_seen, record.item)
+            if record.kind == Kind.PUT:  # every item before it was put before it
+                self._item_last = max(record.item, self._item_jump)
+            if lsn > self.lsn_synced:
                 self.tail.append(record)
-            self.lsn_next = expected = record.lsn + 1
+            self._lsn = lsn + 1
             yield record
-        for gap in gaps[at:]:
-            self._judge(segment, found, gap, expected)
+        for gap in gaps[passed:]:
+            self._judge(segment, found, gap)
             if self.torn:
                 return
 
-    def _judge(self, segment: SegmentFile, found: Scan, gap: Gap, expected: int) -> None:
-        """Torn or corrupt? Decides, names it, and for torn ends the log."""
-        first = gap.lsn_expected or expected or 1
-        if _superseded(segment, first):
+    def _all_gaps(self, segment: SegmentFile, found: Scan) -> list[Gap]:
+        """The scan's gaps, and those that show only beside the file: before it, and its end."""
+        gaps = list(found.gaps)
+        opens_whole = not gaps or gaps[0].offset > FILE_HEADER_BYTES
+        if self._lsn and found.lsn_first > self._lsn and opens_whole:
+            at = FILE_HEADER_BYTES
+            gaps.insert(0, Gap(at, at, MISSING_BEFORE, self._lsn, found.lsn_first))
+        if segment.bytes_missing:
+            start, lsn = segment.capacity, found.lsn_next
+            went_on = start - found.read_to < HEADER_BYTES  # else zeros: the log ended before
+            if gaps and gaps[-1].offset >= found.read_to:
+                start, went_on = gaps.pop().offset, True
+            end = segment.capacity + segment.bytes_missing
+            gaps.append(Gap(start, end, SHORTER, lsn, 0 if went_on else lsn or self._lsn or 1))
+        return gaps
+
+    def _judge(self, segment: SegmentFile, found: Scan, gap: Gap) -> None:
+        """Torn or damaged? Names it; where records behind the last sync are lost, the log ends."""
+        first, last = self._lost(segment, gap)
+        is_lost = last >= first
+        if segment.supersedes(first) and gap.reason not in (FOOTER_LOST, SHORTER):
             return
-        kind: DamageKind = "truncated" if gap.reason == MISSING_BEFORE else "corrupt"
-        if first > self.lsn_synced:
+        if is_lost and first > self.lsn_synced and gap.reason != SHORTER:
+            self._cut(found, gap.offset, gap.reason, first, last)
+            return
+        kind: DamageKind = "corrupt"
+        if gap.reason in (SHORTER, MISSING_BEFORE):
+            kind = "truncated"
+        elif first > self.lsn_synced and gap.reason != FOOTER_LOST:
             kind = "torn"
-            self.torn = True
-        lsn_last = (gap.lsn_next or segment.lsn_limit or self.lsn_synced + 1) - 1
-        id_first, id_last = 1, 0
-        if kind != "torn" and lsn_last >= first:
-            following = (r.item for r in found.records
-                         if r.lsn >= (gap.lsn_next or lsn_last + 1) and r.kind == Kind.PUT)  # fmt: skip
-            id_first = self._id_last + 1
-            id_last = next(following, id_first + lsn_last - first + 1) - 1
+        self._name(kind, segment.path, gap.offset, gap.end, gap.reason, first, last,
+                   *self._items_lost(found, first, last))  # fmt: skip
+        self.torn = is_lost and first > self.lsn_synced
+        if is_lost and not self.torn:
+            self._lsn = last + 1
+
+    def _lost(self, segment: SegmentFile, gap: Gap) -> tuple[int, int]:
+        """First and last lsn of what may have been in a gap; a last below its first: nothing."""
+        room = gap.end - gap.offset
+        if gap.offset == FILE_HEADER_BYTES:
+            room = max(room - _OPENING_BYTES, 0)
+        first = self._lsn or gap.lsn_expected
+        following = gap.lsn_next
+        if segment.lsn_limit and not 0 < following < segment.lsn_limit:
+            following = segment.lsn_limit
+        if following:
+            return first or max(following - room // HEADER_BYTES, 1), following - 1
+        first = first or 1
+        is_whole_file = gap.end == FILE_HEADER_BYTES
+        return first, ITEM_MAX if is_whole_file else first + max(room // HEADER_BYTES, 1) - 1
+
+    def _items_lost(self, found: Scan, first: int, last: int) -> tuple[int, int]:
+        """The items whose puts may be among these records: ids rise by one from put to put."""
+        if last < first:
+            return 1, 0
+        id_first = self._item_seen + 1
+        self._item_last = min(self._item_last + last - first + 1, ITEM_MAX)
+        for record in found.records:
+            if record.lsn > last and record.kind == Kind.PUT:
+                return id_first, min(self._item_last, record.item - 1)
+        return id_first, self._item_last
+
+    def _cut(self, found: Scan, offset: int, reason: str, first: int, last: int) -> None:
+        """The log ends before `offset`; what was written from there on in this file is cut."""
+        self.torn = True
+        end = max([found.read_to, *(g.end for g in found.gaps)])
+        if end > offset:
+            last = max(last, found.lsn_next - 1)
+            self._name("torn", found.path, offset, end, reason, first, last,
+                       *self._items_lost(found, first, last))  # fmt: skip
+
+    def _name_file(self, segment: SegmentFile, kind: DamageKind, reason: str) -> None:
+        """Damage to a file as such; what is lost with it shows in the walk, if it is walked."""
+        end = segment.capacity if kind == "foreign" else FILE_HEADER_BYTES
+        id_last = 0 if segment.journal or kind == "foreign" else ITEM_MAX
+        self._name(kind, segment.path, 0, end, reason, 1, id_last, 1, id_last)
+
+    def _name(self, kind: DamageKind, path: str, offset: int, end: int, reason: str,
+              lsn_first: int, lsn_last: int, id_first: int, id_last: int) -> None:  # fmt: skip
         self.damages.append(
-            Damage(kind, segment.path, gap.offset, gap.end, gap.reason, first, lsn_last,
-                   id_first, id_last)
-        )  # fmt: skip
-
-    def _name_damage(self, segment: SegmentFile, kind: DamageKind, reason: str, at: int) -> None:
-        end = segment.capacity if kind == "foreign" else max(at, 0)
-        start = 0 if kind != "truncated" else at
-        self.damages.append(Damage(kind, segment.path, start, end, reason, 1, 0))
-
-
-def _superseded(segment: SegmentFile, lsn: int) -> bool:
-    return bool(segment.lsn_limit) and lsn >= segment.lsn_limit
-
-
-def set_aside(files: Files, folder: str, damages: list[Damage]) -> list[str]:
-    """Keep a copy of every damaged stretch in `set-aside/`, once; return the copies' paths."""
-    copies = []
-    aside = os.path.join(folder, SET_ASIDE_FOLDER)
-    for damage in damages:
-        size = damage.end - damage.offset
-        name = f"{os.path.basename(damage.path)}.{damage.offset}.{damage.kind}"
-        if size <= 0 or name in files.names(aside):
-            continue
-        files.make_folder(aside)
-        data = files.read(damage.path, damage.offset, size)
-        copy = os.path.join(aside, name)
-        files.create(copy, data, len(data)).close()
-        copies.append(copy)
-    return copies
+            Damage(kind, path, offset, end, reason, lsn_first, lsn_last, id_first, id_last)
+        )
 
 
 def last_segment_number(files: Files, folder: str) -> int:

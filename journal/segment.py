@@ -217,7 +217,7 @@ def scan(data: bytes, path: str, journal: int, number: int) -> Scan:
 
 
 def find_identity(data: bytes, number: int) -> int:
-    """Which journal a segment with a damaged header belongs to, by its first whole frame; 0: none."""
+    """Whose segment this is when its header is damaged, by its first whole frame; 0: unknown."""
     last = min(len(data), _IDENTITY_SEARCH_BYTES)
     for offset in range(FILE_HEADER_BYTES, last, ALIGN_BYTES):
         if decode(data, offset, 0, number) is not None:

@@ -37,6 +37,8 @@ class Log(Protocol):
     failure: Exception | None
     no_room: str
     waiting: set[object]
+    wants_sync: bool  # somebody waits for more to be stored
+    wants_write: bool  # or written
 
     def set_sync(self, sync_ms: int) -> None:
         """When STORED may be said, from now on."""
@@ -74,7 +76,10 @@ class Log(Protocol):
 class NullLog:
     """A queue in memory: every record is true already and leaves no trace."""
 
-    __slots__ = ("failure", "lsn_appended", "lsn_stored", "lsn_written", "no_room", "waiting")
+    __slots__ = (
+        "failure", "lsn_appended", "lsn_stored", "lsn_written", "no_room", "waiting", "wants_sync",
+        "wants_write",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.lsn_written = _ALWAYS
@@ -83,6 +88,7 @@ class NullLog:
         self.failure: Exception | None = None
         self.no_room = ""
         self.waiting: set[object] = set()
+        self.wants_sync = self.wants_write = False
 
     def set_sync(self, sync_ms: int) -> None:
         """It makes no difference here."""
@@ -122,7 +128,7 @@ class JournalLog:
 
     __slots__ = (
         "_append", "_dirty", "_is_dirty", "_journal", "failure", "is_reported", "lsn_appended",
-        "lsn_stored", "lsn_written", "no_room", "sync_ms", "waiting",
+        "lsn_stored", "lsn_written", "no_room", "sync_ms", "waiting", "wants_sync", "wants_write",
     )  # fmt: skip
 
     def __init__(self, journal: Journal, dirty: list[JournalLog], sync_ms: int) -> None:
@@ -136,6 +142,7 @@ class JournalLog:
         self.is_reported = False
         self.failure: Exception | None = None
         self.waiting: set[object] = set()
+        self.wants_sync = self.wants_write = False
         self.lsn_written = self.lsn_stored = self.lsn_appended = 0
         self.advance()
 

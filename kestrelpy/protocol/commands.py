@@ -66,19 +66,36 @@ class Target:
         return not (self.lends or self.peeks or self.ending is not None)
 
 
-class Store:
-    """`set` (or `add`: only into an empty queue)."""
+class StoreLine:
+    """The line of a `set` (or `add`: only into an empty queue), before its body."""
 
-    __slots__ = ("body", "expiry", "flags", "only_if_empty", "quiet", "target")
+    __slots__ = ("expiry", "flags", "only_if_empty", "quiet", "size", "target")
 
     def __init__(
-        self, target: Target, flags: int, expiry: int, quiet: bool, only_if_empty: bool
+        self,
+        target: Target,
+        flags: int,
+        expiry: int,
+        size: int,
+        quiet: bool,
+        only_if_empty: bool,
     ) -> None:
         self.target = target
         self.flags = flags
         self.expiry = expiry
+        self.size = size
         self.quiet = quiet
         self.only_if_empty = only_if_empty
+
+
+class Store:
+    """A line with its body."""
+
+    __slots__ = ("body", "line", "quiet")
+
+    def __init__(self, line: StoreLine) -> None:
+        self.line = line
+        self.quiet = line.quiet
         self.body = b""
 
 

@@ -31,7 +31,7 @@ from kestrelpy.protocol.commands import (
     Target,
     Touch,
 )
-from kestrelpy.protocol.memcache import Parser
+from kestrelpy.protocol.memcache import Lines, Parser
 from kestrelpy.protocol.plain import answer_plain
 from kestrelpy.protocol.replies import Gate, Replies
 
@@ -90,12 +90,12 @@ class Conversation:
     )  # fmt: skip
 
     def __init__(
-        self, broker: Broker, host: Host, peer: str, targets: dict[bytes, Target], now_ms: int
+        self, broker: Broker, host: Host, peer: str, lines: Lines, now_ms: int
     ) -> None:
         self.broker = broker
         self.host = host
         self.holder = Holder(peer)
-        self.parser = Parser(self._limit_of, targets)
+        self.parser = Parser(self._limit_of, lines)
         self.replies = Replies(self)
         self.waiter: Waiter | None = None
         self.waiting_fetch: tuple[Target, bool] | None = None
@@ -116,44 +116,42 @@ class Conversation:
 
     def run(self, now_ms: int) -> None:
         """Carry out what has come in whole, as far as nothing stands in the way."""
-        parser_next = self.parser.next
-        while not self.is_blocked:
-            command = parser_next()
+        parser = self.parser
+        while parser.buffered and not self.is_blocked:
+            command = parser.next()
             if command is None:
                 return
             self.last_command_ms = now_ms
             try:
-                self._carry_out(command, now_ms)
+                if isinstance(command, Store):
+                    self._store(command, now_ms)
+                elif isinstance(command, Fetch):
+                    self._fetch(command, now_ms)
+                else:
+                    self._carry_out(command, now_ms)
             except Refused as refused:
                 self.refuse(refused, command.quiet)
 
     def _carry_out(self, command: Command, now_ms: int) -> None:
-        if isinstance(command, Store):
-            self._store(command, now_ms)
-        elif isinstance(command, Fetch):
-            self._fetch(command, now_ms)
-        elif isinstance(command, Delete):
+        if isinstance(command, Delete):
             self._delete(command, now_ms)
         elif isinstance(command, Touch):
             self._touch(command, now_ms)
         elif isinstance(command, Plain):
             answer_plain(self, command, now_ms)
-        else:
+        elif isinstance(command, Bad):
             self._bad(command)
 
     @property
     def is_blocked(self) -> bool:
         """Must the next command wait?"""
+        if self.waiter is not None or self.stream is not None or self.closing or self.paused:
+            return True
         replies = self.replies
-        return (
-            self.waiter is not None
-            or self.stream is not None
-            or self.closing
-            or self.paused
-            or len(replies.held) >= HELD_REPLIES_MAX
-            or (self._stored_bytes >= HELD_BYTES_MAX and len(replies.held) > 0)
-            or replies.held_bytes >= HELD_BYTES_MAX
-            or len(replies.out) >= HELD_REPLIES_MAX
+        in_flight = len(replies.held) + len(replies.out)
+        return in_flight >= HELD_REPLIES_MAX or (
+            in_flight > 0
+            and (self._stored_bytes >= HELD_BYTES_MAX or replies.held_bytes >= HELD_BYTES_MAX)
         )
 
     def output(self, now_ms: int) -> bytes:
@@ -228,13 +226,14 @@ class Conversation:
         broker.counters.cmd_set += 1
         if self.host.mode != "up":
             raise ServerError(f"{self.host.mode}: this server stores nothing now")
-        name = command.target.name
+        line = command.line
+        name = line.target.name
         queue = broker.queues.get(name) or broker.create(name, now_ms)
-        expires_ms = self._expires_ms(command.expiry, now_ms) if command.expiry else 0
-        if command.only_if_empty:
-            lsn = queue.add(command.body, command.flags, expires_ms, now_ms)
+        expires_ms = self._expires_ms(line.expiry, now_ms) if line.expiry else 0
+        if line.only_if_empty:
+            lsn = queue.add(command.body, line.flags, expires_ms, now_ms)
         else:
-            lsn = queue.put(command.body, command.flags, expires_ms, now_ms)
+            lsn = queue.put(command.body, line.flags, expires_ms, now_ms)
         self._stored_bytes += len(command.body)
         if command.quiet:
             if lsn == NOT_STORED:

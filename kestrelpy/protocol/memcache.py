@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kestrelpy.errors import ClientError, Refused
+from kestrelpy.errors import ClientError, Refused, ServerError
 from kestrelpy.protocol.commands import (
     Bad,
     Command,
@@ -20,7 +20,7 @@ from kestrelpy.protocol.commands import (
     Fetch,
     Plain,
     Store,
-    Target,
+    StoreLine,
     Touch,
     parse_target,
 )
@@ -29,26 +29,33 @@ LINE_BYTES_MAX: Final = 8 << 10
 BODY_BYTES_ABSURD: Final = 1 << 30
 # Below this a body is taken as it comes and its queue's own limit is left to the queue.
 BODY_BYTES_SMALL: Final = 64 << 10
-TARGETS_KEPT: Final = 4096
+# Lines whose meaning is kept, for all connections together: at most a few MiB.
+LINES_KEPT: Final = 4096
+LINE_BYTES_KEPT: Final = 300
 _FLAGS_BELOW: Final = 1 << 32
 _NUMBER_BELOW: Final = 1 << 53
 
-_NOT_SUPPORTED: Final = b"SERVER_ERROR not supported by a queue"
+_BINARY_MAGIC: Final = 0x80
+_NOT_SUPPORTED: Final = "not supported by a queue"
+_STORING: Final = frozenset(b"set add replace append prepend cas".split())
 _PLAIN: Final = frozenset(
     b"flush flush_all flush_expired flush_all_expired stats dump_stats status reload version "
     b"verbosity shutdown quit".split()
 )
 
 
+Lines = dict[bytes, Fetch | StoreLine]
+
+
 class Parser:
     """One connection's bytes. `feed` what came, then call `next` until it returns None."""
 
-    __slots__ = ("_at", "_data", "_left", "_limit_of", "_parts", "_pending", "_searched", "_targets")
+    __slots__ = ("_at", "_data", "_left", "_limit_of", "_parts", "_pending", "_searched", "_lines")
 
-    def __init__(self, limit_of: Callable[[bytes], int], targets: dict[bytes, Target]) -> None:
-        """`limit_of` gives a queue's item limit in bytes; `targets` is a cache shared by all."""
+    def __init__(self, limit_of: Callable[[bytes], int], lines: Lines) -> None:
+        """`limit_of` gives a queue's item limit in bytes; `lines` is a cache shared by all."""
         self._limit_of = limit_of
-        self._targets = targets
+        self._lines = lines
         self._data = b""
         self._at = 0
         self._searched = 0
@@ -89,28 +96,46 @@ class Parser:
         if self._pending is not None:
             return self._finish_body()
         data, at = self._data, self._at
+        if at >= len(data):
+            return None
         end = data.find(b"\n", self._searched if self._searched > at else at)
         if end < 0 or end - at > LINE_BYTES_MAX:
             if len(data) - at > LINE_BYTES_MAX:
                 return Bad(b"CLIENT_ERROR line too long (limit 8192 bytes)", closes=True)
-            if data[at : at + 1] == b"\x80":
+            if data[at] == _BINARY_MAGIC:
                 return _binary()
             self._searched = len(data)
             return None
-        words = data[at:end].split()
         self._at = self._searched = end + 1
+        line = data[at:end]
+        known = self._lines.get(line)
+        if known is not None:
+            if known.__class__ is Fetch:
+                return known
+            return self._take_body(known, end + 1)  # type: ignore[arg-type]
+        words = line.split()
         if not words:
             return Bad(b"ERROR")
-        verb = words[0]
-        if verb == b"get" or verb == b"gets":  # noqa: PLR1714 - the hot path
-            return self._fetch(verb, words)
-        if verb == b"set":
-            return self._store(verb, words)
-        return self._other(verb.lower(), words)
+        verb = words[0].lower()
+        if verb in _STORING:
+            return self._store(verb, words, line)
+        if verb in (b"get", b"gets"):
+            command = self._fetch(verb, words)
+            if isinstance(command, Fetch):
+                self._remember(line, command)
+            return command
+        return self._other(verb, words)
+
+    def _remember(self, line: bytes, meaning: Fetch | StoreLine) -> None:
+        """A client says the same few lines again and again: what one means is kept."""
+        if len(line) <= LINE_BYTES_KEPT:
+            if len(self._lines) >= LINES_KEPT:
+                self._lines.clear()
+            self._lines[line] = meaning
 
     # -- storing ----------------------------------------------------------------------------
 
-    def _store(self, verb: bytes, words: list[bytes]) -> Command | None:
+    def _store(self, verb: bytes, words: list[bytes], line: bytes) -> Command | None:
         """`<verb> <key> <flags> <expiry> <bytes> [noreply]`, then the body."""
         if len(words) < 5 or not words[4].isdigit() or len(words[4]) > 10:
             return Bad(
@@ -121,27 +146,24 @@ class Parser:
         if size > BODY_BYTES_ABSURD:
             return Bad(b"CLIENT_ERROR bad byte count: above 1 GiB", closes=True)
         quiet = len(words) > 5 and words[-1] == b"noreply"
-        command: Store | Bad
         try:
-            command = self._store_command(verb, words, size, quiet)
+            meaning = self._store_line(verb, words, size, quiet)
         except Refused as refused:
-            command = Bad(refused.line(), quiet=quiet)
-        if command.__class__ is Store:
-            data, at = self._data, self._at
-            end = at + size
-            if data[end : end + 2] == b"\r\n":
-                command.body = data[at:end]
-                self._at = self._searched = end + 2
-                return command
-            self._parts = []
-        return self._begin_body(command, size)
+            return self._begin_body(Bad(refused.line(), quiet=quiet), size)
+        if size > BODY_BYTES_SMALL:
+            limit = self._limit_of(meaning.target.name)
+            if size > limit:
+                text = f"SERVER_ERROR item too large ({size} bytes, limit {limit})"
+                return self._begin_body(Bad(text.encode(), quiet=quiet), size)
+        else:
+            self._remember(line, meaning)
+        return self._take_body(meaning, self._at)
 
-    def _store_command(
-        self, verb: bytes, words: list[bytes], size: int, quiet: bool
-    ) -> Store | Bad:
+    def _store_line(self, verb: bytes, words: list[bytes], size: int, quiet: bool) -> StoreLine:
+        """What the line asks for; raises Refused, and the body is skipped."""
         if verb in (b"append", b"prepend"):
-            return Bad(_NOT_SUPPORTED, quiet=quiet)
-        target = self._targets.get(words[1]) or self._target(words[1])
+            raise ServerError(_NOT_SUPPORTED)
+        target = parse_target(words[1])
         if verb in (b"cas", b"replace"):
             raise ClientError(f"{verb.decode()} needs key=, which this version does not have yet")
         if target.options:
@@ -151,14 +173,19 @@ class Parser:
         flags, expiry = words[2], words[3]
         if not flags.isdigit() or len(flags) > 10 or int(flags) >= _FLAGS_BELOW:
             raise ClientError("bad flags: a number below 4294967296 is allowed")
-        if size > BODY_BYTES_SMALL:
-            limit = self._limit_of(target.name)
-            if size > limit:
-                return Bad(
-                    f"SERVER_ERROR item too large ({size} bytes, limit {limit})".encode(),
-                    quiet=quiet,
-                )
-        return Store(target, int(flags), _seconds(expiry), quiet, verb == b"add")
+        return StoreLine(target, int(flags), _seconds(expiry), size, quiet, verb == b"add")
+
+    def _take_body(self, line: StoreLine, at: int) -> Command | None:
+        """The body, if it is here in whole; else the command waits for it."""
+        command = Store(line)
+        data = self._data
+        end = at + line.size
+        if data[end : end + 2] == b"\r\n":
+            command.body = data[at:end]
+            self._at = self._searched = end + 2
+            return command
+        self._parts = []
+        return self._begin_body(command, line.size)
 
     def _begin_body(self, command: Store | Bad, size: int) -> Command | None:
         """The body is not here yet in whole, or is to be skipped."""
@@ -194,18 +221,18 @@ class Parser:
     # -- the rest ---------------------------------------------------------------------------
 
     def _fetch(self, verb: bytes, words: list[bytes]) -> Command:
-        numbered = verb == b"gets"
+        name = verb.decode()
         try:
-            if len(words) == 2:
-                target = self._targets.get(words[1]) or self._target(words[1])
-                return Fetch([target], numbered)
             if len(words) < 2:
-                raise ClientError(f"{verb.decode()} needs a key: {verb.decode()} <queue>[/option]")
+                raise ClientError(f"{name} needs a key: {name} <queue>[/option]")
             if words[-1].startswith(b"HTTP/1."):
                 return _http()
-            targets = [self._targets.get(w) or self._target(w) for w in words[1:]]
+            targets = [parse_target(word) for word in words[1:]]
         except Refused as refused:
             return Bad(refused.line())
+        numbered = verb == b"gets"
+        if len(targets) == 1:
+            return Fetch(targets, numbered)
         if sum(t.lends for t in targets) > 1:
             return Bad(b"CLIENT_ERROR only one key of a get may open")
         if any(t.wait_ms for t in targets):
@@ -213,10 +240,6 @@ class Parser:
         return Fetch(targets, numbered)
 
     def _other(self, verb: bytes, words: list[bytes]) -> Command | None:
-        if verb in (b"get", b"gets"):
-            return self._fetch(verb, words)
-        if verb in (b"set", b"add", b"replace", b"append", b"prepend", b"cas"):
-            return self._store(verb, words)
         quiet = len(words) > 1 and words[-1] == b"noreply"
         try:
             if verb == b"delete":
@@ -226,12 +249,12 @@ class Parser:
         except Refused as refused:
             return Bad(refused.line(), quiet=quiet)
         if verb in (b"incr", b"decr"):
-            return Bad(_NOT_SUPPORTED, quiet=quiet)
+            return Bad(b"SERVER_ERROR " + _NOT_SUPPORTED.encode(), quiet=quiet)
         if verb in _PLAIN:
             return Plain(verb, words[1 : len(words) - quiet], quiet)
         if words[-1].startswith(b"HTTP/1.") or verb.startswith(b"host:"):
             return _http()
-        if verb[0] == 0x80:
+        if verb[0] == _BINARY_MAGIC:
             return _binary()
         return Bad(b"ERROR")
 
@@ -240,7 +263,7 @@ class Parser:
         # Older clients send "delete <key> 0": the time of a kind of delete that is long gone.
         if not arguments or arguments[1:] not in ([], [b"0"]):
             raise ClientError("delete needs a queue: delete <queue>")
-        target = self._targets.get(arguments[0]) or self._target(arguments[0])
+        target = parse_target(arguments[0])
         if target.options:
             raise ClientError(f"option {min(target.options)} does not go with delete")
         return Delete(target, quiet)
@@ -249,20 +272,13 @@ class Parser:
         arguments = words[1 : len(words) - quiet]
         if len(arguments) != 2:
             raise ClientError("touch needs a queue and seconds: touch <queue> <seconds>")
-        target = self._targets.get(arguments[0]) or self._target(arguments[0])
+        target = parse_target(arguments[0])
         if target.options:
             raise ClientError(f"option {min(target.options)} does not go with touch")
         seconds = arguments[1]
         if not seconds.isdigit() or len(seconds) > 10 or not int(seconds):
             raise ClientError("bad seconds: a whole number above 0 is allowed")
         return Touch(target, int(seconds), quiet)
-
-    def _target(self, raw: bytes) -> Target:
-        target = parse_target(raw)
-        if len(self._targets) >= TARGETS_KEPT:
-            self._targets.clear()
-        self._targets[raw] = target
-        return target
 
 
 def _seconds(word: bytes) -> int:

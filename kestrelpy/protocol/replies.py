@@ -23,18 +23,21 @@ class Awaited(Protocol):
     lsn_stored: int
     failure: Exception | None
     waiting: set[object]
+    wants_sync: bool
+    wants_write: bool
 
 
 class Gate:
     """One piece of work that a reply waits for: files removed, a configuration read."""
 
-    __slots__ = ("failure", "lsn_stored", "lsn_written", "waiting")
+    __slots__ = ("failure", "lsn_stored", "lsn_written", "waiting", "wants_sync", "wants_write")
 
     def __init__(self) -> None:
         self.lsn_written = 0
         self.lsn_stored = 0
         self.failure: Exception | None = None
         self.waiting: set[object] = set()
+        self.wants_sync = self.wants_write = False
 
     def open(self) -> None:
         """It is done: whoever waits for it may be answered."""
@@ -72,7 +75,7 @@ class Replies:
             return
         self.held.append((data, log, stored, written))
         self.held_bytes += len(data)
-        log.waiting.add(self._conversation)
+        self._wait_for(log, stored, written)
 
     def release(self) -> None:
         """Move to `out` what has become true, and what has failed as its error."""
@@ -81,12 +84,19 @@ class Replies:
             data, log, stored, written = held[0]
             if log.lsn_stored < stored or log.lsn_written < written:
                 if log.failure is None:
-                    log.waiting.add(self._conversation)
+                    self._wait_for(log, stored, written)
                     return
                 data = _failed(log.failure)
             out.append(data)
             held.popleft()
         self.held_bytes = 0
+
+    def _wait_for(self, log: Awaited, stored: int, written: int) -> None:
+        log.waiting.add(self._conversation)
+        if stored > log.lsn_stored:
+            log.wants_sync = True
+        if written > log.lsn_written:
+            log.wants_write = True
 
     def take(self) -> bytes:
         """What may be sent now."""

@@ -26,7 +26,7 @@ WRITE_HIGH_BYTES: Final = 256 << 10
 _BUFFER: Final = memoryview(bytearray(READ_BYTES))
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(asyncio.Protocol):
     """Between a transport and a conversation."""
 
     __slots__ = ("_at_end", "_daemon", "_reading", "_transport", "_turn", "conversation")
@@ -55,21 +55,19 @@ class Connection(asyncio.BufferedProtocol):
             transport.close()
             return
         self.conversation = Conversation(
-            self._daemon.broker, self._daemon, name, self._daemon.targets, clock.now_ms()
+            self._daemon.broker, self._daemon, name, self._daemon.lines, clock.now_ms()
         )
         self.conversation.shell = self
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return _BUFFER
-
-    def buffer_updated(self, nbytes: int) -> None:
+    def data_received(self, data: bytes) -> None:
         conversation = self.conversation
         if conversation is None:
             return
-        self._daemon.broker.counters.bytes_read += nbytes
-        conversation.feed(bytes(_BUFFER[:nbytes]), clock.now_ms())
-        if conversation.is_blocked and self._reading:
+        self._daemon.broker.counters.bytes_read += len(data)
+        conversation.feed(data, clock.now_ms())
+        if self._reading and conversation.parser.buffered > AHEAD_BYTES_MAX:
             self._stop_reading_ahead()
+        self._turn.fed = True
         self._turn.touch(conversation)
 
     def eof_received(self) -> bool:
@@ -134,8 +132,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def _stop_reading_ahead(self) -> None:
         conversation = self.conversation
-        if conversation is None or self._transport is None:
-            return
-        if conversation.parser.buffered > AHEAD_BYTES_MAX:
+        if conversation is not None and self._transport is not None and conversation.is_blocked:
             self._reading = False
             self._transport.pause_reading()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import resource
@@ -31,7 +32,7 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.wall import Wall
 from kestrelpy.errors import ServerError
-from kestrelpy.protocol.commands import Target
+from kestrelpy.protocol.memcache import Lines
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server import clock
 from kestrelpy.server.committer import Committer
@@ -43,6 +44,7 @@ log = logging.getLogger("kestrelpy")
 
 DRAIN_SECONDS: Final = 5.0
 BACKLOG: Final = 1024
+GARBAGE_THRESHOLD: Final = 50_000
 _FILES_WANTED: Final = 65536
 _IDLE_SWEEP_SECONDS_MAX: Final = 60.0
 _SYNC_PROBES: Final = 3
@@ -69,7 +71,7 @@ class Daemon:
         self._load = load
         self._say = say
         self._files: Files = files or Disk()
-        self.targets: dict[bytes, Target] = {}
+        self.lines: Lines = {}
         self.mode = "up"
         self.server_id = ""
         self.started_ms = clock.now_ms()
@@ -130,6 +132,11 @@ class Daemon:
         except BaseException:
             await self.stop()
             raise
+        # What was made so far lives as long as the process, and what a request makes holds no
+        # circles: looking for garbage among a million waiting items would only cost time.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GARBAGE_THRESHOLD, 10, 100)
         self._loop.add_signal_handler(signal.SIGTERM, self.shutdown)
         self._loop.add_signal_handler(signal.SIGINT, self.shutdown)
         self._loop.add_signal_handler(signal.SIGHUP, self.reload)

@@ -2,8 +2,10 @@
 
     due work -> who was served -> write every dirty journal -> start its sync -> send what is true
 
-One rule: everything that happened in one turn of the loop is written with one write per journal
-and made durable by one sync; and nothing is sent in between.
+Requests that come in one breath share a write and a sync: as long as the sockets have more, a
+sync is put off for a few turns (nobody is kept waiting by that: the requests are read meanwhile).
+
+One rule: nothing is sent in a turn before its journals have been written.
 """
 
 from __future__ import annotations
@@ -27,6 +29,12 @@ log = logging.getLogger("kestrelpy.turn")
 
 # The wall clock is looked at this often, and at every timer.
 WALL_CHECK_MS: Final = 1000
+# While requests keep coming in, a sync is put off by this many turns at most: what comes in one
+# breath shares one sync, and a busy loop cannot starve it.
+GATHER_TURNS_MAX: Final = 16
+# When nobody waits for a sync (confirms are answered when written), it may come this much later,
+# for all that was written meanwhile.
+LAZY_SYNC_SECONDS: Final = 0.01
 # Waiters resumed in one turn: a resumed conversation can serve others, and so on.
 _WOKEN_ROUNDS_MAX: Final = 100
 
@@ -51,6 +59,8 @@ class Turn:
         self._timer_ms: int | None = None
         self._wall_checked_ms = 0
         self._unsynced: dict[JournalLog, asyncio.TimerHandle] = {}
+        self._gathered = 0
+        self.fed = False  # have bytes come in since the last turn?
         self.committer: Committer | None = None
 
     def touch(self, conversation: Conversation) -> None:
@@ -83,7 +93,7 @@ class Turn:
         if broker.deleted:
             self._sweep_deleted()
         if self._dirty:
-            self._write(now_ms)
+            self._commit_dirty(now_ms)
         self._speak(now_ms)
         self._arm(now_ms)
 
@@ -105,47 +115,64 @@ class Turn:
         for queue in deleted:
             self._removed(queue)
 
-    def _write(self, now_ms: int) -> None:
-        """Every journal with something pending: one write, and a sync if none is in flight."""
+    def _commit_dirty(self, now_ms: int) -> None:
+        """Write every journal with something pending, once no more is coming in this breath."""
+        quiet = not self.fed or self._gathered >= GATHER_TURNS_MAX
+        self.fed = False
+        self._gathered = 0 if quiet else self._gathered + 1
+        wall_ms = now_ms + self._broker.wall.offset_ms
         dirty = self._dirty[:]
         self._dirty.clear()
-        wall_ms = now_ms + self._broker.wall.offset_ms
         for target in dirty:
-            target.cleaned()
-            self.commit(target, wall_ms)
+            # What is pending behind a sync that is under way is written when it is over, all at
+            # once, unless somebody waits for the write alone.
+            may_write = quiet and not target.journal.commit.lsn_in_flight
+            if may_write or target.wants_write:
+                target.cleaned()
+                self._write(target, wall_ms)
+                if quiet:
+                    self._sync(target)
+                elif target.wants_sync:
+                    target.mark()
+            else:
+                self._dirty.append(target)
+        if not quiet and self._dirty:
+            self.owe()
 
-    def commit(self, target: JournalLog, wall_ms: int) -> None:
-        """Write what is pending, start what has to be started, and wake whoever waits for it."""
+    def _write(self, target: JournalLog, wall_ms: int) -> None:
+        """Write what is pending and wake whoever waited for that."""
         journal = target.journal
         committer = self.committer
         assert committer is not None
+        target.wants_write = False
         journal.write(wall_ms)
         target.advance()
         if journal.wants_spare:
             committer.prepare_spare(target, wall_ms)
-        sync_ms = target.sync_ms
-        if sync_ms == 0:
-            committer.sync(target)
-        elif sync_ms > 0 and target not in self._unsynced:
-            self._unsynced[target] = self._loop.call_later(
-                sync_ms / 1000, self._sync_later, target
-            )
         if journal.can_write:
             target.mark()
             self.owe()
-        dead = journal.take_dead()
-        if dead:
-            committer.remove(dead)
         if target.waiting:
             self._touch_waiting(target)
         if target.failure is not None and not target.is_reported:
             target.is_reported = True
             log.critical("%s; this queue acknowledges nothing until a restart", target.failure)
 
+    def _sync(self, target: JournalLog) -> None:
+        """Start a sync now if somebody waits for it, else soon."""
+        assert self.committer is not None
+        sync_ms = target.sync_ms
+        if sync_ms == 0 and target.wants_sync:
+            target.wants_sync = False
+            self.committer.sync(target)
+        elif sync_ms >= 0 and target not in self._unsynced:
+            seconds = sync_ms / 1000 or LAZY_SYNC_SECONDS
+            self._unsynced[target] = self._loop.call_later(seconds, self._sync_later, target)
+
     def _sync_later(self, target: JournalLog) -> None:
         self._unsynced.pop(target, None)
         if self.committer is not None:
-            self.committer.sync(target)
+            self.committer.sync(target)  # if one is in flight, its end sees that there is more
 
     def _touch_waiting(self, target: JournalLog) -> None:
         waiting = target.waiting
@@ -166,9 +193,18 @@ class Turn:
     # -- what comes back --------------------------------------------------------------------
 
     def synced(self, target: JournalLog) -> None:
-        """A sync has finished: more is true, and what was written meanwhile is next."""
+        """A sync has finished: more is true, and what was appended meanwhile is next."""
         target.advance()
-        self.commit(target, clock.now_ms() + self._broker.wall.offset_ms)
+        if target.waiting:
+            self._touch_waiting(target)
+        dead = target.journal.take_dead()
+        if dead and self.committer is not None:
+            self.committer.remove(dead)
+        commit = target.journal.commit
+        if target.wants_sync:
+            target.mark()
+        elif commit.lsn_written > commit.lsn_durable and commit.failure is None:
+            self._sync(target)
         self.owe()
 
     def spare_ready(self, target: JournalLog) -> None:

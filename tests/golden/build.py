@@ -243,11 +243,18 @@ def build(folder: Path) -> None:
 
 
 def said(command: str) -> str:
-    """What `python -m journal <command> v1` prints; to be called in the folder that holds v1."""
+    """What `python -m journal <command> v1` prints; to be called in the folder that holds v1.
+
+    Of damage only what it is and where: how it is explained may change.
+    """
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         code = journal_main([command, "v1"])
-    return f"{out.getvalue()}exit {code}\n"
+    lines = (
+        line.split(" (")[0] if line.startswith("  ") else line
+        for line in out.getvalue().split("\n")
+    )
+    return "\n".join(lines) + f"exit {code}\n"
 
 
 def hex_rows(data: bytes) -> str:

@@ -187,6 +187,10 @@ class MemoryHandle:
     def sync(self) -> None:
         self._check_open()
         fault = self._disk.struck("sync", self.path)
+        if self.path in self._disk.failed_syncs:
+            self._disk.retried_syncs.append(self.path)
+        if fault is not None:
+            self._disk.failed_syncs.add(self.path)
         self._file.sync(ok=fault is None)
         if fault is not None:
             raise _os_error(fault, self.path)
@@ -201,12 +205,17 @@ class MemoryHandle:
 
 
 class MemoryDisk:
-    """`Files` in memory. `faults` may be added to at any time; `steps` counts verbs."""
+    """`Files` in memory. `faults` may be added to at any time; `steps` counts verbs.
+
+    `retried_syncs` has the files that were synced again after a sync of them had failed.
+    """
 
     def __init__(self, faults: Iterable[Fault] = ()) -> None:
         self.faults = list(faults)
         self.steps = 0
         self.trace: list[str] = []
+        self.failed_syncs: set[str] = set()
+        self.retried_syncs: list[str] = []
         self._root = _Folder()
         self._locks: dict[str, MemoryHandle] = {}
         self._cut_at = 0

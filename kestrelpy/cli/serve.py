@@ -1,0 +1,78 @@
+"""`kestrelpy serve` and `check-config`: from flags, environment and file to a running daemon.
+
+One rule: whatever keeps the daemon from starting is one sentence and exit code 2.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import uvloop
+
+from kestrelpy.cli.errors import CommandError
+from kestrelpy.cli.logs import log_to_stderr
+from kestrelpy.config import Config, ConfigError, find_config_file, load_config
+from kestrelpy.server.daemon import Daemon, StartError
+
+Flags = Mapping[tuple[str, str], object]
+
+
+class Source:
+    """Where the configuration comes from: the same file, environment and flags at each reload."""
+
+    def __init__(self, config_file: Path | None, flags: Flags) -> None:
+        self.path = find_config_file(config_file, _working_directory())
+        self._flags = flags
+
+    def load(self) -> Config:
+        """Read it now; raises ConfigError."""
+        return load_config(self.path, environ=os.environ, overrides=self._flags)
+
+    def load_and_log(self) -> Config:
+        """Read it now, and log as it says from then on; raises ConfigError."""
+        config = self.load()
+        log_to_stderr(config.server.log_format, config.server.log_level)
+        return config
+
+
+def serve(config_file: Path | None, flags: Flags) -> None:
+    """Run the daemon until it is told to end; raises CommandError."""
+    source = Source(config_file, flags)
+    try:
+        config = source.load_and_log()
+    except ConfigError as error:
+        raise CommandError(str(error)) from None
+
+    async def live() -> None:
+        daemon = Daemon(config, source.load_and_log, _say)
+        gc.freeze()  # what start-up made stays: the collector need not look at it again
+        await daemon.run()
+
+    try:
+        uvloop.run(live())
+    except StartError as error:
+        raise CommandError(str(error)) from None
+
+
+def check_config(config_file: Path | None) -> None:
+    """Say "ok" and which file it was; raises CommandError with every problem."""
+    source = Source(config_file, {})
+    try:
+        source.load()
+    except ConfigError as error:
+        raise CommandError(str(error)) from None
+    print(f"ok: {source.path or 'no configuration file, so every setting has its default'}")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _working_directory() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise CommandError(f"the working directory cannot be used: {error.strerror}") from None

@@ -1,0 +1,292 @@
+"""The journal against a model written from the spec, on a disk that fails at any step.
+
+The model is a list: what was appended, in order, and up to where an answer said *synced* or
+*written*. A restart may keep more than was promised, but only ever a beginning of that list; and
+what is alive in it is what was put and not confirmed.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from journal.errors import JournalFailed
+from journal.files import Handle
+from journal.journal import Sizes, SpareOrder, SyncJob, recovered_journal
+from journal.record import Kind, Record
+from journal.recovery import Recovery
+from tests.support.journals import FOLDER, TIME_MS, Queue, Writer, start
+from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
+
+SIZES = Sizes(segment_min=2048, segment_max=8192, batch_max=1500)
+FAULTY_VERBS = ("write", "sync", "create", "create:rename", "create:names", "remove")
+RESTARTS_CUT_MAX = 3
+
+Said = tuple[int, int, bytes]  # what a record said: kind, item, body
+
+
+def alive(said: Iterable[Said]) -> dict[int, bytes]:
+    """The items put and not confirmed."""
+    items: dict[int, bytes] = {}
+    for kind, item, body in said:
+        if kind == Kind.PUT:
+            assert item not in items, f"item {item} was put twice"
+            items[item] = body
+        else:
+            items.pop(item, None)
+    return items
+
+
+class JournalMachine(RuleBasedStateMachine):
+    """One journal through many lives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = MemoryDisk()
+        self.log: dict[int, Said] = {}  # by lsn
+        self.synced = 0  # an answer that waits for the sync may have been given up to here
+        self.written = 0  # the same for the write alone; holds after kill -9, not after power loss
+        self.serial = 0
+        self.stopped_at: tuple[int, int] | None = None
+        self.job: SyncJob | None = None
+        self.order: SpareOrder | None = None
+        self.writer: Writer = start(self.disk, SIZES)
+
+    # -- doing ------------------------------------------------------------------------------
+
+    @rule(size=st.sampled_from([0, 1, 30, 100, 600, 1400, 3000, 9000]), many=st.integers(1, 12))
+    def put(self, size: int, many: int) -> None:
+        for _ in range(many if size < 200 else 1):
+            self.serial += 1
+            body = (b"item %d " % self.serial).ljust(size, b".")
+            item = self.writer.queue.next_item
+            self.log[self.writer.put(body)] = (Kind.PUT, item, body)
+
+    @precondition(lambda self: self.writer.queue.live)
+    @rule(nth=st.integers(0, 1 << 20), many=st.integers(1, 12))
+    def confirm(self, nth: int, many: int) -> None:
+        live = self.writer.queue.live
+        for item in sorted(live)[nth % len(live) :][:many]:
+            self.log[self.writer.done(item)] = (Kind.DONE, item, b"")
+
+    @rule()
+    def write(self) -> None:
+        self.attempt(lambda: self.writer.journal.write(TIME_MS))
+
+    @rule()
+    def commit(self) -> None:
+        if self.job is None and self.order is None:
+            self.attempt(self.writer.commit)
+
+    @precondition(lambda self: self.job is None)
+    @rule()
+    def begin_sync(self) -> None:
+        self.job = self.writer.journal.begin_sync()
+
+    @precondition(lambda self: self.job is not None)
+    @rule()
+    def finish_sync(self) -> None:
+        job, self.job = self.job, None
+        assert job is not None
+
+        def run() -> None:
+            try:
+                job.run()
+            except OSError as error:
+                self.writer.journal.finish_sync(error)
+            else:
+                self.writer.journal.finish_sync(None)
+
+        self.attempt(run)
+
+    @precondition(lambda self: self.order is None and self.writer.journal.wants_spare)
+    @rule()
+    def order_spare(self) -> None:
+        self.order = self.writer.journal.order_spare(TIME_MS)
+
+    @precondition(lambda self: self.order is not None)
+    @rule()
+    def prepare_spare(self) -> None:
+        order, self.order = self.order, None
+        assert order is not None
+
+        def run() -> None:
+            try:
+                handle: Handle = order.prepare(self.disk)
+            except OSError:
+                self.writer.journal.spare_failed()
+            else:
+                self.writer.journal.spare_ready(order, handle)
+
+        self.attempt(run)
+
+    @rule()
+    def drop_dead(self) -> None:
+        def run() -> None:
+            for path in self.writer.journal.take_dead():
+                try:
+                    self.disk.remove(path)
+                except OSError:
+                    return  # removals keep their order: the rest waits for the next start
+
+        self.attempt(run)
+
+    # -- trouble ----------------------------------------------------------------------------
+
+    @rule(
+        verb=st.sampled_from(FAULTY_VERBS),
+        nth=st.integers(1, 4),
+        error=st.sampled_from([errno.EIO, errno.ENOSPC]),
+        keep_bytes=st.sampled_from([0, 0, 70, 600]),
+    )
+    def fault(self, verb: str, nth: int, error: int, keep_bytes: int) -> None:
+        self.disk.faults.append(Fault(verb, "*", nth, error=error, keep_bytes=keep_bytes))
+
+    @rule(step=st.integers(1, 12))
+    def power_cut_soon(self, step: int) -> None:
+        self.disk.cut_power_at(step)
+
+    @rule(seed=st.integers(0, 1 << 30), cuts=st.lists(st.integers(1, 30), max_size=2))
+    def power_loss(self, seed: int, cuts: list[int]) -> None:
+        self.restart(self.disk.crash_clone(Random(seed)), 0, seed, cuts)
+
+    @rule(seed=st.integers(0, 1 << 30), cuts=st.lists(st.integers(1, 30), max_size=2))
+    def kill_9(self, seed: int, cuts: list[int]) -> None:
+        self.restart(self.disk.kill_clone(), self.written, seed, cuts)
+
+    @precondition(lambda self: self.job is None)
+    @rule(seed=st.integers(0, 1 << 30), kill=st.booleans())
+    def stop_and_start(self, seed: int, kill: bool) -> None:
+        def run() -> None:
+            try:
+                self.writer.close()
+            except JournalFailed:
+                return
+            self.synced = self.written = self.writer.journal.commit.lsn_appended
+
+        if self.attempt(run):
+            disk = self.disk.kill_clone() if kill else self.disk.crash_clone(Random(seed))
+            self.restart(disk, self.written if kill else 0, seed, [])
+
+    def attempt(self, action: Callable[[], object]) -> bool:
+        """Do it; a power cut in the middle ends this life. What was answered counts."""
+        try:
+            action()
+        except PowerCut:
+            self.answered()
+            self.restart(self.disk.crash_clone(Random(self.disk.steps)), 0, self.disk.steps, [])
+            return False
+        self.answered()
+        return True
+
+    def answered(self) -> None:
+        commit = self.writer.journal.commit
+        self.synced = max(self.synced, commit.lsn_durable)
+        self.written = max(self.written, commit.lsn_written)
+
+    # -- starting again ---------------------------------------------------------------------
+
+    def restart(self, disk: MemoryDisk, written: int, seed: int, cuts: list[int]) -> None:
+        """The next life on `disk`; with `cuts`, the power goes while it recovers, too."""
+        self.job = self.order = self.stopped_at = None
+        promised = max(self.synced, written)
+        for step in cuts:
+            disk.cut_power_at(step)
+            try:
+                self.recover(disk, promised)
+            except PowerCut:
+                killed = (seed + step) % 3 == 0
+                disk = disk.kill_clone() if killed else disk.crash_clone(Random(seed + step))
+            else:
+                disk.cut_power_at(1 << 30)
+                return
+        self.recover(disk, promised)
+
+    def recover(self, disk: MemoryDisk, promised: int) -> None:
+        recovery = Recovery(disk, FOLDER)
+        records = list(recovery.records())
+        last = self.check(records, recovery, promised)
+        queue = Queue(1 + max((item for _, item, _ in self.log.values()), default=0))
+        lsns = {r.item: r.lsn for r in records if r.kind == Kind.PUT}
+        said = [(r.kind, r.item, r.body) for r in records]
+        queue.live = {item: lsns[item] for item in alive(said)}
+        journal = recovered_journal(recovery, SIZES, queue.checkpoint, TIME_MS)
+        for lsn in queue.live.values():
+            journal.adopt(lsn)
+        assert journal.commit.lsn_durable == journal.commit.lsn_written == last
+        self.log = {lsn: said for lsn, said in self.log.items() if lsn <= last}
+        # "Rewritten and synced before the first answer": whatever was found is now promised.
+        self.synced = self.written = last
+        self.disk = disk
+        self.writer = Writer(journal, queue, recovery, records)
+
+    def check(self, records: list[Record], recovery: Recovery, promised: int) -> int:
+        """What a start may find; returns the last lsn that is kept."""
+        last = recovery.lsn_next - 1
+        assert last >= promised, f"{promised} was promised, the log ends at {last}"
+        if records:
+            lsns = [r.lsn for r in records]
+            assert lsns == list(range(lsns[0], last + 1)), "in order, without holes, each once"
+        for record in records:
+            said = (record.kind, record.item, record.body)
+            assert said == self.log.get(record.lsn), "nothing is there that was never appended"
+        kept = [said for lsn, said in sorted(self.log.items()) if lsn <= last]
+        found = [(r.kind, r.item, r.body) for r in records]
+        assert alive(found) == alive(kept), "what was put and not confirmed, and nothing else"
+        for damage in recovery.damages:
+            assert damage.kind == "torn", f"a crash is no damage: {damage.sentence()}"
+            assert damage.lsn_first > promised
+        return last
+
+    # -- always -----------------------------------------------------------------------------
+
+    @invariant()
+    def nothing_is_durable_that_is_not_written_nor_written_that_is_not_appended(self) -> None:
+        commit = self.writer.journal.commit
+        assert commit.lsn_durable <= commit.lsn_written <= commit.lsn_appended
+
+    @invariant()
+    def after_a_failure_nothing_more_is_acknowledged(self) -> None:
+        commit = self.writer.journal.commit
+        if commit.failure is not None:
+            now = (commit.lsn_durable, commit.lsn_written)
+            self.stopped_at = self.stopped_at or now
+            assert now == self.stopped_at
+
+    @invariant()
+    def no_sync_is_retried(self) -> None:
+        assert not self.disk.retried_syncs
+
+
+ORDINARY = settings(
+    max_examples=200,
+    stateful_step_count=40,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.slow
+def test_whatever_fails_what_was_acknowledged_is_there_and_nothing_else() -> None:
+    run_state_machine_as_test(JournalMachine, settings=ORDINARY)
+
+
+@pytest.mark.soak
+def test_the_same_for_as_long_as_there_is_patience() -> None:
+    run_state_machine_as_test(
+        JournalMachine,
+        settings=settings(ORDINARY, max_examples=20_000, stateful_step_count=80),
+    )

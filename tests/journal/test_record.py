@@ -1,0 +1,278 @@
+"""A record to bytes and back; whatever is not exactly that frame at exactly that place is none."""
+
+from __future__ import annotations
+
+import struct
+from zlib import crc32
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from journal.errors import NewerFormat
+from journal.record import (
+    ALIGN_BYTES,
+    FRAME_BYTES_MAX,
+    HEADER_BYTES,
+    META_BYTES_MAX,
+    PLACING,
+    UNNUMBERED,
+    Draft,
+    Kind,
+    Meta,
+    Record,
+    Tag,
+    decode,
+    decode_meta,
+    encode,
+    encode_meta,
+    find_next,
+    is_older_frame,
+    padded,
+)
+
+JOURNAL = 0xCAFE0001
+SEGMENT = 7
+U64 = st.integers(0, (1 << 64) - 1)
+U32 = st.integers(0, (1 << 32) - 1)
+DRAFTS = st.builds(
+    Draft,
+    kind=st.integers(0, 255), item=U64, number=U64, small=U32, time_ms=U64,
+    meta=st.binary(max_size=40), body=st.binary(max_size=200), reader=st.integers(0, 65535),
+    put_lsn=U64,
+)  # fmt: skip
+PLACES = st.integers(0, 64).map(lambda n: n * ALIGN_BYTES)
+# A strategy for each tag's own type.
+METAS = st.dictionaries(
+    st.sampled_from(Tag), st.none(), max_size=8
+).flatmap(
+    lambda tags: st.fixed_dictionaries(
+        {tag: U64 if is_number(tag) else st.binary(max_size=30) for tag in sorted(tags)}
+    )
+)  # fmt: skip
+
+
+def is_number(tag: Tag) -> bool:
+    return type(decode_meta(encode_meta({tag: bytes(8)}))[tag]) is int
+
+
+def draft(kind: int = Kind.PUT, item: int = 1, body: bytes = b"hello", meta: bytes = b"") -> Draft:
+    return Draft(kind, item, 1, 0, 1000, meta, body, 0, 0)
+
+
+def frame(
+    one: Draft, offset: int = 0, lsn: int = 1, journal: int = JOURNAL, segment: int = SEGMENT
+) -> bytes:
+    pieces: list[bytes] = []
+    size = encode(one, lsn, journal, segment, offset, pieces)
+    data = b"".join(pieces)
+    assert len(data) == size
+    return data
+
+
+def read(data: bytes, offset: int = 0) -> Record | None:
+    return decode(data, offset, JOURNAL, SEGMENT)
+
+
+# -- round trips ---------------------------------------------------------------------------------
+
+
+@given(DRAFTS, U64, PLACES)
+def test_what_is_read_is_what_was_written(one: Draft, lsn: int, offset: int) -> None:
+    data = bytes(offset) + frame(one, offset, lsn)
+    record = read(data, offset)
+    assert record is not None
+    assert record[:8] == one[:8]
+    assert (record.lsn, record.segment, record.offset) == (lsn, SEGMENT, offset)
+    assert record.end == len(data) == offset + padded(HEADER_BYTES + len(one.meta + one.body))
+
+
+@given(DRAFTS, U64)
+def test_a_frame_reads_the_same_from_a_view(one: Draft, lsn: int) -> None:
+    data = frame(one, 0, lsn)
+    assert decode(memoryview(data), 0, JOURNAL, SEGMENT) == read(data)
+
+
+@given(METAS)
+def test_meta_is_read_as_it_was_written(meta: Meta) -> None:
+    assert decode_meta(encode_meta(meta)) == meta
+
+
+@given(st.binary(max_size=60))
+def test_meta_that_is_none_is_a_clear_refusal(data: bytes) -> None:
+    try:
+        decode_meta(data)
+    except (ValueError, NewerFormat) as error:
+        assert "meta" in str(error)
+
+
+def test_a_number_in_meta_that_has_not_8_bytes_is_refused() -> None:
+    with pytest.raises(ValueError, match="meta tag 1 is a number and has 3 bytes"):
+        decode_meta(struct.pack("<BH", Tag.EXPIRES_MS, 3) + b"abc")
+
+
+def test_meta_that_ends_early_is_refused() -> None:
+    whole = encode_meta({Tag.KEY: b"key"})
+    for cut in range(1, len(whole)):
+        with pytest.raises(ValueError, match="meta ends within"):
+            decode_meta(whole[:cut])
+
+
+def test_an_unknown_tag_below_128_is_newer_and_one_from_128_on_is_passed_over() -> None:
+    known = encode_meta({Tag.KEY: b"key"})
+    with pytest.raises(NewerFormat, match="meta tag 99 is not known"):
+        decode_meta(struct.pack("<BH", 99, 2) + b"ab" + known)
+    assert decode_meta(struct.pack("<BH", 200, 2) + b"ab" + known) == {Tag.KEY: b"key"}
+
+
+def test_a_frame_holds_as_much_meta_as_it_says() -> None:
+    key = b"k" * (META_BYTES_MAX - 3)
+    record = read(frame(draft(meta=encode_meta({Tag.KEY: key}))))
+    assert record is not None
+    assert decode_meta(record.meta) == {Tag.KEY: key}
+    with pytest.raises(struct.error):
+        frame(draft(meta=bytes(META_BYTES_MAX + 1)))
+
+
+def test_frames_start_at_multiples_of_8_and_rest_on_zeros() -> None:
+    for size in range(20):
+        data = frame(draft(body=b"x" * size))
+        assert len(data) % ALIGN_BYTES == 0
+        assert data[HEADER_BYTES + size :] == bytes(len(data) - HEADER_BYTES - size)
+
+
+def test_numbers_of_kinds_and_tags_stay_what_they_are() -> None:
+    # The golden journals hold the rest; these two are used by every reader of the log.
+    assert frozenset({Kind.BATCH, Kind.CHECKPOINT, Kind.FOOTER}) == UNNUMBERED
+    assert frozenset({Kind.PUT, Kind.RELEASED, Kind.REDRIVEN}) == PLACING
+    assert 4 * FRAME_BYTES_MAX <= 1 << 32
+
+
+# -- what is no frame ----------------------------------------------------------------------------
+
+
+def test_every_flipped_bit_of_a_frame_is_noticed() -> None:
+    one = draft(meta=encode_meta({Tag.EXPIRES_MS: 5}), body=b"hello there")
+    whole = frame(one)
+    used = HEADER_BYTES + len(one.meta) + len(one.body)
+    for at in range(used):
+        for bit in range(8):
+            damaged = bytearray(whole)
+            damaged[at] ^= 1 << bit
+            assert read(bytes(damaged)) is None, (at, bit)
+
+
+@settings(max_examples=300)
+@given(DRAFTS, st.data())
+def test_any_other_byte_anywhere_is_noticed(one: Draft, data: st.DataObject) -> None:
+    whole = frame(one)
+    used = HEADER_BYTES + len(one.meta) + len(one.body)
+    at = data.draw(st.integers(0, used - 1))
+    other = data.draw(st.integers(1, 255))
+    damaged = bytearray(whole)
+    damaged[at] ^= other
+    assert read(bytes(damaged)) is None
+
+
+def test_a_frame_cut_anywhere_is_none() -> None:
+    whole = frame(draft(body=b"seven b"))
+    for cut in range(HEADER_BYTES + 7):
+        assert read(whole[:cut]) is None
+        assert read(whole[:cut] + bytes(len(whole) - cut)) is None
+
+
+def test_a_frame_at_another_place_is_none() -> None:
+    whole = frame(draft(), offset=0)
+    for offset in range(8, 80, 8):
+        assert read(bytes(offset) + whole, offset) is None
+
+
+def test_a_frame_of_another_segment_is_none() -> None:
+    assert read(frame(draft(), segment=SEGMENT - 1)) is None
+    assert read(frame(draft(), segment=SEGMENT + 1)) is None
+
+
+def test_a_frame_of_another_journal_is_none_unless_any_will_do() -> None:
+    other = frame(draft(), journal=JOURNAL + 1)
+    assert read(other) is None
+    assert decode(other, 0, 0, SEGMENT) is not None
+
+
+def test_bytes_reserved_for_later_are_zero_today() -> None:
+    whole = bytearray(frame(draft()))
+    for at in (57, 62, 63):
+        changed = bytearray(whole)
+        changed[at] = 1
+        changed[:4] = struct.pack("<I", crc_of(changed))
+        assert read(bytes(changed)) is None, at
+
+
+def test_a_length_that_cannot_hold_its_header_and_meta_is_none() -> None:
+    for length, meta_bytes in ((0, 0), (63, 0), (64, 1), (70, 7)):
+        data = bytearray(frame(draft(body=b"0123456789")))
+        data[4:8] = struct.pack("<I", length)
+        data[58:60] = struct.pack("<H", meta_bytes)
+        data[:4] = struct.pack("<I", crc_of(data))
+        assert read(bytes(data)) is None, (length, meta_bytes)
+
+
+def test_zeros_are_none() -> None:
+    assert read(bytes(4096)) is None
+    assert not is_older_frame(bytes(4096), 0, JOURNAL, SEGMENT)
+
+
+def crc_of(data: bytearray) -> int:
+    length = struct.unpack_from("<I", data, 4)[0]
+    return crc32(bytes(data[4:length]))
+
+
+# -- recycled files and damage -------------------------------------------------------------------
+
+
+def test_a_frame_of_an_earlier_life_is_older() -> None:
+    old = frame(draft(), offset=64, segment=SEGMENT - 3)
+    data = bytes(64) + old
+    assert is_older_frame(data, 64, JOURNAL, SEGMENT)
+    assert not is_older_frame(data, 64, JOURNAL, SEGMENT - 3)
+    assert not is_older_frame(data, 64, JOURNAL + 1, SEGMENT)
+    assert not is_older_frame(data[:-8], 64, JOURNAL, SEGMENT)
+
+
+def test_an_older_frame_at_a_place_that_is_not_its_own_is_only_bytes() -> None:
+    old = frame(draft(), offset=64, segment=SEGMENT - 3)
+    assert not is_older_frame(bytes(128) + old, 128, JOURNAL, SEGMENT)
+
+
+def test_the_next_frame_behind_damage_is_found() -> None:
+    data = bytes(8) + b"\xff" * 160 + frame(draft(item=9), offset=168)
+    found = find_next(data, 0, JOURNAL, SEGMENT)
+    assert found is not None
+    assert (found.item, found.offset) == (9, 168)
+    assert find_next(data, 176, JOURNAL, SEGMENT) is None
+
+
+def test_a_body_that_holds_a_frame_of_this_very_journal_is_only_a_body() -> None:
+    """A backup of the journal that was put into the queue itself, say."""
+    inner = frame(draft(item=666, body=b"planted"), offset=0)
+    outer = frame(draft(item=1, body=inner), offset=0)
+    following = frame(draft(item=2), offset=len(outer), lsn=2)
+    data = outer + following
+
+    first = read(data)
+    assert first is not None
+    assert first.body == inner
+    second = read(data, first.end)
+    assert second is not None
+    assert second.item == 2
+    # With its own header damaged the search finds what follows, not what it held.
+    damaged = b"\xff" * 8 + data[8:]
+    found = find_next(damaged, 0, JOURNAL, SEGMENT)
+    assert found is not None
+    assert found.item == 2
+
+
+@given(st.binary(max_size=300), st.integers(0, 40))
+def test_the_search_takes_nothing_for_a_frame_that_is_none(noise: bytes, at: int) -> None:
+    needle = struct.pack("<II", JOURNAL, SEGMENT)
+    data = noise[:at] + needle + noise[at:] + needle
+    assert find_next(data, 0, JOURNAL, SEGMENT) is None

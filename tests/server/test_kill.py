@@ -1,0 +1,136 @@
+"""`kill -9` under load: what was acknowledged is there, what was confirmed stays gone, order holds.
+
+The promises of spec 1.1, 1.3, 1.5 and 1.6, on the real process. Every item is set once; a set whose
+answer was lost may or may not be there.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pymemcache.exceptions import MemcacheError
+
+from tests.support.daemon import DaemonProcess
+
+ROUNDS = 20
+PRODUCERS = 4
+CONSUMERS = 3
+
+
+class Load:
+    """Producers and consumers that write down what they were told."""
+
+    def __init__(self, daemon: DaemonProcess) -> None:
+        self.daemon = daemon
+        self.acknowledged: set[bytes] = set()
+        self.sent: set[bytes] = set()
+        self.confirmed: set[bytes] = set()
+        self.in_doubt: set[bytes] = set()  # a confirm was sent and its answer lost
+        self.seen: Counter[bytes] = Counter()
+        self.returned: list[bytes] = []
+        self._next = [0] * PRODUCERS
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+
+    def run_until_killed(self, seconds: float) -> None:
+        """One round: load from all sides, then `kill -9`."""
+        self._stop.clear()
+        threads = [
+            threading.Thread(target=self._guarded, args=(self._produce, n))
+            for n in range(PRODUCERS)
+        ] + [
+            threading.Thread(target=self._guarded, args=(self._consume, n))
+            for n in range(CONSUMERS)
+        ]
+        for thread in threads:
+            thread.start()
+        time.sleep(seconds)  # the moment of the kill is what is random here
+        self.daemon.kill()
+        self._stop.set()
+        for thread in threads:
+            thread.join(30)
+
+    def _guarded(self, work: Callable[[int], None], number: int) -> None:
+        try:
+            work(number)
+        except (OSError, MemcacheError):
+            return  # the daemon is gone
+
+    def _produce(self, number: int) -> None:
+        client = self.daemon.client()
+        while not self._stop.is_set():
+            body = b"%d:%d" % (number, self._next[number])
+            self._next[number] += 1
+            self.sent.add(body)
+            if client.set("jobs", body):
+                self.acknowledged.add(body)
+
+    def _consume(self, number: int) -> None:
+        client = self.daemon.client()
+        one_trip = number % 2 == 0
+        held: bytes | None = None
+        try:
+            while not self._stop.is_set():
+                if one_trip and held is not None:
+                    body, before = client.get("jobs/close/open"), held
+                    held = None
+                    self._note_confirmed(before)
+                else:
+                    body = client.get("jobs/open/t=20")
+                if body is None:
+                    continue
+                held = body
+                self._note_seen(body)
+                if not one_trip:
+                    client.get("jobs/close")
+                    held = None
+                    self._note_confirmed(body)
+        finally:
+            if held is not None:
+                self.in_doubt.add(held)
+
+    def _note_seen(self, body: bytes) -> None:
+        with self._lock:
+            if body in self.confirmed:
+                self.returned.append(body)
+            self.seen[body] += 1
+
+    def _note_confirmed(self, body: bytes) -> None:
+        with self._lock:
+            self.confirmed.add(body)
+
+
+@pytest.mark.slow
+def test_kill_9_under_load_loses_nothing_and_brings_nothing_back(tmp_path: Path) -> None:
+    seed = int(os.environ.get("KESTRELPY_TEST_SEED", random.randrange(1 << 32)))
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    daemon = DaemonProcess(tmp_path / "data")
+    load = Load(daemon)
+    with daemon:
+        for _ in range(ROUNDS):
+            load.run_until_killed(chance.uniform(0.05, 0.3))
+            daemon.start()
+        client = daemon.client()
+        drained: list[bytes] = []
+        while (body := client.get("jobs")) is not None:
+            drained.append(body)
+
+    assert len(load.acknowledged) > ROUNDS, "the load stored too little to prove anything"
+    assert len(load.confirmed) > ROUNDS, "the load confirmed too little to prove anything"
+    assert load.returned == [], "a confirmed item was delivered again"
+    assert load.confirmed.isdisjoint(drained), "a confirmed item came back after a kill"
+    assert set(drained) <= load.sent, "an item appeared that nobody stored"
+    assert len(set(drained)) == len(drained), "an item is there twice"
+    gone = load.acknowledged - load.confirmed - set(drained) - load.in_doubt
+    assert gone == set(), "an acknowledged item is lost"
+    for number in range(PRODUCERS):
+        order = [int(b.split(b":")[1]) for b in drained if b.startswith(b"%d:" % number)]
+        assert order == sorted(order), f"producer {number}'s items are out of order"

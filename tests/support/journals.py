@@ -1,0 +1,172 @@
+"""Builders for tests of the journal: small segments, short names, and a restart in one word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from journal.checkpoint import Checkpoint
+from journal.files import Files, Handle
+from journal.journal import Journal, Sizes, recovered_journal
+from journal.record import Draft, Kind, Record
+from journal.recovery import Recovery
+from journal.sentence import sentence
+from tests.support.memory_disk import MemoryDisk
+
+FOLDER = "/data/jobs.1"
+# Room for a few records each: 2 KiB is one segment's overhead and about four small items.
+TINY = Sizes(segment_min=2048, segment_max=2048, batch_max=1 << 20)
+TIME_MS = 1_700_000_000_000
+IDENTITY = bytes(range(16))
+
+
+@dataclass
+class Queue:
+    """What a checkpoint asks of a queue: its next numbers."""
+
+    next_item: int = 1
+    live: dict[int, int] = field(default_factory=dict)  # item to the lsn of its put
+
+    def checkpoint(self) -> Checkpoint:
+        return Checkpoint(
+            b"jobs", self.next_item, self.next_item, total_items=self.next_item - 1
+        )
+
+
+@dataclass
+class Writer:
+    """A journal with the least of a queue on top, and every step of a commit as one word."""
+
+    journal: Journal
+    queue: Queue
+    recovery: Recovery
+    records: list[Record]
+
+    def put(self, body: bytes, item: int = 0) -> int:
+        """Append a put; returns its lsn."""
+        item = item or self.queue.next_item
+        self.queue.next_item = max(self.queue.next_item, item + 1)
+        lsn = self.journal.append(Draft(Kind.PUT, item, item, 0, TIME_MS, b"", body, 0, 0))
+        self.queue.live[item] = lsn
+        return lsn
+
+    def done(self, item: int) -> int:
+        """Append the confirm of an item; returns its lsn."""
+        put_lsn = self.queue.live.pop(item)
+        return self.journal.append(Draft(Kind.DONE, item, 0, 1, TIME_MS, b"", b"", 0, put_lsn))
+
+    def write(self) -> None:
+        """Write all that is pending, preparing segments as they are wanted."""
+        journal = self.journal
+        for _ in range(1000):
+            journal.write(TIME_MS)
+            if journal.wants_spare:
+                self.prepare()
+            elif not journal.has_pending or journal.commit.failure is not None:
+                return
+        raise AssertionError("a thousand turns did not write what was pending")
+
+    def prepare(self) -> bool:
+        """Prepare the next segment; was there room?"""
+        order = self.journal.order_spare(TIME_MS)
+        try:
+            handle: Handle = order.prepare(self.journal.files)
+        except OSError:
+            self.journal.spare_failed()
+            return False
+        self.journal.spare_ready(order, handle)
+        return True
+
+    def sync(self) -> bool:
+        """One sync from beginning to end; did it succeed?"""
+        job = self.journal.begin_sync()
+        if job is None:
+            return self.journal.commit.failure is None
+        try:
+            job.run()
+        except OSError as error:
+            self.journal.finish_sync(error)
+            return False
+        self.journal.finish_sync(None)
+        return True
+
+    def commit(self) -> None:
+        """Everything appended is durable afterwards, unless something fails."""
+        self.write()
+        self.sync()
+
+    def put_all(self, *bodies: bytes) -> None:
+        """Put and commit each in its turn."""
+        for body in bodies:
+            self.put(body)
+            self.commit()
+
+    def drop_dead(self) -> list[str]:
+        """Remove the segments that hold nothing alive."""
+        dead = self.journal.take_dead()
+        for path in dead:
+            self.journal.files.remove(path)
+        return dead
+
+    def close(self) -> None:
+        """A clean stop."""
+        self.journal.close(TIME_MS)
+
+
+def start(files: Files, sizes: Sizes = TINY, folder: str = FOLDER) -> Writer:
+    """What a daemon does with one queue when it starts: recover, replay, go on."""
+    recovery = Recovery(files, folder)
+    records = list(recovery.records())
+    queue = Queue()
+    for record in records:
+        if record.kind == Kind.PUT:
+            queue.live[record.item] = record.lsn
+            queue.next_item = max(queue.next_item, record.item + 1)
+        elif record.kind == Kind.DONE:
+            queue.live.pop(record.item, None)
+    if recovery.checkpoint is not None:
+        found = Checkpoint.from_record(recovery.checkpoint)
+        queue.next_item = max(queue.next_item, found.next_item)
+    for damage in recovery.damages:
+        queue.next_item = max(queue.next_item, min(damage.id_last, 1 << 40) + 1)
+    journal = recovered_journal(recovery, sizes, queue.checkpoint, TIME_MS)
+    for lsn in queue.live.values():
+        journal.adopt(lsn)
+    return Writer(journal, queue, recovery, records)
+
+
+def fresh(files: Files, sizes: Sizes = TINY, folder: str = FOLDER) -> Writer:
+    """A new journal whose identity is known, so that its bytes are the same in every run."""
+    queue = Queue()
+    journal = Journal(files, folder, IDENTITY, sizes, queue.checkpoint)
+    return Writer(journal, queue, Recovery(files, folder), [])
+
+
+def bodies(records: list[Record]) -> list[bytes]:
+    """The bodies of the puts among `records`."""
+    return [r.body for r in records if r.kind == Kind.PUT]
+
+
+def story(records: list[Record]) -> str:
+    """Records as sentences on one line."""
+    return ", ".join(sentence(r) for r in records)
+
+
+def segments(files: Files, folder: str = FOLDER) -> list[int]:
+    """The numbers of the segment files that are there."""
+    return [int(n[:10]) for n in files.names(folder) if n.endswith(".segment")]
+
+
+def path_of(number: int, folder: str = FOLDER) -> str:
+    """Where segment `number` lives."""
+    return f"{folder}/{number:010d}.segment"
+
+
+def disk_with(*batches: list[bytes], sizes: Sizes = TINY) -> MemoryDisk:
+    """A disk with a journal that committed these batches of puts and was then killed."""
+    disk = MemoryDisk()
+    writer = fresh(disk, sizes)
+    for batch in batches:
+        for body in batch:
+            writer.put(body)
+        writer.commit()
+    return disk.kill_clone()
