@@ -29,8 +29,12 @@ from enum import Enum
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from pymemcache.client.base import Client
-from pymemcache.exceptions import MemcacheError, MemcacheServerError, MemcacheUnknownError
+from pymemcache.client.base import Client  # type: ignore[import-untyped]
+from pymemcache.exceptions import (  # type: ignore[import-untyped]
+    MemcacheError,
+    MemcacheServerError,
+    MemcacheUnknownError,
+)
 
 from kestrelpy.durations import parse_duration_ms
 
@@ -156,7 +160,6 @@ class Worker:
         if lease_ms < 1000:
             raise ValueError("lease must be at least 1s: the server counts it in whole seconds")
         self.queue: Final = queue
-        self.lost = 0  # items whose lease was gone before they were confirmed
         self._server = server
         self._lease_seconds = -(-lease_ms // 1000)
         self._answer_seconds = wait_ms / 1000 + ANSWER_SECONDS
@@ -237,8 +240,7 @@ class Worker:
         with self._lock:
             item, self._item = self._item, None
             if item is not None and self._is_ours(item):
-                with contextlib.suppress(LeaseLost):
-                    self._say_end(item, _State.ABORTED)
+                self._say_end(item, _State.ABORTED)
             self._hang_up()
 
     def __enter__(self) -> Self:
@@ -288,7 +290,6 @@ class Worker:
 
     def _lose(self, item: Item, why: str) -> None:
         item._state = _State.LOST
-        self.lost += 1
         log.warning("%s: the item in hand may be handled again: %s", self.queue, why)
 
     def _say_end(self, item: Item, state: _State) -> None:

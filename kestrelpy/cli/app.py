@@ -12,10 +12,10 @@ from typing import Annotated
 
 import typer
 
+import kestrelpy
 from kestrelpy.cli.errors import CommandError
 
 app = typer.Typer(
-    help="A queue daemon for memcache clients, and its tools.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -26,6 +26,31 @@ ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", help="Configuration file. Default: ./kestrelpy.toml, if it is there."),
 ]
+
+Queue = Annotated[str, typer.Argument(help="The queue's name.", show_default=False)]
+Server = Annotated[
+    str, typer.Option(help="host:port, or a Unix socket's path.", envvar="KESTRELPY_SERVER")
+]
+Json = Annotated[bool, typer.Option("--json", help="For programs.")]
+DEFAULT_SERVER = "127.0.0.1:22133"
+
+queues = typer.Typer(help="What queues there are.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(queues, name="queues")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"kestrelpy {kestrelpy.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A queue daemon for memcache clients, and its tools."""
 
 
 def main() -> None:
@@ -61,3 +86,101 @@ def check_config(config: ConfigFile = None) -> None:
     from kestrelpy.cli import serve as daemon
 
     daemon.check_config(config)
+
+
+@app.command()
+def status(
+    server: Server = DEFAULT_SERVER,
+    set_: Annotated[
+        str | None, typer.Option("--set", help="Change it: up, readonly or quiescent.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what a server says of itself."""
+    from kestrelpy.cli import listing
+
+    listing.status(server, set_, as_json)
+
+
+@queues.command("ls")
+def queues_ls(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
+    """List the queues with their counts."""
+    from kestrelpy.cli import listing
+
+    listing.queues_ls(server, as_json)
+
+
+@app.command()
+def put(
+    queue: Queue,
+    text: Annotated[str, typer.Argument(help="The body. Without it, or -: standard input.")] = "-",
+    lines: Annotated[bool, typer.Option("--lines", help="Every line is an item.")] = False,
+    expire: Annotated[int, typer.Option(min=0, metavar="SECONDS", help="0: never.")] = 0,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Store an item; on disk when this returns."""
+    from kestrelpy.cli import items
+
+    items.put(server, queue, text, lines, expire)
+
+
+@app.command()
+def get(
+    queue: Queue,
+    wait: Annotated[str | None, typer.Option(help="How long to wait for one, like 5s.")] = None,
+    peek: Annotated[bool, typer.Option("--peek", help="Leave it in the queue.")] = False,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Take one item and print its body, exactly; exit code 1 when there is none."""
+    from kestrelpy.cli import items
+
+    if not peek:
+        items.get(server, queue, wait)
+    elif wait is None:
+        items.peek(server, queue)
+    else:
+        raise CommandError("--peek and --wait do not go together")
+
+
+@app.command()
+def peek(queue: Queue, server: Server = DEFAULT_SERVER) -> None:
+    """Print the next item's body and leave it in the queue; exit code 1 when there is none."""
+    from kestrelpy.cli import items
+
+    items.peek(server, queue)
+
+
+@app.command()
+def work(
+    queue: Queue,
+    command: Annotated[list[str], typer.Argument(metavar="CMD", help="What to run, behind --.")],
+    wait: Annotated[str, typer.Option(help="How long one fetch waits for an item.")] = "5s",
+    lease: Annotated[
+        str, typer.Option(help="How long the server waits for a sign of life; renewed meanwhile.")
+    ] = "30s",
+    jobs: Annotated[int, typer.Option(min=1, max=1000, help="How many at a time.")] = 1,
+    items_max: Annotated[
+        int | None, typer.Option("--max", min=1, help="End after so many items.")
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="One item; exit code 1 if none comes, or it fails.")
+    ] = False,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Run CMD per item, its body on standard input: exit code 0 confirms, others give it back.
+
+    The lease is renewed while CMD runs. SIGTERM lets the running one finish. When the server goes
+    away, it is waited for.
+    """
+    from kestrelpy.cli import work as worker
+
+    worker.work(worker.Order(server, queue, command, wait, lease, jobs, items_max, once))
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True,
+                               "help_option_names": []})  # fmt: skip
+def journal(context: typer.Context) -> None:
+    """Read the journals of a data directory: journal dump|verify DIR."""
+    from journal.__main__ import main as journal_main
+
+    raise typer.Exit(journal_main(context.args))

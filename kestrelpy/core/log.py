@@ -36,9 +36,8 @@ class Log(Protocol):
     lsn_appended: int
     failure: Exception | None
     no_room: str
-    waiting: set[object]
-    wants_sync: bool  # somebody waits for more to be stored
-    wants_write: bool  # or written
+    waiting_stored: set[object]  # the conversations that wait for more to be stored
+    waiting_written: set[object]  # or written
 
     def set_sync(self, sync_ms: int) -> None:
         """When STORED may be said, from now on."""
@@ -77,8 +76,8 @@ class NullLog:
     """A queue in memory: every record is true already and leaves no trace."""
 
     __slots__ = (
-        "failure", "lsn_appended", "lsn_stored", "lsn_written", "no_room", "waiting", "wants_sync",
-        "wants_write",
+        "failure", "lsn_appended", "lsn_stored", "lsn_written", "no_room", "waiting_stored",
+        "waiting_written",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -87,8 +86,8 @@ class NullLog:
         self.lsn_appended = 0
         self.failure: Exception | None = None
         self.no_room = ""
-        self.waiting: set[object] = set()
-        self.wants_sync = self.wants_write = False
+        self.waiting_stored: set[object] = set()
+        self.waiting_written: set[object] = set()
 
     def set_sync(self, sync_ms: int) -> None:
         """It makes no difference here."""
@@ -128,7 +127,7 @@ class JournalLog:
 
     __slots__ = (
         "_append", "_dirty", "_is_dirty", "_journal", "failure", "is_reported", "lsn_appended",
-        "lsn_stored", "lsn_written", "no_room", "sync_ms", "waiting", "wants_sync", "wants_write",
+        "lsn_stored", "lsn_told", "lsn_written", "no_room", "sync_ms", "waiting_stored", "waiting_written",
     )  # fmt: skip
 
     def __init__(self, journal: Journal, dirty: list[JournalLog], sync_ms: int) -> None:
@@ -141,9 +140,10 @@ class JournalLog:
         self.no_room = ""
         self.is_reported = False
         self.failure: Exception | None = None
-        self.waiting: set[object] = set()
-        self.wants_sync = self.wants_write = False
+        self.waiting_stored: set[object] = set()
+        self.waiting_written: set[object] = set()
         self.lsn_written = self.lsn_stored = self.lsn_appended = 0
+        self.lsn_told = 0  # the shell's: up to where those who wait for a sync were told
         self.advance()
 
     @property

@@ -196,14 +196,19 @@ def check_name(name: bytes) -> None:
         )
 
 
+def refuse_later(word: str) -> None:
+    """Raises ClientError for an option of the contract that this version does not have."""
+    if word in _LATER:
+        raise ClientError(f"option {word} is not available in this version yet")
+
+
 def _split_option(part: bytes) -> tuple[str, str | None]:
     word_bytes, equals, value_bytes = part.partition(b"=")
     word = word_bytes.decode("ascii", "backslashreplace")
     value = unquote_to_bytes(value_bytes).decode("utf-8", "backslashreplace") if equals else None
-    if word in _LATER:
-        raise ClientError(f"option {word} is not available in this version yet")
+    refuse_later(word)
     if word != "t" and word not in _FLAGS:
-        near = difflib.get_close_matches(word, _KNOWN, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(word.lower(), _KNOWN, n=1, cutoff=0.5)
         hint = f", did you mean {near[0]}?" if near else f", known are {' '.join(_KNOWN)}"
         raise ClientError(f"unknown option {word}{hint}")
     if word in _FLAGS and value is not None:

@@ -4,7 +4,8 @@
     body  <bytes> CRLF|LF              sliced once; an oversized one is skipped, never kept
 
 One rule: whatever comes in, the parser knows where the next command begins, or says that the
-connection must end. Memory is bounded by one line, or by one body within its queue's limit.
+connection must end. Memory is bounded by one line, or by one body within its queue's limit,
+however small the pieces are it comes in.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ LINE_BYTES_MAX: Final = 8 << 10
 BODY_BYTES_ABSURD: Final = 1 << 30
 # Below this a body is taken as it comes and its queue's own limit is left to the queue.
 BODY_BYTES_SMALL: Final = 64 << 10
-# Lines whose meaning is kept, for all connections together: at most a few MiB.
+# Lines whose meaning is kept, for all connections together: at most a few MiB, since a line with
+# many keys is not.
 LINES_KEPT: Final = 4096
 LINE_BYTES_KEPT: Final = 300
 _FLAGS_BELOW: Final = 1 << 32
@@ -42,6 +44,7 @@ _PLAIN: Final = frozenset(
     b"flush flush_all flush_expired flush_all_expired stats dump_stats status reload version "
     b"verbosity shutdown quit".split()
 )
+_LATER: Final = frozenset(b"monitor confirm".split())
 
 
 Lines = dict[bytes, Fetch | StoreLine]
@@ -60,7 +63,7 @@ class Parser:
         self._at = 0
         self._searched = 0
         self._pending: Store | Bad | None = None
-        self._parts: list[bytes] | None = None
+        self._parts: bytearray | None = None
         self._left = 0
 
     def feed(self, data: bytes) -> None:
@@ -69,7 +72,7 @@ class Parser:
             taken = min(self._left, len(data))
             self._left -= taken
             if self._parts is not None:
-                self._parts.append(data[:taken])
+                self._parts += data[:taken]
             data = data[taken:]
             if not data:
                 return
@@ -86,10 +89,12 @@ class Parser:
         """Bytes taken in and not yet parsed."""
         return len(self._data) - self._at
 
-    @property
-    def is_between_commands(self) -> bool:
-        """Would an end of the connection now cut nothing in half?"""
-        return self._pending is None and self._at >= len(self._data)
+    def forget(self) -> None:
+        """Keep nothing of what was parsed: an idle connection costs no buffer."""
+        if self._at:
+            self._data = self._data[self._at :]
+            self._searched -= self._at
+            self._at = 0
 
     def next(self) -> Command | None:
         """The next command, or None: it has not come in whole yet."""
@@ -100,10 +105,10 @@ class Parser:
             return None
         end = data.find(b"\n", self._searched if self._searched > at else at)
         if end < 0 or end - at > LINE_BYTES_MAX:
-            if len(data) - at > LINE_BYTES_MAX:
-                return Bad(b"CLIENT_ERROR line too long (limit 8192 bytes)", closes=True)
             if data[at] == _BINARY_MAGIC:
                 return _binary()
+            if len(data) - at > LINE_BYTES_MAX:
+                return Bad(b"CLIENT_ERROR line too long (limit 8192 bytes)", closes=True)
             self._searched = len(data)
             return None
         self._at = self._searched = end + 1
@@ -117,11 +122,13 @@ class Parser:
         if not words:
             return Bad(b"ERROR")
         verb = words[0].lower()
+        if words[-1].startswith(b"HTTP/1.") or verb.startswith(b"host:"):
+            return _http()
         if verb in _STORING:
             return self._store(verb, words, line)
         if verb in (b"get", b"gets"):
             command = self._fetch(verb, words)
-            if isinstance(command, Fetch):
+            if isinstance(command, Fetch) and len(command.targets) == 1:
                 self._remember(line, command)
             return command
         return self._other(verb, words)
@@ -137,15 +144,14 @@ class Parser:
 
     def _store(self, verb: bytes, words: list[bytes], line: bytes) -> Command | None:
         """`<verb> <key> <flags> <expiry> <bytes> [noreply]`, then the body."""
+        quiet = words[-1] == b"noreply"
         if len(words) < 5 or not words[4].isdigit() or len(words[4]) > 10:
-            return Bad(
-                b"CLIENT_ERROR bad byte count: " + verb + b" <key> <flags> <expiry> <bytes>",
-                closes=True,
-            )
+            text = b"CLIENT_ERROR bad byte count: " + verb + b" <key> <flags> <expiry> <bytes>"
+            return Bad(text, closes=True, quiet=quiet)
         size = int(words[4])
         if size > BODY_BYTES_ABSURD:
-            return Bad(b"CLIENT_ERROR bad byte count: above 1 GiB", closes=True)
-        quiet = len(words) > 5 and words[-1] == b"noreply"
+            text = b"CLIENT_ERROR bad byte count: above 1 GiB"
+            return Bad(text, closes=True, quiet=quiet)
         try:
             meaning = self._store_line(verb, words, size, quiet)
         except Refused as refused:
@@ -184,7 +190,7 @@ class Parser:
             command.body = data[at:end]
             self._at = self._searched = end + 2
             return command
-        self._parts = []
+        self._parts = bytearray()
         return self._begin_body(command, line.size)
 
     def _begin_body(self, command: Store | Bad, size: int) -> Command | None:
@@ -195,7 +201,7 @@ class Parser:
         self._at += len(here)
         self._searched = self._at
         if self._parts is not None:
-            self._parts.append(here)
+            self._parts += here
         return self._finish_body()
 
     def _finish_body(self) -> Command | None:
@@ -209,13 +215,13 @@ class Parser:
         elif data[at : at + 2] in (b"", b"\r"):
             return None
         else:
-            self._pending = None
-            return Bad(b"CLIENT_ERROR bad data chunk", closes=True)
+            quiet = self._pending is not None and self._pending.quiet
+            return Bad(b"CLIENT_ERROR bad data chunk", closes=True, quiet=quiet)
         self._searched = self._at
         command, self._pending = self._pending, None
         parts, self._parts = self._parts, None
         if isinstance(command, Store) and parts is not None:
-            command.body = b"".join(parts)
+            command.body = bytes(parts)
         return command
 
     # -- the rest ---------------------------------------------------------------------------
@@ -225,8 +231,6 @@ class Parser:
         try:
             if len(words) < 2:
                 raise ClientError(f"{name} needs a key: {name} <queue>[/option]")
-            if words[-1].startswith(b"HTTP/1."):
-                return _http()
             targets = [parse_target(word) for word in words[1:]]
         except Refused as refused:
             return Bad(refused.line())
@@ -235,7 +239,7 @@ class Parser:
             return Fetch(targets, numbered)
         if sum(t.lends for t in targets) > 1:
             return Bad(b"CLIENT_ERROR only one key of a get may open")
-        if any(t.wait_ms for t in targets):
+        if any("t" in t.options for t in targets):
             return Bad(b"CLIENT_ERROR t= goes with one key only")
         return Fetch(targets, numbered)
 
@@ -252,11 +256,12 @@ class Parser:
             return Bad(b"SERVER_ERROR " + _NOT_SUPPORTED.encode(), quiet=quiet)
         if verb in _PLAIN:
             return Plain(verb, words[1 : len(words) - quiet], quiet)
-        if words[-1].startswith(b"HTTP/1.") or verb.startswith(b"host:"):
-            return _http()
         if verb[0] == _BINARY_MAGIC:
             return _binary()
-        return Bad(b"ERROR")
+        if verb in _LATER:
+            text = b"CLIENT_ERROR " + verb + b" is not available in this version yet"
+            return Bad(text, quiet=quiet)
+        return Bad(b"ERROR", quiet=quiet)
 
     def _delete(self, words: list[bytes], quiet: bool) -> Command:
         arguments = words[1 : len(words) - quiet]

@@ -22,22 +22,21 @@ class Awaited(Protocol):
     lsn_written: int
     lsn_stored: int
     failure: Exception | None
-    waiting: set[object]
-    wants_sync: bool
-    wants_write: bool
+    waiting_stored: set[object]
+    waiting_written: set[object]
 
 
 class Gate:
     """One piece of work that a reply waits for: files removed, a configuration read."""
 
-    __slots__ = ("failure", "lsn_stored", "lsn_written", "waiting", "wants_sync", "wants_write")
+    __slots__ = ("failure", "lsn_stored", "lsn_written", "waiting_stored", "waiting_written")
 
     def __init__(self) -> None:
         self.lsn_written = 0
         self.lsn_stored = 0
         self.failure: Exception | None = None
-        self.waiting: set[object] = set()
-        self.wants_sync = self.wants_write = False
+        self.waiting_stored: set[object] = set()
+        self.waiting_written: set[object] = set()
 
     def open(self) -> None:
         """It is done: whoever waits for it may be answered."""
@@ -92,11 +91,10 @@ class Replies:
         self.held_bytes = 0
 
     def _wait_for(self, log: Awaited, stored: int, written: int) -> None:
-        log.waiting.add(self._conversation)
         if stored > log.lsn_stored:
-            log.wants_sync = True
-        if written > log.lsn_written:
-            log.wants_write = True
+            log.waiting_stored.add(self._conversation)
+        else:
+            log.waiting_written.add(self._conversation)
 
     def take(self) -> bytes:
         """What may be sent now."""

@@ -1,4 +1,4 @@
-"""One socket: bytes in a buffer shared by all, replies in one write.
+"""One socket: bytes in, replies out in one write per turn.
 
 One rule: a client that does not read is not read from, so its answers are bounded; and its end,
 however it comes, gives back what it held.
@@ -17,14 +17,9 @@ from kestrelpy.server import clock
 if TYPE_CHECKING:
     from kestrelpy.server.daemon import Daemon
 
-READ_BYTES: Final = 256 << 10
 # How much may come in while the conversation is blocked, before the socket is left alone.
 AHEAD_BYTES_MAX: Final = 64 << 10
 WRITE_HIGH_BYTES: Final = 256 << 10
-
-# A read is delivered at once after it was made into the buffer, so one buffer serves everybody.
-_BUFFER: Final = memoryview(bytearray(READ_BYTES))
-
 
 class Connection(asyncio.Protocol):
     """Between a transport and a conversation."""

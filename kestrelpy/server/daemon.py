@@ -303,7 +303,7 @@ class Daemon:
                 queue.set_policy(self._policy_of(queue.name), now_ms)
             log.info("configuration reloaded")
             gate.open()
-        self.turn.gate_opened(gate.waiting)
+        self.turn.touch_all(gate.waiting_stored)
         self.turn.owe()
 
     def removal(self, queue: Queue) -> Gate:
@@ -317,7 +317,7 @@ class Daemon:
             self._start_task(self._remove_queue(queue, queue.log, gate))
         else:
             gate.open()
-            self.turn.gate_opened(gate.waiting)
+            self.turn.touch_all(gate.waiting_stored)
 
     async def _remove_queue(self, queue: Queue, target: JournalLog, gate: Gate) -> None:
         """What was stored before is acknowledged first; then the files go."""
@@ -330,7 +330,7 @@ class Daemon:
         target.is_reported = True
         commit.fail(JournalFailed(f"queue {name} was deleted"))
         target.advance()
-        self.turn.gate_opened(target.waiting)
+        self.turn.touch_all(target.waiting_stored | target.waiting_written)
         journal.abandon()
         try:
             await wrap(self.directory.remove)(self.directory.folder(queue))
@@ -339,7 +339,7 @@ class Daemon:
             gate.failure = ServerError(f"queue {name} was not removed from disk: {_why(error)}")
         else:
             gate.open()
-        self.turn.gate_opened(gate.waiting)
+        self.turn.touch_all(gate.waiting_stored)
 
     def _start_task(self, work: object) -> None:
         task: asyncio.Task[None] = self._loop.create_task(work)  # type: ignore[arg-type]

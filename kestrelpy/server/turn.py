@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from journal.errors import JournalFailed
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import JournalLog
 from kestrelpy.core.queue import Queue
@@ -127,12 +128,12 @@ class Turn:
             # What is pending behind a sync that is under way is written when it is over, all at
             # once, unless somebody waits for the write alone.
             may_write = quiet and not target.journal.commit.lsn_in_flight
-            if may_write or target.wants_write:
+            if may_write or target.waiting_written:
                 target.cleaned()
                 self._write(target, wall_ms)
-                if quiet:
+                if quiet or not target.waiting_stored:
                     self._sync(target)
-                elif target.wants_sync:
+                else:
                     target.mark()
             else:
                 self._dirty.append(target)
@@ -144,16 +145,22 @@ class Turn:
         journal = target.journal
         committer = self.committer
         assert committer is not None
-        target.wants_write = False
-        journal.write(wall_ms)
+        try:
+            journal.write(wall_ms)
+        except Exception as error:  # a mistake of ours: this queue stops, the others do not
+            log.exception("writing the journal of %s", journal.folder)
+            journal.commit.fail(JournalFailed(f"{journal.folder}: {error!r}"))
         target.advance()
         if journal.wants_spare:
             committer.prepare_spare(target, wall_ms)
         if journal.can_write:
             target.mark()
             self.owe()
-        if target.waiting:
+        if target.waiting_written or target.sync_ms != 0 or target.failure is not None:
             self._touch_waiting(target)
+        self._report_failure(target)
+
+    def _report_failure(self, target: JournalLog) -> None:
         if target.failure is not None and not target.is_reported:
             target.is_reported = True
             log.critical("%s; this queue acknowledges nothing until a restart", target.failure)
@@ -162,8 +169,7 @@ class Turn:
         """Start a sync now if somebody waits for it, else soon."""
         assert self.committer is not None
         sync_ms = target.sync_ms
-        if sync_ms == 0 and target.wants_sync:
-            target.wants_sync = False
+        if sync_ms == 0 and target.waiting_stored:
             self.committer.sync(target)
         elif sync_ms >= 0 and target not in self._unsynced:
             seconds = sync_ms / 1000 or LAZY_SYNC_SECONDS
@@ -175,11 +181,13 @@ class Turn:
             self.committer.sync(target)  # if one is in flight, its end sees that there is more
 
     def _touch_waiting(self, target: JournalLog) -> None:
-        waiting = target.waiting
-        target.waiting = set()
-        for conversation in waiting:
-            assert isinstance(conversation, Conversation)
-            self.touch(conversation)
+        """Whoever a write may have answered; and whoever waits for more, when more is stored."""
+        written, target.waiting_written = target.waiting_written, set()
+        self.touch_all(written)
+        if target.lsn_stored > target.lsn_told or target.failure is not None:
+            target.lsn_told = target.lsn_stored
+            stored, target.waiting_stored = target.waiting_stored, set()
+            self.touch_all(stored)
 
     def _speak(self, now_ms: int) -> None:
         """Each connection sends all that is true with one write."""
@@ -188,20 +196,24 @@ class Turn:
         for conversation in touched:
             conversation.is_touched = False
             connection: Connection = conversation.shell  # type: ignore[assignment]
-            connection.speak(now_ms)
+            try:
+                connection.speak(now_ms)
+            except Exception:  # a mistake of ours: this connection ends, the others do not
+                log.exception("speaking to %s", conversation.holder.name)
+                connection.abort()
 
     # -- what comes back --------------------------------------------------------------------
 
     def synced(self, target: JournalLog) -> None:
         """A sync has finished: more is true, and what was appended meanwhile is next."""
         target.advance()
-        if target.waiting:
-            self._touch_waiting(target)
+        self._touch_waiting(target)
+        self._report_failure(target)
         dead = target.journal.take_dead()
         if dead and self.committer is not None:
             self.committer.remove(dead)
         commit = target.journal.commit
-        if target.wants_sync:
+        if target.waiting_stored:
             target.mark()
         elif commit.lsn_written > commit.lsn_durable and commit.failure is None:
             self._sync(target)
@@ -212,9 +224,9 @@ class Turn:
         target.mark()
         self.owe()
 
-    def gate_opened(self, waiting: set[object]) -> None:
-        """Work that replies waited for is done."""
-        for conversation in waiting:
+    def touch_all(self, conversations: set[object]) -> None:
+        """What these waited for may have come."""
+        for conversation in conversations:
             assert isinstance(conversation, Conversation)
             self.touch(conversation)
 

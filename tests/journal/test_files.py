@@ -415,14 +415,14 @@ def test_a_fault_strikes_the_verb_path_and_count_it_names_and_counts_how_often()
     assert (fault.seen, fault.fired) == (4, 2)
 
 
-def test_a_failed_write_may_leave_its_first_bytes() -> None:
+def test_a_failed_write_may_leave_its_first_sectors() -> None:
     disk = memory_disk()
-    disk.faults.append(Fault("write", keep_bytes=2))
-    handle = disk.create("/q/x", b"", 4)
+    disk.faults.append(Fault("write", keep_sectors=1))
+    handle = disk.create("/q/x", b"", 600)
     with pytest.raises(OSError, match="Input/output"):
-        handle.write(0, b"1234")
+        handle.write(510, b"1234")
 
-    assert disk.read("/q/x") == b"12\0\0"
+    assert disk.read("/q/x", 510, 4) == b"12\0\0"
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,7 @@ def test_times_no_calendar_reaches_are_bare_numbers() -> None:
 # -- never a traceback ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_a_file_holds_the_answer_is_lines(

@@ -239,15 +239,19 @@ def test_what_the_second_reading_just_missed_is_left_for_the_next_time(tmp_path:
 def test_a_body_that_looks_like_a_frame_does_not_hide_the_record_it_is_in(tmp_path: Path) -> None:
     needle = SHORT_IDENTITY.to_bytes(4, "little") + (1).to_bytes(4, "little")
     one = SegmentBuilder(1, 4096, 1, OPENING)
-    one.batch(put(1), put(2, b"behold: " + needle * 3))
+    one.batch(put(1), put(2))
+    damaged = one.at + HEADER_BYTES
+    one.batch(put(3), put(4, b"behold: " + needle * 3), synced=2)
     end = one.at
-    one.batch(put(3), synced=2)
+    one.batch(put(5), synced=4)
+    one.data[damaged + 20] ^= 0xFF
 
     def on_read(name: str, nth: int, data: bytes) -> bytes:
         return data[:end] + bytes(len(data) - end) if nth == 1 else data
 
     view = read_journal(watched(on_read), on_disk(tmp_path, [one]), live=True)
-    assert lsns(view) == [1, 2, 3]
+    assert lsns(view) == [1, 2, 4, 5]
+    assert [(d.kind, d.lsn_first, d.lsn_last) for d in view.damages] == [("corrupt", 3, 3)]
 
 
 def test_a_segment_removed_under_our_feet_was_done_with(tmp_path: Path) -> None:

@@ -258,8 +258,8 @@ def test_an_older_frame_cut_by_the_new_end_is_never_a_record() -> None:
 
 def test_a_footer_counts_and_spans_its_records() -> None:
     one = segment()
-    one.batch(draft(Kind.RELEASED, 9, 4, time_ms=TIME_MS - 5))
     one.batch(draft(Kind.EXPIRED, 3, time_ms=TIME_MS + 5))
+    one.batch(draft(Kind.RELEASED, 9, 4, time_ms=TIME_MS - 5))
     one.seal(live=1)
     footer = scanned(one.data).footer
     assert footer is not None

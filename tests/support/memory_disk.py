@@ -41,7 +41,7 @@ class Fault:
 
     Verbs are those of `Files`; `create` has the later steps `create:rename` and `create:names`,
     at which the file is there without its name, and its name without being sure. Of a failing
-    write, `keep_bytes` reach the page cache.
+    write, the bytes in the first `keep_sectors` sectors it touches reach the page cache.
     """
 
     verb: str
@@ -49,7 +49,7 @@ class Fault:
     nth: int = 1
     times: int = 1
     error: int = errno.EIO
-    keep_bytes: int = 0
+    keep_sectors: int = 0
     seen: int = 0
     fired: int = 0
 
@@ -180,7 +180,8 @@ class MemoryHandle:
         self._check_open()
         fault = self._disk.struck("write", self.path)
         if fault is not None:
-            self._file.write(offset, data[: fault.keep_bytes])
+            end = (offset // SECTOR_BYTES + fault.keep_sectors) * SECTOR_BYTES
+            self._file.write(offset, data[: max(end - offset, 0)])
             raise _os_error(fault, self.path)
         self._file.write(offset, data)
 

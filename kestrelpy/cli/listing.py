@@ -1,0 +1,110 @@
+"""`kestrelpy status` and `queues ls`: what a server says of itself, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from pymemcache.client.base import Client  # type: ignore[import-untyped]
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kestrelpy.cli.errors import CommandError
+from kestrelpy.cli.remote import connected
+from kestrelpy.durations import format_duration_ms
+
+MODES: Final = ("up", "readonly", "quiescent")
+
+# The server's own among the lines of `stats` that begin with queue_.
+_OWN_FACTS: Final = frozenset({"queue_creates", "queue_deletes", "queue_expires"})
+
+# What a person wants to see, and the name it has in `stats`; --json shows everything.
+_COLUMNS: Final = {
+    "items": "items",
+    "bytes": "bytes",
+    "open": "open_transactions",
+    "delayed": "delayed",
+    "dead": "dead",
+    "waiters": "waiters",
+    "age": "age",
+    "stored": "total_items",
+    "redelivered": "redelivered",
+    "on disk": "logsize",
+}
+_WIDE: Final = 1000  # columns: a table in a pipe is never cut
+_SHORT_MS: Final = 10_000  # ages below this are shown with milliseconds
+
+
+def status(server: str, new_mode: str | None, as_json: bool) -> None:
+    """Print the server's own facts; set its mode first, if asked. Raises CommandError."""
+    if new_mode is not None and new_mode not in MODES:
+        raise CommandError(f"--set: {new_mode!r} is not a mode, known are {', '.join(MODES)}")
+    with connected(server) as client:
+        if new_mode is not None:
+            client.raw_command(f"status {new_mode}")
+        mode = client.raw_command("status").decode("ascii", "replace").lower()
+        found = client.stats()
+    facts = {"server": server, "status": mode}
+    for key, value in found.items():
+        name = key.decode("ascii")
+        if name in _OWN_FACTS or not name.startswith("queue_"):
+            facts[name] = value.decode("ascii") if isinstance(value, bytes) else value
+    if as_json:
+        print(json.dumps(facts))
+        return
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        print(f"{name:<{width}}  {value}")
+
+
+def queues_ls(server: str, as_json: bool) -> None:
+    """Print every queue with its counts; raises CommandError."""
+    with connected(server) as client:
+        queues = _queue_facts(client)
+    if as_json:
+        print(json.dumps([{"name": name, **facts} for name, facts in queues]))
+    elif queues:
+        _print_table(queues)
+    else:
+        print(f"no queues on {server}", file=sys.stderr)
+
+
+def _queue_facts(client: Client) -> list[tuple[str, dict[str, int]]]:
+    """Queues with their counts.
+
+    In `stats` names and counts run into each other (`queue_a_open_transactions`: of a, or of
+    a_open?), so that tells only the names, by a count whose name ends no other's.
+    """
+    found = []
+    for key in client.stats():
+        name = key.removeprefix(b"queue_").removesuffix(b"_logsize")
+        if len(name) + len(b"queue__logsize") == len(key):
+            prefix = b"queue_" + name + b"_"
+            facts = {
+                each.removeprefix(prefix).decode("ascii"): number
+                for each, number in client.stats(name).items()
+            }
+            if facts:  # else it was deleted meanwhile
+                found.append((name.decode("ascii"), facts))
+    return found
+
+
+def _print_table(queues: Sequence[tuple[str, dict[str, int]]]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("queue", no_wrap=True)
+    for title in _COLUMNS:
+        table.add_column(title, justify="right", no_wrap=True)
+    for name, facts in queues:
+        row = [_cell(title, facts.get(key, 0)) for title, key in _COLUMNS.items()]
+        table.add_row(Text(name), *row)
+    console = Console(width=None if sys.stdout.isatty() else _WIDE)
+    console.print(table)
+
+
+def _cell(title: str, number: int) -> str:
+    if title != "age":
+        return f"{number:,}"
+    return format_duration_ms(number if number < _SHORT_MS else number // 1000 * 1000)

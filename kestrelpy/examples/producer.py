@@ -1,0 +1,106 @@
+"""A producer on plain pymemcache: every line of some files becomes an item of a queue.
+
+    python -m kestrelpy.examples.producer QUEUE [--server HOST:PORT] [FILE...]
+
+Each item is `<number> <line>`. `set` returns True when the server has the item on disk; when the
+connection breaks before that, the item may be there or not, so it is sent again: no line is lost,
+and a line that may be there twice can be told by its number.
+
+Prints `resent <number>` for those, and at the end `stored <count>`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from pymemcache.client.base import Client  # type: ignore[import-untyped]
+from pymemcache.exceptions import MemcacheServerError  # type: ignore[import-untyped]
+
+PAUSE_SECONDS = 0.1
+CONNECTIONS = 4  # one sync on the server makes the items of all of them durable
+
+
+def standard_library_files() -> list[Path]:
+    """Python's own sources: a large real text that is on every machine with Python."""
+    folder = Path(os.__file__).parent
+    return sorted(each for each in folder.rglob("*.py") if "site-packages" not in each.parts)
+
+
+def numbered_lines(files: list[Path], lines_max: int | None) -> Iterator[tuple[int, bytes]]:
+    """Every line with its number, over all files."""
+    number = 0
+    for file in files:
+        with file.open("rb") as lines:
+            for line in lines:
+                if number == lines_max:
+                    return
+                yield number, line.rstrip(b"\r\n")
+                number += 1
+
+
+class Producer:
+    """Several connections that share one stream of lines."""
+
+    def __init__(self, server: tuple[str, int], queue: str, lines: Iterator[tuple[int, bytes]]):
+        self.server, self.queue, self.lines = server, queue, lines
+        self.stored = 0
+        self.lock = threading.Lock()
+
+    def run(self) -> int:
+        """Store everything; returns how many lines there were."""
+        threads = [threading.Thread(target=self.store_lines) for _ in range(CONNECTIONS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return self.stored
+
+    def store_lines(self) -> None:
+        """Take the next line and store it, until there are no more."""
+        # Without default_noreply=False pymemcache would not wait for STORED.
+        client = Client(self.server, connect_timeout=5, timeout=30, default_noreply=False)
+        while True:
+            with self.lock:
+                number, line = next(self.lines, (-1, b""))
+            if number < 0:
+                return
+            self.store(client, number, b"%d %b" % (number, line))
+            with self.lock:
+                self.stored += 1
+
+    def store(self, client: Client, number: int, body: bytes) -> None:
+        """Send it until the server says that it is on disk."""
+        told = False
+        while True:
+            try:
+                if client.set(self.queue, body):
+                    return
+            except (OSError, MemcacheServerError):
+                # Lost before the answer: it may be there. pymemcache connects again by itself.
+                if not told:
+                    print(f"resent {number}", flush=True)
+                    told = True
+            time.sleep(PAUSE_SECONDS)  # the server is away, or the queue is full
+
+
+def main() -> None:
+    """Run it from the command line."""
+    parser = argparse.ArgumentParser(description="Put every line of some files into a queue.")
+    parser.add_argument("queue")
+    parser.add_argument("files", nargs="*", type=Path, help="default: Python's own sources")
+    parser.add_argument("--server", default="127.0.0.1:22133", metavar="HOST:PORT")
+    parser.add_argument("--lines", type=int, help="stop after so many lines")
+    options = parser.parse_args()
+    host, _, port = options.server.rpartition(":")
+    lines = numbered_lines(options.files or standard_library_files(), options.lines)
+    stored = Producer((host, int(port)), options.queue, lines).run()
+    print(f"stored {stored}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""Nothing is said ahead of its record, and what comes in one breath shares a write and a sync."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.support.disks import HeldDisk
+from tests.support.running import running
+
+
+async def test_stored_is_not_said_before_the_sync_has_finished(tmp_path: Path) -> None:
+    disk = HeldDisk()
+    async with running(tmp_path, disk) as server:
+        producer, other = await server.client(), await server.client()
+        await producer.ask(b"set jobs 0 0 1\r\na\r\n")
+        disk.go.clear()
+
+        producer.writer.write(b"set jobs 0 0 1\r\nb\r\n")
+        for _ in range(20):  # the loop is alive while the sync hangs
+            assert (await other.ask(b"version\r\n")).startswith(b"VERSION")
+        assert producer.has_heard_nothing()
+
+        disk.go.set()
+        assert await producer.line() == b"STORED\r\n"
+
+
+async def test_an_item_is_not_shown_before_its_sync_has_finished(tmp_path: Path) -> None:
+    disk = HeldDisk()
+    async with running(tmp_path, disk) as server:
+        producer, reader, other = [await server.client() for _ in range(3)]
+        await producer.ask(b"set mail 0 0 1\r\na\r\n")
+        await producer.ask(b"get mail\r\n")
+        disk.go.clear()
+
+        producer.writer.write(b"set mail 0 0 1\r\nb\r\n")
+        await other.ask(b"version\r\n")
+        reader.writer.write(b"get mail/open\r\n")
+        for _ in range(20):
+            await other.ask(b"version\r\n")
+        assert reader.has_heard_nothing()
+
+        disk.go.set()
+        assert await reader.line() == b"VALUE mail/open 0 1\r\n"
+
+
+async def test_a_confirm_is_answered_while_a_sync_hangs(tmp_path: Path) -> None:
+    disk = HeldDisk()
+    async with running(tmp_path, disk) as server:
+        worker, producer = await server.client(), await server.client()
+        await worker.ask(b"set jobs 0 0 1\r\na\r\n")
+        await worker.ask(b"get jobs/open\r\n")
+        await worker.line()
+        await worker.line()
+        disk.go.clear()
+        producer.writer.write(b"set jobs 0 0 1\r\nb\r\n")
+
+        assert await worker.ask(b"get jobs/close\r\n") == b"END\r\n"
+
+        assert producer.has_heard_nothing()
+        disk.go.set()
+        assert await producer.line() == b"STORED\r\n"
+
+
+async def test_a_confirm_waits_for_the_sync_when_confirms_are_synced(tmp_path: Path) -> None:
+    disk = HeldDisk()
+    config = '[queue_defaults]\nconfirms = "synced"\n'
+    async with running(tmp_path, disk, config) as server:
+        worker, other = await server.client(), await server.client()
+        await worker.ask(b"set jobs 0 0 1\r\na\r\n")
+        await worker.ask(b"get jobs/open\r\n")
+        await worker.line()
+        await worker.line()
+        disk.go.clear()
+
+        worker.writer.write(b"get jobs/close\r\n")
+        for _ in range(20):
+            await other.ask(b"version\r\n")
+        assert worker.has_heard_nothing()
+
+        disk.go.set()
+        assert await worker.line() == b"END\r\n"
+
+
+async def test_sets_that_come_in_one_breath_share_one_sync(tmp_path: Path) -> None:
+    disk = HeldDisk()
+    async with running(tmp_path, disk) as server:
+        peer = await server.client()
+        await peer.ask(b"set jobs 0 0 1\r\na\r\n")
+        before = disk.syncs
+        peer.writer.write(b"set jobs 0 0 1\r\nb\r\n" * 500)
+        for _ in range(500):
+            assert await peer.line() == b"STORED\r\n"
+        assert disk.syncs - before <= 5
+
+
+async def test_with_sync_never_stored_waits_for_no_sync(tmp_path: Path) -> None:
+    disk = HeldDisk()
+    async with running(tmp_path, disk, '[queue_defaults]\nsync = "never"\n') as server:
+        peer = await server.client()
+        disk.syncs = 0
+        assert await peer.ask(b"set jobs 0 0 1\r\na\r\n") == b"STORED\r\n"
+        assert await peer.ask(b"set jobs 0 0 1\r\nb\r\n") == b"STORED\r\n"
+        assert disk.syncs <= 1  # that of the new segment's file, before it had a name
+
+
+async def test_with_sync_every_so_often_the_sync_comes_by_itself(tmp_path: Path) -> None:
+    disk = HeldDisk()
+    async with running(tmp_path, disk, '[queue_defaults]\nsync = "20ms"\n') as server:
+        peer = await server.client()
+        assert await peer.ask(b"set jobs 0 0 1\r\na\r\n") == b"STORED\r\n"
+        before = disk.syncs
+        while disk.syncs == before:
+            await asyncio.sleep(0.005)
+
+
+async def test_after_a_failed_sync_nothing_more_is_acknowledged(tmp_path: Path) -> None:
+    disk = HeldDisk()
+    async with running(tmp_path, disk) as server:
+        peer, other = await server.client(), await server.client()
+        assert await peer.ask(b"set jobs 0 0 1\r\na\r\n") == b"STORED\r\n"
+        disk.fails = True
+        assert (await peer.ask(b"set jobs 0 0 1\r\nb\r\n")).startswith(b"SERVER_ERROR")
+        disk.fails = False
+        syncs = disk.syncs
+
+        for request in (b"set jobs 0 0 1\r\nc\r\n", b"get jobs/open\r\n", b"flush jobs\r\n"):
+            answer = await peer.ask(request)
+            assert answer.startswith(b"SERVER_ERROR journal failed"), answer
+        assert disk.syncs == syncs, "a sync was tried again"
+        assert await peer.ask(b"get jobs/peek\r\n") == b"VALUE jobs/peek 0 1\r\n"
+        assert await other.ask(b"set mail 0 0 1\r\na\r\n") == b"STORED\r\n"
+
+
+async def test_no_room_for_a_segment_refuses_sets_and_heals_by_itself(tmp_path: Path) -> None:
+    disk = HeldDisk()
+    async with running(tmp_path, disk) as server:
+        peer, other = await server.client(), await server.client()
+        disk.no_room = True
+        peer.writer.write(b"set jobs 0 0 1\r\na\r\n")
+        assert server.daemon is not None
+        queues = server.daemon.broker.queues
+        while b"jobs" not in queues or not queues[b"jobs"].log.no_room:
+            await asyncio.sleep(0.005)
+
+        answer = await other.ask(b"set jobs 0 0 1\r\nb\r\n")
+        assert answer.startswith(b"SERVER_ERROR disk full"), answer
+        assert peer.has_heard_nothing()
+
+        disk.no_room = False
+        assert await peer.line() == b"STORED\r\n"
+        assert await other.ask(b"set jobs 0 0 1\r\nc\r\n") == b"STORED\r\n"
+
+
+async def test_a_lease_ends_without_any_traffic(tmp_path: Path) -> None:
+    async with running(tmp_path, config='[queue_defaults]\nlease = "50ms"\n') as server:
+        holder, waiter = await server.client(), await server.client()
+        await holder.ask(b"set jobs 0 0 1\r\na\r\n")
+        await holder.ask(b"get jobs/open\r\n")
+        assert await waiter.ask(b"get jobs/open/t=20s\r\n") == b"VALUE jobs/open/t=20s 0 1\r\n"
