@@ -42,6 +42,7 @@ class Broker:
         self.deleted: list[Queue] = []
         self.policy_of = policy_of
         self.queues_max = queues_max
+        self.server_id = b""
         self._make_log = make_log
         self._absent: dict[bytes, Waiters] = {}
         self._timers: Timers[Any] = Timers()
@@ -64,9 +65,11 @@ class Broker:
     def fresh(self, name: bytes, generation: int, now_ms: int) -> Queue:
         """A queue that is not yet in the books: for `create`, and for recovery to fill."""
         policy = self.policy_of(name)
-        return Queue(
+        queue = Queue(
             name, generation, policy, NullLog(), self.wall, self.woken, self._timers, now_ms
         )
+        queue.server_id = self.server_id
+        return queue
 
     def adopt(self, queue: Queue, now_ms: int) -> None:
         """Into the books, with whoever waits for it."""

@@ -18,7 +18,7 @@ from kestrelpy.core.timers import Entry, Timers
 class Holder:
     """Whoever items are lent to: one connection. `leases` are its own, oldest first.
 
-    `overdue` names the readers one of whose leases ended under this holder's hands.
+    `overdue` names the readers whose leases ended under this holder's hands, once for each.
     """
 
     __slots__ = ("leases", "name", "overdue")
@@ -26,7 +26,7 @@ class Holder:
     def __init__(self, name: str) -> None:
         self.name = name
         self.leases: list[Lease] = []
-        self.overdue: set[object] = set()
+        self.overdue: list[object] = []
 
 
 class Lease:

@@ -127,7 +127,8 @@ class JournalLog:
 
     __slots__ = (
         "_append", "_dirty", "_is_dirty", "_journal", "failure", "is_reported", "lsn_appended",
-        "lsn_stored", "lsn_told", "lsn_written", "no_room", "sync_ms", "waiting_stored", "waiting_written",
+        "lsn_stored", "lsn_told", "lsn_written", "no_room", "sync_ms", "waiting_stored",
+        "waiting_written",
     )  # fmt: skip
 
     def __init__(self, journal: Journal, dirty: list[JournalLog], sync_ms: int) -> None:

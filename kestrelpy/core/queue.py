@@ -29,7 +29,7 @@ class Queue:
 
     __slots__ = (
         "_complained_ms", "alarm", "created_ms", "deleted", "generation", "log", "name",
-        "next_item", "next_place", "policy", "reader", "total_items", "wall",
+        "next_item", "next_place", "policy", "reader", "server_id", "wall",
     )  # fmt: skip
 
     def __init__(
@@ -52,9 +52,9 @@ class Queue:
         self.reader = Reader(name, policy, log, wall, woken, self.alarm)
         self.next_item = 1
         self.next_place = 1
-        self.total_items = 0
         self.created_ms = now_ms
         self.deleted = False
+        self.server_id = b""
         self._complained_ms = -_COMPLAINT_MS
 
     # -- storing ----------------------------------------------------------------------------
@@ -145,6 +145,11 @@ class Queue:
         return taken
 
     @property
+    def total_items(self) -> int:
+        """How many items were ever put: ids are given one by one and never again."""
+        return self.next_item - 1
+
+    @property
     def is_empty(self) -> bool:
         """Does it hold nothing, for nobody?"""
         reader = self.reader
@@ -175,12 +180,16 @@ class Queue:
 
     def checkpoint(self) -> Checkpoint:
         """The state a segment opens with."""
+        reader = self.reader
         return Checkpoint(
             name=self.name,
             next_item=self.next_item,
             next_place=self.next_place,
             tokens=self.reader.tokens_below,
             total_items=self.total_items,
+            live_items=reader.ready.count + len(reader.leases) + len(reader.dead),
+            generation=self.generation,
+            server=self.server_id,
         )
 
     # -- applying ---------------------------------------------------------------------------
@@ -188,5 +197,4 @@ class Queue:
     def _apply_put(self, item: Item) -> None:
         self.next_item = item.id + 1
         self.next_place = item.marker + 1
-        self.total_items += 1
         self.reader._apply_put(item)

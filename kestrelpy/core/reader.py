@@ -187,16 +187,17 @@ class Reader:
         self.alarm.need(lease.deadline_ms)
 
     def serve(self, now_ms: int) -> None:
-        """Hand what is ready to those who wait, in the order they came."""
-        if self._serving:
+        """Hand what is ready, and what is dead, to those who wait, in the order they came."""
+        if self._serving or self.log.failure is not None:
             return
         self._serving = True
         waiters = self.waiters
-        waiter = waiters.first()
-        while waiter is not None and self._hand_to(waiter, now_ms):
-            waiters.finish(waiter)
-            self.woken.append(waiter)
-            waiter = waiters.first()
+        for dead in (False, True):
+            waiter = waiters.first(dead)
+            while waiter is not None and self._hand_to(waiter, now_ms):
+                waiters.finish(waiter)
+                self.woken.append(waiter)
+                waiter = waiters.first(dead)
         self._serving = False
 
     def _hand_to(self, waiter: Waiter, now_ms: int) -> bool:
@@ -233,7 +234,7 @@ class Reader:
                 break
             taken += 1
             self.counters.lease_expired += 1
-            lease.holder.overdue.add(self)
+            lease.holder.overdue.append(self)
             self.give_back(lease, now_ms, OVERDUE)
         taken += self.sweep(now_ms, steps - taken)
         if taken and self.waiters:

@@ -55,7 +55,6 @@ class Replay:
         if checkpoint is not None:
             queue.next_item = max(queue.next_item, checkpoint.next_item)
             queue.next_place = max(queue.next_place, checkpoint.next_place)
-            queue.total_items = max(queue.total_items, checkpoint.total_items)
             reader._apply_tokens(checkpoint.tokens)
         reader.tokens_lsn = lsn_last
         return list(self._live.values())

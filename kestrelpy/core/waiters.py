@@ -1,7 +1,7 @@
 """Consumers waiting, served strictly in the order they came.
 
-One rule: nobody is served before an earlier waiter of the same reader; who gave up or hung up is
-passed over.
+One rule: nobody is served before an earlier waiter for the same items (ready or dead ones) of the
+same reader; who gave up or hung up is passed over.
 """
 
 from __future__ import annotations
@@ -56,25 +56,25 @@ class Waiter:
 
 
 class Waiters:
-    """One reader's line of waiting consumers."""
+    """One reader's waiting consumers: a line for what is ready, and one for the dead."""
 
-    __slots__ = ("_line", "count")
+    __slots__ = ("_lines", "count")
 
     def __init__(self) -> None:
-        self._line: deque[Waiter] = deque()
+        self._lines: tuple[deque[Waiter], deque[Waiter]] = (deque(), deque())
         self.count = 0
 
     def __bool__(self) -> bool:
         return self.count > 0
 
     def add(self, waiter: Waiter) -> None:
-        """To the end of the line."""
-        self._line.append(waiter)
+        """To the end of its line."""
+        self._lines[waiter.dead].append(waiter)
         self.count += 1
 
-    def first(self) -> Waiter | None:
-        """Whose turn it is; None: nobody waits."""
-        line = self._line
+    def first(self, dead: bool = False) -> Waiter | None:
+        """Whose turn it is; None: nobody waits for such items."""
+        line = self._lines[dead]
         while line and line[0].done:
             line.popleft()
         return line[0] if line else None
@@ -85,14 +85,18 @@ class Waiters:
             return
         waiter.done = True
         self.count -= 1
-        if self._line and self._line[0] is waiter:
-            self._line.popleft()
-        elif len(self._line) > 64 and self.count * 2 < len(self._line):
-            self._line = deque(w for w in self._line if not w.done)
+        line = self._lines[waiter.dead]
+        if line and line[0] is waiter:
+            line.popleft()
+        elif len(line) > 64 and self.count * 2 < len(line):
+            waiting = [w for w in line if not w.done]
+            line.clear()
+            line.extend(waiting)
 
     def take_all(self) -> list[Waiter]:
-        """Everybody, in order; the line is empty afterwards."""
-        everybody = [w for w in self._line if not w.done]
-        self._line.clear()
+        """Everybody, each line in order; both are empty afterwards."""
+        everybody = [w for line in self._lines for w in line if not w.done]
+        for line in self._lines:
+            line.clear()
         self.count = 0
         return everybody

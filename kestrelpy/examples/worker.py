@@ -39,22 +39,20 @@ class Worker:
     def run(self) -> None:
         """Handle items until told to stop."""
         in_hand: bytes | None = None
-        while not self.stopping:
+        while in_hand is not None or not self.stopping:
             # `close` only for an item of this very connection: after a break there is none.
-            key = f"{self.queue}/close/open" if in_hand is not None else f"{self.queue}/open"
+            closing = ["close"] if in_hand is not None else []
+            opening = ["open", f"t={WAIT_MS}"] if not self.stopping else []
             try:
-                body = self.client.get(f"{key}/t={WAIT_MS}")
+                body = self.client.get("/".join([self.queue, *closing, *opening]))
             except (OSError, MemcacheServerError):
+                body = None
                 if in_hand is not None:
                     self.write(b"unsure %b" % number_of(in_hand))
-                    in_hand = None
                 time.sleep(PAUSE_SECONDS)  # pymemcache connects again by itself
-                continue
-            in_hand = body
             if body is not None:
                 self.handle(body)
-        if in_hand is not None:
-            self.client.get(f"{self.queue}/close")
+            in_hand = body
         self.client.close()
 
     def handle(self, body: bytes) -> None:

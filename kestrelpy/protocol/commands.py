@@ -28,7 +28,8 @@ NAME_BYTES_MAX: Final = 128
 
 # Words of the contract whose time has not come; naming them is kinder than "unknown".
 _LATER: Final = frozenset(
-    ["lease", "token", "delay", "at", "key", "id", "scope", "epoch", "item", "expect", "confirm", "after", "since", "n", "at_version", "full", "upto", "from", "declare"]
+    ["lease", "token", "delay", "at", "key", "id", "scope", "epoch", "item", "expect", "confirm"]
+    + ["after", "since", "n", "at_version", "full", "upto", "from", "declare"]
 )
 _FLAGS: Final = frozenset({"open", "close", "abort", "defer", "peek", "dead"})
 _KNOWN: Final = sorted(_FLAGS | {"t"})

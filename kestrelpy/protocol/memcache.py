@@ -53,7 +53,7 @@ Lines = dict[bytes, Fetch | StoreLine]
 class Parser:
     """One connection's bytes. `feed` what came, then call `next` until it returns None."""
 
-    __slots__ = ("_at", "_data", "_left", "_limit_of", "_parts", "_pending", "_searched", "_lines")
+    __slots__ = ("_at", "_data", "_left", "_limit_of", "_lines", "_parts", "_pending", "_searched")
 
     def __init__(self, limit_of: Callable[[bytes], int], lines: Lines) -> None:
         """`limit_of` gives a queue's item limit in bytes; `lines` is a cache shared by all."""
@@ -146,12 +146,12 @@ class Parser:
         """`<verb> <key> <flags> <expiry> <bytes> [noreply]`, then the body."""
         quiet = words[-1] == b"noreply"
         if len(words) < 5 or not words[4].isdigit() or len(words[4]) > 10:
-            text = b"CLIENT_ERROR bad byte count: " + verb + b" <key> <flags> <expiry> <bytes>"
-            return Bad(text, closes=True, quiet=quiet)
+            form = b"CLIENT_ERROR bad byte count: " + verb + b" <key> <flags> <expiry> <bytes>"
+            return Bad(form, closes=True, quiet=quiet)
         size = int(words[4])
         if size > BODY_BYTES_ABSURD:
-            text = b"CLIENT_ERROR bad byte count: above 1 GiB"
-            return Bad(text, closes=True, quiet=quiet)
+            absurd = b"CLIENT_ERROR bad byte count: above 1 GiB"
+            return Bad(absurd, closes=True, quiet=quiet)
         try:
             meaning = self._store_line(verb, words, size, quiet)
         except Refused as refused:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.queue import Queue
 from kestrelpy.errors import ClientError, ServerError
-from kestrelpy.protocol.commands import Plain, check_name
+from kestrelpy.protocol.commands import Plain, check_name, refuse_later
+from kestrelpy.protocol.replies import Together
 from kestrelpy.protocol.stats import dump_lines, one_queue_lines, open_lines, stats_lines
 
 if TYPE_CHECKING:
@@ -44,23 +45,28 @@ def _flush_all(conversation: Conversation, command: Plain, now_ms: int) -> None:
     for queue in queues:
         if queue.log.failure is not None:
             queue.raise_failed()
-    conversation.stream = _flush_each(conversation, queues, command.quiet, now_ms)
+    conversation.stream = _flush_each(conversation, queues, command.quiet)
 
 
 def _flush_each(
-    conversation: Conversation, queues: list[Queue], quiet: bool, now_ms: int
+    conversation: Conversation, queues: list[Queue], quiet: bool
 ) -> Iterator[bytes]:
+    done = Together()
     for queue in queues:
-        if not queue.deleted:
-            lsn = queue.flush(now_ms)
-            conversation.replies.hold(b"", queue.log, lsn)
+        if queue.log.failure is not None:
+            # Failed since we looked; the first reply that waits for it says so.
+            done.hold(b"", queue.log, queue.log.lsn_appended + 1)
+        elif not queue.deleted:
+            done.hold(b"", queue.log, queue.flush(conversation.last_command_ms))
         yield b""
-    yield b"" if quiet else b"OK\r\n"
+    conversation.replies.hold(b"" if quiet else b"OK\r\n", done, 1)
 
 
 def _flush_expired(conversation: Conversation, command: Plain, now_ms: int) -> None:
     queue = conversation.broker.queues.get(_one_name(command))
     _refuse_unless_up(conversation)
+    if queue is not None and queue.log.failure is not None:
+        queue.raise_failed()
     queues = [queue] if queue is not None else []
     conversation.stream = _sweep_each(queues, command.quiet, now_ms)
 
@@ -74,6 +80,8 @@ def _flush_all_expired(conversation: Conversation, command: Plain, now_ms: int) 
 def _sweep_each(queues: list[Queue], quiet: bool, now_ms: int) -> Iterator[bytes]:
     count = 0
     for queue in queues:
+        if queue.deleted or queue.log.failure is not None:
+            continue
         before = queue.reader.counters.expired
         while queue.reader.sweep(now_ms, _SWEEP_STEPS):
             yield b""
@@ -86,6 +94,8 @@ def _stats(conversation: Conversation, command: Plain, now_ms: int) -> None:
     if not command.words:
         conversation.stream = stats_lines(broker, conversation.host, now_ms)
         return
+    if command.words[0] == b"markers":
+        raise ClientError("stats markers is not available in this version yet")
     name, slash, option = command.words[0].partition(b"/")
     check_name(name)
     if not slash:
@@ -93,10 +103,13 @@ def _stats(conversation: Conversation, command: Plain, now_ms: int) -> None:
     elif option == b"open":
         conversation.stream = open_lines(broker.queues.get(name), now_ms)
     else:
+        refuse_later(option.partition(b"=")[0].decode("ascii", "backslashreplace"))
         raise ClientError("unknown option of stats: stats, stats <queue> and stats <queue>/open")
 
 
 def _dump_stats(conversation: Conversation, command: Plain, now_ms: int) -> None:
+    for name in command.words:
+        check_name(name)
     conversation.stream = dump_lines(conversation.broker, command.words, now_ms)
 
 

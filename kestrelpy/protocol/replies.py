@@ -4,7 +4,7 @@
             the first is not true yet: nothing behind it leaves either
 
 One rule: a reply is never sent ahead of its record. If the log fails first, the reply becomes the
-error.
+error; an empty one (it only holds back what follows) stays empty.
 """
 
 from __future__ import annotations
@@ -19,11 +19,25 @@ if TYPE_CHECKING:
 class Awaited(Protocol):
     """What a reply can wait for: a queue's log, or a `Gate`."""
 
-    lsn_written: int
-    lsn_stored: int
-    failure: Exception | None
-    waiting_stored: set[object]
-    waiting_written: set[object]
+    @property
+    def lsn_written(self) -> int:
+        """Up to where replies that wait for a write are true."""
+
+    @property
+    def lsn_stored(self) -> int:
+        """Up to where replies that wait for a sync are true."""
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why no more will become true."""
+
+    @property
+    def waiting_stored(self) -> set[object]:
+        """The conversations to look at when more is stored."""
+
+    @property
+    def waiting_written(self) -> set[object]:
+        """The conversations to look at when more is written."""
 
 
 class Gate:
@@ -43,16 +57,78 @@ class Gate:
         self.lsn_written = self.lsn_stored = 1
 
 
+class Together:
+    """The answers to several keys as one reply: true when all of them are, or the first error.
+
+    It is filled like `Replies`, and then held by them as what its own data waits for.
+    """
+
+    __slots__ = ("_awaited", "_data", "value_bytes")
+
+    def __init__(self) -> None:
+        self._data: list[bytes] = []
+        self._awaited: list[tuple[Awaited, int, int]] = []
+        self.value_bytes = 0
+
+    def say(self, data: bytes) -> None:
+        """A part that is true already."""
+        self._data.append(data)
+
+    def hold(self, data: bytes, log: Awaited, stored: int, written: int = 0) -> None:
+        """A part that becomes true."""
+        self._data.append(data)
+        self._awaited.append((log, stored, written))
+
+    @property
+    def data(self) -> bytes:
+        """All parts."""
+        return b"".join(self._data)
+
+    @property
+    def _first(self) -> tuple[Awaited, int, int] | None:
+        """The first that is not true yet."""
+        awaited = self._awaited
+        while awaited and _is_true(*awaited[0]):
+            awaited[0] = awaited[-1]
+            awaited.pop()
+        return awaited[0] if awaited else None
+
+    @property
+    def lsn_stored(self) -> int:
+        return 1 if self._first is None else 0
+
+    @property
+    def lsn_written(self) -> int:
+        return self.lsn_stored
+
+    @property
+    def failure(self) -> Exception | None:
+        first = self._first
+        return None if first is None else first[0].failure
+
+    @property
+    def waiting_stored(self) -> set[object]:
+        first = self._first
+        if first is None:
+            return set()
+        log, stored, _ = first
+        return log.waiting_stored if log.lsn_stored < stored else log.waiting_written
+
+    @property
+    def waiting_written(self) -> set[object]:
+        return self.waiting_stored
+
+
 class Replies:
     """One connection's answers: `out` are true, `held` wait."""
 
-    __slots__ = ("_conversation", "held", "held_bytes", "out")
+    __slots__ = ("_conversation", "held", "out", "value_bytes")
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
         self.out: list[bytes] = []
         self.held: deque[tuple[bytes, Awaited, int, int]] = deque()
-        self.held_bytes = 0
+        self.value_bytes = 0  # of the items among them; whoever adds one counts it
 
     def say(self, data: bytes) -> None:
         """This is true already; it leaves behind what is held before it."""
@@ -73,7 +149,6 @@ class Replies:
             self.out.append(data)
             return
         self.held.append((data, log, stored, written))
-        self.held_bytes += len(data)
         self._wait_for(log, stored, written)
 
     def release(self) -> None:
@@ -85,10 +160,9 @@ class Replies:
                 if log.failure is None:
                     self._wait_for(log, stored, written)
                     return
-                data = _failed(log.failure)
+                data = _failed(log.failure) if data else b""
             out.append(data)
             held.popleft()
-        self.held_bytes = 0
 
     def _wait_for(self, log: Awaited, stored: int, written: int) -> None:
         if stored > log.lsn_stored:
@@ -101,9 +175,15 @@ class Replies:
         out = self.out
         data = out[0] if len(out) == 1 else b"".join(out)
         out.clear()
+        if not self.held:
+            self.value_bytes = 0
         return data
 
 
+def _is_true(log: Awaited, stored: int, written: int) -> bool:
+    return log.lsn_stored >= stored and log.lsn_written >= written
+
+
 def _failed(failure: Exception) -> bytes:
-    text = str(failure).encode("ascii", "backslashreplace")
+    text = " ".join(str(failure).split()).encode("ascii", "backslashreplace")
     return b"SERVER_ERROR " + text[:400] + b"\r\n"

@@ -74,7 +74,11 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
         ("dead", len(reader.dead)),
         ("redelivered", counters.redelivered),
         ("lease_expired", counters.lease_expired),
+        ("duplicates", 0),
+        ("keys_in_flight", 0),
+        ("keys_blocked", 0),
         ("closes_without_open", counters.closes_without_open),
+        ("gaps", 0),
         ("failed", int(queue.log.failure is not None)),
     ]
 

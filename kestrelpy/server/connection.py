@@ -69,6 +69,7 @@ class Connection(asyncio.Protocol):
         """The client has said all it will say; what it asked for is still answered."""
         self._at_end = True
         if self.conversation is not None:
+            self.conversation.hear_end(clock.now_ms())
             self._turn.touch(self.conversation)
         return True
 

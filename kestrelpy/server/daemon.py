@@ -114,6 +114,7 @@ class Daemon:
         try:
             await wrap(self.directory.lock)()
             self.server_id = self.directory.server_id
+            self.broker.server_id = self.server_id.encode()
             now_ms = clock.now_ms()
             found = await wrap(self.directory.recover)(
                 self.broker, self._dirty, now_ms, now_ms + self.broker.wall.offset_ms
@@ -189,7 +190,7 @@ class Daemon:
         deadline = self._loop.time() + DRAIN_SECONDS
         while self._connections and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
-        for connection in list(self._connections):
+        for connection in self._connections:
             connection.abort()
         await self.committer.settle(DRAIN_SECONDS)
         await wrap(self._close_journals)()

@@ -13,9 +13,7 @@ share a folder.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import uuid
 from dataclasses import dataclass, field
 from typing import Final
@@ -24,15 +22,13 @@ from journal.checkpoint import Checkpoint
 from journal.errors import Damage, JournalError
 from journal.files import Files, Handle
 from journal.journal import Journal, Sizes, recovered_journal
+from journal.reader import folder_name, parse_folder_name
 from journal.recovery import Recovery
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import JournalLog
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.replay import Replay
 
-_PLAIN: Final = re.compile(rb"[a-z0-9_-]")
-_FOLDER: Final = re.compile(r"([a-z0-9_%A-F~-]+)\.([0-9]+)")
-_STEM_CHARS_MAX: Final = 200  # file names may have 255 bytes; the rest is for the generation
 REMOVED_SUFFIX: Final = "~removed"
 
 
@@ -93,32 +89,31 @@ class DataDirectory:
         What is kept from behind the last known sync is on disk again when this returns.
         """
         found = Found()
-        newest: dict[str, tuple[int, str]] = {}
+        newest: dict[bytes, tuple[int, str]] = {}
         for name in self.files.names(self.path):
             if name.endswith(REMOVED_SUFFIX):
                 self.files.remove_folder(os.path.join(self.path, name))
                 continue
-            match = _FOLDER.fullmatch(name)
-            if match is None:
+            queue_name, generation = parse_folder_name(name)
+            if not generation:
                 continue
-            stem, generation = match[1], int(match[2])
-            older = newest.get(stem)
+            older = newest.get(queue_name)
             if older is None or older[0] < generation:
-                newest[stem] = (generation, name)
+                newest[queue_name] = (generation, name)
             if older is not None:
                 gone = older[1] if older[0] < generation else name
                 found.notes.append(f"{gone}: an earlier generation, removed")
                 self.remove(os.path.join(self.path, gone))
-        for stem, (generation, name) in sorted(newest.items()):
-            self._recover_one(broker, dirty, stem, generation, name, now_ms, wall_ms, found)
+        for queue_name, (generation, name) in sorted(newest.items()):
+            queue = broker.fresh(queue_name, generation, now_ms)
+            self._recover_one(broker, dirty, queue, name, now_ms, wall_ms, found)
         return found
 
     def _recover_one(
         self,
         broker: Broker,
         dirty: list[JournalLog],
-        stem: str,
-        generation: int,
+        queue: Queue,
         folder: str,
         now_ms: int,
         wall_ms: int,
@@ -130,7 +125,6 @@ class DataDirectory:
             self.files.remove_folder(path)
             return
         recovery = Recovery(self.files, path)
-        queue = broker.fresh(name_of_stem(stem), generation, now_ms)
         replay = Replay(queue)
         try:
             replay.run(recovery.records())
@@ -162,22 +156,3 @@ class DataDirectory:
             removed = folder + REMOVED_SUFFIX
             self.files.rename(folder, removed)
             self.files.remove_folder(removed)
-
-
-def folder_name(name: bytes, generation: int) -> str:
-    """A queue's folder: small letters, digits, `_` and `-` stand for themselves.
-
-    Everything else is %XX, so names that differ in case differ on every file system.
-    """
-    stem = "".join(
-        chr(byte) if _PLAIN.match(bytes((byte,))) else f"%{byte:02X}" for byte in name
-    )
-    if len(stem) > _STEM_CHARS_MAX:
-        stem = stem[: _STEM_CHARS_MAX - 70] + "~" + hashlib.sha256(name).hexdigest()
-    return f"{stem}.{generation}"
-
-
-def name_of_stem(stem: str) -> bytes:
-    """The name a folder's stem was made from (of a very long one: its beginning)."""
-    plain = stem.partition("~")[0]
-    return re.sub(rb"%([0-9A-F]{2})", lambda m: bytes((int(m[1], 16),)), plain.encode("ascii"))

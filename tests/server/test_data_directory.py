@@ -5,39 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from journal.errors import DirectoryLocked
 from journal.files import Disk
 from journal.journal import Sizes
-from kestrelpy.server.data_directory import DataDirectory, folder_name, name_of_stem
+from kestrelpy.server.data_directory import DataDirectory
 from tests.support.running import running
-
-NAMES = st.binary(min_size=1, max_size=128).map(
-    lambda raw: bytes(0x21 + byte % 94 for byte in raw).replace(b"/", b"_")
-)
-
-
-@given(NAMES)
-def test_a_folder_name_is_safe_everywhere_and_tells_the_queue(name: bytes) -> None:
-    folder = folder_name(name, 17)
-    assert len(folder) < 250
-    assert set(folder) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-%ABCDEF~.")
-    stem = folder.rpartition(".")[0]
-    assert name_of_stem(stem) == name or "~" in stem
-
-
-@given(NAMES, NAMES)
-def test_different_queues_have_folders_that_differ_without_regard_to_case(
-    one: bytes, other: bytes
-) -> None:
-    same = folder_name(one, 1).lower() == folder_name(other, 1).lower()
-    assert same == (one == other)
-
-
-def test_dots_and_capitals_are_escaped() -> None:
-    assert folder_name(b"Jobs.v2", 5) == "%4Aobs%2Ev2.5"
 
 
 def test_a_second_owner_is_refused(tmp_path: Path) -> None:

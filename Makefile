@@ -1,0 +1,66 @@
+# kestrelpy: everything a fresh machine needs is Python 3.11+ and make.
+#
+#   make serve   the daemon on its default configuration      make test   every test but the soak
+#
+# What is installed stands in .venv, and is installed again only when pyproject.toml changes.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+# The newest Python that can make a virtual environment; make PYTHON=... takes another one.
+PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
+	&& echo $$p && break; done)
+PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
+PYTEST := $(PY) -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help serve install test test-fast lint bench soak clean system-packages
+
+help: ## say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+serve: install ## install, then run the daemon on its default configuration
+	@exec $(VENV)/bin/kestrelpy serve
+
+install: $(VENV)/.installed ## only make .venv, with the command .venv/bin/kestrelpy
+
+test: system-packages $(VENV)/.installed-test ## install what the tests need, then run all but soak
+	$(PYTEST) -m "not soak" $(ARGS)
+
+test-fast: $(VENV)/.installed-test ## the tests that take three minutes together
+	$(PYTEST) -m "not slow and not soak" $(ARGS)
+
+lint: $(VENV)/.installed-lint ## ruff and mypy
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+bench: $(VENV)/.installed-bench ## measure against redis-server and beanstalkd
+	@.ci/system-packages redis-server beanstalkd memcached gcc
+	$(PY) -m bench $(ARGS)
+
+soak: $(VENV)/.installed-test ## the long tests
+	$(PYTEST) -m soak $(ARGS)
+
+clean: ## take .venv and what tools left behind away; data stays
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
+
+system-packages:
+	@.ci/system-packages
+
+$(PY):
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "kestrelpy needs Python 3.11 or newer with its venv module; found: $$(python3 --version 2>&1)." >&2; \
+		echo "Install one (Debian, Ubuntu: apt install python3 python3-venv), or say which: make PYTHON=/path/to/python" >&2; \
+		exit 1; \
+	fi
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || .ci/system-packages python3-venv
+	@rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(PY)
+	$(PIP_INSTALL) -e .
+	@touch $@
+
+$(VENV)/.installed-%: pyproject.toml | $(PY)
+	$(PIP_INSTALL) -e '.[$*]'
+	@touch $@ $(VENV)/.installed

@@ -1,0 +1,207 @@
+"""The main job on real input, with accidents: `python -m kestrelpy.examples.lines`.
+
+    producer ──every line──▶ daemon ──close/open──▶ four workers ──▶ a file of results each
+                               ✕ kill -9               ✕ kill -9, two of them
+
+A daemon of its own, the example producer on Python's own sources, four example workers. Two
+workers and the daemon are killed at random moments (`--seed`) and started again. At the end every
+line must have been handled, with the checksum of the file's own line, and every line that was
+handled more than once must have been in somebody's hand when that somebody was killed. Exit code
+0: all of that holds; 1: not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Final
+
+from pymemcache.client.base import Client  # type: ignore[import-untyped]
+
+from kestrelpy.examples.results import Results, expected_checksums, verdict
+
+LINES: Final = 120_000
+WORKERS: Final = 4
+QUEUE: Final = "lines"
+# Where, as a share of the lines handled, each is killed: a worker, the daemon, another worker.
+_ACCIDENTS: Final = ((0.10, 0.30), (0.40, 0.60), (0.70, 0.90))
+_LOOK_SECONDS: Final = 0.02
+_TELL_SECONDS: Final = 1.0
+_START_SECONDS: Final = 60.0
+_STALL_SECONDS: Final = 60.0
+_END_SECONDS: Final = 30.0
+
+
+class Failed(Exception):
+    """The run cannot go on; the text says why."""
+
+
+class Run:
+    """The processes of one run, and what they wrote."""
+
+    def __init__(self, folder: Path, lines: int, seed: int) -> None:
+        self.folder, self.lines = folder, lines
+        self.port = 0
+        self.began = time.monotonic()
+        self.results = Results([folder / f"worker-{number}" for number in range(1, WORKERS + 1)])
+        # Why a line may be handled once more than once, by its number.
+        self.reasons: dict[int, list[str]] = defaultdict(list)
+        self.children: dict[str, subprocess.Popen[bytes]] = {}
+        rng = random.Random(seed)
+        first, second = rng.sample(range(1, WORKERS + 1), 2)
+        at = [int(lines * rng.uniform(*bounds)) for bounds in _ACCIDENTS]
+        victims = [f"worker {first}", "daemon", f"worker {second}"]
+        self.accidents = list(zip(at, victims, strict=True))
+
+    def run(self) -> None:
+        """From the first line to the last confirm; raises Failed."""
+        self.start("daemon")
+        for number in range(1, WORKERS + 1):
+            self.start(f"worker {number}")
+        self.start("producer")
+        told = moved = time.monotonic()
+        while not self.is_finished():
+            time.sleep(_LOOK_SECONDS)
+            if self.results.read():
+                moved = time.monotonic()
+            if self.accidents and self.results.handled >= self.accidents[0][0]:
+                self.kill_and_start_again(self.accidents.pop(0)[1])
+            if time.monotonic() - told > _TELL_SECONDS:
+                told = time.monotonic()
+                self.say(f"{self.results.handled:>9,} of {self.lines:,} lines handled")
+            if time.monotonic() - moved > _STALL_SECONDS:
+                raise Failed(f"nothing was handled for {_STALL_SECONDS:.0f} seconds")
+        self.end()
+
+    def start(self, name: str) -> None:
+        """Start a process, from the beginning or again."""
+        kind, _, number = name.partition(" ")
+        command = [sys.executable, "-m"]
+        server = ["--server", f"127.0.0.1:{self.port}"]
+        if kind == "daemon":
+            command += ["kestrelpy", "serve", "--config", str(self.config_file())]
+            command += ["--data-dir", str(self.folder / "data"), "--port", str(self.port)]
+        elif kind == "worker":
+            results = str(self.folder / f"worker-{number}")
+            command += ["kestrelpy.examples.worker", QUEUE, results, *server]
+        else:
+            command += ["kestrelpy.examples.producer", QUEUE, "--lines", str(self.lines), *server]
+        out, log = self.folder / f"{kind}.out", self.folder / f"{kind}.log"
+        if kind == "daemon":
+            out.write_text("")  # what an earlier one said does not count
+        with out.open("a") as stdout, log.open("a") as stderr:
+            self.children[name] = subprocess.Popen(command, stdout=stdout, stderr=stderr)
+        if kind == "daemon":
+            self.wait_until_ready(out)
+
+    def wait_until_ready(self, out: Path) -> None:
+        """Wait for the daemon's first lines; from them, where it listens."""
+        deadline = time.monotonic() + _START_SECONDS
+        while "ready" not in (said := out.read_text()):
+            if self.children["daemon"].poll() is not None or time.monotonic() > deadline:
+                log = (self.folder / "daemon.log").read_text()
+                raise Failed(f"the daemon did not start:\n{log}")
+            time.sleep(_LOOK_SECONDS)
+        for line in said.splitlines():
+            if line.startswith("listening: memcache"):
+                self.port = int(line.rpartition(":")[2])
+            else:
+                self.say(line)
+
+    def config_file(self) -> Path:
+        """An empty one: the defaults, whatever lies in the working directory."""
+        path = self.folder / "kestrelpy.toml"
+        path.touch()
+        return path
+
+    def kill_and_start_again(self, name: str) -> None:
+        """`kill -9`, note what was in hand, start again."""
+        child = self.children[name]
+        child.kill()
+        child.wait()
+        self.results.read()
+        self.say(f"{self.results.handled:>9,} handled: kill -9 {name}, and start it again")
+        if name != "daemon":
+            last = self.results.last_done(int(name.partition(" ")[2]) - 1)
+            if last is not None:
+                self.reasons[last].append(f"in hand when {name} was killed")
+        self.start(name)
+
+    def is_finished(self) -> bool:
+        """Has the producer ended, and is the queue empty, with nothing in anybody's hand?"""
+        for name, child in self.children.items():
+            if child.poll() is not None and (name != "producer" or child.returncode != 0):
+                log = (self.folder / f"{name.partition(' ')[0]}.log").read_text()
+                raise Failed(f"{name} ended with exit code {child.returncode}:\n{log}")
+        if self.children["producer"].returncode is None or self.accidents:
+            return False
+        client = Client(("127.0.0.1", self.port), connect_timeout=5, timeout=30)
+        stats = client.stats(QUEUE)
+        client.close()
+        return all(
+            stats[f"queue_{QUEUE}_{key}".encode()] == 0 for key in ("items", "open_transactions")
+        )
+
+    def end(self) -> None:
+        """Workers first, then the daemon: each ends cleanly when asked to."""
+        workers = [name for name in self.children if name.startswith("worker")]
+        for names in (workers, ["daemon"]):
+            for name in names:
+                self.children[name].terminate()
+            for name in names:
+                if code := self.children[name].wait(_END_SECONDS):
+                    raise Failed(f"{name} ended with exit code {code}")
+        self.results.read()
+        for number in self.results.unsure:
+            self.reasons[number].append("in hand when the daemon was killed")
+        for line in (self.folder / "producer.out").read_text().splitlines():
+            word, _, number_text = line.partition(" ")
+            if word == "resent":
+                self.reasons[int(number_text)].append(
+                    "sent again, its STORED was lost when the daemon was killed"
+                )
+
+    def kill_all(self) -> None:
+        """Leave nothing running."""
+        for child in self.children.values():
+            child.kill()
+            child.wait()
+
+    def say(self, text: str) -> None:
+        """One line of progress."""
+        print(f"{time.monotonic() - self.began:6.1f} s  {text}", flush=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run it from the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(description="The main job on real input, with accidents.")
+    parser.add_argument("--lines", type=int, default=LINES, metavar="N")
+    parser.add_argument("--seed", type=int, default=None, help="when and who is killed")
+    options = parser.parse_args(argv)
+    seed = random.randrange(1_000_000) if options.seed is None else options.seed
+    expected = expected_checksums(options.lines)
+    print(f"{len(expected):,} lines of Python's own sources; --seed {seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="kestrelpy-lines-") as folder:
+        run = Run(Path(folder), len(expected), seed)
+        try:
+            run.run()
+        except Failed as error:
+            print(f"FAILED: {error}")
+            return 1
+        finally:
+            run.kill_all()
+        seconds = time.monotonic() - run.began
+    sentences, ok = verdict(expected, run.results, run.reasons)
+    print("\n".join(sentences))
+    print(f"{len(expected) / seconds:,.0f} lines a second, accidents included")
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

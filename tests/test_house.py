@@ -1,0 +1,280 @@
+"""The house stands as design.md draws it: floors, rooms, sizes. What fails says what to do instead.
+
+      cli, client, examples                   5
+      server/                                 4   sockets, threads, the process
+      protocol/                               3   words: bytes, commands, replies
+      core/                                   2   meaning; no asyncio, os, time, logging
+      journal/                                1   memory that lasts
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# The longest prefix of a module's name that stands here is its floor.
+FLOORS = {
+    "journal": 1,
+    "kestrelpy.durations": 1,
+    "kestrelpy.errors": 2,
+    "kestrelpy.core": 2,
+    "kestrelpy.protocol": 3,
+    "kestrelpy.config": 4,
+    "kestrelpy.server": 4,
+    "kestrelpy.cli": 5,
+    "kestrelpy.client": 5,
+    "kestrelpy.examples": 5,
+    "kestrelpy.__main__": 5,
+    "kestrelpy": 1,  # the package itself: its version, nothing else
+}
+INSTEAD = {
+    1: "the journal knows bytes and files only: pass what it needs as an argument",
+    2: "the core is told, it never asks: take a value or a callable as an argument, or mark what "
+    "happened and let the turn sweep it up",
+    3: "the protocol speaks to `Host`, a Protocol: add a method there and let the server fill it",
+    4: "the server is used by the command line, not the reverse: pass a callable, like `say`",
+}
+# What a room may take from outside; "stdlib" is the whole of it but what is refused below.
+OUTSIDE = {
+    "journal": {"stdlib", "aiofiles"},
+    "kestrelpy.durations": {"stdlib"},
+    "kestrelpy.core": {"stdlib", "aiofiles"},
+    "kestrelpy.examples.producer": {"stdlib", "pymemcache"},
+    "kestrelpy.examples.worker": {"stdlib", "pymemcache"},
+}
+REFUSED = {
+    "kestrelpy.core": {"asyncio", "os", "time", "logging", "pydantic", "socket", "threading"},
+    "kestrelpy.protocol": {"asyncio", "os", "time", "socket", "threading"},
+}
+CONFIG_READERS = ("kestrelpy.server", "kestrelpy.cli")
+# Only these may use nothing of ours: they are for people to copy.
+STANDALONE = ("kestrelpy.examples.producer", "kestrelpy.examples.worker")
+
+FILE_LINES_MAX = 420
+FUNCTION_LINES_MAX = 60
+# Longer, each with its reason.
+LONG_FILES: dict[str, str] = {}
+LONG_FUNCTIONS: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file of the house."""
+
+    name: str
+    path: Path
+    tree: ast.Module
+    lines: int
+
+    @property
+    def floor(self) -> int:
+        return FLOORS[longest_prefix(self.name, FLOORS)]
+
+    def imports(self) -> Iterator[str]:
+        """Modules it imports when it runs, wherever the import stands; not those for types only."""
+        for node in running(self.tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{self.name}: import by the full name, not relative"
+                assert node.module is not None
+                for alias in node.names:
+                    whole = f"{node.module}.{alias.name}"
+                    yield whole if whole in house() else node.module
+
+
+def running(node: ast.AST) -> Iterator[ast.AST]:
+    """Every node, but what stands below `if TYPE_CHECKING:`."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) in (
+            "TYPE_CHECKING",
+            "typing.TYPE_CHECKING",
+        ):
+            for each in child.orelse:
+                yield from running(each)
+        else:
+            yield from running(child)
+
+
+@cache
+def house() -> dict[str, Module]:
+    """Every module of journal/ and kestrelpy/ by its name."""
+    found = {}
+    for room in ("journal", "kestrelpy"):
+        for path in sorted((ROOT / room).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            text = path.read_text()
+            found[name] = Module(name, path, ast.parse(text), text.count("\n"))
+    return found
+
+
+def longest_prefix(name: str, table: dict[str, int]) -> str:
+    """The entry of a table that is this module or the nearest package around it."""
+    while name not in table:
+        assert "." in name, f"{name} stands on no floor: give it one in {Path(__file__).name}"
+        name = name.rpartition(".")[0]
+    return name
+
+
+def is_in(name: str, rooms: tuple[str, ...] | list[str]) -> bool:
+    return any(name == room or name.startswith(room + ".") for room in rooms)
+
+
+def ours(imported: str) -> bool:
+    return is_in(imported, ("journal", "kestrelpy"))
+
+
+def complain(complaints: list[str]) -> None:
+    if complaints:
+        pytest.fail("\n".join(sorted(complaints)), pytrace=False)
+
+
+def test_a_room_imports_from_its_own_floor_or_below() -> None:
+    complaints = []
+    for module in house().values():
+        for imported in filter(ours, module.imports()):
+            above = FLOORS[longest_prefix(imported, FLOORS)]
+            if above > module.floor:
+                complaints.append(
+                    f"{module.name} (floor {module.floor}) imports {imported} (floor {above}). "
+                    f"Instead: {INSTEAD[module.floor]}."
+                )
+    complain(complaints)
+
+
+def test_the_configuration_is_read_by_the_server_and_the_command_line_only() -> None:
+    complaints = [
+        f"{module.name} imports kestrelpy.config. Instead: take the one value you need, or a "
+        "frozen object of your own floor that the server fills from the configuration "
+        "(as policy_of does)."
+        for module in house().values()
+        if "kestrelpy.config" in module.imports() and not is_in(module.name, CONFIG_READERS)
+    ]
+    complain(complaints)
+
+
+def test_the_lower_floors_do_not_reach_for_the_world() -> None:
+    complaints = []
+    for room, refused in REFUSED.items():
+        for module in house().values():
+            if is_in(module.name, (room,)):
+                complaints += [
+                    f"{module.name} imports {imported}. Instead: time comes in as now_ms, a wish "
+                    "goes out as a mark or through an argument; files, sockets, threads and the "
+                    "log belong to the server."
+                    for imported in module.imports()
+                    if imported.partition(".")[0] in refused
+                ]
+    complain(complaints)
+
+
+def test_what_is_used_alone_needs_little() -> None:
+    complaints = []
+    for room, allowed in OUTSIDE.items():
+        for module in house().values():
+            if not is_in(module.name, (room,)):
+                continue
+            for imported in module.imports():
+                top = imported.partition(".")[0]
+                known = "stdlib" if top in sys.stdlib_module_names else top
+                if known not in allowed and not ours(imported):
+                    complaints.append(
+                        f"{module.name} imports {imported}. Instead: {room} takes only "
+                        f"{', '.join(sorted(allowed))}; what needs more stands on a higher floor."
+                    )
+    complain(complaints)
+
+
+def test_examples_to_copy_use_nothing_of_ours() -> None:
+    complain(
+        [
+            f"{name} imports {imported}. Instead: write it with pymemcache and the standard "
+            "library; whoever copies the example has nothing else."
+            for name in STANDALONE
+            for imported in house()[name].imports()
+            if ours(imported)
+        ]
+    )
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    edges = {
+        name: [each for each in module.imports() if each in house() and each != name]
+        for name, module in house().items()
+    }
+    done: set[str] = set()
+
+    def walk(name: str, trail: list[str]) -> list[str] | None:
+        if name in trail:
+            return [*trail[trail.index(name) :], name]
+        if name in done:
+            return None
+        for each in edges[name]:
+            if circle := walk(each, [*trail, name]):
+                return circle
+        done.add(name)
+        return None
+
+    for name in edges:
+        if circle := walk(name, []):
+            pytest.fail(
+                f"{' imports '.join(circle)}. Instead: move what both need one step down into a "
+                "leaf of its own; for a type alone, import it below `if TYPE_CHECKING:`.",
+                pytrace=False,
+            )
+
+
+def test_files_and_functions_fit_in_a_head() -> None:
+    complaints = []
+    for module in house().values():
+        path = str(module.path.relative_to(ROOT))
+        if module.lines > FILE_LINES_MAX and path not in LONG_FILES:
+            complaints.append(
+                f"{path} has {module.lines} lines (at most {FILE_LINES_MAX}). Instead: find the "
+                "second thing it does and give that a file."
+            )
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                where = f"{path}:{node.name}"
+                if length > FUNCTION_LINES_MAX and where not in LONG_FUNCTIONS:
+                    complaints.append(
+                        f"{where} has {length} lines (at most {FUNCTION_LINES_MAX}). Instead: "
+                        "decisions up, leaves pure: name its steps."
+                    )
+    complain(complaints)
+
+
+def test_exceptions_to_the_sizes_are_still_needed() -> None:
+    complaints = [
+        f"{path} fits again: take it out of LONG_FILES"
+        for path in LONG_FILES
+        if (ROOT / path).read_text().count("\n") <= FILE_LINES_MAX
+    ]
+    complain(complaints)
+
+
+def test_every_room_has_tests_of_its_own(request: pytest.FixtureRequest) -> None:
+    """A file test_<room>*.py, or a folder of the room's name; what is missing is a warning."""
+    tests = ROOT / "tests"
+    missing = [
+        name
+        for name, module in house().items()
+        if module.path.stem.strip("_") == module.path.stem
+        and not any(tests.rglob(f"test_{module.path.stem}*.py"))
+        and not any(tests.glob(f"{module.path.stem}/test_*.py"))
+    ]
+    if missing:
+        request.node.warn(
+            pytest.PytestWarning(f"rooms without a test file of their name: {', '.join(missing)}")
+        )
