@@ -152,6 +152,8 @@ class Disk:
             while at < size:
                 piece = min(size - at, len(_ZEROS))
                 handle.write(at, _ZEROS[:piece] if piece < len(_ZEROS) else _ZEROS)
+                # Piece by piece: 64 MiB at once held up other files' syncs for 18 ms, so for 0.9.
+                handle.sync()
                 at += piece
             handle.sync()
             os.rename(fresh, path)

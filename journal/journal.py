@@ -278,11 +278,13 @@ class Journal:
             return False
         if self.active is not None and not self._seal(self.active, time_ms):
             return False
+        if not self._open_segment(spare, time_ms):
+            return False
         self._spare = None
         self._starved = False
         self.active = spare
         self.segments.append(spare)
-        return self._open_segment(spare, time_ms)
+        return True
 
     def _open_segment(self, segment: Segment, time_ms: int) -> bool:
         out: list[bytes] = []
@@ -330,7 +332,11 @@ class Journal:
     # -- reclaiming -------------------------------------------------------------------------
 
     def take_dead(self) -> list[str]:
-        """Segments at the front that hold nothing alive, emptied by records that are durable."""
+        """Segments at the front that hold nothing alive, emptied by records that are durable.
+
+        To be removed in this order, and none behind one that could not be removed: what a segment
+        says is undone by those behind it.
+        """
         dead, self._orphans = self._orphans, []
         durable = self.commit.lsn_durable
         while len(self.segments) > 1:
@@ -433,37 +439,40 @@ def recovered_journal(
         files, folder, recovery.identity or os.urandom(16), sizes, checkpoint,
         lsn_last=recovery.lsn_next - 1, segment_last=last_segment_number(files, folder),
     )  # fmt: skip
-    for found in (*recovery.superseded, *recovery.spares):
-        files.remove(found.path)
-    for name in names:
-        if name.endswith(SUFFIX_NEW):
-            files.remove(os.path.join(folder, name))
     journal.segments = [
         Segment(found.number, found.path, found.capacity, None, lsn_first=found.lsn_first)
         for found in recovery.segments
         if found.lsn_first
     ]
+    outdated: list[str] = []
     if not recovery.clean:
-        _go_on_in_fresh(journal, recovery, time_ms)
+        outdated = _go_on_in_fresh(journal, recovery, time_ms)
     elif journal.segments:
         active = journal.active = journal.segments[-1]
         active.handle = files.open(active.path)
         active.at = recovery.append_at
         active.tally = recovery.tally
+    # Spares first: an empty segment with nothing before it would look like a lost beginning.
+    for found in (*recovery.spares, *recovery.superseded):
+        files.remove(found.path)
+    for path in outdated:
+        files.remove(path)
+    for name in names:
+        if name.endswith(SUFFIX_NEW):
+            files.remove(os.path.join(folder, name))
     return journal
 
 
-def _go_on_in_fresh(journal: Journal, recovery: Recovery, time_ms: int) -> None:
-    """Write the tail into a fresh segment; then remove what has become superfluous by it."""
+def _go_on_in_fresh(journal: Journal, recovery: Recovery, time_ms: int) -> list[str]:
+    """Write the tail into a fresh segment; returns the segments that are superfluous by it."""
     journal.spare_number += 1
     opening = journal.checkpoint().draft(time_ms, journal.commit.lsn_appended)
     fresh = write_fresh(
         recovery, journal.spare_number, journal.identity, journal.short_identity,
         opening, journal.sizes.segment_min,
     )  # fmt: skip
-    superseded = [s for s in journal.segments if s.lsn_first >= fresh.lsn_first]
+    outdated = [s.path for s in journal.segments if s.lsn_first >= fresh.lsn_first]
     journal.segments = [s for s in journal.segments if s.lsn_first < fresh.lsn_first]
     journal.segments.append(fresh)
     journal.active = fresh
-    for old in superseded:
-        journal.files.remove(old.path)
+    return outdated

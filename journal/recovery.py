@@ -43,7 +43,7 @@ SHORTER: Final = "shorter than it was made"
 BEHIND_THE_END: Final = "behind the end of the log"
 HEADER_LOST: Final = "the file header is not readable"
 _FRONT_BYTES: Final = 1 << 16  # holds any segment's opening record
-_OPENING_BYTES: Final = 2 * HEADER_BYTES  # the checkpoint and first batch of any segment, at least
+_OPENING_FRAMES: Final = 2  # the checkpoint and the first batch of any segment
 
 
 @dataclass(slots=True)
@@ -63,6 +63,11 @@ class SegmentFile:
         """How much shorter the file is than it was made, as far as it says."""
         made = self.header.capacity if self.header is not None else FILE_HEADER_BYTES
         return max(made - self.capacity, 0)
+
+    def is_spare(self, found: Scan) -> bool:
+        """Is it whole, and has nothing been written to it?"""
+        whole = self.header is not None and not self.bytes_missing
+        return whole and not (found.lsn_first or found.gaps or found.footer)
 
     def supersedes(self, lsn: int) -> bool:
         """Does a newer segment hold what this one says from `lsn` on?"""
@@ -108,14 +113,16 @@ class Recovery:
         """Every record that is kept, in order of lsn."""
         self._find_segments()
         self._find_synced()
-        self._set_limits()
+        self._sort_out()
         for segment in self.segments:
             found = self._last = self._scans.pop(segment.number, None) or self._scan(segment)
             segment.lsn_first = found.lsn_first or (self._lsn or 1 if found.gaps else 0)
             if self.torn:
                 self._cut(found, FILE_HEADER_BYTES, BEHIND_THE_END, segment.lsn_first, 0)
-            else:
-                yield from self._walk(segment, found)
+                continue
+            if not self._lsn and not (found.gaps and found.gaps[0].offset == FILE_HEADER_BYTES):
+                self._lsn = found.lsn_first
+            yield from self._walk(segment, found)
         if self._last is not None and self.clean:
             self.append_at = self._last.end
             for record in self._last.records:
@@ -173,34 +180,32 @@ class Recovery:
 
     def _find_synced(self) -> None:
         """Newest first, until a batch says up to where the journal was synced."""
-        kept: list[SegmentFile] = []
-        synced_known = False
         for segment in reversed(self.segments):
-            if not synced_known:
-                found = self._scans[segment.number] = self._scan(segment)
-                whole = segment.header is not None and not segment.bytes_missing
-                if whole and not found.lsn_first and not found.gaps and found.footer is None:
-                    self.spares.append(segment)
-                    continue
-                self.lsn_synced = max(self.lsn_synced, found.lsn_synced)
-                synced_known = found.batches > 0
-            kept.append(segment)
-        self.segments = kept[::-1]
-        self.spares.reverse()
+            found = self._scans[segment.number] = self._scan(segment)
+            self.lsn_synced = max(self.lsn_synced, found.lsn_synced)
+            if found.batches:
+                return
 
-    def _set_limits(self) -> None:
+    def _sort_out(self) -> None:
+        """Newest first: which segments count, up to which lsn, and which hold nothing."""
+        oldest = self.segments[0].number if self.segments else 0
         limit = 0
         kept: list[SegmentFile] = []
         for segment in reversed(self.segments):
             segment.lsn_limit = limit
             first = self._first_lsn(segment)
             if first and segment.supersedes(first):
-                self.superseded.append(segment)
-                continue
-            kept.append(segment)
-            limit = first or limit
-        self.segments = kept[::-1]
-        self.superseded.reverse()
+                self.superseded.insert(0, segment)
+            elif not first and segment.is_spare(self._scans[segment.number]):
+                self.spares.insert(0, segment)
+            else:
+                kept.insert(0, segment)
+                limit = first or limit
+        self.segments = kept
+        if self.spares and self.spares[0].number == oldest:
+            # A segment goes only when the one behind it is synced. So nothing ever stood before
+            # this one: the log begins here, and what was written here, if anything, is lost.
+            self._lsn = 1
 
     def _first_lsn(self, segment: SegmentFile) -> int:
         known = self._scans.get(segment.number)
@@ -209,7 +214,7 @@ class Recovery:
             opening = decode(front, FILE_HEADER_BYTES, segment.journal, segment.number)
             if opening is not None:
                 return opening.lsn
-            known = self._scan(segment)
+            known = self._scans[segment.number] = self._scan(segment)
         return known.lsn_first
 
     def _scan(self, segment: SegmentFile) -> Scan:
@@ -285,18 +290,19 @@ class Recovery:
 
     def _lost(self, segment: SegmentFile, gap: Gap) -> tuple[int, int]:
         """First and last lsn of what may have been in a gap; a last below its first: nothing."""
-        room = gap.end - gap.offset
+        room = (gap.end - gap.offset) // HEADER_BYTES  # for so many records at most
         if gap.offset == FILE_HEADER_BYTES:
-            room = max(room - _OPENING_BYTES, 0)
+            room = max(room - _OPENING_FRAMES, 0)
+        elif gap.end == FILE_HEADER_BYTES:  # not even a header: nobody knows how long it was
+            room = ITEM_MAX
         first = self._lsn or gap.lsn_expected
         following = gap.lsn_next
         if segment.lsn_limit and not 0 < following < segment.lsn_limit:
             following = segment.lsn_limit
         if following:
-            return first or max(following - room // HEADER_BYTES, 1), following - 1
+            return first or max(following - room, 1), following - 1
         first = first or 1
-        is_whole_file = gap.end == FILE_HEADER_BYTES
-        return first, ITEM_MAX if is_whole_file else first + max(room // HEADER_BYTES, 1) - 1
+        return first, min(first + max(room, 1) - 1, ITEM_MAX)
 
     def _items_lost(self, found: Scan, first: int, last: int) -> tuple[int, int]:
         """The items whose puts may be among these records: ids rise by one from put to put."""

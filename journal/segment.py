@@ -262,14 +262,15 @@ def _skip_gap(data: bytes, at: int, room_end: int, journal: int, result: Scan) -
     rest = data[at:room_end].rstrip(b"\0")
     if not rest or is_older_frame(data, at, journal, result.number):
         return None  # the end: zeros, or what an earlier life of this file left behind
+    end = max(at + len(rest), frame_end(data, at, journal, result.number))
     footer, zone = result.footer, len(data) - FOOTER_SPACE_BYTES
     if footer is not None:
-        result.gaps.append(Gap(at, at + len(rest), NOT_WHOLE, expected, footer.lsn))
+        result.gaps.append(Gap(at, min(end, room_end), NOT_WHOLE, expected, footer.lsn))
         result.lsn_next = footer.lsn
     elif at < zone and not data[at:zone].strip(b"\0"):
-        result.gaps.append(Gap(zone, at + len(rest), FOOTER_LOST, expected, expected))
+        result.gaps.append(Gap(zone, len(data), FOOTER_LOST, expected, expected))
     else:
-        result.gaps.append(Gap(at, at + len(rest), NOT_WHOLE, expected, 0))
+        result.gaps.append(Gap(at, end, NOT_WHOLE, expected, 0))
     return None
 
 

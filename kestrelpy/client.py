@@ -180,10 +180,9 @@ class Worker:
                 try:
                     item = self.fetch()
                 except (OSError, MemcacheServerError, MemcacheUnknownError) as error:
-                    if not self._stopped:
-                        log.warning("%s: %s; trying again", self.queue, reason(error))
-                        self._sleep(pause)
-                        pause = min(2 * pause, _BACKOFF_SECONDS_MAX)
+                    log.warning("%s: %s; trying again", self.queue, reason(error))
+                    self._sleep(pause)
+                    pause = min(2 * pause, _BACKOFF_SECONDS_MAX)
                     continue
                 pause = _BACKOFF_SECONDS_MIN
                 if item is not None:
@@ -203,17 +202,11 @@ class Worker:
             if held is not None and not self._is_ours(held):
                 self._lose(held, "the connection was lost while it was in hand")
                 held = None
-            key = f"{self.queue}/{'' if held is None else 'close/'}{self._open}"
-            try:
-                found = self._wait_for(key)
-            except (OSError, MemcacheError) as error:
-                if held is not None:
-                    self._lose(held, reason(error))
-                    if _is_expired(error):
-                        return None
-                raise
-            if held is not None:
-                held._state = _State.CONFIRMED
+            # Confirm without a wait, so that the confirm is answered at once; the further trip
+            # is made only when there is nothing to do anyway.
+            found = self._confirm_and_open(held) if held is not None else None
+            if found is None:
+                found = self._wait_and_open()
             if found is None:
                 return None
             assert self._client is not None
@@ -256,18 +249,40 @@ class Worker:
 
     # -- with the lock held -----------------------------------------------------------------
 
-    def _wait_for(self, key: str) -> tuple[bytes, int] | None:
-        client = self._connected()
+    def _confirm_and_open(self, held: Item) -> tuple[bytes, int] | None:
+        try:
+            found = self._get("close/open")
+        except (OSError, MemcacheError) as error:
+            self._lose(held, reason(error))
+            if _is_expired(error):
+                return None
+            raise
+        held._state = _State.CONFIRMED
+        return found
+
+    def _wait_and_open(self) -> tuple[bytes, int] | None:
+        self._connected()  # first, so that `stop` finds a socket to end the wait on
         self._waiting = True
         try:
-            found: tuple[bytes, int] | None = self._ask(client, lambda: client.get(key))
+            return self._get(self._open) if not self._stopped else None
+        except (OSError, MemcacheError):
+            if self._stopped:
+                return None
+            raise
         finally:
             self._waiting = False
+
+    def _get(self, options: str) -> tuple[bytes, int] | None:
+        client = self._connected()
+        key = f"{self.queue}/{options}"
+        found: tuple[bytes, int] | None = self._ask(client, lambda: client.get(key))
         return found
 
     def _connected(self) -> Client:
         if self._client is None:
-            self._client = new_client(self._server, self._answer_seconds)
+            client = new_client(self._server, self._answer_seconds)
+            self._ask(client, client.version)  # pymemcache connects with the first request
+            self._client = client
         return self._client
 
     def _ask(self, client: Client, request: Callable[[], _T]) -> _T:
@@ -294,11 +309,8 @@ class Worker:
 
     def _say_end(self, item: Item, state: _State) -> None:
         """End its lease; raises LeaseLost when a confirm was not acknowledged."""
-        client = self._client
-        assert client is not None
-        key = f"{self.queue}/{_WORDS[state]}"
         try:
-            self._ask(client, lambda: client.get(key))
+            self._get(_WORDS[state])
         except (OSError, MemcacheError) as error:
             item._state = _State.LOST
             if state is _State.CONFIRMED:
@@ -342,16 +354,19 @@ class Worker:
     def _renew(self) -> None:
         """Renew what is in hand at half time, while something is; a thread of its own."""
         with self._lock:
-            while (item := self._item) is not None:
-                left = item._renew_at - time.monotonic()
-                if left > 0:
-                    self._lock.wait(left)
-                elif self._is_ours(item) and self._touch():
-                    item._renew_at = time.monotonic() + self._lease_seconds / 2
-                else:
-                    self._item = None
-                    self._lose(item, "its lease could not be renewed")
-            self._renewing = False
+            try:
+                while (item := self._item) is not None:
+                    left = item._renew_at - time.monotonic()
+                    if left > 0:
+                        # Not longer: the next item may need it that soon.
+                        self._lock.wait(min(left, _FIRST_RENEWAL_SECONDS))
+                    elif self._is_ours(item) and self._touch():
+                        item._renew_at = time.monotonic() + self._lease_seconds / 2
+                    else:
+                        self._item = None
+                        self._lose(item, "its lease could not be renewed")
+            finally:
+                self._renewing = False
 
     def _touch(self) -> bool:
         client = self._client

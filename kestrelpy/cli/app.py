@@ -6,14 +6,15 @@ One rule: nothing is imported before the command that needs it runs, so that `--
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 import kestrelpy
-from kestrelpy.cli.errors import CommandError
+from kestrelpy.cli.errors import UNUSABLE, CommandError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -56,11 +57,21 @@ def _options(
 def main() -> None:
     """Run one command and exit."""
     try:
-        app(prog_name="kestrelpy")
+        try:
+            app(prog_name="kestrelpy")
+        finally:
+            sys.stdout.flush()
     except CommandError as error:
-        for line in str(error).splitlines():
-            print(f"kestrelpy: {line}", file=sys.stderr)
-        sys.exit(error.code)
+        _end(str(error), error.code)
+    except OSError as error:  # a full disk behind standard output, most likely
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _end(error.strerror or str(error), UNUSABLE)
+
+
+def _end(text: str, code: int) -> NoReturn:
+    for line in text.splitlines():
+        print(f"kestrelpy: {line}", file=sys.stderr)
+    sys.exit(code)
 
 
 @app.command()

@@ -89,8 +89,8 @@ class Conversation:
 
     __slots__ = (
         "_quiet_bytes", "_stored_bytes", "at_end", "broker", "closing", "holder", "host",
-        "is_touched", "last_command_ms", "parser", "paused", "replies", "shell", "stream",
-        "waiter", "waiting_fetch",
+        "is_behind", "is_touched", "last_command_ms", "parser", "paused", "replies", "shell",
+        "stream", "waiter", "waiting_fetch",
     )  # fmt: skip
 
     def __init__(
@@ -106,6 +106,7 @@ class Conversation:
         self.stream: Iterator[bytes] | None = None
         self.closing = False
         self.at_end = False
+        self.is_behind = False  # has more come in than was carried out, because it is blocked?
         self.paused = False
         self.is_touched = False
         self.shell: object = None
@@ -125,7 +126,11 @@ class Conversation:
     def run(self, now_ms: int) -> None:
         """Carry out what has come in whole, as far as nothing stands in the way."""
         parser = self.parser
-        while parser.buffered and not self.is_blocked:
+        self.is_behind = False
+        while parser.buffered:
+            if self.is_blocked:
+                self.is_behind = True
+                return
             command = parser.next()
             if command is None:
                 return
@@ -171,7 +176,11 @@ class Conversation:
                 self._stored_bytes = 0
         else:
             self._stored_bytes = 0
-        if self.stream is not None and not replies.held and not self.paused:
+        if (
+            self.stream is not None
+            and not (replies.held or self.paused)
+            and replies.value_bytes < HELD_BYTES_MAX
+        ):
             self.last_command_ms = now_ms
             piece = next(self.stream, None)
             if piece is None:
@@ -185,7 +194,7 @@ class Conversation:
         """Is there something to do that no new byte and no record will announce?"""
         if self.paused or self.replies.held:
             return False
-        return self.stream is not None or (not self.is_blocked and self.parser.buffered > 0)
+        return self.stream is not None or (self.is_behind and not self.is_blocked)
 
     @property
     def is_finished(self) -> bool:

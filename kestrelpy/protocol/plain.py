@@ -53,11 +53,12 @@ def _flush_each(
 ) -> Iterator[bytes]:
     done = Together()
     for queue in queues:
-        if queue.log.failure is not None:
-            # Failed since we looked; the first reply that waits for it says so.
-            done.hold(b"", queue.log, queue.log.lsn_appended + 1)
-        elif not queue.deleted:
+        if queue.deleted:
+            continue
+        if queue.log.failure is None:
             done.hold(b"", queue.log, queue.flush(conversation.last_command_ms))
+        else:  # failed since we looked: what waits for more of it becomes the error
+            done.hold(b"", queue.log, queue.log.lsn_appended + 1)
         yield b""
     conversation.replies.hold(b"" if quiet else b"OK\r\n", done, 1)
 

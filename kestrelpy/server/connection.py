@@ -123,8 +123,12 @@ class Connection(asyncio.Protocol):
     def _nothing_left(self, conversation: Conversation) -> bool:
         replies = conversation.replies
         return not (
-            conversation.waiter or conversation.stream or replies.held or replies.out
-        ) and not conversation.has_more
+            conversation.waiter
+            or conversation.stream
+            or conversation.is_behind
+            or replies.held
+            or replies.out
+        )
 
     def _stop_reading_ahead(self) -> None:
         conversation = self.conversation

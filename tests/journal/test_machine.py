@@ -60,6 +60,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.written = 0  # the same for the write alone; holds after kill -9, not after power loss
         self.serial = 0
         self.stopped_at: tuple[int, int] | None = None
+        self.stuck = False  # a segment could not be removed: those behind it stay until a restart
         self.job: SyncJob | None = None
         self.order: SpareOrder | None = None
         self.writer: Writer = start(self.disk, SIZES)
@@ -93,12 +94,21 @@ class JournalMachine(RuleBasedStateMachine):
         elif then != "append" and self.order is None:
             self.attempt(self.writer.write)
 
-    @rule(bodies=st.integers(1, 8))
-    def fill_and_empty(self, bodies: int) -> None:
-        """So that whole segments die."""
+    @rule(bodies=st.integers(1, 8), then=st.sampled_from(["write", "commit"]))
+    def fill_and_empty(self, bodies: int, then: str) -> None:
+        """So that whole segments die, be it that nobody knows yet."""
         for _ in range(bodies):
             self.put(400)
-        self.work([], [0] * (bodies + 2), "commit")
+        self.work([], [0] * (bodies + 2), then)
+        self.drop_dead()
+
+    @rule(puts=st.lists(st.sampled_from([1, 100, 1400]), min_size=1, max_size=3))
+    def write_during_a_sync(self, puts: list[int]) -> None:
+        if self.job is None:
+            self.begin_sync()
+            self.work(puts, [], "write")
+            if self.job is not None:
+                self.finish_sync()
 
     @precondition(lambda self: self.job is None)
     @rule()
@@ -146,10 +156,11 @@ class JournalMachine(RuleBasedStateMachine):
     def drop_dead(self) -> None:
         def run() -> None:
             for path in self.writer.journal.take_dead():
-                try:
-                    self.disk.remove(path)
-                except OSError:
-                    return  # removals keep their order: the rest waits for the next start
+                if not self.stuck:
+                    try:
+                        self.disk.remove(path)
+                    except OSError:
+                        self.stuck = True
 
         self.attempt(run)
 
@@ -211,6 +222,7 @@ class JournalMachine(RuleBasedStateMachine):
     def restart(self, disk: MemoryDisk, written: int, seed: int, cuts: list[int]) -> None:
         """The next life on `disk`; with `cuts`, the power goes while it recovers, too."""
         self.job = self.order = self.stopped_at = None
+        self.stuck = False
         promised = max(self.synced, written)
         for step in cuts:
             disk.cut_power_at(step)
@@ -284,7 +296,7 @@ class JournalMachine(RuleBasedStateMachine):
 
 
 ORDINARY = settings(
-    max_examples=200,
+    max_examples=600,
     stateful_step_count=40,
     deadline=None,
     print_blob=True,

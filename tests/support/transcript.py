@@ -14,7 +14,7 @@
     = server max_open_reads=2   settings of the server
     = hold writes               nothing is written until `= go`; `= hold syncs`: nothing synced
     = write   = sync   = go     one write, one sync by hand; as always from now on
-    = fail write|sync           the disk refuses from now on
+    = fail write|sync [FOLDER]  the disk refuses from now on, `= mend`: no more
     = end a                     a says no more but still listens (half-closed)
     = stop reading a            a reads nothing, `= read a`: again
     = restart | kill | power cut    the server comes back, connections are gone
@@ -81,6 +81,7 @@ class Stage:
         self.disk = MemoryDisk()
         self.mode = "up"
         self.shut_down = False
+        self.is_leaving = False
         self.reload_failure = ""
         self.clients: dict[str, Client] = {}
         self.dirty: list[JournalLog] = []
@@ -168,9 +169,11 @@ class Stage:
 
     def restart(self) -> None:
         """An orderly end, and a start."""
+        self.is_leaving = True
         for client in self.clients.values():
             client.conversation.leave()
         self.work()
+        self.is_leaving = False
         for queue in self.broker.queues.values():
             if isinstance(queue.log, JournalLog):
                 queue.log.journal.close(self.wall_ms)
@@ -190,7 +193,8 @@ class Stage:
     def _come_back(self) -> None:
         for client in self.clients.values():
             client.closed = True
-        self.clients = {name: c for name, c in self.clients.items() if c.sent}
+            assert not client.sent, f"unheard: {client.take()!r}"
+        self.clients.clear()
         self.writes = self.syncs = True
         self._start()
 
@@ -199,7 +203,7 @@ class Stage:
     def client(self, name: str) -> Client:
         """The connection of that name; a new one if it has none."""
         client = self.clients.get(name)
-        if client is None or (client.closed and not client.sent):
+        if client is None:
             conversation = Conversation(self.broker, self, name, self.lines, self.now_ms)
             client = self.clients[name] = Client(conversation)
         return client
@@ -270,7 +274,7 @@ class Stage:
         for log in dirty:
             log.cleaned()
             log.journal.write(self.wall_ms)
-            if log.journal.wants_spare:
+            while log.journal.wants_spare:
                 order = log.journal.order_spare(self.wall_ms)
                 log.journal.spare_ready(order, order.prepare(self.disk))
                 log.journal.write(self.wall_ms)
@@ -316,16 +320,41 @@ class Stage:
         conversation = client.conversation
         if client.closed or conversation.paused:
             return False
+        streams = conversation.stream is not None
         data = conversation.output(self.now_ms)
         client.sent += data
-        more = conversation.has_more
+        more = conversation.has_more or streams
         if more:
             conversation.run(self.now_ms)
         if conversation.is_finished:
             client.closed = True
-            conversation.hang_up(self.now_ms)
+            if not self.is_leaving:
+                conversation.hang_up(self.now_ms)
             return True
         return more or bool(data)
+
+    def hold_writes(self) -> None:
+        """Nothing is written, and so nothing synced, until `go`."""
+        self.writes = self.syncs = False
+
+    def hold_syncs(self) -> None:
+        """Nothing is synced until `go`."""
+        self.syncs = False
+
+    def write_once(self) -> None:
+        """One write by hand, and what comes of it."""
+        self.write()
+        self.work()
+
+    def sync_once(self) -> None:
+        """One sync by hand, and what comes of it."""
+        self.sync()
+        self.work()
+
+    def go(self) -> None:
+        """As always from now on."""
+        self.writes = self.syncs = True
+        self.work()
 
     def pass_time(self, ms: int) -> None:
         """Time passes, and what comes due on the way happens on the way."""
@@ -399,9 +428,7 @@ def act(scene: Scene, way: str, seed: int) -> Stage:
     if told[1]:
         _deliver(stage, told[1], told[2], way, random)
     for name, client in stage.clients.items():
-        assert not client.sent, f"{scene.file}.txt, at the end of {scene.title}, {name} was sent " + repr(
-            bytes(client.sent)
-        )
+        assert not client.sent, f"{scene}: at the end {name} was sent {client.take()!r}"
     return stage
 
 
@@ -453,20 +480,22 @@ def _direct(stage: Stage, text: str, at: str) -> None:
         stage.reload_failure = rest.removeprefix("fails: ")
         return
     if verb == "fail":
-        stage.disk.faults.append(Fault(rest, "*.segment", times=1_000_000))
+        path = f"*/{words[1]}/*.segment" if words[1:] else "*.segment"
+        stage.disk.faults.append(Fault(words[0], path, times=1_000_000))
         return
     directions = {
-        "hold writes": lambda: (setattr(stage, "writes", False), setattr(stage, "syncs", False)),
-        "hold syncs": lambda: setattr(stage, "syncs", False),
-        "write": lambda: (stage.write(), stage.work()),
-        "sync": lambda: (stage.sync(), stage.work()),
-        "go": lambda: (setattr(stage, "writes", True), setattr(stage, "syncs", True), stage.work()),
+        "hold writes": stage.hold_writes,
+        "hold syncs": stage.hold_syncs,
+        "write": stage.write_once,
+        "sync": stage.sync_once,
+        "go": stage.go,
+        "mend": stage.disk.faults.clear,
         "restart": stage.restart,
         "kill": stage.kill,
         "power cut": stage.cut_power,
     }
     if text in directions:
-        directions[text]()  # type: ignore[no-untyped-call]
+        directions[text]()
     elif verb == "end":
         stage.end(rest)
     elif text.startswith("stop reading "):

@@ -1,0 +1,293 @@
+"""The parser: the same commands however bytes are cut, in bounded memory, never an exception."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from random import Random
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from kestrelpy.protocol.commands import (
+    Bad,
+    Command,
+    Delete,
+    Fetch,
+    Plain,
+    Store,
+    Target,
+    Touch,
+)
+from kestrelpy.protocol.memcache import (
+    LINE_BYTES_MAX,
+    LINES_KEPT,
+    Lines,
+    Parser,
+)
+
+LIMIT = 100_000
+
+
+def make_parser(lines: Lines | None = None, limit: int = LIMIT) -> Parser:
+    return Parser(lambda name: limit, {} if lines is None else lines)
+
+
+def said(command: Command) -> tuple[object, ...]:
+    """A command as something to compare."""
+    kind = type(command).__name__
+    if isinstance(command, Store):
+        line = command.line
+        return (
+            kind, _target(line.target), line.flags, line.expiry, line.size, line.only_if_empty,
+            command.quiet, command.body,
+        )  # fmt: skip
+    if isinstance(command, Fetch):
+        return (kind, command.numbered, *map(_target, command.targets))
+    if isinstance(command, Delete):
+        return (kind, _target(command.target), command.quiet)
+    if isinstance(command, Touch):
+        return (kind, _target(command.target), command.seconds, command.quiet)
+    if isinstance(command, Plain):
+        return (kind, command.verb, *command.words, command.quiet)
+    return (kind, command.line, command.closes, command.quiet, command.log)
+
+
+def _target(target: Target) -> tuple[object, ...]:
+    return (target.raw, target.name, target.options, target.wait_ms)
+
+
+def commands(pieces: list[bytes], parser: Parser | None = None) -> list[tuple[object, ...]]:
+    """What the pieces say, up to the end of the connection."""
+    parser = make_parser() if parser is None else parser
+    found = []
+    for piece in pieces:
+        parser.feed(piece)
+        while parser.buffered:
+            command = parser.next()
+            if command is None:
+                break
+            found.append(said(command))
+            if isinstance(command, Bad) and command.closes:
+                return found
+    return found
+
+
+def in_bytes(data: bytes) -> list[bytes]:
+    return [data[i : i + 1] for i in range(len(data))]
+
+
+def at_random(data: bytes, random: Random) -> list[bytes]:
+    pieces, at = [], 0
+    while at < len(data):
+        size = random.choice((1, 2, 3, 5, 17, 100, 8192, 70_000))
+        pieces.append(data[at : at + size])
+        at += size
+    return pieces
+
+
+# -- any stream ------------------------------------------------------------------------------
+
+KEYS = st.one_of(
+    st.sampled_from(
+        [
+            b"jobs", b"jobs/open", b"jobs/close/open", b"jobs/close", b"jobs/peek", b"jobs/t=5s",
+            b"jobs/t=5x", b"jobs/opn", b"jobs/open/open", b"/open", b"jobs/dead", b"j+c", b"",
+            b"n" * 128, b"n" * 129, b"k/" + b"/" * 249, b"jobs/key=a", b"\xff", b"a\x00b",
+            b"jobs/t=%zz", b"jobs/t=%ff", b"HTTP/1.1",
+        ]
+    ),
+    st.binary(max_size=12),
+)  # fmt: skip
+NUMBERS = st.sampled_from(
+    [b"0", b"1", b"5", b"-1", b"4294967295", b"4294967296", b"x", b"", b"1.5", b"0x10", b"9" * 40]
+)
+ENDS = st.sampled_from([b"\r\n", b"\n", b" \r\n", b"\r\r\n", b"", b"x"])
+BODIES = st.one_of(
+    st.binary(max_size=40),
+    st.sampled_from([b"\r\n", b"get jobs\r\n", b"x" * 65_536, b"x" * 65_537, b"y" * (LIMIT + 1)]),
+)
+NOREPLY = st.sampled_from([b"", b" noreply", b" 7", b" 7 noreply", b" NOREPLY"])
+VERBS = st.sampled_from([b"set", b"SET", b"add", b"cas", b"replace", b"append", b"prepend"])
+
+
+@st.composite
+def storing(draw: st.DrawFn) -> bytes:
+    body = draw(BODIES)
+    size = draw(st.one_of(st.just(b"%d" % len(body)), NUMBERS))
+    words = [draw(VERBS), draw(KEYS), draw(NUMBERS), draw(NUMBERS), size]
+    return b" ".join(words) + draw(NOREPLY) + draw(ENDS) + body + draw(ENDS)
+
+
+@st.composite
+def other(draw: st.DrawFn) -> bytes:
+    verb = draw(
+        st.sampled_from(
+            [
+                b"get", b"gets", b"GET", b"delete", b"touch", b"flush", b"flush_all", b"stats",
+                b"version", b"incr", b"monitor", b"quit", b"blah", b"Host:", b"\x80", b"",
+                b"status", b"x" * 9000,
+            ]
+        )
+    )  # fmt: skip
+    words = draw(st.lists(st.one_of(KEYS, NUMBERS, st.just(b"noreply")), max_size=4))
+    return b" ".join([verb, *words]) + draw(ENDS)
+
+
+STREAMS = st.lists(st.one_of(storing(), other(), st.binary(max_size=20)), max_size=8)
+
+
+@pytest.mark.slow
+@settings(max_examples=400, deadline=None)
+@given(st.lists(STREAMS, max_size=2), st.integers(0, 1 << 32))
+@example([[b"\x80" + b"x" * 9000]], 0)
+@example([[b"get " + b"x" * 8187 + b"\r\n"]], 0)
+@example([[b"set q 0 0 3\r\nabc\r", b"\nget q\r\n"]], 0)
+def test_any_stream_means_the_same_however_it_is_cut(streams: list[list[bytes]], seed: int) -> None:
+    data = b"".join(part for stream in streams for part in stream)
+
+    whole = commands([data])
+
+    assert commands(in_bytes(data)) == whole
+    assert commands(at_random(data, Random(seed))) == whole
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(STREAMS)
+def test_a_line_means_the_same_the_second_time(stream: list[bytes]) -> None:
+    """What a line means is kept; what was kept must not differ from what was read."""
+    lines: Lines = {}
+    data = b"".join(stream)
+
+    first = commands([data], make_parser(lines))
+
+    assert commands([data], make_parser(lines)) == first
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(STREAMS)
+def test_every_refusal_is_one_short_line_of_printable_ascii(stream: list[bytes]) -> None:
+    for kind, *facts in commands([b"".join(stream)]):
+        if kind == "Bad":
+            line = facts[0]
+            assert isinstance(line, bytes)
+            assert line.isascii(), line
+            assert b"\n" not in line and b"\r" not in line
+            assert len(line) < 1200
+            assert line.split(b" ")[0] in (b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR")
+
+
+# -- memory ----------------------------------------------------------------------------------
+
+
+def test_an_oversized_body_is_skipped_without_being_kept() -> None:
+    parser = make_parser(limit=1 << 20)
+    size = 64 << 20
+    parser.feed(b"set jobs 0 0 %d\r\n" % size)
+    assert parser.next() is None
+    piece = bytes(1 << 16)
+    tracemalloc.start()
+
+    for _ in range(size // len(piece)):
+        parser.feed(piece)
+        assert parser.next() is None
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    parser.feed(b"\r\nversion\r\n")
+
+    assert peak < 1 << 20, f"{peak} bytes were kept"
+    refused = parser.next()
+    assert isinstance(refused, Bad) and not refused.closes
+    assert refused.line == b"SERVER_ERROR item too large (67108864 bytes, limit 1048576)"
+    assert said(parser.next() or Bad(b"")) == ("Plain", b"version", False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("piece_bytes", [1, 2, 7])
+def test_a_body_that_comes_in_small_pieces_costs_no_more_than_its_bytes(piece_bytes: int) -> None:
+    size = 256 << 10
+    parser = make_parser(limit=1 << 20)
+    parser.feed(b"set jobs 0 0 %d\r\n" % size)
+    assert parser.next() is None
+    tracemalloc.start()
+
+    for _ in range(size // piece_bytes):
+        parser.feed(bytes(piece_bytes))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert held < 1.5 * size, f"{held} bytes for a body of {size}"
+
+
+def test_an_idle_connection_keeps_no_buffer() -> None:
+    parser = make_parser(limit=1 << 20)
+    parser.feed(b"set jobs 0 0 200000\r\n" + bytes(200_000) + b"\r\nget jo")
+    assert isinstance(parser.next(), Store)
+    assert parser.next() is None
+
+    parser.forget()
+
+    assert parser.buffered == len(b"get jo")
+    assert sys.getsizeof(parser._data) < 100
+    parser.feed(b"bs\r\n")
+    assert isinstance(parser.next(), Fetch)
+
+
+@pytest.mark.slow
+def test_the_lines_that_are_kept_are_bounded() -> None:
+    lines: Lines = {}
+    parser = make_parser(lines)
+    many = b" ".join(b"q%d" % n for n in range(60))
+
+    for n in range(LINES_KEPT + 10):
+        parser.feed(b"get q%d\r\nget %s\r\n" % (n, many))
+        assert parser.next() is not None
+        assert parser.next() is not None
+    parser.feed(b"get q" + b"/" * 240 + b"     " * 100 + b"\r\n")
+    assert isinstance(parser.next(), Fetch)
+
+    assert len(lines) <= LINES_KEPT
+    assert max(map(len, lines)) <= 300
+    for meaning in lines.values():
+        assert isinstance(meaning, Fetch) and len(meaning.targets) == 1
+
+
+def test_a_line_without_an_end_is_bounded_and_searched_once() -> None:
+    parser = make_parser()
+    for _ in range(LINE_BYTES_MAX):
+        parser.feed(b"x")
+        assert parser.next() is None
+    assert parser._searched == LINE_BYTES_MAX
+
+    parser.feed(b"x")
+
+    refused = parser.next()
+    assert isinstance(refused, Bad) and refused.closes
+
+
+# -- single lines ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b"get jobs\r\n", ("Fetch", False, (b"jobs", b"jobs", frozenset(), 0))),
+        (b"GETS jobs/\n", ("Fetch", True, (b"jobs/", b"jobs", frozenset(), 0))),
+        (b"delete jobs 0 noreply\r\n", ("Delete", (b"jobs", b"jobs", frozenset(), 0), True)),
+        (b"touch jobs 5\r\n", ("Touch", (b"jobs", b"jobs", frozenset(), 0), 5, False)),
+        (b"stats \r\n", ("Plain", b"stats", False)),
+        (b"flush_all 0 noreply\r\n", ("Plain", b"flush_all", b"0", True)),
+    ],
+)
+def test_a_line_and_its_meaning(line: bytes, expected: tuple[object, ...]) -> None:
+    assert commands([line]) == [expected]
+
+
+def test_what_clients_send_behind_the_count() -> None:
+    """python-memcached ends its lines with a blank; Kestrel ignored whatever followed."""
+    for line in (b"set q 0 0 2 \r\nhi\r\n", b"set q 0 0 2\r\nhi\n", b"set q 0 0 2 junk\r\nhi\r\n"):
+        [command] = commands([line])
+        assert command[0] == "Store" and command[-1] == b"hi" and command[-2] is False

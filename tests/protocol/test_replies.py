@@ -1,0 +1,188 @@
+"""Replies leave in order, each when what it says is true; never after its log has failed."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kestrelpy.protocol.replies import Gate, Replies, Together
+
+
+class Log:
+    """A log moved by hand."""
+
+    def __init__(self) -> None:
+        self.lsn_written = 0
+        self.lsn_stored = 0
+        self.failure: Exception | None = None
+        self.waiting_stored: set[object] = set()
+        self.waiting_written: set[object] = set()
+
+
+def make_replies() -> Replies:
+    return Replies(cast(Any, "the conversation"))
+
+
+def taken(replies: Replies) -> bytes:
+    replies.release()
+    return replies.take() if replies.out else b""
+
+
+def test_what_is_true_already_leaves_at_once() -> None:
+    replies, log = make_replies(), Log()
+    log.lsn_stored = log.lsn_written = 5
+
+    replies.say(b"END ")
+    replies.hold(b"STORED ", log, 5)
+
+    assert replies.take() == b"END STORED "
+    assert not replies.held
+
+
+def test_nothing_overtakes_what_is_held() -> None:
+    replies, slow, quick = make_replies(), Log(), Log()
+    quick.lsn_stored = 9
+    replies.hold(b"1 ", slow, 1)
+    replies.hold(b"2 ", quick, 9)
+    replies.say(b"3 ")
+    assert taken(replies) == b""
+
+    slow.lsn_stored = 1
+
+    assert taken(replies) == b"1 2 3 "
+
+
+def test_a_reply_waits_for_both_stored_and_written() -> None:
+    replies, log = make_replies(), Log()
+    replies.hold(b"VALUE ", log, 1, 2)
+    assert log.waiting_stored and not log.waiting_written
+
+    log.lsn_stored = 1
+    assert taken(replies) == b""
+    assert log.waiting_written
+    log.lsn_written = 2
+
+    assert taken(replies) == b"VALUE "
+
+
+def test_who_waits_is_noted_again_after_being_told_in_vain() -> None:
+    replies, log = make_replies(), Log()
+    replies.hold(b"STORED ", log, 2)
+    log.waiting_stored.clear()
+    log.lsn_stored = 1
+
+    assert taken(replies) == b""
+
+    assert log.waiting_stored == {"the conversation"}
+
+
+def test_a_failed_log_turns_what_is_held_into_the_same_error_and_others_go_on() -> None:
+    replies, bad, good = make_replies(), Log(), Log()
+    bad.lsn_stored = 1
+    replies.hold(b"1 ", good, 1)
+    replies.hold(b"2 ", bad, 1)
+    replies.hold(b"3 ", bad, 2)
+    replies.hold(b"4 ", good, 1)
+    replies.hold(b"5 ", bad, 3)
+    bad.failure = OSError("the disk\nis gone")
+    assert taken(replies) == b""
+
+    good.lsn_stored = 1
+
+    error = b"SERVER_ERROR the disk is gone\r\n"
+    assert taken(replies) == b"1 2 " + error + b"4 " + error
+
+
+def test_after_the_failure_nothing_is_said_at_once() -> None:
+    replies, log = make_replies(), Log()
+    log.failure = OSError("gone")
+
+    replies.hold(b"STORED ", log, 1)
+
+    assert not replies.out
+    assert taken(replies) == b"SERVER_ERROR gone\r\n"
+
+
+def test_an_empty_reply_holds_back_what_follows_and_stays_empty() -> None:
+    replies, log = make_replies(), Log()
+    replies.hold(b"", log, 1)
+    replies.say(b"END ")
+    assert taken(replies) == b""
+
+    log.failure = OSError("gone")
+
+    assert taken(replies) == b"END "
+
+
+def test_a_gate_opens_once() -> None:
+    replies, gate = make_replies(), Gate()
+    replies.hold(b"DELETED ", gate, 1)
+    assert taken(replies) == b""
+
+    gate.open()
+
+    assert taken(replies) == b"DELETED "
+
+
+def test_parts_held_together_leave_when_all_are_true() -> None:
+    replies, one, two = make_replies(), Log(), Log()
+    part = Together()
+    part.hold(b"1 ", one, 1)
+    part.hold(b"2 ", two, 3, 4)
+    part.say(b"END ")
+    replies.hold(part.data, part, 1)
+    two.lsn_stored = 3
+    assert taken(replies) == b""
+    assert one.waiting_stored
+
+    one.lsn_stored = 1
+    assert taken(replies) == b""
+    assert two.waiting_written and not two.waiting_stored
+    two.lsn_written = 4
+
+    assert taken(replies) == b"1 2 END "
+
+
+def test_parts_held_together_fail_as_one() -> None:
+    replies, one, two = make_replies(), Log(), Log()
+    part = Together()
+    part.hold(b"1 ", one, 1)
+    part.hold(b"2 ", two, 1)
+    replies.hold(part.data, part, 1)
+    one.lsn_stored = 1
+    two.failure = OSError("gone")
+
+    assert taken(replies) == b"SERVER_ERROR gone\r\n"
+    assert not replies.held
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(0, 5))), st.integers())
+def test_whatever_they_wait_for_they_leave_in_order_and_not_early(
+    waits: list[tuple[int, int, int]], seed: int
+) -> None:
+    random = Random(seed)
+    logs = [Log(), Log(), Log()]
+    replies = make_replies()
+    left: list[int] = []
+
+    def look() -> None:
+        for number in taken(replies).split():
+            log, stored, written = waits[int(number)]
+            assert logs[log].lsn_stored >= stored and logs[log].lsn_written >= written
+            left.append(int(number))
+
+    for number, (log, stored, written) in enumerate(waits):
+        replies.hold(b"%d " % number, logs[log], stored, written)
+        if random.random() < 0.3:
+            moved = random.choice(logs)
+            moved.lsn_written = min(moved.lsn_written + 1, 5)
+            moved.lsn_stored = random.randint(moved.lsn_stored, moved.lsn_written)
+            look()
+    for moved in logs:
+        moved.lsn_written = moved.lsn_stored = 5
+    look()
+
+    assert left == list(range(len(waits)))

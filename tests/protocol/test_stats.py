@@ -1,0 +1,151 @@
+"""stats: Kestrel's names in Kestrel's order, read where they live, in slices."""
+
+from __future__ import annotations
+
+from tests.support.transcript import Stage
+
+GLOBAL = (  # noqa: SIM905
+    "uptime time version curr_items total_items bytes curr_connections total_connections cmd_get "
+    "cmd_set cmd_peek get_hits get_misses bytes_read bytes_written queue_creates queue_deletes "
+    "queue_expires server_id refused_noreply"
+).split()
+OF_A_QUEUE = (  # noqa: SIM905
+    "items bytes total_items logsize expired_items mem_items mem_bytes age discarded waiters "
+    "open_transactions transactions canceled_transactions total_flushes delayed leased dead "
+    "redelivered lease_expired duplicates keys_in_flight keys_blocked closes_without_open gaps "
+    "failed"
+).split()
+
+
+def stats(answer: bytes) -> list[tuple[str, str]]:
+    """The lines of an answer; it must be whole."""
+    *lines, end, nothing = answer.decode("ascii").split("\r\n")
+    assert (end, nothing) == ("END", "")
+    found = []
+    for line in lines:
+        word, key, value = line.split(" ", 2)
+        assert word == "STAT"
+        found.append((key, value))
+    return found
+
+
+def test_the_names_and_their_order() -> None:
+    stage = Stage()
+    stage.say("a", b"set mail 0 0 1", b"x")
+    stage.say("a", b"set jobs 0 0 1", b"x")
+
+    found = stats(stage.say("a", b"stats"))
+
+    assert [key for key, _ in found] == [
+        *GLOBAL,
+        *(f"queue_jobs_{key}" for key in OF_A_QUEUE),
+        *(f"queue_mail_{key}" for key in OF_A_QUEUE),
+    ]
+
+
+def test_the_numbers_of_the_server() -> None:
+    stage = Stage()
+    stage.say("a", b"set jobs 0 0 5", b"hello")
+    stage.say("a", b"set jobs 0 0 5", b"world")
+    stage.say("a", b"set mail 0 0 1", b"x")
+    stage.say("a", b"get jobs")
+    stage.say("a", b"get jobs/peek")
+    stage.say("a", b"get absent")
+    stage.say("a", b"delete mail")
+    stage.pass_time(2500)
+
+    found = dict(stats(stage.say("a", b"stats")))
+
+    expected = {
+        "uptime": "2", "time": "1700000002", "version": "0.0.0", "curr_items": "1",
+        "total_items": "2", "bytes": "5", "cmd_get": "2", "cmd_set": "3", "cmd_peek": "1",
+        "get_hits": "2", "get_misses": "1", "queue_creates": "2", "queue_deletes": "1",
+        "queue_expires": "0", "refused_noreply": "0",
+    }  # fmt: skip
+    assert {key: found[key] for key in expected} == expected
+    assert found["server_id"] == stage.server_id != ""
+
+
+def test_age_is_that_of_the_oldest_ready_item() -> None:
+    stage = Stage()
+    for body in (b"1", b"2"):
+        stage.say("a", b"set jobs 0 0 1", body)
+        stage.pass_time(1000)
+
+    def age() -> str:
+        return dict(stats(stage.say("b", b"stats jobs")))["queue_jobs_age"]
+
+    assert age() == "2000"
+    stage.say("a", b"get jobs/open")
+    assert age() == "1000"
+    stage.say("a", b"get jobs/abort")
+    assert age() == "2000"
+    stage.say("a", b"get jobs")
+    stage.say("a", b"get jobs")
+    assert age() == "0"
+
+
+def test_logsize_is_that_of_all_files_of_the_queue() -> None:
+    stage = Stage()
+    stage.say("a", b"set jobs 0 0 1", b"x")
+
+    found = dict(stats(stage.say("a", b"stats jobs")))
+
+    queue = stage.broker.queues[b"jobs"]
+    folder = stage.directory.folder(queue)
+    sizes = [stage.disk.size(f"{folder}/{name}") for name in stage.disk.names(folder)]
+    assert int(found["queue_jobs_logsize"]) == sum(sizes) > 0
+
+
+def test_many_queues_are_told_in_slices_and_the_whole_is_one_answer() -> None:
+    stage = Stage()
+    stage.set_queue(durable=False)
+    for n in range(450):
+        stage.say("p", b"set q%03d 0 0 1" % n, b"x")
+    conversation = stage.client("a").conversation
+
+    conversation.feed(b"stats\r\nversion\r\n", stage.now_ms)
+    pieces: list[bytes] = []
+    while conversation.has_more or not pieces:
+        pieces.append(conversation.output(stage.now_ms))
+        conversation.run(stage.now_ms)
+    pieces.append(conversation.output(stage.now_ms))
+
+    assert len(pieces) > 5
+    assert max(map(len, pieces)) < 200_000
+    answer, _, version = b"".join(pieces).rpartition(b"VERSION")
+    assert version == b" 0.0.0\r\n"
+    assert len(stats(answer)) == len(GLOBAL) + 450 * len(OF_A_QUEUE)
+
+
+def test_a_queue_deleted_between_two_slices_is_left_out() -> None:
+    stage = Stage()
+    stage.set_queue(durable=False)
+    for n in range(150):
+        stage.say("p", b"set q%03d 0 0 1" % n, b"x")
+    client = stage.client("a")
+    client.conversation.feed(b"stats\r\n", stage.now_ms)
+    first = client.conversation.output(stage.now_ms)
+
+    stage.say("p", b"delete q149")
+
+    found = stats(first + client.take())
+    assert not [key for key, _ in found if key.startswith("queue_q149")]
+    assert [key for key, _ in found if key.startswith("queue_q148")]
+
+
+def test_stats_of_what_is_open_tells_its_holder_and_how_long() -> None:
+    stage = Stage()
+    stage.set_queue(lease="none")
+    stage.set_server(max_open_reads=600)
+    for n in range(520):
+        stage.say("p", b"set jobs 0 0 3", b"%03d" % n)
+    for _ in range(520):
+        stage.say("peer:7", b"get jobs/open")
+
+    found = dict(stats(stage.say("b", b"stats jobs/open")))
+
+    assert len(found) == 520 * 8
+    assert found["queue_jobs_open_520_holder"] == "peer:7"
+    assert found["queue_jobs_open_520_lease_left_ms"] == "-"
+    assert found["queue_jobs_open_1_attempts"] == "0"

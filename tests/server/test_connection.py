@@ -1,0 +1,54 @@
+"""One socket: a client that does not read, one that hangs up, one that is half closed."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+from tests.support.running import running
+
+
+async def test_a_hang_up_gives_the_item_back_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        holder, other = await server.client(), await server.client()
+        await holder.ask(b"set jobs 0 0 1\r\na\r\n")
+        await holder.ask(b"get jobs/open\r\n")
+        holder.writer.close()
+        assert await other.ask(b"get jobs/open/t=20s\r\n") == b"VALUE jobs/open/t=20s 0 1\r\n"
+
+
+async def test_a_half_closed_client_gets_its_answers(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        peer.writer.write(b"set jobs 0 0 1\r\na\r\nget jobs/open\r\nget jobs/close\r\n")
+        peer.writer.write_eof()
+        data = await asyncio.wait_for(peer.reader.read(), 20)
+        assert data == b"STORED\r\nVALUE jobs/open 0 1\r\na\r\nEND\r\nEND\r\n"
+
+
+async def test_half_a_body_stores_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        half, other = await server.client(), await server.client()
+        half.writer.write(b"set jobs 0 0 1000\r\nabc")
+        half.writer.write_eof()
+        assert await half.closed()
+        assert await other.ask(b"get jobs\r\n") == b"END\r\n"
+
+
+async def test_a_client_that_never_reads_holds_up_only_itself(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        other = await server.client()
+        body = b"x" * 100_000
+        await other.ask(b"set jobs 0 0 100000\r\n" + body + b"\r\n")
+        deaf = socket.create_connection(("127.0.0.1", server.port))
+        deaf.setblocking(False)
+        loop = asyncio.get_running_loop()
+        try:  # ask for 5 GB and read nothing of it
+            await asyncio.wait_for(loop.sock_sendall(deaf, b"get jobs/peek\r\n" * 50_000), 2)
+        except TimeoutError:
+            pass  # it is not even read from any more
+        assert (await other.ask(b"version\r\n")).startswith(b"VERSION")
+        assert server.daemon is not None
+        assert server.daemon.broker.counters.bytes_written < 20_000_000
+        deaf.close()

@@ -1,0 +1,124 @@
+"""The story of a process: it owns its directory and its port, reloads all or nothing, drains."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kestrelpy.server.daemon import StartError
+from tests.support.disks import HeldDisk
+from tests.support.running import Peer, Running, running
+
+
+async def test_a_second_daemon_on_the_directory_does_not_start(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        with pytest.raises(StartError, match="another kestrelpy is using this data directory"):
+            await Running(tmp_path).start()
+
+
+async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    async with running(tmp_path) as server:
+        other = Running(tmp_path / "other")
+        load = other._load
+        port = server.port
+        other._load = lambda: load().model_copy(  # type: ignore[method-assign]
+            update={"server": load().server.model_copy(update={"port": port})}
+        )
+        with pytest.raises(StartError, match=f"cannot listen on 127.0.0.1:{port}: Address already"):
+            await other.start()
+        await running_again(tmp_path / "other")
+
+
+async def running_again(folder: Path) -> None:
+    """A start that failed has left nothing locked."""
+    async with running(folder) as server:
+        assert "ready" in server.lines[-1]
+
+
+async def test_reload_takes_all_of_a_good_configuration(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        await peer.ask(b"set jobs 0 0 1\r\na\r\n")
+        server.config_file.write_text("[queue_defaults]\nmax_items = 1\n")
+        assert await peer.ask(b"reload\r\n") == b"Reloaded config.\r\n"
+        assert await peer.ask(b"set jobs 0 0 1\r\nb\r\n") == b"NOT_STORED\r\n"
+
+
+async def test_reload_takes_nothing_of_a_bad_configuration(tmp_path: Path) -> None:
+    async with running(tmp_path, config="[queue_defaults]\nmax_items = 1\n") as server:
+        peer = await server.client()
+        server.config_file.write_text("[queue_defaults]\nmax_items = 2\nlaese = '5s'\n")
+        answer = await peer.ask(b"reload\r\n")
+        assert answer.startswith(b"SERVER_ERROR configuration not reloaded: "), answer
+        assert b"laese" in answer and b"lease" in answer
+        await peer.ask(b"set jobs 0 0 1\r\na\r\n")
+        assert await peer.ask(b"set jobs 0 0 1\r\nb\r\n") == b"NOT_STORED\r\n"
+
+
+async def test_one_connection_too_many_is_told_so(tmp_path: Path) -> None:
+    async with running(tmp_path, config="[server]\nmax_connections = 2\n") as server:
+        kept = [await server.client() for _ in range(2)]
+        for peer in kept:
+            await peer.ask(b"version\r\n")
+        third = await server.client()
+        assert await third.line() == b"SERVER_ERROR too many connections\r\n"
+        assert await third.closed()
+        kept[0].writer.close()
+        while server.daemon is None or server.daemon.broker.counters.connections > 1:
+            await asyncio.sleep(0.002)
+        again = await server.client()
+        assert (await again.ask(b"version\r\n")).startswith(b"VERSION")
+
+
+async def test_an_idle_connection_is_closed_but_not_one_that_waits_or_holds(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, config='[server]\nidle_timeout = "100ms"\n') as server:
+        idle, waiting, holding, slow = [await server.client() for _ in range(4)]
+        await holding.ask(b"set jobs 0 0 1\r\na\r\n")
+        await holding.ask(b"get jobs/open\r\n")
+        waiting.writer.write(b"get mail/t=20s\r\n")
+        slow.writer.write(b"set ma")  # never a whole request
+        await idle.ask(b"version\r\n")
+        assert await idle.closed()
+        assert await slow.closed()
+        await holding.line()
+        await holding.line()
+        assert await holding.ask(b"get jobs/close\r\n") == b"END\r\n"
+        other = await server.client()
+        await other.ask(b"set mail 0 0 1\r\nm\r\n")
+        assert await waiting.line() == b"VALUE mail/t=20s 0 1\r\n"
+
+
+async def test_a_stop_answers_what_is_in_flight(tmp_path: Path) -> None:
+    disk = HeldDisk()
+    server = await Running(tmp_path, disk).start()
+    assert server.daemon is not None
+    peer = await server.client()
+    await peer.ask(b"set jobs 0 0 1\r\na\r\n")
+    disk.go.clear()
+    peer.writer.write(b"set jobs 0 0 1\r\nb\r\n")
+    while server.daemon.broker.queues[b"jobs"].total_items < 2:
+        await asyncio.sleep(0.002)
+    stopping = asyncio.create_task(server.daemon.stop())
+    await asyncio.sleep(0)
+    disk.go.set()
+    assert await peer.line() == b"STORED\r\n"
+    await stopping
+    assert await peer.closed()
+
+
+async def test_a_unix_socket_is_served_and_a_left_over_one_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "k.sock"
+    config = f'[server]\nsocket = "{path}"\n'
+    for _ in range(2):
+        server = await Running(tmp_path, config=config).start()
+        assert server.daemon is not None
+        peer = Peer(*await asyncio.open_unix_connection(str(path)))
+        assert (await peer.ask(b"version\r\n")).startswith(b"VERSION")
+        path.rename(tmp_path / "kept")
+        await server.daemon.stop()
+        (tmp_path / "kept").rename(path)  # as a kill would have left it

@@ -1,0 +1,97 @@
+"""A raw connection for wire tests: bytes out, bytes in, nothing in between."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+PATIENCE_SECONDS = 30.0
+
+
+class Raw:
+    """One socket. What is read is read to an exact end, so nothing is ever skipped."""
+
+    def __init__(self, address: tuple[str, int] | str, *, receive_buffer: int = 0) -> None:
+        family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+        self.sock = socket.socket(family, socket.SOCK_STREAM)
+        self.sock.settimeout(PATIENCE_SECONDS)
+        if receive_buffer:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.sock.connect(address)
+        self._in = self.sock.makefile("rb")
+
+    def send(self, data: bytes) -> None:
+        """All of it."""
+        self.sock.sendall(data)
+
+    def line(self) -> bytes:
+        """One line without its end."""
+        line = self._in.readline()
+        assert line.endswith(b"\r\n"), f"the connection ended: {line!r}"
+        return line[:-2]
+
+    def expect(self, data: bytes) -> None:
+        """Exactly this comes next."""
+        found = self._in.read(len(data))
+        assert found == data, f"expected {data[:500]!r}, was {(found or b'')[:500]!r}"
+
+    def ask(self, data: bytes, answer: bytes) -> None:
+        """Send and expect."""
+        self.send(data)
+        self.expect(answer)
+
+    def stats(self, request: bytes = b"stats") -> dict[str, str]:
+        """The answer to `stats`."""
+        self.send(request + b"\r\n")
+        found = {}
+        while (line := self.line()) != b"END":
+            _, key, value = line.decode("ascii").split(" ", 2)
+            found[key] = value
+        return found
+
+    def rest(self) -> bytes:
+        """What comes until the server hangs up."""
+        try:
+            return self._in.read()
+        except ConnectionResetError:
+            return b"(reset)"
+
+    def end(self) -> None:
+        """Say no more, but listen."""
+        self.sock.shutdown(socket.SHUT_WR)
+
+    def hang_up(self) -> None:
+        """Gone."""
+        self._in.close()
+        self.sock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.hang_up()
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Look again and again until it is so."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"not in {PATIENCE_SECONDS} s: {what}"
+        time.sleep(0.005)
+
+
+def resident_bytes(pid: int) -> int:
+    """How much memory a process uses."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) << 10
+    raise AssertionError(f"no process {pid}")
