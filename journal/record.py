@@ -45,6 +45,7 @@ _U32: Final = struct.Struct("<I")
 _U64: Final = struct.Struct("<Q")
 _TAG: Final = struct.Struct("<BH")
 _IDENTITY_AT: Final = 8  # where `journal` and `segment` stand in a frame
+_new: Final = tuple.__new__  # half the cost of calling a named tuple
 _PADDING: Final = tuple(b"\0" * (-n % ALIGN_BYTES) for n in range(ALIGN_BYTES))
 
 assert _FRAME.size == HEADER_BYTES
@@ -285,11 +286,11 @@ def decode(data: bytes | memoryview, offset: int, journal: int, segment: int) ->
     if crc32(data[offset + CRC_BYTES : end]) != crc:
         return None
     body_at = offset + HEADER_BYTES + meta_bytes
-    return Record(
-        kind, item, number, small, time_ms,
-        bytes(data[offset + HEADER_BYTES : body_at]), bytes(data[body_at:end]),
-        reader, lsn, segment, offset, offset + padded(length),
-    )  # fmt: skip
+    meta = bytes(data[offset + HEADER_BYTES : body_at]) if meta_bytes else b""
+    return _new(Record, (
+        kind, item, number, small, time_ms, meta, bytes(data[body_at:end]),
+        reader, lsn, segment, offset, offset + (length + 7 & ~7),
+    ))  # fmt: skip
 
 
 def is_older_frame(data: bytes | memoryview, offset: int, journal: int, segment: int) -> bool:

@@ -17,8 +17,10 @@ One rule: recovery reads and changes nothing; a crash during it leaves everythin
 from __future__ import annotations
 
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, DamageKind
@@ -43,6 +45,9 @@ SHORTER: Final = "shorter than it was made"
 BEHIND_THE_END: Final = "behind the end of the log"
 HEADER_LOST: Final = "the file header is not readable"
 _FRONT_BYTES: Final = 1 << 16  # holds any segment's opening record
+_item: Final = attrgetter("item")
+_lsn: Final = attrgetter("lsn")
+_offset: Final = attrgetter("offset")
 _OPENING_FRAMES: Final = 2  # the checkpoint and the first batch of any segment
 
 
@@ -229,28 +234,31 @@ class Recovery:
             self.checkpoint = opening
             self._item_jump = opening.item - 1
             self._item_last = max(self._item_last, self._item_jump)
-        gaps = self._all_gaps(segment, found)
-        passed = 0
-        for record in found.records:
-            while passed < len(gaps) and gaps[passed].offset < record.offset:
-                self._judge(segment, found, gaps[passed])
-                passed += 1
-                if self.torn:
-                    return
-            lsn = record.lsn
-            if segment.supersedes(lsn):
-                break
-            self._item_seen = max(self._item_seen, record.item)
-            if record.kind == Kind.PUT:  # every item before it was put before it
-                self._item_last = max(record.item, self._item_jump)
-            if lsn > self.lsn_synced:
-                self.tail.append(record)
-            self._lsn = lsn + 1
-            yield record
-        for gap in gaps[passed:]:
+        at = 0
+        for gap in self._all_gaps(segment, found):
+            stop = bisect_left(found.records, gap.offset, at, key=_offset)
+            yield from self._keep(segment, found.records[at:stop])
+            at = stop
             self._judge(segment, found, gap)
             if self.torn:
                 return
+        yield from self._keep(segment, found.records[at:] if at else found.records)
+
+    def _keep(self, segment: SegmentFile, records: list[Record]) -> Iterator[Record]:
+        """Records between two gaps, as far as they are not superseded."""
+        if segment.lsn_limit and records and segment.supersedes(records[-1].lsn):
+            records = records[: bisect_left(records, segment.lsn_limit, key=_lsn)]
+        if not records:
+            return
+        synced = self.lsn_synced
+        if records[-1].lsn > synced:
+            self.tail.extend(records[bisect_right(records, synced, key=_lsn) :])
+        self._lsn = records[-1].lsn + 1
+        self._item_seen = max(self._item_seen, *map(_item, records))
+        put = next((r for r in reversed(records) if r.kind == Kind.PUT), None)
+        if put is not None:  # every item before it was put before it
+            self._item_last = max(put.item, self._item_jump)
+        yield from records
 
     def _all_gaps(self, segment: SegmentFile, found: Scan) -> list[Gap]:
         """The scan's gaps, and those that show only beside the file: before it, and its end."""

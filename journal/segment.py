@@ -46,8 +46,6 @@ _RESERVED: Final = slice(48, 60)  # zero for a segment of the log; other files m
 _IDENTITY_SEARCH_BYTES: Final = 1 << 20  # how far to look for a frame when the header is lost
 
 _COUNT: Final = struct.Struct("<BI")
-_BATCH: Final = int(Kind.BATCH)
-_CHECKPOINT: Final = int(Kind.CHECKPOINT)
 # Why bytes are a gap; `recovery` tells some of them apart.
 NOT_WHOLE: Final = "not a whole record"
 ZEROS: Final = "zeros among records"
@@ -207,7 +205,16 @@ def scan(data: bytes, path: str, journal: int, number: int) -> Scan:
             record = _skip_gap(data, at, room_end, journal, result)
             if record is None:
                 break
-        result.read_to = at = _take(record, result)
+        at = record.end
+        if record.kind in UNNUMBERED:
+            _take_unnumbered(record, result)
+        else:
+            if not result.lsn_first:
+                result.lsn_first = record.lsn
+            result.records.append(record)
+            result.lsn_next = record.lsn + 1
+            result.end = at
+    result.read_to = at
     if footer is not None and result.lsn_next < footer.lsn:
         result.gaps.append(
             Gap(at, footer.offset, FEWER_THAN_COUNTED, result.lsn_next, footer.lsn)
@@ -226,28 +233,19 @@ def find_identity(data: bytes, number: int) -> int:
     return 0
 
 
-def _take(record: Record, result: Scan) -> int:
-    """Account for one whole record; return where the next one starts."""
-    kind = record.kind
-    end = record.end
-    if not result.lsn_first:
-        result.lsn_first = record.lsn
-    if kind not in UNNUMBERED:
-        result.records.append(record)
-        result.lsn_next = record.lsn + 1
-        result.end = end
-        return end
+def _take_unnumbered(record: Record, result: Scan) -> None:
+    """Account for a record that stands between the others: its lsn is the next one's."""
+    result.lsn_first = result.lsn_first or record.lsn
     result.lsn_next = record.lsn
-    if kind == _BATCH:
+    if record.kind == Kind.BATCH:
         result.batches += 1
         result.lsn_synced = max(result.lsn_synced, record.number)
         # An empty batch at the end only says "all of this is synced": it is written over.
         if record.small:
-            result.end = end
-    elif kind == _CHECKPOINT:
+            result.end = record.end
+    elif record.kind == Kind.CHECKPOINT:
         result.checkpoint = record
-        result.end = end
-    return end
+        result.end = record.end
 
 
 def _skip_gap(data: bytes, at: int, room_end: int, journal: int, result: Scan) -> Record | None:
@@ -262,10 +260,12 @@ def _skip_gap(data: bytes, at: int, room_end: int, journal: int, result: Scan) -
     rest = data[at:room_end].rstrip(b"\0")
     if not rest or is_older_frame(data, at, journal, result.number):
         return None  # the end: zeros, or what an earlier life of this file left behind
-    end = max(at + len(rest), frame_end(data, at, journal, result.number))
+    end = at + len(rest)
+    if frame_end(data, at, journal, result.number):
+        end = max(end, at + HEADER_BYTES)  # the damaged record ends in zeros
     footer, zone = result.footer, len(data) - FOOTER_SPACE_BYTES
     if footer is not None:
-        result.gaps.append(Gap(at, min(end, room_end), NOT_WHOLE, expected, footer.lsn))
+        result.gaps.append(Gap(at, end, NOT_WHOLE, expected, footer.lsn))
         result.lsn_next = footer.lsn
     elif at < zone and not data[at:zone].strip(b"\0"):
         result.gaps.append(Gap(zone, len(data), FOOTER_LOST, expected, expected))

@@ -46,7 +46,7 @@ class Broker:
         self._make_log = make_log
         self._absent: dict[bytes, Waiters] = {}
         self._timers: Timers[Any] = Timers()
-        self._generations: dict[bytes, int] = {}
+        self._generation_deleted = 0
 
     # -- queues -----------------------------------------------------------------------------
 
@@ -56,7 +56,8 @@ class Broker:
             raise ServerError(f"too many queues (limit {self.queues_max})")
         # The second it was made in, so that a name is never used twice, restarts or not.
         made = (now_ms + self.wall.offset_ms) // 1000
-        queue = self.fresh(name, max(made, self._generations.get(name, 0) + 1), now_ms)
+        queue = self.fresh(name, max(made, self._generation_deleted + 1), now_ms)
+        queue.created_ms = now_ms
         queue.attach(self._make_log(queue))
         self.adopt(queue, now_ms)
         self.counters.queue_creates += 1
@@ -65,8 +66,9 @@ class Broker:
     def fresh(self, name: bytes, generation: int, now_ms: int) -> Queue:
         """A queue that is not yet in the books: for `create`, and for recovery to fill."""
         policy = self.policy_of(name)
+        created_ms = min(generation * 1000 - self.wall.offset_ms, now_ms)
         queue = Queue(
-            name, generation, policy, NullLog(), self.wall, self.woken, self._timers, now_ms
+            name, generation, policy, NullLog(), self.wall, self.woken, self._timers, created_ms
         )
         queue.server_id = self.server_id
         return queue
@@ -75,7 +77,6 @@ class Broker:
         """Into the books, with whoever waits for it."""
         name = queue.name
         self.queues[name] = queue
-        self._generations[name] = queue.generation
         waiting = self._absent.pop(name, None)
         if waiting is not None:
             queue.reader.waiters = waiting
@@ -87,6 +88,7 @@ class Broker:
         if queue is None:
             return None
         queue.deleted = True
+        self._generation_deleted = max(self._generation_deleted, queue.generation)
         queue.alarm.silence()
         reader = queue.reader
         for lease in list(reader.leases):
@@ -137,6 +139,8 @@ class Broker:
         self.woken.append(waiter)
 
     def _time_out(self, waiter: Waiter, now_ms: int) -> None:
+        if waiter.done:
+            return  # served in this very turn
         queue = self.queues.get(waiter.name)
         if queue is not None and not waiter.dead and queue.reader.is_sweeping(now_ms):
             # What stands at the front has expired and is being cleared away: there may be a live
@@ -150,10 +154,15 @@ class Broker:
 
     def hang_up(self, holder: Holder, now_ms: int) -> None:
         """Everything lent to `holder` goes back, in its original order."""
+        owners = []
         for lease in list(holder.leases):
             owner = lease.owner
             assert isinstance(owner, Reader)
-            owner.give_back(lease, now_ms, HUNG_UP)
+            owner.take_back(lease, now_ms, HUNG_UP)
+            owners.append(owner)
+        for owner in owners:
+            if owner.waiters:
+                owner.serve(now_ms)
 
     # -- time -------------------------------------------------------------------------------
 

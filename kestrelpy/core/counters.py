@@ -31,8 +31,8 @@ class ServerCounters:
 
     __slots__ = (
         "bytes_read", "bytes_written", "cmd_get", "cmd_peek", "cmd_set", "connections",
-        "connections_total", "get_hits", "get_misses", "items_total", "queue_creates",
-        "queue_deletes", "queue_expires", "refused_quietly",
+        "connections_total", "get_hits", "get_misses", "queue_creates", "queue_deletes",
+        "queue_expires", "refused_quietly",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -45,7 +45,6 @@ class ServerCounters:
         self.connections_total = 0
         self.get_hits = 0
         self.get_misses = 0
-        self.items_total = 0
         self.queue_creates = 0
         self.queue_deletes = 0
         self.queue_expires = 0

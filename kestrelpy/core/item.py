@@ -33,6 +33,3 @@ class Item:
         self.stored_ms = stored_ms
         self.expires_ms = expires_ms
         self.lsn = lsn
-
-    def __lt__(self, other: Item) -> bool:
-        return self.id < other.id

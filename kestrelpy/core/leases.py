@@ -106,12 +106,23 @@ class Leases:
         lease = self._first()
         return None if lease is None else lease.deadline_ms
 
-    def first_over(self, now_ms: int) -> Lease | None:
-        """A lease whose deadline has come, the earliest; it stays lent until `end`."""
-        lease = self._first()
-        if lease is None or lease.deadline_ms is None or lease.deadline_ms > now_ms:
-            return None
-        return lease
+    def over(self, now_ms: int, most: int) -> list[Lease]:
+        """Leases whose deadline has come, at most `most`, in order; the caller ends them all.
+
+        Many at once: a dict that is emptied from its front is slow to show its first entry.
+        """
+        over: list[Lease] = []
+        while len(over) < most:
+            lease = self._timers.pop_due(now_ms)
+            if lease is None:
+                break
+            over.append(lease)
+        for lease in self._in_order.values():
+            if len(over) >= most or (lease.deadline_ms or 0) > now_ms:
+                break
+            over.append(lease)
+        over.sort(key=lambda lease: (lease.deadline_ms or 0, lease.place))
+        return over
 
     def _first(self) -> Lease | None:
         in_order = next(iter(self._in_order.values()), None)
@@ -124,7 +135,9 @@ class Leases:
 
     def _place(self, lease: Lease) -> None:
         deadline_ms = lease.deadline_ms
-        if deadline_ms is not None and deadline_ms >= self._latest_ms:
+        if deadline_ms is not None and (
+            deadline_ms >= self._latest_ms or not self._in_order
+        ):
             self._latest_ms = deadline_ms
             self._in_order[lease.item.id] = lease
             return

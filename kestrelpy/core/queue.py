@@ -12,7 +12,7 @@ from journal.checkpoint import Checkpoint
 from kestrelpy.core.item import Item
 from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.reader import Reader
+from kestrelpy.core.reader import SWEEP_ITEMS_MAX, Reader
 from kestrelpy.core.timers import Alarm, Timers
 from kestrelpy.core.waiters import Waiter
 from kestrelpy.core.wall import Wall
@@ -22,6 +22,8 @@ NOT_STORED: Final = -1
 _NO_LIMIT: Final = (1 << 63) - 1
 _COMPLAINT_MS: Final = 60_000  # one line a minute about a client's mistake is enough
 _AGE_CHECK_MS_MAX: Final = 60_000
+# Items dropped for one put: a limit that was lowered by a million is reached over many puts.
+DISCARDED_ITEMS_MAX: Final = 1000
 
 
 class Queue:
@@ -73,7 +75,7 @@ class Queue:
         if size > policy.max_item_bytes:
             raise ServerError(f"item too large ({size} bytes, limit {policy.max_item_bytes})")
         wall_ms = now_ms + self.wall.offset_ms
-        if policy.bounded and not self._make_room(size, wall_ms):
+        if policy.bounded and not self._make_room(size, now_ms):
             return NOT_STORED
         if policy.max_age_ms is not None:
             oldest = wall_ms + policy.max_age_ms
@@ -95,18 +97,27 @@ class Queue:
             return NOT_STORED
         return self.put(body, flags, expires_ms, now_ms)
 
-    def _make_room(self, size: int, wall_ms: int) -> bool:
-        """Is there room for `size` bytes, after dropping the oldest if that is allowed?"""
+    def _make_room(self, size: int, now_ms: int) -> bool:
+        """Is there room for `size` bytes, after dropping the oldest if that is allowed?
+
+        Where that would drop too many at once, it is enough if the queue does not grow.
+        """
         policy, ready = self.policy, self.reader.ready
         items_max = policy.max_items if policy.max_items is not None else _NO_LIMIT
         bytes_max = policy.max_bytes if policy.max_bytes is not None else _NO_LIMIT
         if items_max < 1 or size > bytes_max:
             return False
-        while ready.count >= items_max or ready.bytes + size > bytes_max:
+        if ready.count < items_max and ready.bytes + size <= bytes_max:
+            return True
+        self.reader.sweep(now_ms, SWEEP_ITEMS_MAX)  # what has expired takes no room
+        bytes_before = ready.bytes
+        for _ in range(DISCARDED_ITEMS_MAX):
+            if ready.count < items_max and ready.bytes + size <= bytes_max:
+                return True
             if not policy.discard_old_when_full:
                 return False
-            self.reader.discard_first(wall_ms)
-        return True
+            self.reader.discard_first(now_ms + self.wall.offset_ms)
+        return ready.bytes + size <= max(bytes_max, bytes_before)
 
     def raise_failed(self) -> None:
         """Say that this queue's journal has failed."""
@@ -141,7 +152,10 @@ class Queue:
         """Do what is due, in at most `steps` steps; returns how many were taken."""
         self.alarm.silence()
         taken = self.reader.tick(now_ms, steps)
-        self.alarm.need(self.next_due(now_ms))
+        due = self.next_due(now_ms)
+        if due is not None and due <= now_ms:
+            due = now_ms + 1  # there is more than `steps`: what else is due comes before that
+        self.alarm.need(due)
         return taken
 
     @property
@@ -158,7 +172,12 @@ class Queue:
     def is_too_old(self, now_ms: int) -> bool:
         """Is it empty and older than its policy keeps such queues?"""
         age_ms = self.policy.max_queue_age_ms
-        return age_ms is not None and now_ms - self.created_ms >= age_ms and self.is_empty
+        return (
+            age_ms is not None
+            and now_ms - self.created_ms >= age_ms
+            and self.is_empty
+            and self.log.failure is None  # a new queue of that name would acknowledge again
+        )
 
     def may_complain(self, now_ms: int) -> bool:
         """May another line about this queue's clients go to the log?"""
@@ -187,7 +206,7 @@ class Queue:
             next_place=self.next_place,
             tokens=self.reader.tokens_below,
             total_items=self.total_items,
-            live_items=reader.ready.count + len(reader.leases) + len(reader.dead),
+            live_items=reader.ready.count + len(reader.leases) + reader.dead.line.count,
             generation=self.generation,
             server=self.server_id,
         )

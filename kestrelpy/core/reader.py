@@ -113,14 +113,13 @@ class Reader:
     def _past_expired(self, found: tuple[int, Item], wall_ms: int) -> tuple[int, Item] | None:
         """The first item that is not expired, from `found` on; expired ones are gone."""
         following: tuple[int, Item] | None = found
-        for _ in range(SWEEP_ITEMS_MAX):
+        for swept in range(SWEEP_ITEMS_MAX + 1):
             if following is None or not 0 < following[1].expires_ms <= wall_ms:
                 return following
-            self._apply_expired(following[1])
-            self.log.expired(following[1], wall_ms)
-            following = self.ready.pop()
-        if following is not None:
-            self.ready.give_back(*following)
+            if swept < SWEEP_ITEMS_MAX:
+                self._expire(following[1], wall_ms)
+                following = self.ready.pop()
+        self.ready.give_back(*following)
         return None
 
     def first(self, now_ms: int, dead: bool = False) -> Item | None:
@@ -128,11 +127,13 @@ class Reader:
         if dead:
             return self.dead.line.first()
         wall_ms = now_ms + self.wall.offset_ms
-        for _ in range(SWEEP_ITEMS_MAX):
+        for swept in range(SWEEP_ITEMS_MAX + 1):
             item = self.ready.first()
             if item is None or not 0 < item.expires_ms <= wall_ms:
                 return item
-            self._expire(item, wall_ms)
+            if swept < SWEEP_ITEMS_MAX:
+                self.ready.remove(item)
+                self._expire(item, wall_ms)
         return None
 
     def is_sweeping(self, now_ms: int) -> bool:
@@ -161,6 +162,13 @@ class Reader:
 
     def give_back(self, lease: Lease, now_ms: int, reason: bytes) -> int:
         """It goes back to its place, or dies of its attempts; returns the record to wait for."""
+        lsn = self.take_back(lease, now_ms, reason)
+        if self.waiters:
+            self.serve(now_ms)
+        return lsn
+
+    def take_back(self, lease: Lease, now_ms: int, reason: bytes) -> int:
+        """`give_back` for one of several: they are all back in their order before `serve`."""
         self.leases.end(lease)
         item = lease.item
         wall_ms = now_ms + self.wall.offset_ms
@@ -177,8 +185,6 @@ class Reader:
             else:
                 self._apply_returned(item, lease.place, attempts)
                 lsn = self.log.returned(item, attempts, lease.began_ms, wall_ms, reason)
-        if self.waiters:
-            self.serve(now_ms)
         return lsn
 
     def renew(self, lease: Lease, lease_ms: int, now_ms: int) -> None:
@@ -227,18 +233,15 @@ class Reader:
 
     def tick(self, now_ms: int, steps: int) -> int:
         """End what is over, in at most `steps` steps; returns how many were taken."""
-        taken = 0
-        while taken < steps:
-            lease = self.leases.first_over(now_ms)
-            if lease is None:
-                break
-            taken += 1
+        over = self.leases.over(now_ms, steps)
+        for lease in over:
             self.counters.lease_expired += 1
             lease.holder.overdue.append(self)
-            self.give_back(lease, now_ms, OVERDUE)
+            self.take_back(lease, now_ms, OVERDUE)
+        taken = len(over)
         taken += self.sweep(now_ms, steps - taken)
-        if taken and self.waiters:
-            self.serve(now_ms)
+        if self.waiters:
+            self.serve(now_ms)  # also behind what others have cleared away in the meantime
         return taken
 
     def sweep(self, now_ms: int, steps: int) -> int:
@@ -249,13 +252,14 @@ class Reader:
             if item is None:
                 return taken
             self._expiry_of.pop(item.id, None)
-            if item.id not in self.leases and item.id not in self.dead.deaths:
+            if item.id not in self.leases:
+                self.ready.remove(item)
                 self._expire(item, wall_ms)
         return steps
 
     def _expire(self, item: Item, wall_ms: int) -> None:
-        self.ready.remove(item)
-        self._apply_expired(item)
+        self._apply_done(item)
+        self.counters.expired += 1
         self.log.expired(item, wall_ms)
 
     def discard_first(self, wall_ms: int) -> None:
@@ -271,7 +275,7 @@ class Reader:
         spared = [lease.item.id for lease in self.leases]
         gone = self.ready.take_all()
         for item in gone:
-            self._forget(item.id)
+            self._apply_done(item)
         self.counters.flushes += 1
         return self.log.flushed(last_id, spared, gone, now_ms + self.wall.offset_ms)
 
@@ -285,10 +289,6 @@ class Reader:
     def _apply_done(self, item: Item) -> None:
         if self.attempts or item.expires_ms:
             self._forget(item.id)
-
-    def _apply_expired(self, item: Item) -> None:
-        self._forget(item.id)
-        self.counters.expired += 1
 
     def _apply_returned(self, item: Item, place: int, attempts: int) -> None:
         if attempts:

@@ -28,11 +28,11 @@ class Replay:
         self._live: dict[int, Item] = {}
         self._apply: dict[int, Callable[[Record], None]] = {
             Kind.PUT: self._put,
-            Kind.DONE: self._done,
+            Kind.DONE: self._gone,
             Kind.RETURNED: self._returned,
             Kind.DEAD: self._dead,
-            Kind.EXPIRED: self._expired,
-            Kind.DISCARDED: self._discarded,
+            Kind.EXPIRED: self._gone,
+            Kind.DISCARDED: self._gone,
             Kind.FLUSHED: self._flushed,
             Kind.TOKENS: self._tokens,
         }
@@ -49,13 +49,23 @@ class Replay:
                 )
             method(record)
 
-    def finish(self, checkpoint: Checkpoint | None, lsn_last: int) -> list[Item]:
-        """Take over what the last segment opened with; returns the items that are alive."""
+    def finish(
+        self, checkpoint: Checkpoint | None, lsn_last: int, item_lost: int = 0
+    ) -> list[Item]:
+        """Take over what the last segment opened with; returns the items that are alive.
+
+        `item_lost` is the last item whose put may be among what was damaged: its number, and a
+        place for each of the lost, are not given again.
+        """
         queue, reader = self._queue, self._reader
         if checkpoint is not None:
             queue.next_item = max(queue.next_item, checkpoint.next_item)
             queue.next_place = max(queue.next_place, checkpoint.next_place)
             reader._apply_tokens(checkpoint.tokens)
+        lost = item_lost + 1 - queue.next_item
+        if lost > 0:
+            queue.next_item += lost
+            queue.next_place += lost
         reader.tokens_lsn = lsn_last
         return list(self._live.values())
 
@@ -72,7 +82,7 @@ class Replay:
         self._live[item.id] = item
         self._queue._apply_put(item)
 
-    def _done(self, record: Record) -> None:
+    def _gone(self, record: Record) -> None:
         item = self._live.pop(record.item, None)
         if item is not None:
             self._take(item)
@@ -80,7 +90,11 @@ class Replay:
 
     def _returned(self, record: Record) -> None:
         # The item stands at its place already: only its attempts are news.
-        if record.item in self._live and record.item not in self._reader.dead.deaths:
+        if (
+            record.small
+            and record.item in self._live
+            and record.item not in self._reader.dead.deaths
+        ):
             self._reader.attempts[record.item] = record.small
 
     def _dead(self, record: Record) -> None:
@@ -91,18 +105,6 @@ class Replay:
             self._reader._apply_dead(
                 item, record.small, reason if isinstance(reason, bytes) else b"", record.time_ms
             )
-
-    def _expired(self, record: Record) -> None:
-        item = self._live.pop(record.item, None)
-        if item is not None:
-            self._take(item)
-            self._reader._apply_expired(item)
-
-    def _discarded(self, record: Record) -> None:
-        item = self._live.pop(record.item, None)
-        if item is not None:
-            self._take(item)
-            self._reader._apply_done(item)
 
     def _flushed(self, record: Record) -> None:
         spared = set(struct.unpack(f"<{len(record.body) // 8}Q", record.body))

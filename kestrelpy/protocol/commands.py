@@ -27,10 +27,10 @@ KEY_BYTES_MAX: Final = 250
 NAME_BYTES_MAX: Final = 128
 
 # Words of the contract whose time has not come; naming them is kinder than "unknown".
-_LATER: Final = frozenset(
-    ["lease", "token", "delay", "at", "key", "id", "scope", "epoch", "item", "expect", "confirm"]
-    + ["after", "since", "n", "at_version", "full", "upto", "from", "declare"]
-)
+_LATER: Final = frozenset({
+    "lease", "token", "delay", "at", "key", "id", "scope", "epoch", "item", "expect", "confirm",
+    "after", "since", "n", "at_version", "full", "upto", "from", "declare",
+})  # fmt: skip
 _FLAGS: Final = frozenset({"open", "close", "abort", "defer", "peek", "dead"})
 _KNOWN: Final = sorted(_FLAGS | {"t"})
 

@@ -140,12 +140,7 @@ class Replies:
 
     def hold(self, data: bytes, log: Awaited, stored: int, written: int = 0) -> None:
         """This becomes true when `log` has stored and written up to these records."""
-        if (
-            not self.held
-            and log.lsn_stored >= stored
-            and log.lsn_written >= written
-            and log.failure is None
-        ):
+        if not self.held and log.lsn_stored >= stored and log.lsn_written >= written:
             self.out.append(data)
             return
         self.held.append((data, log, stored, written))

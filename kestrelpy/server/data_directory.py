@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from journal.checkpoint import Checkpoint
-from journal.errors import Damage, JournalError
+from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Files, Handle
 from journal.journal import Journal, Sizes, recovered_journal
 from journal.reader import folder_name, parse_folder_name
@@ -135,7 +135,8 @@ class DataDirectory:
             checkpoint = Checkpoint.from_record(recovery.checkpoint)
             queue.name = queue.reader.name = checkpoint.name or queue.name
             queue.set_policy(broker.policy_of(queue.name), now_ms)
-        live = replay.finish(checkpoint, recovery.lsn_next - 1)
+        lost = [d.id_last for d in recovery.damages if d.id_last < ITEM_MAX]
+        live = replay.finish(checkpoint, recovery.lsn_next - 1, max(lost, default=0))
         journal = recovered_journal(recovery, self.sizes, queue.checkpoint, wall_ms)
         for item in live:
             journal.adopt(item.lsn)

@@ -26,7 +26,8 @@ class Command:
         self, *words: str, stdout: int | BinaryIO = subprocess.PIPE, **environment: str
     ) -> subprocess.Popen[bytes]:
         """Start it."""
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("KESTRELPY_")}
+        ours = ("KESTRELPY_", "PYTHONUNBUFFERED")  # the latter would hide a flush that is missing
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         source = str(Path(__file__).parent.parent.parent)
         return subprocess.Popen(
             [sys.executable, "-m", "kestrelpy", *words],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -26,9 +27,11 @@ def test_what_is_put_is_what_get_prints_to_the_byte(kestrelpy: Command) -> None:
 
 def test_text_of_the_command_line_is_stored_as_it_was_typed(kestrelpy: Command) -> None:
     kestrelpy("put", "typed", "zwölf")
+    kestrelpy("put", "typed", os.fsdecode(b"\xff"))
     kestrelpy("put", "typed", "--", "--lines")
 
     assert kestrelpy("get", "typed").out == "zwölf".encode()
+    assert kestrelpy("get", "typed").out == b"\xff"
     assert kestrelpy("get", "typed").out == b"--lines"
 
 

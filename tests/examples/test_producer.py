@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kestrelpy.examples.producer import Producer, numbered_lines, standard_library_files
-from kestrelpy.examples.worker import Worker
 from tests.client.proxy import Proxy
 from tests.support.daemon import DaemonProcess
 
@@ -65,26 +63,3 @@ def test_a_line_without_its_acknowledgement_is_sent_again_and_named(
     resent = capsys.readouterr().out.splitlines()
     assert resent
     assert all(line.startswith("resent ") for line in resent)
-
-
-def test_the_worker_writes_down_before_it_confirms(daemon: DaemonProcess, tmp_path: Path) -> None:
-    client = daemon.client()
-    client.set("q", b"0 some line")
-    client.set("q", b"1 another")
-    results = tmp_path / "results"
-    worker = Worker(("127.0.0.1", daemon.port), "q", str(results))
-    handled = worker.handle
-
-    def handle(body: bytes) -> None:
-        assert client.stats("q")[b"queue_q_open_transactions"] == 1
-        handled(body)
-        if body.startswith(b"1"):
-            worker.stop()
-
-    worker.handle = handle  # type: ignore[method-assign]
-    worker.run()
-
-    checksums = [zlib.crc32(b"some line"), zlib.crc32(b"another")]
-    assert results.read_text() == "done 0 {:08x}\ndone 1 {:08x}\n".format(*checksums)
-    assert client.stats("q")[b"queue_q_open_transactions"] == 0
-    assert client.get("q") is None

@@ -117,10 +117,13 @@ def flip(closed: bool, bits_each: int) -> None:
             hit = next((f for f in parts if hit_by(f, offset)), None)
             lost = {hit.lsn} if hit is not None and hit.kind not in {1, 2, 11} else set()
             for bit in range(offset % 8, offset % 8 + bits_each):
-                disk.damage(path, offset, bytes([data[offset] ^ 1 << bit % 8]))
+                now = data[offset] ^ 1 << bit % 8
+                disk.damage(path, offset, bytes([now]))
                 recovery = check(disk, whole, lost)
+                # A stretch at the end of what is written ends with its last byte that is not 0.
                 names_it = any(
-                    d.path == path and d.offset <= offset < d.end for d in recovery.damages
+                    d.path == path and d.offset <= offset < d.end + (not now)
+                    for d in recovery.damages
                 )
                 is_end_mark = hit is not None and hit.kind == Kind.BATCH and not hit.small
                 if (hit is not None and not is_end_mark) or offset < FILE_HEADER_BYTES:

@@ -296,7 +296,7 @@ class JournalMachine(RuleBasedStateMachine):
 
 
 ORDINARY = settings(
-    max_examples=600,
+    max_examples=400,
     stateful_step_count=40,
     deadline=None,
     print_blob=True,
@@ -310,6 +310,7 @@ def test_whatever_fails_what_was_acknowledged_is_there_and_nothing_else() -> Non
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(0)
 def test_the_same_for_as_long_as_there_is_patience() -> None:
     run_state_machine_as_test(
         JournalMachine,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -130,7 +131,7 @@ def test_restarts_without_work_are_idempotent() -> None:
 def test_a_kill_before_the_fresh_segment_s_name_is_sure_loses_nothing_to_the_power_cut_after() -> (
     None
 ):
-    disk = disk_with([b"a"], [b"b"])
+    disk = disk_with([b"a", b"b"])
     disk.faults.append(Fault("create:names"))
     with pytest.raises(OSError, match="Input/output"):
         start(disk)
@@ -147,6 +148,39 @@ def test_a_kill_before_the_fresh_segment_s_name_is_sure_loses_nothing_to_the_pow
             break
         for seed in SEEDS:
             assert bodies(start(cut.crash_clone(Random(seed))).records) == [b"a", b"b"]
+
+
+def test_a_crash_between_removing_what_is_outdated_never_looks_like_a_lost_beginning() -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk)
+    writer.put_all(b"a" * 300, b"b" * 300)
+    writer.done(1)
+    writer.done(2)
+    for body in (b"c" * 300, b"d" * 300, b"e" * 300):
+        writer.put(body)
+    writer.commit()
+    writer.drop_dead()
+    assert segments(disk) == [2, 3]
+    for step in range(1, 60):
+        cut = disk.kill_clone()
+        cut.cut_power_at(step)
+        try:
+            start(cut)
+        except PowerCut:
+            pass
+        else:
+            break
+        cut_again = []
+        for second in range(1, 30):
+            found = cut.kill_clone()
+            found.cut_power_at(second)
+            with suppress(PowerCut):
+                start(found)
+            cut_again.append(found.crash_clone(Random(second), "kept"))
+        for found in (*cut_again, *(cut.crash_clone(Random(s)) for s in SEEDS)):
+            again = start(found)
+            assert list(again.queue.live) == [3, 4, 5]
+            assert again.recovery.damages == []
 
 
 def test_a_spare_that_was_never_used_is_removed_and_is_no_damage() -> None:
@@ -321,6 +355,7 @@ def test_damage_is_named_at_every_start_and_kept_aside_once() -> None:
     for _ in range(3):
         disk = disk.kill_clone()
         again = start(disk)
+        assert not [entry for entry in disk.trace if entry.startswith("create")]
         assert again.recovery.damages == first.recovery.damages
         assert again.recovery.clean, "damage in an older segment is no reason for a fresh one"
         assert len(disk.names(f"{FOLDER}/{SET_ASIDE_FOLDER}")) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from random import Random
 from typing import Any
 
@@ -88,6 +89,14 @@ def test_a_flood_of_noreply_into_a_queue_in_memory_is_not_held_back() -> None:
 
     assert stage.broker.queues[b"jobs"].reader.ready.count == 200
     assert stage.say("a", b"version") == b"VERSION 0.0.0\r\n"
+
+
+def test_an_idle_connection_keeps_no_buffer() -> None:
+    stage = make_stage()
+
+    stage.send("a", a_set(b"x" * 1000, tail=b" noreply") * 200)
+
+    assert sys.getsizeof(stage.client("a").conversation.parser._data) < 100
 
 
 def test_many_requests_for_a_large_item_are_answered_a_few_at_a_time() -> None:
@@ -205,6 +214,20 @@ def test_several_keys_find_what_is_behind_expired_ones_in_one_answer() -> None:
     assert answer == (
         b"VALUE jobs 0 4\r\nlive\r\nVALUE mail 0 1\r\nm\r\nEND\r\nVERSION 0.0.0\r\n"
     )
+
+
+def test_nobody_overtakes_who_waits_for_expired_items_to_be_cleared_away() -> None:
+    stage = make_stage(durable=False)
+    stage.send("p", b"set jobs 0 5 1\r\nx\r\n" * 1500 + a_set(b"live"))
+    stage.client("p").take()
+    stage.now_ms += 6_000
+
+    for name in "ab":
+        stage.client(name).conversation.feed(b"get jobs\r\n", stage.now_ms)
+    stage.work()
+
+    assert stage.client("a").take() == b"VALUE jobs 0 4\r\nlive\r\nEND\r\n"
+    assert stage.client("b").take() == b"END\r\n"
 
 
 # -- hanging up ------------------------------------------------------------------------------

@@ -96,11 +96,14 @@ def test_a_failed_log_turns_what_is_held_into_the_same_error_and_others_go_on() 
     assert taken(replies) == b"1 2 " + error + b"4 " + error
 
 
-def test_after_the_failure_nothing_is_said_at_once() -> None:
+def test_after_the_failure_what_was_stored_before_is_shown_and_nothing_else_is_true() -> None:
     replies, log = make_replies(), Log()
+    log.lsn_stored = log.lsn_written = 1
     log.failure = OSError("gone")
 
-    replies.hold(b"STORED ", log, 1)
+    replies.hold(b"VALUE ", log, 1)
+    assert replies.take() == b"VALUE "
+    replies.hold(b"STORED ", log, 2)
 
     assert not replies.out
     assert taken(replies) == b"SERVER_ERROR gone\r\n"

@@ -15,7 +15,7 @@ SEED = int(os.environ.get("TRANSCRIPT_SEED") or Random().randrange(1 << 32))
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("scene", read_scenes(FOLDER), ids=str)
+@pytest.mark.parametrize("scene", list(read_scenes(FOLDER)), ids=str)
 def test_the_conversation_is_as_written(scene: Scene, way: str) -> None:
     print(f"TRANSCRIPT_SEED={SEED}")
     act(scene, way, SEED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from pathlib import Path
 
@@ -44,10 +45,8 @@ async def test_a_client_that_never_reads_holds_up_only_itself(tmp_path: Path) ->
         deaf = socket.create_connection(("127.0.0.1", server.port))
         deaf.setblocking(False)
         loop = asyncio.get_running_loop()
-        try:  # ask for 5 GB and read nothing of it
+        with contextlib.suppress(TimeoutError):  # 5 GB are asked for, and none of it is read
             await asyncio.wait_for(loop.sock_sendall(deaf, b"get jobs/peek\r\n" * 50_000), 2)
-        except TimeoutError:
-            pass  # it is not even read from any more
         assert (await other.ask(b"version\r\n")).startswith(b"VERSION")
         assert server.daemon is not None
         assert server.daemon.broker.counters.bytes_written < 20_000_000

@@ -1,4 +1,4 @@
-"""One real daemon for the tests that leave it as it was; a queue's name of its own for each test."""
+"""One real daemon for the tests that leave it as it was; each test has a queue of its own."""
 
 from __future__ import annotations
 

@@ -15,9 +15,8 @@ pytestmark = pytest.mark.skipif(shutil.which("nc") is None, reason="nc is not in
 
 def nc(*arguments: str, text: bytes) -> bytes:
     """`printf ... | nc -N ...`: what it prints until the server hangs up."""
-    return subprocess.run(
-        ["nc", "-N", *arguments], input=text, capture_output=True, timeout=30
-    ).stdout
+    command = ["nc", "-N", *arguments]
+    return subprocess.run(command, input=text, capture_output=True, timeout=30, check=True).stdout
 
 
 def test_the_conversation_of_the_readme(daemon: DaemonProcess, queue: str) -> None:
@@ -37,11 +36,10 @@ def test_the_conversation_of_the_readme(daemon: DaemonProcess, queue: str) -> No
         process.stdin.flush()
         assert process.stdout.read(len(answer)) == answer
     process.stdin.write(b"quit\n")
-    process.stdin.flush()
+    process.stdin.close()
 
     assert process.stdout.read() == b""
-    process.kill()
-    process.wait()
+    assert process.wait() == 0
 
 
 def test_hanging_up_instead_of_closing_gives_back(daemon: DaemonProcess, queue: str) -> None:

@@ -1,0 +1,29 @@
+"""Putting, taking and counting items in the tests of the client."""
+
+from __future__ import annotations
+
+from kestrelpy.client import Item, Worker
+from tests.support.daemon import DaemonProcess
+
+
+def put(daemon: DaemonProcess, queue: str, *bodies: bytes) -> None:
+    client = daemon.client()
+    for body in bodies:
+        assert client.set(queue, body)
+    client.close()
+
+
+def worker_of(daemon: DaemonProcess, queue: str, **settings: str) -> Worker:
+    return Worker(queue, ("127.0.0.1", daemon.port), **{"wait": "10s", **settings})
+
+
+def take(worker: Worker) -> Item:
+    item = worker.fetch()
+    assert item is not None
+    return item
+
+
+def left(daemon: DaemonProcess, queue: str) -> list[bytes]:
+    """Every body that is still there, open ones excepted."""
+    client = daemon.client()
+    return list(iter(lambda: client.get(queue), None))

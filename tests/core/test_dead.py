@@ -1,0 +1,154 @@
+"""The dead line: items whose attempts are used up, in the order in which they died."""
+
+from __future__ import annotations
+
+import pytest
+
+from kestrelpy.core.dead import DeadLine, Death
+from kestrelpy.core.item import Item
+from tests.support.queues import WALL_MS, QueueInHand, in_order, make_queue
+
+
+def with_dead(*bodies: bytes) -> QueueInHand:
+    q = make_queue(max_attempts=1)
+    for body in bodies:
+        q.put(body)
+        q.abort(q.open())
+    return q
+
+
+def test_the_last_allowed_attempt_may_finish() -> None:
+    q = make_queue(max_attempts=2)
+    q.put(b"1")
+    q.abort(q.open())
+    lease = q.open()
+    assert lease.attempts == 1
+    q.close(lease)
+    assert (q.ready, q.dead) == ([], [])
+
+
+def test_an_item_whose_attempts_are_used_up_is_dead() -> None:
+    q = make_queue(max_attempts=2)
+    q.put(b"1")
+    q.abort(q.open())
+    assert q.dead == []
+    q.pass_time(70)
+    q.abort(q.open())
+    assert (q.ready, q.dead) == ([], [b"1"])
+    assert q.reader.dead.deaths == {1: Death(1, 2, b"abort", WALL_MS + 70)}
+
+
+@pytest.mark.parametrize("ending", ["abort", "hangup", "lease"])
+def test_abort_hang_up_and_the_end_of_a_lease_count_as_attempts(ending: str) -> None:
+    q = make_queue(max_attempts=1, lease_ms=1000)
+    q.put(b"1")
+    lease = q.open("anna")
+    if ending == "abort":
+        q.abort(lease)
+    elif ending == "hangup":
+        q.hang_up("anna")
+    else:
+        q.pass_time(1000)
+    assert q.dead == [b"1"]
+    assert q.reader.dead.deaths[1].reason == ending.encode()
+
+
+def test_defer_counts_no_attempt_and_kills_nobody() -> None:
+    q = make_queue(max_attempts=1)
+    q.put(b"1")
+    for _ in range(5):
+        lease = q.open()
+        assert lease.attempts == 0
+        q.defer(lease)
+    q.reload(max_attempts=None)
+    q.abort(q.open())
+    q.reload(max_attempts=1)
+    q.defer(q.open())
+    assert (q.ready, q.dead) == ([b"1"], [])
+
+
+def test_the_dead_stand_in_the_order_in_which_they_died() -> None:
+    q = make_queue(max_attempts=1)
+    q.put(b"1", b"2", b"3")
+    first, second, third = q.open("a"), q.open("b"), q.open("c")
+    for lease in (second, third, first):
+        q.abort(lease)
+    assert q.dead == [b"2", b"3", b"1"]
+    assert q.peek(dead=True) == b"2"
+
+
+def test_a_dead_item_is_lent_from_the_dead_line_with_its_attempts() -> None:
+    q = with_dead(b"1", b"2")
+    lease = q.open("anna", dead=True)
+    assert (lease.item.body, lease.dead, lease.attempts) == (b"1", True, 1)
+    assert q.dead == [b"2"]
+    assert q.may_open("anna") is None
+    assert len(q.reader.dead) == 2
+
+
+def test_a_dead_item_given_back_keeps_its_place_and_its_attempts() -> None:
+    q = with_dead(b"1", b"2")
+    first, second = q.open("a", dead=True), q.open("b", dead=True)
+    q.abort(second)
+    q.abort(first)
+    assert q.dead == [b"1", b"2"]
+    assert q.open(dead=True).attempts == 1
+
+
+def test_a_lease_of_a_dead_item_ends_like_any_other() -> None:
+    q = with_dead(b"1")
+    q.reload(lease_ms=1000)
+    q.open("anna", dead=True)
+    q.pass_time(1000)
+    assert (q.dead, q.ready) == ([b"1"], [])
+    assert q.who("anna").overdue == [q.reader]
+
+
+def test_a_dead_item_that_is_confirmed_is_gone() -> None:
+    q = with_dead(b"1")
+    q.close(q.open(dead=True))
+    assert (q.dead, len(q.reader.dead), q.queue.is_empty) == ([], 0, True)
+
+
+def test_nothing_expires_in_the_dead_line() -> None:
+    q = make_queue(max_attempts=1)
+    q.put(b"1", expires_ms=WALL_MS + 1000)
+    q.abort(q.open())
+    q.pass_time(5000)
+    lease = q.open(dead=True)
+    q.pass_time(5000)
+    q.abort(lease)
+    q.pass_time(5000)
+    assert q.dead == [b"1"]
+    assert q.take(dead=True) == b"1"
+
+
+def test_an_item_that_dies_of_its_last_attempt_dies_although_it_has_expired() -> None:
+    q = make_queue(max_attempts=1)
+    q.put(b"1", expires_ms=WALL_MS + 1000)
+    lease = q.open()
+    q.pass_time(5000)
+    q.abort(lease)
+    q.pass_time(0)
+    assert (q.dead, q.reader.counters.expired) == ([b"1"], 0)
+
+
+def test_a_lower_limit_counts_from_the_next_end_of_a_delivery() -> None:
+    q = make_queue(max_attempts=100)
+    q.put(b"1")
+    for _ in range(5):
+        q.abort(q.open())
+    q.reload(max_attempts=3)
+    assert q.ready == [b"1"]
+    q.abort(q.open())
+    assert q.dead == [b"1"]
+
+
+def test_burying_and_forgetting_leave_nothing_behind() -> None:
+    line, item = DeadLine(), Item(1, 1, b"body", 0, 0, 0)
+    line.bury(item, 3, b"abort", 99)
+    assert (len(line), line.line.count, line.line.bytes) == (1, 1, 4)
+    assert in_order(line.line) == [(1, item)]
+    line.line.pop()
+    line.forget(item)
+    assert (len(line), line.line.count) == (0, 0)

@@ -1,0 +1,124 @@
+"""What a queue writes, and up to where replies are true."""
+
+from __future__ import annotations
+
+from journal.errors import JournalFailed
+from journal.record import Kind, Tag, decode_meta
+from kestrelpy.core.item import Item
+from kestrelpy.core.log import JournalLog, Log, NullLog
+from tests.support.journals import fresh
+from tests.support.memory_disk import MemoryDisk
+from tests.support.queues import WALL_MS, make_queue
+
+ITEM = Item(1, 1, b"body", 7, WALL_MS, 0)
+
+
+def test_a_life_of_an_item_is_told_by_its_records() -> None:
+    q = make_queue(lease_ms=1000, max_attempts=3)
+    q.put(b"one")
+    q.abort(q.open("anna"))
+    q.defer(q.open("anna"))
+    q.open("bert")
+    q.hang_up("bert")
+    q.open("carl")
+    q.pass_time(1000)
+    q.close(q.open("dora", dead=True))
+    assert q.story == (
+        "put 1 one, returned 1 attempts 1 abort, returned 1 attempts 1 defer, "
+        "returned 1 attempts 2 hangup, dead 1 attempts 3 lease, done 1"
+    )
+
+
+def test_the_record_that_ends_a_delivery_says_when_it_began_and_which_it_was() -> None:
+    q = make_queue()
+    q.put(b"one")
+    q.pass_time(100)
+    lease = q.open()
+    q.pass_time(50)
+    q.abort(lease)
+    lease = q.open()
+    q.pass_time(25)
+    q.close(lease)
+    _, _, returned, done = q.records
+    assert (returned.number, returned.small, returned.time_ms) == (WALL_MS + 100, 1, WALL_MS + 150)
+    assert (done.number, done.small, done.time_ms) == (WALL_MS + 150, 2, WALL_MS + 175)
+
+
+def test_a_put_carries_place_flags_time_and_expiry() -> None:
+    q = make_queue()
+    q.queue.put(b"one", 42, WALL_MS + 5000, 10)
+    put = q.records[0]
+    assert (put.kind, put.item, put.number, put.small) == (Kind.PUT, 1, 1, 42)
+    assert (put.time_ms, put.body) == (WALL_MS + 10, b"one")
+    assert decode_meta(put.meta) == {Tag.EXPIRES_MS: WALL_MS + 5000}
+
+
+def test_a_queue_is_dirty_once_until_it_was_cleaned() -> None:
+    q = make_queue()
+    q.put(b"1", b"2")
+    log = q.dirty[0]
+    assert q.dirty == [log]
+    q.dirty.clear()
+    log.cleaned()
+    q.flush()
+    assert q.dirty == [log]
+
+
+def test_stored_is_true_when_it_is_synced_and_closes_when_they_are_written() -> None:
+    writer = fresh(MemoryDisk())
+    log = JournalLog(writer.journal, [], sync_ms=0)
+    lsn = log.put(ITEM)
+    assert log.lsn_written < lsn
+    writer.write()
+    log.advance()
+    assert log.lsn_stored < lsn <= log.lsn_written
+    writer.sync()
+    log.advance()
+    assert log.lsn_stored == lsn == log.lsn_appended
+
+
+def test_with_sync_other_than_always_stored_waits_for_the_write_alone() -> None:
+    writer = fresh(MemoryDisk())
+    log = JournalLog(writer.journal, [], sync_ms=0)
+    lsn = log.put(ITEM)
+    writer.write()
+    log.set_sync(-1)
+    assert log.lsn_stored == lsn
+    log.set_sync(0)
+    assert log.lsn_stored < lsn
+
+
+def test_a_failure_of_the_journal_is_taken_over() -> None:
+    writer = fresh(MemoryDisk())
+    log = JournalLog(writer.journal, [], sync_ms=0)
+    assert log.failure is None
+    writer.journal.commit.fail(JournalFailed("disk on fire"))
+    log.advance()
+    assert str(log.failure) == "disk on fire"
+
+
+def test_a_log_that_goes_on_in_an_old_journal_calls_what_is_there_true() -> None:
+    writer = fresh(MemoryDisk())
+    writer.put_all(b"1", b"2")
+    log = JournalLog(writer.journal, [], sync_ms=0)
+    assert log.lsn_written == log.lsn_stored == log.lsn_appended == 2
+    assert log.disk_bytes() == writer.journal.disk_bytes() > 0
+    assert log.journal is writer.journal
+
+
+def test_in_memory_everything_is_true_at_once_and_leaves_no_trace() -> None:
+    log: Log = NullLog()
+    log.set_sync(-1)
+    lsns = [
+        log.put(ITEM),
+        log.done(ITEM, 0, 0, 0),
+        log.returned(ITEM, 1, 0, 0, b"abort"),
+        log.dead(ITEM, 1, 0, 0, b"abort"),
+        log.expired(ITEM, 0),
+        log.discarded(ITEM, 0),
+        log.flushed(1, [], [ITEM], 0),
+        log.tokens(9, 0),
+    ]
+    assert max(lsns) <= min(log.lsn_written, log.lsn_stored)
+    assert log.disk_bytes() == 0
+    assert log.failure is None

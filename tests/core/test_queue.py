@@ -1,0 +1,289 @@
+"""A queue: what it stores, what it refuses, and when it is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from kestrelpy.core.queue import DISCARDED_ITEMS_MAX
+from kestrelpy.errors import ServerError
+from tests.support.queues import NAME, WALL_MS, make_queue
+
+# -- limits ------------------------------------------------------------------------------------
+
+
+def test_a_full_queue_stores_nothing_more() -> None:
+    q = make_queue(max_items=2)
+    assert q.put(b"1", b"2")
+    assert not q.put(b"3")
+    assert q.ready == [b"1", b"2"]
+    assert q.queue.total_items == 2
+
+
+def test_bytes_are_limited_too() -> None:
+    q = make_queue(max_bytes=10)
+    assert q.put(b"12345", b"12345")
+    assert not q.put(b"1")
+    assert q.put(b"")
+    q.take()
+    assert q.put(b"12345")
+
+
+def test_limits_are_over_what_is_ready_not_what_is_lent() -> None:
+    q = make_queue(max_items=1)
+    q.put(b"1")
+    lease = q.open()
+    assert q.put(b"2")
+    q.abort(lease)  # what was accepted is never refused afterwards
+    assert q.ready == [b"1", b"2"]
+    assert not q.put(b"3")
+
+
+def test_what_has_expired_takes_no_room() -> None:
+    q = make_queue(max_items=2)
+    q.put(b"stays")
+    q.put(b"goes", expires_ms=WALL_MS + 100)
+    q.now_ms = 99
+    assert not q.put(b"new")
+    q.now_ms = 100
+    assert q.put(b"new")
+    assert q.ready == [b"stays", b"new"]
+
+
+def test_a_full_queue_may_drop_its_head_instead() -> None:
+    q = make_queue(max_items=2, discard_old_when_full=True)
+    assert q.put(b"1", b"2", b"3")
+    assert q.ready == [b"2", b"3"]
+    assert q.story == "put 1 1, put 2 2, discarded 1, put 3 3"
+
+
+def test_as_many_are_dropped_as_the_new_one_needs() -> None:
+    q = make_queue(max_bytes=10, discard_old_when_full=True)
+    q.put(b"111", b"222", b"333")
+    assert q.put(b"12345")
+    assert q.ready == [b"333", b"12345"]
+
+
+def test_what_is_lent_or_dead_is_not_dropped() -> None:
+    q = make_queue(max_items=1, max_attempts=1, discard_old_when_full=True)
+    q.put(b"dead")
+    q.abort(q.open())
+    q.put(b"lent")
+    q.open()
+    q.put(b"1", b"2")
+    assert (q.ready, q.lent, q.dead) == ([b"2"], [b"lent"], [b"dead"])
+
+
+@pytest.mark.parametrize("discard", [False, True])
+def test_what_never_fits_drops_nothing(discard: bool) -> None:
+    q = make_queue(max_bytes=10, discard_old_when_full=discard)
+    q.put(b"1")
+    assert not q.put(b"x" * 11)
+    q.reload(max_items=0, max_bytes=None)
+    assert not q.put(b"1")
+    assert q.ready == [b"1"]
+
+
+def test_a_limit_lowered_by_far_is_reached_in_bounded_steps() -> None:
+    q = make_queue(discard_old_when_full=True)
+    q.put(*[b"x"] * 2500)
+    q.reload(max_items=10)
+    counts = []
+    for _ in range(4):
+        assert q.put(b"x")
+        counts.append(q.reader.ready.count)
+    assert counts == [2501 - DISCARDED_ITEMS_MAX, 2502 - 2 * DISCARDED_ITEMS_MAX, 10, 10]
+
+
+def test_a_queue_over_its_limit_of_bytes_does_not_grow() -> None:
+    q = make_queue(discard_old_when_full=True)
+    q.put(*[b"x"] * 2500)
+    q.reload(max_bytes=2000)
+    assert not q.put(b"y" * 1500)  # a thousand bytes were dropped
+    assert q.reader.ready.bytes == 1500
+    assert q.put(b"y" * 1500)
+    assert q.reader.ready.bytes == 2000
+
+
+def test_an_oversized_item_is_refused_with_its_size_and_the_limit() -> None:
+    q = make_queue(max_item_bytes=5)
+    assert q.put(b"12345")
+    with pytest.raises(ServerError, match=r"item too large \(6 bytes, limit 5\)"):
+        q.put(b"123456")
+    assert q.story == "put 1 12345"
+
+
+def test_limits_change_on_reload() -> None:
+    q = make_queue(max_items=1)
+    q.put(b"1")
+    q.reload(max_items=2)
+    assert q.put(b"2")
+    q.reload(max_items=1)
+    assert not q.put(b"3")
+    assert q.ready == [b"1", b"2"]
+
+
+# -- age ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked_ms", "lives_ms"), [(0, 1000), (500, 500), (1000, 1000), (9000, 1000)]
+)
+def test_no_item_lives_longer_than_max_age(asked_ms: int, lives_ms: int) -> None:
+    q = make_queue(max_age_ms=1000)
+    q.put(b"1", expires_ms=WALL_MS + asked_ms if asked_ms else 0)
+    q.pass_time(lives_ms - 1)
+    assert q.ready == [b"1"]
+    q.pass_time(1)
+    assert q.ready == []
+
+
+def test_what_was_stored_under_another_max_age_keeps_its_expiry() -> None:
+    q = make_queue(max_age_ms=1000)
+    q.put(b"1")
+    q.reload(max_age_ms=100)
+    q.put(b"2")
+    q.pass_time(100)
+    assert q.ready == [b"1"]
+
+
+def test_a_queue_that_is_empty_and_older_is_deleted() -> None:
+    q = make_queue(max_queue_age_ms=5000)
+    q.pass_time(4999)
+    assert NAME in q.broker.queues
+    q.pass_time(1)
+    assert NAME not in q.broker.queues
+    assert [queue.name for queue in q.broker.deleted] == [NAME]
+
+
+@pytest.mark.parametrize("holding", ["ready", "lent", "dead", "waiting"])
+def test_an_old_queue_that_holds_something_stays_until_it_does_not(holding: str) -> None:
+    q = make_queue(max_queue_age_ms=5000, max_attempts=1)
+    if holding == "waiting":
+        q.wait("anna", 20_000)
+    else:
+        q.put(b"1")
+    if holding in {"lent", "dead"}:
+        lease = q.open()
+        if holding == "dead":
+            q.abort(lease)
+    q.pass_time(20_001)
+    if holding != "waiting":
+        assert NAME in q.broker.queues
+        q.take(dead=holding == "dead") or q.close(q.who("anna").leases[0])
+    q.pass_time(5001)
+    assert NAME not in q.broker.queues
+
+
+def test_the_age_of_a_queue_goes_on_over_a_restart() -> None:
+    q = make_queue(max_queue_age_ms=10_000)
+    q.put(b"1")
+    q.pass_time(8000)
+    again = q.restarted()
+    again.take()
+    again.pass_time(1999)
+    assert NAME in again.broker.queues
+    again.pass_time(1)
+    assert NAME not in again.broker.queues
+
+
+def test_an_age_set_by_reload_counts_at_once() -> None:
+    q = make_queue()
+    q.pass_time(90_000)
+    assert q.broker.next_due() is None
+    q.reload(max_queue_age_ms=60_000)
+    q.pass_time(60_000)
+    assert NAME not in q.broker.queues
+
+
+# -- add ---------------------------------------------------------------------------------------
+
+
+def test_add_stores_only_into_an_empty_queue() -> None:
+    q = make_queue()
+    assert q.add(b"lock")
+    assert not q.add(b"lock")
+    lease = q.open()
+    assert not q.add(b"lock")
+    q.close(lease)
+    assert q.add(b"lock")
+    assert q.story == "put 1 lock, done 1, put 2 lock"
+
+
+def test_add_finds_a_queue_of_expired_items_empty() -> None:
+    q = make_queue()
+    q.add(b"lock", expires_ms=WALL_MS + 1000)
+    q.now_ms = 1000
+    assert q.add(b"lock")
+
+
+def test_add_does_not_look_at_the_dead() -> None:
+    q = make_queue(max_attempts=1)
+    q.put(b"1")
+    q.abort(q.open())
+    assert q.add(b"2")
+
+
+# -- when the journal cannot -------------------------------------------------------------------
+
+
+def test_after_a_failure_nothing_is_stored_or_flushed() -> None:
+    q = make_queue()
+    q.put(b"1")
+    q.queue.log.failure = OSError("disk on fire")
+    for attempt in (lambda: q.put(b"2"), lambda: q.add(b"2"), q.flush):
+        with pytest.raises(ServerError, match="jobs is closed until a restart: disk on fire"):
+            attempt()
+    assert (q.ready, q.story) == ([b"1"], "put 1 1")
+
+
+def test_a_failed_queue_does_not_grow_too_old() -> None:
+    q = make_queue(max_queue_age_ms=1000)
+    q.queue.log.failure = OSError("disk on fire")
+    q.pass_time(10_000)
+    assert NAME in q.broker.queues  # a new one of its name would acknowledge again
+
+
+def test_without_room_nothing_is_stored_and_everything_can_be_fetched_and_confirmed() -> None:
+    q = make_queue(max_items=1, discard_old_when_full=True)
+    q.put(b"1")
+    q.queue.log.no_room = "no room on the disk"
+    with pytest.raises(ServerError, match="no room on the disk"):
+        q.put(b"2")
+    assert q.ready == [b"1"]
+    assert q.take() == b"1"
+    q.queue.log.no_room = ""
+    assert q.put(b"2")
+
+
+# -- the rest ----------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_counts_what_is_there_once() -> None:
+    q = make_queue(max_attempts=1)
+    q.put(b"dead", b"dead and lent", b"lent", b"ready")
+    q.abort(q.open())
+    q.abort(q.open())
+    q.open()
+    q.open(dead=True)
+    checkpoint = q.queue.checkpoint()
+    assert checkpoint.live_items == 4
+    assert (checkpoint.next_item, checkpoint.next_place, checkpoint.total_items) == (5, 5, 4)
+    assert checkpoint.name == NAME
+    assert checkpoint.generation == q.queue.generation
+
+
+def test_a_mistake_of_clients_is_complained_about_once_a_minute() -> None:
+    q = make_queue()
+    times = (0, 1, 59_999, 60_000, 60_001, 120_000)
+    assert [t for t in times if q.queue.may_complain(t)] == [0, 60_000, 120_000]
+
+
+def test_a_queue_knows_whether_it_holds_anything() -> None:
+    q = make_queue()
+    assert q.queue.is_empty
+    q.put(b"1")
+    assert not q.queue.is_empty
+    lease = q.open()
+    assert not q.queue.is_empty
+    q.close(lease)
+    assert q.queue.is_empty

@@ -1,0 +1,144 @@
+"""Who is next: the lowest place, wherever it stands."""
+
+from __future__ import annotations
+
+from random import Random
+
+from kestrelpy.core.item import Item
+from kestrelpy.core.ready import Ready
+
+
+def item(number: int, size: int = 1) -> Item:
+    return Item(number, number, b"x" * size, 0, 0, 0)
+
+
+def line_of(count: int) -> tuple[Ready, list[Item]]:
+    line, items = Ready(), [item(n) for n in range(1, count + 1)]
+    for each in items:
+        line.push(each)
+    return line, items
+
+
+def popped(line: Ready) -> list[int]:
+    """All that is left, in the order it leaves."""
+    ids = []
+    while (first := line.pop()) is not None:
+        ids.append(first[1].id)
+    return ids
+
+
+def test_items_leave_in_the_order_they_came() -> None:
+    line, _ = line_of(3)
+    assert popped(line) == [1, 2, 3]
+
+
+def test_an_empty_line_has_no_first() -> None:
+    line = Ready()
+    assert line.pop() is None
+    assert line.first() is None
+
+
+def test_what_came_back_stands_before_everything_younger() -> None:
+    line, _ = line_of(4)
+    first, second = line.pop(), line.pop()
+    assert first is not None
+    assert second is not None
+    line.give_back(*second)
+    line.give_back(*first)
+    assert line.first() is first[1]
+    assert popped(line) == [1, 2, 3, 4]
+
+
+def test_a_removed_item_is_passed_over() -> None:
+    line, items = line_of(4)
+    line.remove(items[1])
+    line.remove(items[2])
+    assert [each.id for each in line] == [1, 4]
+    assert popped(line) == [1, 4]
+
+
+def test_the_first_can_be_removed() -> None:
+    line, items = line_of(2)
+    line.remove(items[0])
+    assert line.first() is items[1]
+
+
+def test_an_item_that_came_back_can_be_removed() -> None:
+    line, _ = line_of(3)
+    first = line.pop()
+    assert first is not None
+    line.give_back(*first)
+    line.remove(first[1])
+    assert line.first() is not first[1]
+    assert popped(line) == [2, 3]
+
+
+def test_a_removed_item_may_come_back_before_it_was_passed_over() -> None:
+    line, items = line_of(3)
+    line.remove(items[1])
+    line.give_back(2, items[1])
+    assert popped(line) == [1, 2, 3]
+
+
+def test_the_line_counts_items_and_bytes_of_their_bodies() -> None:
+    line = Ready()
+    for number, size in enumerate((3, 0, 5), 1):
+        line.push(item(number, size))
+    assert (line.count, line.bytes) == (3, 8)
+    line.pop()
+    assert (line.count, line.bytes) == (2, 5)
+
+
+def test_taking_all_leaves_nothing_behind() -> None:
+    line, items = line_of(5)
+    first = line.pop()
+    assert first is not None
+    line.give_back(*first)
+    line.remove(items[3])
+    assert sorted(each.id for each in line.take_all()) == [1, 2, 3, 5]
+    assert (line.count, line.bytes, popped(line)) == (0, 0, [])
+    line.push(item(9))
+    assert popped(line) == [9]
+
+
+def test_removing_from_the_middle_does_not_fill_the_memory() -> None:
+    line, items = line_of(10_000)
+    for each in items[1:]:  # the first stays, so nothing is passed over at the front
+        line.remove(each)
+    assert len(line._line) <= 200
+    assert len(line._removed) <= 100
+    assert popped(line) == [1]
+
+
+def test_any_mixture_leaves_by_place() -> None:
+    for seed in range(50):
+        random = Random(seed)
+        line = Ready()
+        model: dict[int, Item] = {}
+        out: dict[int, Item] = {}
+        number = 0
+        for _ in range(300):
+            choice = random.randrange(5)
+            if choice <= 1:
+                number += 1
+                model[number] = item(number, random.randrange(9))
+                line.push(model[number])
+            elif choice == 2:
+                found = line.pop()
+                if found is None:
+                    assert not model, f"seed {seed}"
+                else:
+                    assert found[0] == min(model), f"seed {seed}"
+                    out[found[0]] = model.pop(found[0])
+            elif choice == 3 and out:
+                place = random.choice(sorted(out))
+                model[place] = out.pop(place)
+                line.give_back(place, model[place])
+            elif choice == 4 and model:
+                line.remove(model.pop(random.choice(sorted(model))))
+            assert line.count == len(model), f"seed {seed}"
+            assert line.bytes == sum(len(i.body) for i in model.values()), f"seed {seed}"
+            assert {i.id for i in line} == set(model), f"seed {seed}"
+            first = line.first()
+            assert (first.id if first else None) == min(model, default=None), f"seed {seed}"
+        assert popped(line) == sorted(model), f"seed {seed}"

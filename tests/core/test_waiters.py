@@ -1,0 +1,249 @@
+"""Consumers waiting are served strictly in the order they came."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from kestrelpy.core.leases import Holder
+from kestrelpy.core.waiters import Waiter, Waiters, Want
+from tests.support.queues import make_queue, no_queue
+
+
+def waiter(name: str = "", dead: bool = False) -> Waiter:
+    return Waiter(Want.OPEN, b"jobs", Holder(name), dead, name)
+
+
+# -- the line itself --------------------------------------------------------------------------
+
+
+def test_the_first_who_came_is_first_until_finished() -> None:
+    line, first, second = Waiters(), waiter(), waiter()
+    line.add(first)
+    line.add(second)
+    assert line.first() is first
+    line.finish(first)
+    assert line.first() is second
+    line.finish(second)
+    assert line.first() is None
+    assert not line
+
+
+def test_finishing_twice_counts_once() -> None:
+    line, first, second = Waiters(), waiter(), waiter()
+    line.add(first)
+    line.add(second)
+    line.finish(second)
+    line.finish(second)
+    assert line.count == 1
+    assert line.first() is first
+
+
+def test_who_waits_for_the_dead_stands_in_another_line() -> None:
+    line, ready, dead = Waiters(), waiter(), waiter(dead=True)
+    line.add(dead)
+    line.add(ready)
+    assert line.first() is ready
+    assert line.first(dead=True) is dead
+    assert line.count == 2
+
+
+def test_taking_all_empties_both_lines() -> None:
+    line, gone, first, second, dead = Waiters(), waiter(), waiter(), waiter(), waiter(dead=True)
+    for each in (gone, first, second, dead):
+        line.add(each)
+    line.finish(gone)
+    assert line.take_all() == [first, second, dead]
+    assert line.count == 0
+    assert line.first() is None
+
+
+def test_giving_up_behind_a_patient_one_does_not_fill_the_memory() -> None:
+    line, patient = Waiters(), waiter()
+    line.add(patient)
+    for _ in range(10_000):
+        impatient = waiter()
+        line.add(impatient)
+        line.finish(impatient)
+    assert len(line._lines[False]) <= 200
+    assert line.first() is patient
+
+
+def test_any_mixture_is_first_come_first_served() -> None:
+    for seed in range(50):
+        random = Random(seed)
+        line, model = Waiters(), []
+        for _ in range(500):
+            if not model or random.random() < 0.55:
+                model.append(waiter())
+                line.add(model[-1])
+            else:
+                line.finish(model.pop(random.randrange(len(model))))
+            assert line.first() is (model[0] if model else None), f"seed {seed}"
+            assert line.count == len(model), f"seed {seed}"
+
+
+# -- waiting for a queue's items --------------------------------------------------------------
+
+
+def test_who_waits_is_served_in_the_order_of_coming() -> None:
+    q = make_queue()
+    for who in ("anna", "bert", "carl"):
+        q.wait(who)
+    q.put(b"1", b"2")
+    assert q.answers() == [("anna", b"1"), ("bert", b"2")]
+    q.put(b"3")
+    assert q.answers() == [("carl", b"3")]
+
+
+def test_nobody_overtakes_who_waits() -> None:
+    q = make_queue(max_leased=1)
+    q.put(b"1", b"2")
+    held = q.open("anna")
+    q.wait("bert")
+    q.close(held)
+    assert q.may_open("carl") is None
+    assert q.answers() == [("bert", b"2")]
+
+
+def test_a_waiting_plain_get_takes_the_item_for_good() -> None:
+    q = make_queue()
+    waiting = q.wait("anna", want=Want.TAKE)
+    q.put(b"1")
+    assert q.answers() == [("anna", b"1")]
+    assert (q.ready, q.lent, q.story) == ([], [], "put 1 1, done 1")
+    assert waiting.done_lsn == len(q.records)
+
+
+def test_a_waiting_peek_is_shown_the_item_and_leaves_it_to_the_next() -> None:
+    q = make_queue()
+    for who, want in (("anna", Want.PEEK), ("bert", Want.PEEK), ("carl", Want.OPEN)):
+        q.wait(who, want=want)
+    q.put(b"1")
+    assert q.answers() == [("anna", b"1"), ("bert", b"1"), ("carl", b"1")]
+    assert q.lent == [b"1"]
+
+
+def test_a_peek_that_came_later_is_served_later() -> None:
+    q = make_queue()
+    q.wait("anna", want=Want.OPEN)
+    q.wait("bert", want=Want.PEEK)
+    q.put(b"1")
+    assert q.answers() == [("anna", b"1")]
+    q.put(b"2")
+    assert q.answers() == [("bert", b"2")]
+    assert q.ready == [b"2"]
+
+
+def test_what_is_given_back_goes_to_who_waits() -> None:
+    q = make_queue()
+    q.put(b"1")
+    held = q.open("anna")
+    q.wait("bert")
+    q.abort(held)
+    assert q.answers() == [("bert", b"1")]
+
+
+def test_a_wait_ends_when_its_time_is_over() -> None:
+    q = make_queue()
+    q.wait("anna", 300)
+    q.wait("bert", 200)
+    q.pass_time(199)
+    assert q.answers() == []
+    q.pass_time(1)
+    assert q.answers() == [("bert", None)]
+    q.pass_time(100)
+    assert q.answers() == [("anna", None)]
+    q.put(b"1")
+    assert q.answers() == []
+    assert q.ready == [b"1"]
+
+
+def test_who_hung_up_is_passed_over() -> None:
+    q = make_queue()
+    gone = q.wait("anna")
+    q.wait("bert")
+    q.broker.give_up(gone)
+    q.put(b"1")
+    assert q.answers() == [("bert", b"1")]
+    assert q.broker.next_due() is not None  # the lease; the waits have left nothing behind
+    q.hang_up("bert")
+    assert q.ready == [b"1"]
+
+
+def test_who_hangs_up_after_being_served_gives_the_item_back() -> None:
+    q = make_queue()
+    served = q.wait("anna")
+    q.put(b"1")
+    q.broker.give_up(served)
+    q.hang_up("anna")
+    assert q.ready == [b"1"]
+
+
+def test_who_was_served_is_answered_once_even_if_the_time_is_over_in_that_turn() -> None:
+    q = make_queue()
+    q.wait("anna", 100)
+    q.now_ms = 100
+    q.put(b"1")
+    q.broker.tick(100)
+    assert q.answers() == [("anna", b"1")]
+
+
+def test_who_waits_for_a_queue_that_does_not_exist_is_served_when_it_comes_to_be() -> None:
+    q = no_queue()
+    q.wait("anna")
+    q.wait("bert")
+    q.put(b"1")
+    q.put(b"2")
+    assert q.answers() == [("anna", b"1"), ("bert", b"2")]
+
+
+def test_waiting_creates_no_queue_and_leaves_nothing_behind() -> None:
+    q = no_queue()
+    q.wait("anna", 100)
+    q.broker.give_up(q.wait("bert"))
+    q.pass_time(100)
+    assert q.answers() == [("anna", None)]
+    assert q.broker.queues == q.broker._absent == {}
+
+
+def test_deleting_a_queue_answers_who_waits_with_nothing() -> None:
+    q = make_queue()
+    for who in ("anna", "bert"):
+        q.wait(who)
+    q.wait("carl", dead=True)
+    q.delete()
+    assert q.answers() == [("anna", None), ("bert", None), ("carl", None)]
+    assert q.broker.next_due() is None
+
+
+def test_a_waiter_for_the_dead_is_served_when_an_item_dies() -> None:
+    q = make_queue(max_attempts=1)
+    q.put(b"1")
+    q.wait("bert", dead=True)
+    q.abort(q.open("anna"))
+    assert q.answers() == [("bert", b"1")]
+
+
+@pytest.mark.parametrize("want", list(Want))
+def test_a_wait_is_not_answered_with_what_has_expired(want: Want) -> None:
+    q = make_queue()
+    q.wait("anna", want=want)
+    q.put(b"gone", expires_ms=q.wall_ms)
+    assert q.answers() == []
+    q.put(b"there")
+    assert q.answers() == [("anna", b"there")]
+
+
+def test_nobody_is_told_there_is_nothing_while_expired_items_hide_a_live_one() -> None:
+    q = make_queue()
+    q.put(*[b"old"] * 5000, expires_ms=q.wall_ms + 10)
+    q.put(b"live")
+    q.now_ms = 10
+    assert q.may_open("anna") is None  # one call passes over a bounded number
+    q.wait("anna", 0)
+    for _ in range(20):
+        q.broker.tick(q.now_ms)
+        q.now_ms += 1
+    assert q.answers() == [("anna", b"live")]

@@ -1,0 +1,299 @@
+"""A queue in hand: its time is moved by hand, and its log can be read as sentences.
+
+    q = make_queue(max_attempts=3)
+    q.put(b"first", b"second")
+    lease = q.open("anna")
+    q.abort(lease)
+    assert q.ready == [b"first", b"second"]
+    assert q.story == "put 1 first, put 2 second, returned 1 attempts 1 abort"
+
+One rule: everything goes through the broker, as it does in the server; so what waits is served and
+what is due is done by nothing but `broker.next_due` and `broker.tick`.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+from journal.checkpoint import Checkpoint
+from journal.journal import Journal
+from journal.record import Kind, RawDraft, Record
+from journal.sentence import sentence
+from kestrelpy.core.broker import Broker
+from kestrelpy.core.item import Item
+from kestrelpy.core.leases import Holder, Lease
+from kestrelpy.core.log import JournalLog, Log
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue import NOT_STORED, Queue
+from kestrelpy.core.reader import ABORTED, DEFERRED, Reader
+from kestrelpy.core.ready import Ready
+from kestrelpy.core.replay import Replay
+from kestrelpy.core.waiters import Waiter, Want
+from kestrelpy.core.wall import Wall
+from tests.support.journals import FOLDER, IDENTITY, TINY
+from tests.support.memory_disk import MemoryDisk
+
+NAME = b"jobs"
+WALL_MS = 1_700_000_000_000  # the wall clock when the steady one shows 0
+
+
+class KeptJournal(Journal):
+    """A journal that keeps every draft and writes nothing."""
+
+    def __init__(self, queue: Queue, records: list[Record] | None = None) -> None:
+        self.records: list[Record] = list(records or [])
+        super().__init__(
+            MemoryDisk(), FOLDER, IDENTITY, TINY, queue.checkpoint, lsn_last=len(self.records)
+        )
+
+    def append(self, draft: RawDraft) -> int:
+        kind, item, number, small, time_ms, meta, body, reader, _ = draft
+        lsn = len(self.records) + 1
+        self.records.append(
+            Record(kind, item, number, small, time_ms, meta, body, reader, lsn, 1, 0, 0)
+        )
+        self.commit.lsn_appended = lsn
+        return lsn
+
+
+class QueueInHand:
+    """The queue `jobs` in a broker of its own. `now_ms` is the steady clock."""
+
+    def __init__(
+        self, policy: Policy, now_ms: int = 0, wall_ms: int = WALL_MS, queues_max: int = 100
+    ) -> None:
+        self.policy = policy
+        self.now_ms = now_ms
+        self.holders: dict[str, Holder] = {}
+        self.dirty: list[JournalLog] = []
+        self.broker = Broker(
+            lambda name: self.policy, self._make_log, Wall(wall_ms - now_ms), queues_max
+        )
+
+    def _make_log(self, queue: Queue) -> Log:
+        return JournalLog(KeptJournal(queue), self.dirty, self.policy.sync_ms)
+
+    # -- what is there ----------------------------------------------------------------------
+
+    @property
+    def queue(self) -> Queue:
+        return self.broker.queues[NAME]
+
+    @property
+    def reader(self) -> Reader:
+        return self.queue.reader
+
+    @property
+    def wall_ms(self) -> int:
+        return self.now_ms + self.broker.wall.offset_ms
+
+    @property
+    def ready(self) -> list[bytes]:
+        """The bodies that are ready, in the order in which they would be fetched."""
+        return [item.body for _, item in in_order(self.reader.ready)]
+
+    @property
+    def dead(self) -> list[bytes]:
+        """The bodies of the dead that nobody holds, in the order in which they would be fetched."""
+        return [item.body for _, item in in_order(self.reader.dead.line)]
+
+    @property
+    def lent(self) -> list[bytes]:
+        """The bodies that somebody holds, oldest item first."""
+        return [lease.item.body for lease in sorted(self.reader.leases, key=by_place)]
+
+    @property
+    def records(self) -> list[Record]:
+        log = self.queue.log
+        assert isinstance(log, JournalLog)
+        assert isinstance(log.journal, KeptJournal)
+        return log.journal.records
+
+    @property
+    def story(self) -> str:
+        """What was logged, but for the reservation of tokens."""
+        return ", ".join(sentence(r) for r in self.records if r.kind != Kind.TOKENS)
+
+    def who(self, name: str) -> Holder:
+        if name not in self.holders:
+            self.holders[name] = Holder(name)
+        return self.holders[name]
+
+    # -- what a client does -----------------------------------------------------------------
+
+    def put(self, *bodies: bytes, expires_ms: int = 0) -> bool:
+        """Store each; was the last one stored? `expires_ms` is wall clock."""
+        lsn = NOT_STORED
+        for body in bodies:
+            queue = self.broker.queues.get(NAME) or self.broker.create(NAME, self.now_ms)
+            lsn = queue.put(body, 0, expires_ms, self.now_ms)
+        return lsn != NOT_STORED
+
+    def add(self, body: bytes, expires_ms: int = 0) -> bool:
+        queue = self.broker.queues.get(NAME) or self.broker.create(NAME, self.now_ms)
+        return queue.add(body, 0, expires_ms, self.now_ms) != NOT_STORED
+
+    def may_open(self, who: str = "anna", dead: bool = False) -> Lease | None:
+        """What a fetch without a wait is lent; those who wait came first."""
+        queue = self.broker.queues.get(NAME)
+        if queue is None or queue.reader.waiters.first(dead) is not None:
+            return None
+        return queue.reader.open(self.who(who), self.now_ms, dead)
+
+    def open(self, who: str = "anna", dead: bool = False) -> Lease:
+        lease = self.may_open(who, dead)
+        assert lease is not None, "nothing was lent"
+        return lease
+
+    def take(self, who: str = "anna", dead: bool = False) -> bytes | None:
+        """A plain get."""
+        lease = self.may_open(who, dead)
+        if lease is None:
+            return None
+        self.close(lease)
+        return lease.item.body
+
+    def peek(self, dead: bool = False) -> bytes | None:
+        queue = self.broker.queues.get(NAME)
+        item = queue.reader.first(self.now_ms, dead) if queue is not None else None
+        return item.body if item is not None else None
+
+    def close(self, lease: Lease) -> int:
+        return owner(lease).confirm(lease, self.now_ms)
+
+    def abort(self, lease: Lease) -> int:
+        return owner(lease).give_back(lease, self.now_ms, ABORTED)
+
+    def defer(self, lease: Lease) -> int:
+        return owner(lease).give_back(lease, self.now_ms, DEFERRED)
+
+    def touch(self, lease: Lease, lease_ms: int) -> None:
+        owner(lease).renew(lease, lease_ms, self.now_ms)
+
+    def hang_up(self, who: str = "anna") -> None:
+        self.broker.hang_up(self.who(who), self.now_ms)
+
+    def wait(
+        self, who: str, wait_ms: int = 1000, want: Want = Want.OPEN, dead: bool = False
+    ) -> Waiter:
+        return self.broker.wait(
+            want, NAME, self.who(who), dead, who, self.now_ms + wait_ms
+        )
+
+    def answers(self) -> list[tuple[str, bytes | None]]:
+        """Who of those who wait was answered since the last time, and with what, in order."""
+        return [(str(w.conversation), body_of(w)) for w in self.broker.take_woken()]
+
+    def flush(self) -> None:
+        self.queue.flush(self.now_ms)
+
+    def delete(self) -> bool:
+        return self.broker.delete(NAME, self.now_ms) is not None
+
+    # -- what time and the operator do ------------------------------------------------------
+
+    def pass_time(self, ms: int) -> None:
+        """Time passes and nobody does anything: ticks come when `next_due` asked for them."""
+        until_ms = self.now_ms + ms
+        for _ in range(10_000):
+            due = self.broker.next_due()
+            if due is None or due > until_ms:
+                self.now_ms = until_ms
+                return
+            self.now_ms = max(self.now_ms, due)
+            self.broker.tick(self.now_ms)
+        raise AssertionError("ten thousand ticks, and still something is due")
+
+    def step_wall(self, ms: int) -> None:
+        """Somebody sets the wall clock."""
+        self.broker.step_wall(self.broker.wall.offset_ms + ms)
+        self.pass_time(0)
+
+    def reload(self, **settings: Any) -> None:
+        """Other limits and rules from now on; those not named stay."""
+        self.policy = replace(self.policy, **settings)
+        for queue in self.broker.queues.values():
+            queue.set_policy(self.policy, self.now_ms)
+
+    # -- a restart --------------------------------------------------------------------------
+
+    def restarted(
+        self, records: list[Record] | None = None, checkpoint: Checkpoint | None = None
+    ) -> QueueInHand:
+        """What a server that was killed finds in the log, or in these records of it."""
+        found = self.records if records is None else records
+        queue = self.queue
+        again = QueueInHand(self.policy, self.now_ms, self.wall_ms)
+        fresh = again.broker.fresh(NAME, queue.generation, again.now_ms)
+        replay = Replay(fresh)
+        replay.run(found)
+        replay.finish(checkpoint, len(found))
+        fresh.attach(JournalLog(KeptJournal(fresh, found), again.dirty, self.policy.sync_ms))
+        again.broker.adopt(fresh, again.now_ms)
+        return again
+
+
+def make_queue(now_ms: int = 0, wall_ms: int = WALL_MS, **settings: Any) -> QueueInHand:
+    """An empty queue with these settings of `Policy`, and the defaults for the others."""
+    made = QueueInHand(Policy(**settings), now_ms, wall_ms)
+    made.broker.create(NAME, now_ms)
+    return made
+
+
+def no_queue(**settings: Any) -> QueueInHand:
+    """A server without any queue yet."""
+    return QueueInHand(Policy(**settings))
+
+
+def in_order(line: Ready) -> list[tuple[int, Item]]:
+    """What a line would hand out; the line stays as it is."""
+    clone = copy.copy(line)
+    for slot in ("_line", "_returned", "_removed"):
+        setattr(clone, slot, copy.copy(getattr(line, slot)))
+    found = []
+    while (first := clone.pop()) is not None:
+        found.append(first)
+    assert clone.count == clone.bytes == 0, "it counts what it holds"
+    return found
+
+
+def facts(item: Item) -> tuple[int, int, bytes, int, int, int, int]:
+    """All that an item is."""
+    return (
+        item.id, item.marker, item.body, item.flags, item.stored_ms, item.expires_ms, item.lsn
+    )  # fmt: skip
+
+
+def state_after_a_restart(queue: Queue) -> dict[str, object]:
+    """All that must be the same after a restart: what is lent is back at its place by then."""
+    reader = queue.reader
+    line = in_order(reader.ready) + [(e.place, e.item) for e in reader.leases if not e.dead]
+    dead_lent = [(e.place, e.item) for e in reader.leases if e.dead]
+    dead = sorted(in_order(reader.dead.line) + dead_lent, key=lambda each: each[0])
+    deaths = [reader.dead.deaths[item.id] for _, item in dead]
+    return {
+        "line": [(p, facts(i)) for p, i in sorted(line, key=lambda each: each[0])],
+        "attempts": reader.attempts,
+        "dead": [facts(item) for _, item in dead],
+        "deaths": [(d.attempts, d.reason, d.died_ms) for d in deaths],
+        "next item": queue.next_item,
+        "next place": queue.next_place,
+        "total items": queue.total_items,
+    }
+
+
+def owner(lease: Lease) -> Reader:
+    assert isinstance(lease.owner, Reader)
+    return lease.owner
+
+
+def by_place(lease: Lease) -> int:
+    return lease.place
+
+
+def body_of(waiter: Waiter) -> bytes | None:
+    """What a waiter was answered with."""
+    item = waiter.lease.item if waiter.lease is not None else waiter.item
+    return item.body if item is not None else None
