@@ -11,7 +11,6 @@ sync this journal never writes again.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -19,8 +18,7 @@ from typing import Final
 from journal.checkpoint import Checkpoint
 from journal.commit import GroupCommit, SyncJob
 from journal.errors import JournalFailed
-from journal.files import SUFFIX_NEW, Files, Handle
-from journal.fresh import set_aside, write_fresh
+from journal.files import Files, Handle
 from journal.record import (
     FRAME_BYTES_MAX,
     HEADER_BYTES,
@@ -30,7 +28,7 @@ from journal.record import (
     RawDraft,
     encode,
 )
-from journal.recovery import Recovery, last_segment_number, segment_path, usable_bytes
+from journal.recovery import segment_path, usable_bytes
 from journal.rotation import (
     BATCH_BYTES,
     CHECKPOINT_BYTES_MAX,
@@ -41,8 +39,9 @@ from journal.rotation import (
 )
 from journal.segment import FOOTER_SPACE_BYTES, SegmentHeader
 
-__all__ = ["Journal", "Segment", "Sizes", "SpareOrder", "SyncJob", "recovered_journal"]
+__all__ = ["Journal", "Segment", "Sizes", "SpareOrder", "SyncJob"]
 
+_BATCH: Final = int(Kind.BATCH)
 _PUT: Final = int(Kind.PUT)
 _FLUSHED: Final = int(Kind.FLUSHED)
 
@@ -192,24 +191,22 @@ class Journal:
         segment.live += counts[_PUT] - puts_before
         tally.see_items(item_first, item_last)
         tally.see_places(place_first, place_last)
-        first = commit.lsn_written + 1
-        batch: list[bytes] = []
-        encode(
-            Draft(
-                Kind.BATCH, offset - start, commit.lsn_durable, taken, time_ms, b"", b"", 0, 0
-            ),
-            first, journal, number, start, batch,
-        )  # fmt: skip
+        batch = self._batch(segment, offset - start, taken, time_ms)
         batch.extend(frames)
-        if taken == len(pending):
-            pending.clear()
-        else:
-            del pending[:taken]
+        del pending[:taken]
         if not self._write_at(segment, start, b"".join(batch)):
             return 0
         segment.at = offset
         commit.lsn_written = lsn
         return offset - start
+
+    def _batch(self, segment: Segment, size: int, count: int, time_ms: int) -> list[bytes]:
+        """The record that opens `count` others, `size` bytes in all, and says what is synced."""
+        commit, out = self.commit, list[bytes]()
+        draft = (_BATCH, size, commit.lsn_durable, count, time_ms, b"", b"", 0, 0)
+        lsn = commit.lsn_written + 1
+        encode(draft, lsn, self.short_identity, segment.number, segment.at, out)
+        return out
 
     def _write_at(self, segment: Segment, offset: int, data: bytes) -> bool:
         handle = segment.handle
@@ -376,12 +373,9 @@ class Journal:
         self._sync_now()
         segment = self.active
         if segment is not None and segment.at + 2 * BATCH_BYTES < usable_bytes(segment.capacity):
-            out: list[bytes] = []
-            lsn = self.commit.lsn_durable
-            draft = Draft(Kind.BATCH, BATCH_BYTES, lsn, 0, time_ms, b"", b"", 0, 0)
-            encode(draft, lsn + 1, self.short_identity, segment.number, segment.at, out)
-            if self.commit.failure is None and self._write_at(segment, segment.at, b"".join(out)):
-                self.commit.lsn_in_flight = lsn
+            out = b"".join(self._batch(segment, BATCH_BYTES, 0, time_ms))
+            if self.commit.failure is None and self._write_at(segment, segment.at, out):
+                self.commit.lsn_in_flight = self.commit.lsn_written
                 self._run_sync(SyncJob(self._to_sync, self._retired))
         self.abandon()
         if self.commit.failure is not None:
@@ -421,58 +415,3 @@ class Journal:
             self.finish_sync(error)
         else:
             self.finish_sync(None)
-
-
-def recovered_journal(
-    recovery: Recovery, sizes: Sizes, checkpoint: Callable[[], Checkpoint], time_ms: int
-) -> Journal:
-    """The journal that goes on where `recovery` ended. Blocks; its `records()` must be exhausted.
-
-    After an unclean end the tail is on disk, in a fresh segment, when this returns.
-    """
-    files, folder = recovery.files, recovery.folder
-    names = files.names(folder)
-    if names:
-        files.make_folder(folder)  # what a killed process has named is on disk from here on
-    set_aside(files, folder, recovery.damages)
-    journal = Journal(
-        files, folder, recovery.identity or os.urandom(16), sizes, checkpoint,
-        lsn_last=recovery.lsn_next - 1, segment_last=last_segment_number(files, folder),
-    )  # fmt: skip
-    journal.segments = [
-        Segment(found.number, found.path, found.capacity, None, lsn_first=found.lsn_first)
-        for found in recovery.segments
-        if found.lsn_first
-    ]
-    outdated: list[str] = []
-    if not recovery.clean:
-        outdated = _go_on_in_fresh(journal, recovery, time_ms)
-    elif journal.segments:
-        active = journal.active = journal.segments[-1]
-        active.handle = files.open(active.path)
-        active.at = recovery.append_at
-        active.tally = recovery.tally
-    # Spares first: an empty segment with nothing before it would look like a lost beginning.
-    for found in (*recovery.spares, *recovery.superseded):
-        files.remove(found.path)
-    for path in outdated:
-        files.remove(path)
-    for name in names:
-        if name.endswith(SUFFIX_NEW):
-            files.remove(os.path.join(folder, name))
-    return journal
-
-
-def _go_on_in_fresh(journal: Journal, recovery: Recovery, time_ms: int) -> list[str]:
-    """Write the tail into a fresh segment; returns the segments that are superfluous by it."""
-    journal.spare_number += 1
-    opening = journal.checkpoint().draft(time_ms, journal.commit.lsn_appended)
-    fresh = write_fresh(
-        recovery, journal.spare_number, journal.identity, journal.short_identity,
-        opening, journal.sizes.segment_min,
-    )  # fmt: skip
-    outdated = [s.path for s in journal.segments if s.lsn_first >= fresh.lsn_first]
-    journal.segments = [s for s in journal.segments if s.lsn_first < fresh.lsn_first]
-    journal.segments.append(fresh)
-    journal.active = fresh
-    return outdated

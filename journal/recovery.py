@@ -9,7 +9,7 @@
                                            ends there, and what follows is cut
 
 What is kept from behind lsn_synced is the *tail*. The page cache is not the disk, so an unclean
-end has its tail written again, into a fresh segment, before anything is answered (`fresh`).
+end has its tail written again, into a fresh segment, before anything is answered (`resume`).
 
 One rule: recovery reads and changes nothing; a crash during it leaves everything to the next one.
 """
@@ -130,8 +130,7 @@ class Recovery:
             yield from self._walk(segment, found)
         if self._last is not None and self.clean:
             self.append_at = self._last.end
-            for record in self._last.records:
-                self.tally.see(record)
+            self.tally.see_all(self._last.records)
         self.lsn_next = max(self._lsn, self.lsn_synced + 1)
 
     # -- finding out ------------------------------------------------------------------------

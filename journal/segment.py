@@ -15,7 +15,9 @@ torn or corrupt is decided by `recovery`, which knows up to where the journal wa
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 from zlib import crc32
 
@@ -46,6 +48,9 @@ _RESERVED: Final = slice(48, 60)  # zero for a segment of the log; other files m
 _IDENTITY_SEARCH_BYTES: Final = 1 << 20  # how far to look for a frame when the header is lost
 
 _COUNT: Final = struct.Struct("<BI")
+_PUT: Final = int(Kind.PUT)
+_kind: Final = attrgetter("kind")
+_time_ms: Final = attrgetter("time_ms")
 # Why bytes are a gap; `recovery` tells some of them apart.
 NOT_WHOLE: Final = "not a whole record"
 ZEROS: Final = "zeros among records"
@@ -126,12 +131,21 @@ class Tally:
 
     def see(self, record: Record) -> None:
         """Account for one record that is in the segment already."""
-        self.counts[record.kind] += 1
-        self.see_time(record.time_ms)
-        if record.kind == Kind.PUT:
-            self.see_items(record.item, record.item)
-        if record.kind in PLACING:
-            self.see_places(record.number, record.number)
+        self.see_all([record])
+
+    def see_all(self, records: list[Record]) -> None:
+        """Account for records that are in the segment already."""
+        for kind, count in Counter(map(_kind, records)).items():
+            self.counts[kind] += count
+        if records:
+            self.see_time(min(map(_time_ms, records)))
+            self.see_time(max(map(_time_ms, records)))
+        puts = [r.item for r in records if r.kind == _PUT]
+        if puts:
+            self.see_items(puts[0], puts[-1])
+        places = [r.number for r in records if r.kind in PLACING and r.number]
+        if places:
+            self.see_places(min(places), max(places))
 
     def meta(self) -> Meta:
         """What stands in the footer's meta."""
@@ -251,6 +265,8 @@ def _take_unnumbered(record: Record, result: Scan) -> None:
 def _skip_gap(data: bytes, at: int, room_end: int, journal: int, result: Scan) -> Record | None:
     """At bytes that are no record: the next whole record, after noting the gap; None: the end."""
     expected = result.lsn_next
+    if _only_zeros(data, at, room_end):
+        return None  # the usual end
     following = _find_following(data, at, room_end, journal, result)
     if following is not None:
         reason = NOT_WHOLE if data[at : following.offset].strip(b"\0") else ZEROS
@@ -272,6 +288,13 @@ def _skip_gap(data: bytes, at: int, room_end: int, journal: int, result: Scan) -
     else:
         result.gaps.append(Gap(at, end, NOT_WHOLE, expected, 0))
     return None
+
+
+def _only_zeros(data: bytes, at: int, stop: int) -> bool:
+    """Comparing is many times faster than searching, and a segment may be mostly zeros."""
+    if any(data[at : min(at + HEADER_BYTES, stop)]):
+        return False
+    return data[at:stop] == bytes(max(stop - at, 0))
 
 
 def _find_following(

@@ -113,28 +113,29 @@ class Reader:
     def _past_expired(self, found: tuple[int, Item], wall_ms: int) -> tuple[int, Item] | None:
         """The first item that is not expired, from `found` on; expired ones are gone."""
         following: tuple[int, Item] | None = found
-        for swept in range(SWEEP_ITEMS_MAX + 1):
-            if following is None or not 0 < following[1].expires_ms <= wall_ms:
-                return following
-            if swept < SWEEP_ITEMS_MAX:
-                self._expire(following[1], wall_ms)
-                following = self.ready.pop()
-        self.ready.give_back(*following)
-        return None
+        swept = 0
+        while following is not None and 0 < following[1].expires_ms <= wall_ms:
+            if swept == SWEEP_ITEMS_MAX:
+                self.ready.give_back(*following)
+                return None
+            swept += 1
+            self._expire(following[1], wall_ms)
+            following = self.ready.pop()
+        return following
 
     def first(self, now_ms: int, dead: bool = False) -> Item | None:
         """The next item, changing nothing but what has expired."""
         if dead:
             return self.dead.line.first()
         wall_ms = now_ms + self.wall.offset_ms
-        for swept in range(SWEEP_ITEMS_MAX + 1):
-            item = self.ready.first()
-            if item is None or not 0 < item.expires_ms <= wall_ms:
-                return item
-            if swept < SWEEP_ITEMS_MAX:
-                self.ready.remove(item)
-                self._expire(item, wall_ms)
-        return None
+        swept = 0
+        while (item := self.ready.first()) and 0 < item.expires_ms <= wall_ms:
+            if swept == SWEEP_ITEMS_MAX:
+                return None
+            swept += 1
+            self.ready.remove(item)
+            self._expire(item, wall_ms)
+        return item
 
     def is_sweeping(self, now_ms: int) -> bool:
         """Is there more at the front that has expired and is not yet gone?"""

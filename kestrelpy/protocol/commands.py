@@ -197,6 +197,11 @@ def check_name(name: bytes) -> None:
         )
 
 
+def readable(word: bytes) -> str:
+    """A client's word as it may stand in an answer or a log: printable ASCII."""
+    return repr(word)[2:-1]
+
+
 def refuse_later(word: str) -> None:
     """Raises ClientError for an option of the contract that this version does not have."""
     if word in _LATER:
@@ -205,7 +210,7 @@ def refuse_later(word: str) -> None:
 
 def _split_option(part: bytes) -> tuple[str, str | None]:
     word_bytes, equals, value_bytes = part.partition(b"=")
-    word = word_bytes.decode("ascii", "backslashreplace")
+    word = readable(word_bytes)
     value = unquote_to_bytes(value_bytes).decode("utf-8", "backslashreplace") if equals else None
     refuse_later(word)
     if word != "t" and word not in _FLAGS:

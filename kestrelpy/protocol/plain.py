@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.queue import Queue
 from kestrelpy.errors import ClientError, ServerError
-from kestrelpy.protocol.commands import Plain, check_name, refuse_later
+from kestrelpy.protocol.commands import Plain, check_name, readable, refuse_later
 from kestrelpy.protocol.replies import Together
 from kestrelpy.protocol.stats import dump_lines, one_queue_lines, open_lines, stats_lines
 
@@ -104,7 +104,7 @@ def _stats(conversation: Conversation, command: Plain, now_ms: int) -> None:
     elif option == b"open":
         conversation.stream = open_lines(broker.queues.get(name), now_ms)
     else:
-        refuse_later(option.partition(b"=")[0].decode("ascii", "backslashreplace"))
+        refuse_later(readable(option.partition(b"=")[0]))
         raise ClientError("unknown option of stats: stats, stats <queue> and stats <queue>/open")
 
 
@@ -119,7 +119,7 @@ def _status(conversation: Conversation, command: Plain, now_ms: int) -> None:
     if not command.words:
         _say(conversation, command, host.mode.upper().encode() + b"\r\n")
         return
-    mode = command.words[0].decode("ascii", "replace").lower()
+    mode = readable(command.words[0].lower())
     if mode not in MODES:
         raise ClientError(f"unknown status {mode}, known are {' '.join(MODES)}")
     host.set_mode(mode)

@@ -10,10 +10,13 @@ error; an empty one (it only holds back what follows) stays empty.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from kestrelpy.protocol.conversation import Conversation
+
+# Bytes of items that one connection may have in answers not yet sent, and in sets not yet stored.
+HELD_BYTES_MAX: Final = 4 << 20
 
 
 class Awaited(Protocol):

@@ -123,7 +123,7 @@ class Connection(asyncio.Protocol):
     def _nothing_left(self, conversation: Conversation) -> bool:
         replies = conversation.replies
         return not (
-            conversation.waiter
+            conversation.is_waiting
             or conversation.stream
             or conversation.is_behind
             or replies.held

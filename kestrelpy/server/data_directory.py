@@ -21,9 +21,10 @@ from typing import Final
 from journal.checkpoint import Checkpoint
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Files, Handle
-from journal.journal import Journal, Sizes, recovered_journal
+from journal.journal import Journal, Sizes
 from journal.reader import folder_name, parse_folder_name
 from journal.recovery import Recovery
+from journal.resume import recovered_journal
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import JournalLog
 from kestrelpy.core.queue import Queue

@@ -132,7 +132,7 @@ def test_a_queue_with_much_to_do_does_not_hold_up_the_others() -> None:
     other.open(q.who("anna"), 0)
     q.now_ms = 200
     q.broker.tick(200)
-    assert q.reader.ready.count == 8 * TICK_STEPS_MAX
+    assert q.reader.ready.count > 8 * TICK_STEPS_MAX
     q.broker.tick(200)
     assert other.ready.count == 1
 

@@ -24,9 +24,10 @@ from hypothesis.stateful import (
 
 from journal.errors import JournalFailed
 from journal.files import Handle
-from journal.journal import Sizes, SpareOrder, SyncJob, recovered_journal
+from journal.journal import Sizes, SpareOrder, SyncJob
 from journal.record import Kind, Record
 from journal.recovery import Recovery
+from journal.resume import recovered_journal
 from tests.support.journals import FOLDER, TIME_MS, Queue, Writer, start
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from journal.errors import ITEM_MAX, Damage, NewerFormat
-from journal.fresh import SET_ASIDE_FOLDER
 from journal.record import Draft, Kind, Record, encode
 from journal.recovery import Recovery
+from journal.resume import SET_ASIDE_FOLDER
 from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader
 from tests.support.journals import (
     FOLDER,

@@ -174,8 +174,7 @@ def test_every_refusal_is_one_short_line_of_printable_ascii(stream: list[bytes])
         if kind == "Bad":
             line = facts[0]
             assert isinstance(line, bytes)
-            assert line.isascii(), line
-            assert b"\n" not in line and b"\r" not in line
+            assert all(0x20 <= byte < 0x7F for byte in line), line
             assert len(line) < 1200
             assert line.split(b" ")[0] in (b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR")
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from journal.checkpoint import Checkpoint
 from journal.files import Files, Handle
-from journal.journal import Journal, Sizes, recovered_journal
+from journal.journal import Journal, Sizes
 from journal.record import Draft, Kind, Record
 from journal.recovery import Recovery
+from journal.resume import recovered_journal
 from journal.sentence import sentence
 from tests.support.memory_disk import MemoryDisk
 

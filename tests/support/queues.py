@@ -275,7 +275,7 @@ def state_after_a_restart(queue: Queue) -> dict[str, object]:
     deaths = [reader.dead.deaths[item.id] for _, item in dead]
     return {
         "line": [(p, facts(i)) for p, i in sorted(line, key=lambda each: each[0])],
-        "attempts": reader.attempts,
+        "attempts": dict(reader.attempts),
         "dead": [facts(item) for _, item in dead],
         "deaths": [(d.attempts, d.reason, d.died_ms) for d in deaths],
         "next item": queue.next_item,

@@ -68,17 +68,21 @@ def test_what_leaves_the_stream_unclear_closes_it(
 def test_an_oversized_item_is_skipped_without_being_kept(
     daemon: DaemonProcess, raw: Raw, queue: str
 ) -> None:
-    before = resident_bytes(daemon.pid)
-    size = 200 * MIB
-    raw.send(f"set {queue} 0 0 {size}\r\n".encode())
+    size = 100 * MIB
+    with connect(daemon) as other:
+        before = resident_bytes(daemon.pid)
+        read = int(other.stats()["bytes_read"])
+        raw.send(f"set {queue} 0 0 {size}\r\n".encode())
+        for _ in range(size // MIB):
+            raw.send(bytes(MIB))
+        wait_until(lambda: int(other.stats()["bytes_read"]) - read > size, "all of it read")
+        kept = resident_bytes(daemon.pid) - before
 
-    for _ in range(size // MIB):
-        raw.send(bytes(MIB))
     raw.send(b"\r\nversion\r\n")
 
-    assert raw.line() == b"SERVER_ERROR item too large (209715200 bytes, limit 8388608)"
+    assert raw.line() == b"SERVER_ERROR item too large (104857600 bytes, limit 8388608)"
     assert raw.line().startswith(b"VERSION ")
-    assert resident_bytes(daemon.pid) - before < 32 * MIB
+    assert kept < 32 * MIB
 
 
 @pytest.mark.parametrize(
@@ -156,6 +160,25 @@ def test_a_flood_of_noreply_is_stored_and_not_answered(raw: Raw, queue: str) -> 
     raw.ask(b"verbosity\r\n", b"OK\r\n")
 
     assert raw.stats(f"stats {queue}".encode())[f"queue_{queue}_items"] == "40000"
+
+
+@pytest.mark.slow
+def test_a_half_closed_client_that_reads_late_gets_all_its_answers(
+    daemon: DaemonProcess, queue: str
+) -> None:
+    with connect(daemon, receive_buffer=4096) as late:
+        late.ask(f"set {queue} 0 0 10000\r\n{'x' * 10_000}\r\n".encode(), b"STORED\r\n")
+        late.send(f"get {queue}/peek\r\n".encode() * 2000)
+        late.end()
+        with connect(daemon) as other:
+            for _ in range(20):
+                other.ask(b"verbosity\r\n", b"OK\r\n")
+
+        answer = late.rest()
+
+    one = f"VALUE {queue}/peek 0 10000\r\n{'x' * 10_000}\r\nEND\r\n".encode()
+    assert len(answer) == 2000 * len(one)
+    assert answer == one * 2000
 
 
 @pytest.mark.slow

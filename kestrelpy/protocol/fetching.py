@@ -1,0 +1,347 @@
+"""What one connection fetches, holds and waits for.
+
+    check (refuses, changes nothing) -> end a lease -> hand out | wait | nothing -> reply, held
+
+One rule: everything that can be refused is refused before anything is changed, over all the keys
+of one request.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kestrelpy.core.item import Item
+from kestrelpy.core.leases import Holder, Lease
+from kestrelpy.core.log import Log
+from kestrelpy.core.queue import Queue
+from kestrelpy.core.reader import ABORTED, DEFERRED, Reader
+from kestrelpy.core.waiters import Waiter, Want
+from kestrelpy.errors import ClientError, LeaseExpired, Refused, ServerError
+from kestrelpy.protocol.commands import Ending, Fetch, Target
+from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies, Together
+
+if TYPE_CHECKING:
+    from kestrelpy.protocol.conversation import Conversation
+
+log = logging.getLogger("kestrelpy.conversation")
+
+_END: Final = b"END\r\n"
+
+
+class Fetching:
+    """The `get` side of one conversation."""
+
+    __slots__ = (
+        "_talk", "_waiting", "at_end", "broker", "holder", "host", "replies", "waiter",
+    )  # fmt: skip
+
+    def __init__(self, talk: Conversation, peer: str) -> None:
+        self._talk = talk
+        self.broker = talk.broker
+        self.host = talk.host
+        self.replies = talk.replies
+        self.holder = Holder(peer)
+        self.waiter: Waiter | None = None
+        self.at_end = False
+        self._waiting: _Waiting | None = None
+
+    # -- fetching ---------------------------------------------------------------------------
+
+    def fetch(self, command: Fetch, now_ms: int) -> Iterator[bytes] | None:
+        """Answer it, begin to wait, or refuse it; the rest of a long answer is returned."""
+        targets = command.targets
+        if self.host.mode == "quiescent" and any(t.takes or t.lends or t.peeks for t in targets):
+            raise ServerError("quiescent: this server hands out nothing now")
+        if len(targets) == 1:
+            target = targets[0]
+            queue = self.broker.queues.get(target.name)
+            lease = self._check(target, queue)
+            self._fetch_one(target, queue, lease, command.numbered, now_ms, _END, self.replies)
+            return None
+        opened = {t.name for t in targets if t.lends}
+        if any(t.takes and t.name in opened for t in targets):
+            raise ClientError("open and a plain get of one queue do not go together")
+        for target in targets:
+            self._check(target, self.broker.queues.get(target.name))
+        stream = self._fetch_each(command, now_ms)
+        return stream if next(stream, None) is not None else None
+
+    def _fetch_each(self, command: Fetch, now_ms: int) -> Iterator[bytes]:
+        """Several keys, each in turn, as one reply; a long one leaves in several."""
+        part = Together()
+        for target in command.targets:
+            if part.value_bytes >= HELD_BYTES_MAX:
+                self.replies.value_bytes += part.value_bytes
+                self.replies.hold(part.data, part, 1)
+                yield b""
+                if part.failure is not None:
+                    return  # the error was the end of the answer
+                part = Together()
+            queue = self.broker.queues.get(target.name)
+            if queue is not None and not target.dead:
+                while queue.reader.is_sweeping(self._talk.last_command_ms):
+                    queue.reader.first(self._talk.last_command_ms)
+                    yield b""
+            lease = self.oldest(queue) if self.holder.leases else None
+            now_ms = self._talk.last_command_ms
+            self._fetch_one(target, queue, lease, command.numbered, now_ms, b"", part)
+        part.say(_END)
+        self.replies.value_bytes += part.value_bytes
+        self.replies.hold(part.data, part, 1)
+
+    def _check(self, target: Target, queue: Queue | None) -> Lease | None:
+        """Refuse what may not be done, before anything is; returns the lease it would end."""
+        holder = self.holder
+        if queue is not None and not target.peeks and queue.log.failure is not None:
+            queue.raise_failed()
+        lease = self.oldest(queue) if holder.leases else None
+        if holder.overdue and target.ending is Ending.CONFIRM and self._forgive(target, queue):
+            raise LeaseExpired(target.name)
+        if target.lends:
+            ends_one = target.ending is not None and lease is not None
+            if len(holder.leases) - ends_one >= self.host.max_open_reads:
+                raise ClientError("close or abort the open item first")
+        elif target.takes and lease is not None:
+            raise ClientError("close or abort the open item first")
+        return lease
+
+    def _forgive(self, target: Target, queue: Queue | None) -> bool:
+        """Did a lease of this queue end under the client's hands? One such mark is taken away.
+
+        An open forgets them all, unless another item of the queue is open: then each mark
+        stands for a close that is still to come, and that must not end another lease.
+        """
+        overdue = self.holder.overdue
+        if queue is None or queue.reader not in overdue:
+            return False
+        if target.ending is not None:
+            overdue.remove(queue.reader)
+        elif self.oldest(queue) is None:
+            overdue[:] = [reader for reader in overdue if reader is not queue.reader]
+        return True
+
+    def _fetch_one(
+        self,
+        target: Target,
+        queue: Queue | None,
+        lease: Lease | None,
+        numbered: bool,
+        now_ms: int,
+        end: bytes,
+        to: Replies | Together,
+    ) -> None:
+        """Answer one key; `end` closes the answer (nothing, among several keys)."""
+        counters = self.broker.counters
+        awaited: Log | None = None
+        written = stored = 0
+        was_over = (
+            bool(self.holder.overdue)
+            and (target.lends or target.ending is not None)
+            and self._forgive(target, queue)
+        )
+        if target.ending is not None:
+            if was_over:
+                pass  # it went back already; nobody's fault, nothing to count
+            elif lease is None or queue is None:
+                if not target.lends:  # with close/open a worker begins
+                    self._note_nothing_open(target, queue)
+            else:
+                awaited = queue.log
+                lsn = self._end_lease(target.ending, lease, queue.reader, now_ms)
+                stored, written = (lsn, 0) if queue.policy.confirms_synced else (0, lsn)
+            if not target.lends:
+                _say(to, end, awaited, stored, written)
+                return
+        if target.peeks:
+            counters.cmd_peek += 1
+        else:
+            counters.cmd_get += 1
+        if queue is not None and self._hand_out(
+            target, queue, numbered, now_ms, end, stored, written, to
+        ):
+            counters.get_hits += 1
+            return
+        if (target.wait_ms and not self.at_end) or (
+            queue is not None and not target.dead and queue.reader.is_sweeping(now_ms)
+        ):
+            self._wait(_Waiting(target, numbered, awaited, stored, written), now_ms)
+            return
+        counters.get_misses += 1
+        _say(to, end, awaited, stored, written)
+
+    def _hand_out(
+        self,
+        target: Target,
+        queue: Queue,
+        numbered: bool,
+        now_ms: int,
+        end: bytes,
+        stored: int,
+        written: int,
+        to: Replies | Together,
+    ) -> bool:
+        """Say the next item, lent, taken or shown; False: there is none."""
+        reader = queue.reader
+        if target.peeks:
+            item = reader.first(now_ms, target.dead)
+            if item is None:
+                return False
+            data = _value(target.raw, item, end, item.marker if numbered else 0)
+            to.value_bytes += len(data)
+            to.hold(data, queue.log, item.lsn)
+            return True
+        if reader.waiters and reader.waiters.first(target.dead) is not None:
+            return False  # others came first
+        lease = reader.open(self.holder, now_ms, target.dead)
+        if lease is None:
+            return False
+        if target.takes:
+            written = reader.confirm(lease, now_ms)
+            if queue.policy.confirms_synced:
+                stored = written
+        self._say_lease(target, numbered, lease, reader, end, stored, written, to)
+        return True
+
+    def _say_lease(
+        self,
+        target: Target,
+        numbered: bool,
+        lease: Lease,
+        reader: Reader,
+        end: bytes,
+        stored: int,
+        written: int,
+        to: Replies | Together,
+    ) -> None:
+        item = lease.item
+        number = 0
+        stored = max(stored, item.lsn)
+        if numbered:
+            number = lease.token if target.lends else item.marker
+            if target.lends:
+                stored = max(stored, reader.tokens_lsn)
+        data = _value(target.raw, item, end, number)
+        to.value_bytes += len(data)
+        to.hold(data, reader.log, stored, written)
+
+    def oldest(self, queue: Queue | None) -> Lease | None:
+        """This connection's oldest open item of that queue."""
+        if queue is None:
+            return None
+        reader = queue.reader
+        for lease in self.holder.leases:
+            if lease.owner is reader:
+                return lease
+        return None
+
+    def _end_lease(self, ending: Ending, lease: Lease, reader: Reader, now_ms: int) -> int:
+        if ending is Ending.CONFIRM:
+            return reader.confirm(lease, now_ms)
+        reason = ABORTED if ending is Ending.GIVE_BACK else DEFERRED
+        return reader.give_back(lease, now_ms, reason)
+
+    def _note_nothing_open(self, target: Target, queue: Queue | None) -> None:
+        if queue is None or target.ending is None:
+            return
+        queue.reader.counters.closes_without_open += 1
+        if queue.may_complain(self._talk.last_command_ms):
+            log.warning(
+                "queue %s: %s by %s with nothing open on that connection (a pooled client uses "
+                "another connection for open and close)",
+                target.name.decode("ascii"), target.ending.value, self.holder.name,
+            )  # fmt: skip
+
+    # -- waiting ----------------------------------------------------------------------------
+
+    def _wait(self, waiting: _Waiting, now_ms: int) -> None:
+        target = waiting.target
+        want = Want.PEEK if target.peeks else Want.OPEN if target.lends else Want.TAKE
+        self._waiting = waiting
+        self.waiter = self.broker.wait(
+            want, target.name, self.holder, target.dead, self._talk, now_ms + target.wait_ms
+        )
+
+    def resume(self, waiter: Waiter) -> bool:
+        """The wait is over: say what came of it; False: this wait was over before."""
+        if self.waiter is not waiter or self._waiting is None:
+            return False
+        waiting = self._waiting
+        target, numbered = waiting.target, waiting.numbered
+        self.waiter = self._waiting = None
+        counters, replies = self.broker.counters, self.replies
+        reader, lease, item = waiter.owner, waiter.lease, waiter.item
+        if reader is None or (lease is None and item is None):
+            self._say_nothing_came(waiting)
+        else:
+            counters.get_hits += 1
+            if item is not None:
+                data = _value(target.raw, item, _END, item.marker if numbered else 0)
+                replies.value_bytes += len(data)
+                replies.hold(data, reader.log, item.lsn)
+            elif lease is not None:
+                # A close before the wait was of the same queue: its record comes first.
+                stored = waiter.done_lsn if reader.policy.confirms_synced else 0
+                stored = max(stored, waiting.stored)
+                written = max(waiter.done_lsn, waiting.written)
+                self._say_lease(target, numbered, lease, reader, _END, stored, written, replies)
+        return True
+
+    def stop_waiting(self) -> None:
+        """It waits no more; what it was served in this very turn is among the holder's leases."""
+        waiter, self.waiter = self.waiter, None
+        if waiter is not None:
+            self.broker.give_up(waiter)
+
+    def hear_end(self) -> bool:
+        """The client says no more: a wait ends here, with nothing. Did one?"""
+        self.at_end = True
+        if self.waiter is None or self.waiter.done:
+            return False
+        waiting = self._waiting
+        self.stop_waiting()
+        if waiting is not None:
+            self._say_nothing_came(waiting)
+        return True
+
+    def _say_nothing_came(self, waiting: _Waiting) -> None:
+        queue = self.broker.queues.get(waiting.target.name)
+        self.broker.counters.get_misses += 1
+        try:
+            if queue is not None and not waiting.target.peeks and queue.log.failure is not None:
+                queue.raise_failed()
+            _say(self.replies, _END, waiting.awaited, waiting.stored, waiting.written)
+        except Refused as refused:
+            self.replies.say(refused.line() + b"\r\n")
+
+
+class _Waiting:
+    """A fetch that waits, and the record of the close before it, if there was one."""
+
+    __slots__ = ("awaited", "numbered", "stored", "target", "written")
+
+    def __init__(
+        self, target: Target, numbered: bool, awaited: Log | None, stored: int, written: int
+    ) -> None:
+        self.target = target
+        self.numbered = numbered
+        self.awaited = awaited
+        self.stored = stored
+        self.written = written
+
+
+def _say(
+    to: Replies | Together, data: bytes, awaited: Log | None, stored: int, written: int
+) -> None:
+    if awaited is None:
+        to.say(data)
+    else:
+        to.hold(data, awaited, stored, written)
+
+
+def _value(key: bytes, item: Item, end: bytes, number: int) -> bytes:
+    body = item.body
+    if number:
+        return b"VALUE %b %d %d %d\r\n%b\r\n%b" % (key, item.flags, len(body), number, body, end)
+    return b"VALUE %b %d %d\r\n%b\r\n%b" % (key, item.flags, len(body), body, end)

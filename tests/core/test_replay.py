@@ -1,0 +1,262 @@
+"""A restart changes nothing but the leases by connection: the log says the rest."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from journal.checkpoint import Checkpoint
+from journal.errors import NewerFormat
+from journal.record import Kind, Record
+from kestrelpy.core.replay import Replay
+from tests.support.queues import (
+    NAME,
+    WALL_MS,
+    QueueInHand,
+    in_order,
+    make_queue,
+    state_after_a_restart,
+)
+
+
+def do_something(q: QueueInHand, random: Random) -> None:
+    """One step of a life in which everything happens that is ever logged."""
+    who = random.choice(("anna", "bert", "carl"))
+    leases = q.who(who).leases
+    choice = random.randrange(12)
+    if choice <= 3:
+        expires_ms = random.choice((0, 0, q.wall_ms + random.randrange(1, 300)))
+        q.put(b"x" * random.randrange(5), expires_ms=expires_ms)
+    elif choice <= 5:
+        q.may_open(who, dead=random.random() < 0.2)
+    elif choice == 6 and leases:
+        q.close(random.choice(leases))
+    elif choice == 7 and leases:
+        q.abort(random.choice(leases))
+    elif choice == 8 and leases:
+        q.defer(random.choice(leases))
+    elif choice == 9:
+        q.pass_time(random.randrange(200))
+    elif choice == 10:
+        random.choice((q.hang_up, q.take, q.take))(who)
+    elif random.random() < 0.2:
+        q.flush()
+
+
+def lived(seed: int, steps: int = 120) -> tuple[QueueInHand, dict[int, dict[str, object]]]:
+    """A queue with a history, and what it was after each record that ended a step."""
+    random = Random(seed)
+    q = make_queue(
+        lease_ms=random.choice((None, 100, 1000)),
+        max_attempts=random.choice((None, 1, 2, 5)),
+        max_items=random.choice((None, None, 5)),
+        discard_old_when_full=True,
+    )
+    states = {0: state_after_a_restart(q.queue)}
+    for _ in range(steps):
+        do_something(q, random)
+        states[len(q.records)] = state_after_a_restart(q.queue)
+    return q, states
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_after_any_history_a_restart_finds_the_queue_as_it_was(seed: int) -> None:
+    q, _ = lived(seed)
+    again = q.restarted()
+    assert state_after_a_restart(again.queue) == state_after_a_restart(q.queue)
+    assert again.reader._expiry_of.keys() == {
+        item.id for _, item in in_order(again.reader.ready) if item.expires_ms
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_beginning_of_a_log_is_the_queue_as_it_was_at_that_moment(seed: int) -> None:
+    q, states = lived(seed)
+    for lsn, state in states.items():
+        assert state_after_a_restart(q.restarted(q.records[:lsn]).queue) == state, f"lsn {lsn}"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_beginning_of_a_log_can_be_replayed_and_gone_on_with(seed: int) -> None:
+    q, _ = lived(seed, 60)
+    for lsn in range(len(q.records)):
+        again = q.restarted(q.records[:lsn])
+        known = [r.item for r in again.records if r.kind == Kind.PUT]
+        again.put(b"new")
+        last = in_order(again.reader.ready)[-1]
+        assert last[1].body == b"new"
+        assert last[1].id == last[0] == max(known, default=0) + 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_life_of_many_restarts_is_like_one_without(seed: int) -> None:
+    random = Random(seed)
+    q = make_queue(lease_ms=500, max_attempts=3)
+    for step in range(150):
+        do_something(q, random)
+        if step % 20 == 19:
+            before = state_after_a_restart(q.queue)
+            q = q.restarted()
+            assert state_after_a_restart(q.queue) == before
+            assert state_after_a_restart(q.restarted().queue) == before
+
+
+def test_a_restart_puts_what_was_lent_back_and_counts_no_attempt() -> None:
+    q = make_queue(max_attempts=2)
+    q.put(b"1", b"2", b"3")
+    q.abort(q.open())
+    held = [q.open(), q.open()]
+    again = q.restarted()
+    assert (again.ready, again.lent) == ([b"1", b"2", b"3"], [])
+    assert [again.open().attempts for _ in held] == [1, 0]
+
+
+def test_the_dead_keep_their_order_their_reasons_and_their_attempts() -> None:
+    q = make_queue(max_attempts=2, lease_ms=1000)
+    q.put(b"1", b"2", b"3")
+    q.abort(q.open())
+    q.abort(q.open())
+    q.open("anna")
+    q.open("bert")
+    q.hang_up("bert")
+    q.open("bert")
+    q.hang_up("bert")
+    q.open("dora", dead=True)  # lent from the dead line: back in it
+    again = q.restarted()
+    assert again.dead == [b"1", b"3"]
+    deaths = again.reader.dead.deaths
+    assert [(d.reason, d.attempts) for d in deaths.values()] == [(b"abort", 2), (b"hangup", 2)]
+    again.close(again.open(dead=True))
+    assert again.restarted().dead == [b"3"]
+
+
+def test_a_flush_spares_what_was_open() -> None:
+    q = make_queue()
+    q.put(b"1", b"2", b"3")
+    q.open()
+    lease = q.open()
+    q.flush()
+    q.abort(lease)
+    q.put(b"4")
+    assert q.restarted().ready == [b"1", b"2", b"4"]
+    assert q.restarted().reader.attempts == {2: 1}
+
+
+def test_what_expired_while_the_server_was_down_goes_when_it_is_back() -> None:
+    q = make_queue()
+    q.put(b"1", expires_ms=WALL_MS + 1000)
+    q.put(b"2")
+    q.now_ms = 5000
+    again = q.restarted()
+    again.pass_time(0)
+    assert again.ready == [b"2"]
+    assert again.reader.counters.expired == 1
+
+
+def test_records_about_an_item_whose_put_is_gone_are_passed_over() -> None:
+    q = make_queue(max_attempts=2, max_items=9, discard_old_when_full=True)
+    q.put(b"1", expires_ms=WALL_MS + 10)
+    q.pass_time(10)
+    q.put(b"2", b"3")
+    q.abort(q.open())
+    q.abort(q.open())
+    q.close(q.open(dead=True))
+    q.close(q.open())
+    q.put(b"4", b"5")
+    q.reload(max_items=1)
+    q.put(b"6")
+    q.flush()
+    kept = [r for r in q.records if r.kind != Kind.PUT or r.item == 6]
+    kinds = {Kind(r.kind).name for r in kept}
+    assert kinds == {"PUT", "DONE", "RETURNED", "DEAD", "EXPIRED", "DISCARDED", "FLUSHED", "TOKENS"}
+    again = q.restarted([*kept, put_of(7)])
+    assert (again.ready, again.dead, again.reader.attempts) == ([b"7"], [], {})
+
+
+def put_of(item: int) -> Record:
+    return Record(Kind.PUT, item, item, 0, WALL_MS, b"", b"%d" % item, 0, 99, 1, 0, 0)
+
+
+def test_the_numbers_of_puts_that_are_gone_come_from_the_checkpoint() -> None:
+    q = make_queue()
+    q.put(b"1", b"2", b"3")
+    tokens = [q.open().token for _ in range(3)]
+    for lease in list(q.reader.leases):
+        q.close(lease)
+    again = q.restarted([], q.queue.checkpoint())
+    assert again.queue.total_items == 3
+    again.put(b"4")
+    lease = again.open()
+    assert (lease.item.id, lease.item.marker) == (4, 4)
+    assert lease.token > max(tokens)
+
+
+def test_a_checkpoint_older_than_the_records_takes_nothing_back() -> None:
+    q = make_queue()
+    q.put(b"1")
+    checkpoint = q.queue.checkpoint()
+    q.put(b"2")
+    again = q.restarted(q.records, checkpoint)
+    assert state_after_a_restart(again.queue) == state_after_a_restart(q.queue)
+
+
+def test_replaying_twice_leaves_the_same_checkpoint() -> None:
+    for seed in range(20):
+        q, _ = lived(seed)
+        once = q.restarted()
+        twice = once.restarted()
+        assert once.queue.checkpoint() == twice.queue.checkpoint(), f"seed {seed}"
+        live, found = q.queue.checkpoint(), once.queue.checkpoint()
+        assert found.live_items == live.live_items, f"seed {seed}"
+        assert found.tokens == live.tokens, f"seed {seed}"
+
+
+def replay_into_fresh(records: list[Record]) -> tuple[QueueInHand, Replay]:
+    q = make_queue()
+    queue = q.broker.fresh(b"found", 1, 0)
+    replay = Replay(queue)
+    replay.run(records)
+    q.broker.adopt(queue, 0)
+    return q, replay
+
+
+def test_finishing_tells_which_puts_are_alive() -> None:
+    q = make_queue(max_attempts=1)
+    q.put(b"dead", b"done", b"lent", b"ready")
+    q.abort(q.open())
+    q.take()
+    q.open()
+    _, replay = replay_into_fresh(q.records)
+    live = replay.finish(None, len(q.records))
+    assert [(item.id, item.lsn) for item in live] == [(1, 1), (3, 3), (4, 4)]
+
+
+def test_numbers_that_may_have_been_lost_in_damage_are_not_given_again() -> None:
+    q, replay = replay_into_fresh([put_of(1), put_of(2)])
+    queue = q.broker.queues[b"found"]
+    replay.finish(None, 2, item_lost=5)
+    assert (queue.next_item, queue.next_place) == (6, 6)
+    replay.finish(Checkpoint(NAME, next_item=9, next_place=9), 2, item_lost=5)
+    assert (queue.next_item, queue.next_place) == (9, 9)
+
+
+def test_tokens_reserved_before_a_restart_are_durable_after_it() -> None:
+    q, replay = replay_into_fresh([put_of(1)])
+    replay.finish(None, 17)
+    assert q.broker.queues[b"found"].reader.tokens_lsn == 17
+
+
+def test_a_record_of_a_later_version_is_not_guessed_at() -> None:
+    unknown = Record(200, 1, 0, 0, 0, b"", b"", 0, 1, 3, 4096, 4160)
+    with pytest.raises(NewerFormat, match="segment 3, byte 4096: records of kind 200"):
+        replay_into_fresh([unknown])
+
+
+def test_replay_makes_no_record() -> None:
+    q = make_queue(max_attempts=1)
+    q.put(b"1", b"2")
+    q.abort(q.open())
+    again = q.restarted()
+    assert again.records == q.records
+    assert again.dirty == []

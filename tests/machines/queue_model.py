@@ -1,0 +1,246 @@
+"""What the spec says a queue does, without a thought of speed: a dict of items and plain sorting.
+
+Written from the spec, not from the code. An item is READY, LENT or DEAD (or dead and lent); its
+place is its number. Where the spec is silent it says so here: of leases found over in one tick the
+earlier deadline ends first, then the earlier place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.waiters import Want
+
+
+@dataclass
+class Thing:
+    """An item. `expires_ms` is wall clock, 0: never; `died` its place among the dead, 0: alive."""
+
+    id: int
+    body: bytes
+    expires_ms: int
+    attempts: int = 0
+    died: int = 0
+    reason: str = ""
+    holder: str = ""
+    deadline_ms: int | None = None
+
+
+@dataclass
+class Wait:
+    """Somebody waiting, by number."""
+
+    number: int
+    want: Want
+    who: str
+    dead: bool
+    due_ms: int
+
+
+@dataclass
+class QueueModel:
+    """One queue and those who use it. `now_ms` never steps; `offset_ms` leads to the wall."""
+
+    policy: Policy
+    now_ms: int = 0
+    offset_ms: int = 0
+    exists: bool = False
+    next_id: int = 1
+    deaths: int = 0
+    things: dict[int, Thing] = field(default_factory=dict)
+    waits: list[Wait] = field(default_factory=list)
+    answers: list[tuple[int, bytes | None]] = field(default_factory=list)
+    overdue: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    # -- what is there ----------------------------------------------------------------------
+
+    @property
+    def wall_ms(self) -> int:
+        return self.now_ms + self.offset_ms
+
+    def is_expired(self, thing: Thing) -> bool:
+        return 0 < thing.expires_ms <= self.wall_ms
+
+    @property
+    def unlent(self) -> list[Thing]:
+        """READY by place, expired or not."""
+        return [t for _, t in sorted(self.things.items()) if not t.holder and not t.died]
+
+    @property
+    def ready(self) -> list[Thing]:
+        return [t for t in self.unlent if not self.is_expired(t)]
+
+    @property
+    def lent(self) -> list[Thing]:
+        return [t for _, t in sorted(self.things.items()) if t.holder]
+
+    @property
+    def dead(self) -> list[Thing]:
+        """The dead that nobody holds, in the order in which they died."""
+        found = [t for t in self.things.values() if t.died and not t.holder]
+        return sorted(found, key=lambda t: t.died)
+
+    def next_due(self) -> int | None:
+        """When something happens by itself."""
+        due = [w.due_ms for w in self.waits]
+        due += [t.deadline_ms for t in self.lent if t.deadline_ms is not None]
+        due += [t.expires_ms - self.offset_ms for t in self.unlent if t.expires_ms]
+        return min(due, default=None)
+
+    # -- storing ----------------------------------------------------------------------------
+
+    def put(self, body: bytes, expires_ms: int) -> bool:
+        self.exists = True
+        policy = self.policy
+        items_max = policy.max_items if policy.max_items is not None else 1 << 60
+        bytes_max = policy.max_bytes if policy.max_bytes is not None else 1 << 60
+        if items_max == 0 or len(body) > bytes_max:
+            return False
+        while (
+            len(self.ready) + 1 > items_max
+            or sum(len(t.body) for t in self.ready) + len(body) > bytes_max
+        ):
+            if not policy.discard_old_when_full:
+                return False
+            del self.things[self.ready[0].id]
+            self.counts["discarded"] += 1
+        if policy.max_age_ms is not None:
+            expires_ms = min(expires_ms or 1 << 60, self.wall_ms + policy.max_age_ms)
+        self.things[self.next_id] = Thing(self.next_id, body, expires_ms)
+        self.next_id += 1
+        self.serve()
+        return True
+
+    def add(self, body: bytes, expires_ms: int) -> bool:
+        self.exists = True
+        if self.ready or self.lent:
+            return False
+        return self.put(body, expires_ms)
+
+    # -- fetching ---------------------------------------------------------------------------
+
+    def open(self, who: str, dead: bool) -> Thing | None:
+        if any(w.dead == dead for w in self.waits):
+            return None
+        return self.lend(who, dead)
+
+    def lend(self, who: str, dead: bool) -> Thing | None:
+        line = self.dead if dead else self.ready
+        limit = self.policy.max_leased
+        if not line or (limit is not None and len(self.lent) >= limit):
+            return None
+        thing = line[0]
+        thing.holder = who
+        lease_ms = self.policy.lease_ms
+        thing.deadline_ms = None if lease_ms is None else self.now_ms + lease_ms
+        self.counts["opened"] += 1
+        if thing.attempts and not thing.died:
+            self.counts["redelivered"] += 1
+        return thing
+
+    def take(self, who: str, dead: bool) -> Thing | None:
+        thing = self.open(who, dead)
+        if thing is not None:
+            self.confirm(thing)
+        return thing
+
+    def peek(self, dead: bool) -> Thing | None:
+        line = self.dead if dead else self.ready
+        return line[0] if line else None
+
+    def confirm(self, thing: Thing) -> None:
+        del self.things[thing.id]
+        self.serve()
+
+    def give_back(self, thing: Thing, reason: str) -> None:
+        self.take_back(thing, reason)
+        self.serve()
+
+    def take_back(self, thing: Thing, reason: str) -> None:
+        thing.holder, thing.deadline_ms = "", None
+        self.counts["cancelled"] += 1
+        if thing.died or reason == "defer":
+            return
+        thing.attempts += 1
+        most = self.policy.max_attempts
+        if most is not None and thing.attempts >= most:
+            self.deaths += 1
+            thing.died, thing.reason = self.deaths, reason
+
+    def hang_up(self, who: str, opened: list[int]) -> None:
+        """`opened`: what it holds, in the order in which it was opened."""
+        self.waits = [w for w in self.waits if w.who != who]
+        for item in opened:
+            self.take_back(self.things[item], "hangup")
+        self.serve()
+
+    # -- waiting ----------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """Strictly in the order they came: if the first cannot be served, nobody is."""
+        for dead in (False, True):
+            while any(w.dead == dead for w in self.waits):
+                wait = next(w for w in self.waits if w.dead == dead)
+                if wait.want is Want.PEEK:
+                    thing = self.peek(dead)
+                else:
+                    thing = self.lend(wait.who, dead)
+                if thing is None:
+                    break
+                self.waits.remove(wait)
+                self.answers.append((wait.number, thing.body))
+                if wait.want is Want.TAKE:
+                    del self.things[thing.id]
+
+    # -- the whole queue --------------------------------------------------------------------
+
+    def flush(self) -> None:
+        for thing in self.unlent:
+            del self.things[thing.id]
+        self.counts["flushes"] += 1
+
+    def delete(self) -> None:
+        if self.exists:
+            self.answers += [(w.number, None) for w in self.waits if not w.dead]
+            self.answers += [(w.number, None) for w in self.waits if w.dead]
+            self.waits = []
+            self.restart({}, 1)
+            self.exists = False
+            self.counts.clear()
+
+    def restart(self, things: dict[int, Thing], next_id: int) -> None:
+        """What was lent is back at its place; a restart counts no attempt."""
+        self.things = {
+            item: replace(thing, holder="", deadline_ms=None) for item, thing in things.items()
+        }
+        self.next_id = next_id
+        self.deaths = max((t.died for t in self.things.values()), default=0)
+
+    # -- time -------------------------------------------------------------------------------
+
+    def pass_time(self, ms: int) -> None:
+        until_ms = self.now_ms + ms
+        while (due := self.next_due()) is not None and due <= until_ms:
+            self.now_ms = max(self.now_ms, due)
+            self.tick()
+        self.now_ms = until_ms
+
+    def tick(self) -> None:
+        over = [
+            t for t in self.lent if t.deadline_ms is not None and t.deadline_ms <= self.now_ms
+        ]
+        for thing in sorted(over, key=lambda t: (t.deadline_ms, t.died or t.id)):
+            self.overdue[thing.holder] += 1
+            self.counts["lease_expired"] += 1
+            self.take_back(thing, "lease")
+        for thing in self.unlent:
+            if self.is_expired(thing):
+                del self.things[thing.id]
+                self.counts["expired"] += 1
+        self.serve()
+        for wait in [w for w in self.waits if w.due_ms <= self.now_ms]:
+            self.waits.remove(wait)
+            self.answers.append((wait.number, None))

@@ -1,0 +1,378 @@
+"""A queue against a small model written from the spec, through anything that can happen to it.
+
+Times are multiples of ten, waits end at fives: so nothing that the spec leaves open (a lease and a
+wait that end in the same millisecond) decides about the outcome.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from kestrelpy.core.leases import Lease
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.waiters import Waiter, Want
+from tests.machines.queue_model import QueueModel, Thing, Wait
+from tests.support.queues import NAME, QueueInHand, in_order
+
+SNAPSHOTS_KEPT = 12
+LIMITS = st.fixed_dictionaries(
+    {
+        "lease_ms": st.sampled_from([None, 30, 100, 1000]),
+        "max_items": st.sampled_from([None, None, None, 0, 1, 3]),
+        "max_bytes": st.sampled_from([None, None, None, 6, 15]),
+        "discard_old_when_full": st.booleans(),
+        "max_age_ms": st.sampled_from([None, None, 50, 300]),
+        "max_leased": st.sampled_from([None, None, 1, 2]),
+        "max_attempts": st.sampled_from([None, 1, 2, 3]),
+    }
+)
+WHO = st.sampled_from(["anna", "bert", "carl"])
+NTH = st.integers(0, 9)
+DEAD = st.sampled_from([False, False, False, True])
+SHORT_MS = st.sampled_from([10, 20, 50, 100])
+LONG_MS = st.sampled_from([10, 30, 100, 1000])
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """The queue `jobs` and its model through many lives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.serial = 0
+        self.leases: dict[int, Lease] = {}  # by item, in the order in which they were granted
+        self.waiters: dict[int, Waiter] = {}
+        self.tokens: dict[int, int] = {}  # issued, and the record that reserved them
+        self.snapshots: dict[int, tuple[dict[int, Thing], int]] = {}
+
+    @initialize(limits=LIMITS)
+    def begin(self, limits: dict[str, Any]) -> None:
+        self.q = QueueInHand(Policy(**limits))
+        self.model = QueueModel(Policy(**limits), 0, self.q.broker.wall.offset_ms)
+
+    # -- storing ----------------------------------------------------------------------------
+
+    @rule(
+        sizes=st.lists(st.integers(0, 4), min_size=1, max_size=4),
+        lives_ms=st.sampled_from([0, 0, 0, 10, 50, 200, -10]),
+        only_if_empty=st.sampled_from([False, False, True]),
+    )
+    def put(self, sizes: list[int], lives_ms: int, only_if_empty: bool) -> None:
+        for size in sizes:
+            self.serial += 1
+            body = b"%d%s" % (self.serial, b"." * size)
+            expires_ms = self.q.wall_ms + lives_ms if lives_ms else 0
+            if only_if_empty:
+                assert self.q.add(body, expires_ms) == self.model.add(body, expires_ms)
+            else:
+                stored = self.q.put(body, expires_ms=expires_ms)
+                assert stored == self.model.put(body, expires_ms)
+            self.compare_answers()
+
+    # -- fetching ---------------------------------------------------------------------------
+
+    @rule(who=WHO, dead=DEAD)
+    def open(self, who: str, dead: bool) -> None:
+        lease = self.q.may_open(who, dead)
+        thing = self.model.open(who, dead) if self.model.exists else None
+        assert (lease is None) == (thing is None), (lease, thing)
+        if lease is not None and thing is not None:
+            assert lease.item.body == thing.body, "the first in order"
+            self.granted(lease, thing)
+
+    @rule(who=WHO, dead=DEAD)
+    def take(self, who: str, dead: bool) -> None:
+        body = self.q.take(who, dead)
+        thing = self.model.take(who, dead) if self.model.exists else None
+        assert body == (thing.body if thing is not None else None)
+
+    @rule(dead=DEAD)
+    def peek(self, dead: bool) -> None:
+        thing = self.model.peek(dead)
+        assert self.q.peek(dead) == (thing.body if thing is not None else None)
+
+    @rule(
+        who=WHO,
+        want=st.sampled_from([Want.OPEN, Want.OPEN, Want.TAKE, Want.PEEK]),
+        dead=DEAD,
+        wait_ms=st.sampled_from([5, 25, 105, 1005]),
+    )
+    def wait(self, who: str, want: Want, dead: bool, wait_ms: int) -> None:
+        """As the server does it: wait only if there is nothing to be had at once."""
+        if want is Want.PEEK and self.model.peek(dead) is not None:
+            self.peek(dead)
+        elif want is not Want.PEEK and self.model.open(who, dead) is not None:
+            thing = next(t for t in self.model.lent if t.id not in self.leases)
+            lease = self.q.may_open(who, dead)
+            assert lease is not None
+            self.granted(lease, thing)
+        else:
+            self.serial += 1
+            self.waiters[self.serial] = self.q.wait(who, wait_ms, want, dead)
+            self.waiters[self.serial].conversation = self.serial
+            due_ms = self.model.now_ms + wait_ms
+            self.model.waits.append(Wait(self.serial, want, who, dead, due_ms))
+
+    def granted(self, lease: Lease, thing: Thing) -> None:
+        assert lease.item.id == thing.id not in self.leases, "lent to one holder at a time"
+        assert lease.attempts == thing.attempts
+        assert lease.token not in self.tokens, "no token is issued twice"
+        assert lease.token < self.q.reader.tokens_below, "reserved before it is issued"
+        self.tokens[lease.token] = self.q.reader.tokens_lsn
+        self.leases[thing.id] = lease
+
+    # -- ending a delivery ------------------------------------------------------------------
+
+    @precondition(lambda self: self.model.lent)
+    @rule(nth=NTH, how=st.sampled_from(["close", "close", "abort", "abort", "defer"]))
+    def end(self, nth: int, how: str) -> None:
+        thing = self.model.lent[nth % len(self.model.lent)]
+        lease = self.leases.pop(thing.id)
+        if how == "close":
+            self.q.close(lease)
+            self.model.confirm(thing)
+        else:
+            (self.q.abort if how == "abort" else self.q.defer)(lease)
+            self.model.give_back(thing, how)
+
+    @precondition(lambda self: self.model.lent)
+    @rule(nth=NTH, lease_ms=LONG_MS)
+    def touch(self, nth: int, lease_ms: int) -> None:
+        thing = self.model.lent[nth % len(self.model.lent)]
+        self.q.touch(self.leases[thing.id], lease_ms)
+        thing.deadline_ms = self.model.now_ms + lease_ms
+
+    @rule(who=WHO)
+    def hang_up(self, who: str) -> None:
+        for number, waiter in list(self.waiters.items()):
+            if waiter.holder is self.q.who(who):
+                self.q.broker.give_up(waiter)
+                del self.waiters[number]
+        self.q.hang_up(who)
+        opened = [i for i in self.leases if self.model.things[i].holder == who]
+        for item in opened:
+            del self.leases[item]
+        self.model.hang_up(who, opened)
+
+    @precondition(lambda self: self.waiters)
+    @rule(nth=NTH)
+    def give_up(self, nth: int) -> None:
+        number = sorted(self.waiters)[nth % len(self.waiters)]
+        self.q.broker.give_up(self.waiters.pop(number))
+        self.model.waits = [w for w in self.model.waits if w.number != number]
+
+    # -- the whole queue --------------------------------------------------------------------
+
+    @precondition(lambda self: self.model.exists)
+    @rule()
+    def flush(self) -> None:
+        self.tick()
+        self.q.flush()
+        self.model.flush()
+
+    @precondition(lambda self: self.serial % 5 == 0)
+    @rule()
+    def delete(self) -> None:
+        assert self.q.delete() == self.model.exists
+        if self.model.exists:
+            self.leases.clear()
+            self.tokens.clear()
+            self.snapshots.clear()
+        self.model.delete()
+
+    @rule(limits=LIMITS, which=st.sets(st.sampled_from(sorted(Policy.__slots__))))
+    def reload(self, limits: dict[str, Any], which: set[str]) -> None:
+        changed = {name: value for name, value in limits.items() if name in which}
+        self.q.reload(**changed)
+        self.model.policy = replace(self.model.policy, **changed)
+        self.model.serve()
+
+    # -- time -------------------------------------------------------------------------------
+
+    @rule(ms=st.one_of(SHORT_MS, LONG_MS))
+    def pass_time(self, ms: int) -> None:
+        self.q.pass_time(ms)
+        self.model.pass_time(ms)
+
+    @rule()
+    def tick(self) -> None:
+        self.pass_time(0)
+        due = self.q.broker.next_due()
+        assert due is None or due > self.q.now_ms, "no busy loop"
+        if self.model.exists:
+            for lease in self.q.reader.leases:
+                assert lease.deadline_ms is None or lease.deadline_ms > self.q.now_ms
+
+    @rule(ms=SHORT_MS)
+    def be_held_up(self, ms: int) -> None:
+        """Time passes and no tick comes in it, be it that a wait would have ended."""
+        ends = [w.due_ms for w in self.model.waits]
+        if min(ends, default=1 << 60) > self.model.now_ms + ms:
+            self.q.now_ms += ms
+            self.model.now_ms += ms
+
+    @rule(ms=st.sampled_from([-1000, -50, 20, 100, 1000]))
+    def set_the_wall_clock(self, ms: int) -> None:
+        self.tick()
+        self.model.offset_ms += ms
+        self.q.step_wall(ms)
+        self.model.pass_time(0)
+
+    # -- restarts ---------------------------------------------------------------------------
+
+    @precondition(lambda self: self.model.exists)
+    @rule(lost=st.sampled_from([0, 0, 1, 3, 8]))
+    def restart(self, lost: int) -> None:
+        """Killed (nothing is lost), or a power cut that loses the last steps."""
+        self.take_snapshot()
+        lsns = sorted(self.snapshots)
+        lsn = lsns[max(0, len(lsns) - 1 - lost)]
+        things, next_id = self.snapshots[lsn]
+        self.q = self.q.restarted(self.q.records[:lsn])
+        self.model.restart(things, next_id)
+        self.model.waits.clear()
+        self.model.overdue.clear()
+        self.leases.clear()
+        self.waiters.clear()
+        # A token is shown when the record that reserved it is synced: these were shown to nobody.
+        self.tokens = {t: reserved for t, reserved in self.tokens.items() if reserved <= lsn}
+        self.snapshots = {n: s for n, s in self.snapshots.items() if n <= lsn}
+        self.pass_time(0)
+        self.model.counts.clear()
+        self.model.counts["expired"] = self.q.reader.counters.expired
+
+    def take_snapshot(self) -> None:
+        if self.model.exists:
+            things = {item: replace(thing) for item, thing in self.model.things.items()}
+            self.snapshots[len(self.q.records)] = (things, self.model.next_id)
+            if len(self.snapshots) > SNAPSHOTS_KEPT:
+                del self.snapshots[min(self.snapshots)]
+
+    # -- always -----------------------------------------------------------------------------
+
+    @invariant()
+    def the_queue_is_as_the_spec_says(self) -> None:
+        self.who_waits_is_answered_in_order()
+        self.nothing_is_lost_and_nothing_invented()
+        self.each_item_is_lent_to_its_holder_until_its_deadline()
+        self.attempts_are_exact_and_forgotten_with_their_item()
+        self.counters_are_exact()
+        self.what_is_due_is_asked_for_in_time()
+        self.take_snapshot()
+
+    def compare_answers(self) -> None:
+        """Who waited was answered in the right order, with the right item, once."""
+        woken = self.q.broker.take_woken()
+        got = []
+        for waiter in woken:
+            number = waiter.conversation
+            assert isinstance(number, int)
+            item = waiter.lease.item if waiter.lease is not None else waiter.item
+            got.append((number, item.body if item is not None else None))
+            assert self.waiters.pop(number) is waiter, "answered once, and only who waits"
+        assert got == self.model.answers
+        self.model.answers.clear()
+        for waiter in woken:
+            lease = waiter.lease
+            if lease is not None and waiter.want is Want.OPEN and lease in lease.holder.leases:
+                self.granted(lease, self.model.things[lease.item.id])
+
+    def who_waits_is_answered_in_order(self) -> None:
+        self.compare_answers()
+        assert set(self.waiters) == {w.number for w in self.model.waits}
+        lent = {thing.id for thing in self.model.lent}
+        self.leases = {item: lease for item, lease in self.leases.items() if item in lent}
+
+    def nothing_is_lost_and_nothing_invented(self) -> None:
+        model = self.model
+        assert (NAME in self.q.broker.queues) == model.exists
+        if not model.exists:
+            return
+        reader = self.q.reader
+        stands = in_order(reader.ready)
+        by_id = {item.id: item for _, item in stands}
+        assert [place for place, _ in stands] == sorted(by_id), "in order of place"
+        ready, unlent = [t.id for t in model.ready], {t.id for t in model.unlent}
+        assert set(ready) <= set(by_id) <= unlent, "expired ones may be there until a tick"
+        assert all(by_id[i].body == model.things[i].body for i in ready)
+        assert [item.id for _, item in in_order(reader.dead.line)] == [t.id for t in model.dead]
+        deaths = {i: (d.attempts, d.reason.decode()) for i, d in reader.dead.deaths.items()}
+        assert deaths == {t.id: (t.attempts, t.reason) for t in model.things.values() if t.died}
+        assert (self.q.queue.next_item, self.q.queue.next_place) == (model.next_id, model.next_id)
+        counted = self.q.queue.checkpoint().live_items
+        assert counted == len(stands) + len(model.lent) + len(model.dead)
+
+    def each_item_is_lent_to_its_holder_until_its_deadline(self) -> None:
+        if self.model.exists:
+            found = {
+                lease.item.id: (lease.holder.name, lease.deadline_ms)
+                for lease in self.q.reader.leases
+            }
+            assert found == {t.id: (t.holder, t.deadline_ms) for t in self.model.lent}
+            assert set(found) == set(self.leases)
+        held = {name: len(holder.leases) for name, holder in self.q.holders.items()}
+        assert held == {
+            name: sum(t.holder == name for t in self.model.lent) for name in self.q.holders
+        }
+        for name, holder in self.q.holders.items():
+            assert len(holder.overdue) == self.model.overdue[name]
+
+    def attempts_are_exact_and_forgotten_with_their_item(self) -> None:
+        if self.model.exists:
+            reader, things = self.q.reader, self.model.things
+            alive = {i: t for i, t in things.items() if not t.died}
+            expected = {i: t.attempts for i, t in alive.items() if t.attempts}
+            gone = {i for i, t in alive.items() if not t.holder and self.model.is_expired(t)}
+            assert {i: n for i, n in reader.attempts.items() if i not in gone} == {
+                i: n for i, n in expected.items() if i not in gone
+            }
+            assert set(reader.attempts) <= set(expected)
+            assert set(reader._expiry_of) <= {i for i, t in alive.items() if t.expires_ms}
+
+    def counters_are_exact(self) -> None:
+        if self.model.exists:
+            counters = self.q.reader.counters
+            names = set(type(counters).__slots__) - {"closes_without_open"}
+            if any(self.model.is_expired(t) for t in self.model.unlent):
+                names -= {"expired"}  # cleared away now or at the next tick
+            found = {name: getattr(counters, name) for name in names}
+            assert found == {name: self.model.counts[name] for name in names}
+
+    def what_is_due_is_asked_for_in_time(self) -> None:
+        due = self.model.next_due()
+        asked = self.q.broker.next_due()
+        assert due is None or (asked is not None and asked <= due), (asked, due)
+
+
+ORDINARY = settings(
+    max_examples=300,
+    stateful_step_count=40,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.slow
+def test_a_queue_does_what_the_spec_says_whatever_happens() -> None:
+    run_state_machine_as_test(QueueMachine, settings=ORDINARY)
+
+
+@pytest.mark.soak
+def test_the_same_for_as_long_as_there_is_patience() -> None:
+    run_state_machine_as_test(
+        QueueMachine,
+        settings=settings(ORDINARY, max_examples=20_000, stateful_step_count=80),
+    )
