@@ -199,6 +199,9 @@ class Recovery:
             segment.lsn_limit = limit
             first = self._first_lsn(segment)
             if first and segment.supersedes(first):
+                # And with it those behind it in which no record can be read: theirs came later.
+                while kept and not self._first_lsn(kept[0]):
+                    self.superseded.insert(0, kept.pop(0))
                 self.superseded.insert(0, segment)
             elif not first and segment.is_spare(self._scans[segment.number]):
                 self.spares.insert(0, segment)

@@ -58,10 +58,10 @@ def recovered_journal(
         active.handle = files.open(active.path)
         active.at = recovery.append_at
         active.tally = recovery.tally
-    # Spares first: an empty segment with nothing before it would look like a lost beginning.
-    for found in (*recovery.spares, *recovery.superseded):
-        files.remove(found.path)
-    for path in outdated:
+    # Spares first, and the newest of the others first: a segment that is empty or unreadable would
+    # look like a lost beginning if a crash left it alone with nothing before it.
+    superseded = [found.path for found in recovery.superseded]
+    for path in (*(found.path for found in recovery.spares), *reversed(superseded + outdated)):
         files.remove(path)
     for name in names:
         if name.endswith(SUFFIX_NEW):

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kestrelpy.core.counters import ServerCounters
+from kestrelpy.core.dead import DeadLine
 from kestrelpy.core.leases import Holder
 from kestrelpy.core.log import Log, NullLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import HUNG_UP, Reader
+from kestrelpy.core.ready import Ready
 from kestrelpy.core.timers import Timers
 from kestrelpy.core.waiters import Waiter, Waiters, Want
 from kestrelpy.core.wall import Wall
@@ -95,6 +97,8 @@ class Broker:
             reader.leases.end(lease)
         for waiter in reader.waiters.take_all():
             self._answer_nothing(waiter)
+        # Whoever still has a mark of this reader (an overdue lease) does not keep its items.
+        reader.ready, reader.dead = Ready(), DeadLine()
         self.deleted.append(queue)
         self.counters.queue_deletes += 1
         return queue

@@ -6,7 +6,7 @@ record that this step returns.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from journal.checkpoint import Checkpoint
 from kestrelpy.core.item import Item
@@ -67,13 +67,9 @@ class Queue:
         Raises ServerError when it is too large or the journal has failed.
         """
         log, policy = self.log, self.policy
-        if log.failure is not None:
-            self.raise_failed()
-        if log.no_room:
-            raise ServerError(log.no_room)
         size = len(body)
-        if size > policy.max_item_bytes:
-            raise ServerError(f"item too large ({size} bytes, limit {policy.max_item_bytes})")
+        if log.failure is not None or log.no_room or size > policy.max_item_bytes:
+            self._refuse_put(size)
         wall_ms = now_ms + self.wall.offset_ms
         if policy.bounded and not self._make_room(size, now_ms):
             return NOT_STORED
@@ -90,12 +86,21 @@ class Queue:
 
     def add(self, body: bytes, flags: int, expires_ms: int, now_ms: int) -> int:
         """Store an item if none is ready, delayed or lent."""
-        if self.log.failure is not None:
-            self.raise_failed()
+        if self.log.failure is not None or len(body) > self.policy.max_item_bytes:
+            self._refuse_put(len(body))
         self.reader.first(now_ms)  # what has expired is not there
         if self.reader.ready.count or len(self.reader.leases):
             return NOT_STORED
         return self.put(body, flags, expires_ms, now_ms)
+
+    def _refuse_put(self, size: int) -> NoReturn:
+        """Say why nothing of this size is stored now."""
+        if self.log.failure is not None:
+            self.raise_failed()
+        limit = self.policy.max_item_bytes
+        if size > limit:
+            raise ServerError(f"item too large ({size} bytes, limit {limit})")
+        raise ServerError(self.log.no_room)
 
     def _make_room(self, size: int, now_ms: int) -> bool:
         """Is there room for `size` bytes, after dropping the oldest if that is allowed?
@@ -119,7 +124,7 @@ class Queue:
             self.reader.discard_first(now_ms + self.wall.offset_ms)
         return ready.bytes + size <= max(bytes_max, bytes_before)
 
-    def raise_failed(self) -> None:
+    def raise_failed(self) -> NoReturn:
         """Say that this queue's journal has failed."""
         raise ServerError(
             f"journal failed, queue {self.name.decode('ascii')} is closed until a restart: "

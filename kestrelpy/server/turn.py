@@ -3,7 +3,7 @@
     due work -> who was served -> write every dirty journal -> start its sync -> send what is true
 
 Requests that come in one breath share a write and a sync: as long as the sockets have more, a
-sync is put off for a few turns (nobody is kept waiting by that: the requests are read meanwhile).
+sync is put off for a few turns, three milliseconds at most.
 
 One rule: nothing is sent in a turn before its journals have been written.
 """
@@ -30,9 +30,9 @@ log = logging.getLogger("kestrelpy.turn")
 
 # The wall clock is looked at this often, and at every timer.
 WALL_CHECK_MS: Final = 1000
-# While requests keep coming in, a sync is put off by this many turns at most: what comes in one
-# breath shares one sync, and a busy loop cannot starve it.
-GATHER_TURNS_MAX: Final = 16
+# While requests keep coming in, a sync is put off by this much at most: what comes in one breath
+# shares one sync, and a busy loop cannot starve it.
+GATHER_MS_MAX: Final = 3
 # When nobody waits for a sync (confirms are answered when written), it may come this much later,
 # for all that was written meanwhile.
 LAZY_SYNC_SECONDS: Final = 0.01
@@ -60,7 +60,7 @@ class Turn:
         self._timer_ms: int | None = None
         self._wall_checked_ms = 0
         self._unsynced: dict[JournalLog, asyncio.TimerHandle] = {}
-        self._gathered = 0
+        self._gathering_since_ms = 0  # 0: nothing is put off
         self.fed = False  # have bytes come in since the last turn?
         self.committer: Committer | None = None
 
@@ -118,9 +118,12 @@ class Turn:
 
     def _commit_dirty(self, now_ms: int) -> None:
         """Write every journal with something pending, once no more is coming in this breath."""
-        quiet = not self.fed or self._gathered >= GATHER_TURNS_MAX
+        if not self._gathering_since_ms:
+            self._gathering_since_ms = now_ms
+        quiet = not self.fed or now_ms - self._gathering_since_ms >= GATHER_MS_MAX
         self.fed = False
-        self._gathered = 0 if quiet else self._gathered + 1
+        if quiet:
+            self._gathering_since_ms = 0
         wall_ms = now_ms + self._broker.wall.offset_ms
         dirty = self._dirty[:]
         self._dirty.clear()

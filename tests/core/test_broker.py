@@ -6,6 +6,7 @@ import pytest
 
 from kestrelpy.core.broker import TICK_STEPS_MAX
 from kestrelpy.core.log import NullLog
+from kestrelpy.core.reader import Reader
 from kestrelpy.core.waiters import Want
 from kestrelpy.errors import ServerError
 from tests.support.queues import WALL_MS, QueueInHand, make_queue, no_queue
@@ -48,6 +49,17 @@ def test_a_deleted_queue_is_gone_with_its_items_its_leases_and_its_dead() -> Non
     assert [queue.deleted for queue in q.broker.deleted] == [True]
     q.put(b"new")
     assert (q.ready, q.lent, q.dead) == ([b"new"], [], [])
+
+
+def test_a_mark_of_an_overdue_lease_keeps_no_items_of_a_deleted_queue() -> None:
+    q = make_queue(lease_ms=100, max_attempts=1)
+    q.put(b"1", b"2")
+    q.open("anna")
+    q.pass_time(100)
+    q.delete()
+    (reader,) = q.who("anna").overdue
+    assert isinstance(reader, Reader)
+    assert reader.ready.count == len(reader.dead) == 0
 
 
 def test_a_name_made_again_is_another_generation_also_in_the_same_second() -> None:

@@ -77,6 +77,16 @@ def test_a_removed_item_may_come_back_before_it_was_passed_over() -> None:
     line, items = line_of(3)
     line.remove(items[1])
     line.give_back(2, items[1])
+    assert [each.id for each in line].count(2) == 1
+    assert popped(line) == [1, 2, 3]
+
+
+def test_a_removed_item_that_comes_back_stands_at_its_new_place() -> None:
+    line, (first, second, third) = Ready(), (item(1), item(2), item(3))
+    for place, each in ((5, first), (3, second), (9, third)):
+        line.give_back(place, each)
+    line.remove(first)
+    line.give_back(1, first)
     assert popped(line) == [1, 2, 3]
 
 
@@ -142,3 +152,6 @@ def test_any_mixture_leaves_by_place() -> None:
             first = line.first()
             assert (first.id if first else None) == min(model, default=None), f"seed {seed}"
         assert popped(line) == sorted(model), f"seed {seed}"
+        line.push(item(number + 1))
+        line.pop()
+        assert not line._removed, f"seed {seed}"  # it is forgotten when it is passed over

@@ -183,6 +183,38 @@ def test_a_crash_between_removing_what_is_outdated_never_looks_like_a_lost_begin
             assert again.recovery.damages == []
 
 
+def test_a_cut_segment_without_a_whole_record_is_no_damage_at_the_next_start() -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk)
+    writer.put_all(b"a" * 300, b"b" * 300)
+    writer.done(1)
+    writer.done(2)
+    for body in (b"c" * 300, b"d" * 300, b"e" * 300):
+        writer.put(body)
+    writer.commit()  # fills a segment with one batch
+    writer.drop_dead()
+    writer.put(b"f" * 300)
+    writer.write()
+    disk = disk.kill_clone()
+    readable, torn = segments(disk)[:2]
+    assert [s.number for s in writer.journal.segments] == [readable, torn]
+    disk.damage(path_of(torn), FILE_HEADER_BYTES, Random(5).randbytes(1000))
+    kept = bodies(start(disk.kill_clone()).records)
+    for first in range(1, 80):
+        cut = disk.kill_clone()
+        cut.cut_power_at(first)
+        with suppress(PowerCut):
+            start(cut)
+        for second in range(1, 40):
+            found = cut.kill_clone()
+            found.cut_power_at(second)
+            with suppress(PowerCut):
+                start(found)
+            again = start(found.crash_clone(Random(second), "kept"))
+            assert bodies(again.records) == kept
+            assert {d.kind for d in again.recovery.damages} <= {"torn"}
+
+
 def test_a_spare_that_was_never_used_is_removed_and_is_no_damage() -> None:
     disk = MemoryDisk()
     writer = fresh(disk)

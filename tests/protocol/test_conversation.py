@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from kestrelpy.core.log import JournalLog
-from kestrelpy.protocol.conversation import HELD_BYTES_MAX, HELD_REPLIES_MAX
-from tests.support.transcript import Client, Stage
+from kestrelpy.protocol.conversation import HELD_REPLIES_MAX
+from kestrelpy.protocol.replies import HELD_BYTES_MAX
+from tests.support.stage import Client, Stage
 
 MIB = 1 << 20
 

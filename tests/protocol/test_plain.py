@@ -6,7 +6,7 @@ from typing import Any
 
 from kestrelpy.core.log import JournalLog
 from kestrelpy.protocol.plain import MODES
-from tests.support.transcript import Stage
+from tests.support.stage import Stage
 
 SET_EXPIRED = b"set %b 0 -1 1\r\nx\r\n"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.transcript import Stage
+from tests.support.stage import Stage
 
 GLOBAL = (  # noqa: SIM905
     "uptime time version curr_items total_items bytes curr_connections total_connections cmd_get "

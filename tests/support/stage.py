@@ -1,0 +1,340 @@
+"""A server without sockets, threads or time: a broker, real journals on a memory disk, and
+conversations, moved by hand.
+
+One rule: nothing happens but in `work`, which is turns until nothing more comes of them.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Final
+
+from journal.errors import JournalFailed
+from journal.journal import Sizes
+from kestrelpy.config import Config
+from kestrelpy.core.broker import Broker
+from kestrelpy.core.log import JournalLog, Log, NullLog
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue import Queue
+from kestrelpy.core.wall import Wall
+from kestrelpy.errors import ServerError
+from kestrelpy.protocol.conversation import Conversation
+from kestrelpy.protocol.memcache import Lines
+from kestrelpy.protocol.replies import Gate
+from kestrelpy.server.daemon import policy_of
+from kestrelpy.server.data_directory import DataDirectory
+from tests.support.memory_disk import MemoryDisk
+
+WALL_MS: Final = 1_700_000_000_000  # at the first moment of every stage
+_ROUNDS_MAX: Final = 10_000
+_SIZES: Final = Sizes(64 << 10, 1 << 20, 4 << 20)
+
+
+class Client:
+    """One connection: what it was sent, and whether it still is one."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.conversation = conversation
+        self.sent = bytearray()
+        self.closed = False
+
+    def take(self) -> bytes:
+        """What it was sent since the last time."""
+        data = bytes(self.sent)
+        self.sent.clear()
+        return data
+
+
+class Stage:
+    """A server without sockets, threads or time. It is the host of its conversations."""
+
+    version = "0.0.0"
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+        self.disk = MemoryDisk()
+        self.mode = "up"
+        self.shut_down = False
+        self.is_leaving = False
+        self.reload_failure = ""
+        self.clients: dict[str, Client] = {}
+        self.dirty: list[JournalLog] = []
+        self.writes = True
+        self.syncs = True
+        self._settings: dict[str, Any] = {}
+        self._named: dict[str, dict[str, Any]] = {}
+        self._server: dict[str, Any] = {}
+        self._gates: dict[Queue, Gate] = {}
+        self._removing: list[Queue] = []
+        self._configure()
+        self._start()
+
+    # -- the host of conversations ----------------------------------------------------------
+
+    @property
+    def allow_delete(self) -> bool:
+        return self.config.server.allow_delete
+
+    @property
+    def allow_shutdown(self) -> bool:
+        return self.config.server.allow_shutdown
+
+    @property
+    def max_open_reads(self) -> int:
+        return self.config.server.max_open_reads
+
+    def reload(self) -> Gate:
+        gate = Gate()
+        if self.reload_failure:
+            gate.failure = ServerError(self.reload_failure)
+        else:
+            gate.open()
+        return gate
+
+    def shutdown(self) -> None:
+        self.shut_down = True
+
+    def removal(self, queue: Queue) -> Gate:
+        gate = self._gates[queue] = Gate()
+        return gate
+
+    def set_mode(self, mode: str) -> None:
+        self.mode = mode
+
+    # -- settings ---------------------------------------------------------------------------
+
+    def set_queue(self, name: str = "", **settings: Any) -> None:
+        """Other settings, as after a reload: of one queue, or of all."""
+        (self._named.setdefault(name, {}) if name else self._settings).update(settings)
+        self._configure()
+        for queue in self.broker.queues.values():
+            queue.set_policy(self._policy_of(queue.name), self.now_ms)
+
+    def set_server(self, **settings: Any) -> None:
+        """Other settings of the server."""
+        self._server.update(settings)
+        self._configure()
+
+    def _configure(self) -> None:
+        self.config = Config.model_validate(
+            {"server": self._server, "queue_defaults": self._settings, "queues": self._named}
+        )
+
+    def _policy_of(self, name: bytes) -> Policy:
+        return policy_of(self.config.queue(name))
+
+    # -- beginning and end ------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self.dirty.clear()
+        self.lines: Lines = {}
+        wall = Wall(WALL_MS - 1_000_000)
+        self.broker = Broker(self._policy_of, self._make_log, wall, self.config.server.max_queues)
+        self.directory = DataDirectory(self.disk, "data", _SIZES)
+        self.directory.lock()
+        self.started_ms = self.now_ms
+        self.server_id = self.directory.server_id
+        self.directory.recover(self.broker, self.dirty, self.now_ms, self.wall_ms)
+
+    def _make_log(self, queue: Queue) -> Log:
+        if not queue.policy.durable:
+            return NullLog()
+        return self.directory.new_log(queue, self.dirty)
+
+    def restart(self) -> None:
+        """An orderly end, and a start."""
+        self.is_leaving = True
+        for client in self.clients.values():
+            client.conversation.leave()
+        self.work()
+        self.is_leaving = False
+        for queue in self.broker.queues.values():
+            if isinstance(queue.log, JournalLog):
+                queue.log.journal.close(self.wall_ms)
+        self.directory.unlock()
+        self._come_back()
+
+    def kill(self) -> None:
+        """`kill -9`: what was written is there."""
+        self.disk = self.disk.kill_clone()
+        self._come_back()
+
+    def cut_power(self) -> None:
+        """What was synced is there, nothing else."""
+        self.disk = self.disk.crash_clone(Random(0), "lost")
+        self._come_back()
+
+    def _come_back(self) -> None:
+        for client in self.clients.values():
+            client.closed = True
+            assert not client.sent, f"unheard: {client.take()!r}"
+        self.clients.clear()
+        self.writes = self.syncs = True
+        self._start()
+
+    # -- clients ----------------------------------------------------------------------------
+
+    def client(self, name: str) -> Client:
+        """The connection of that name; a new one if it has none."""
+        client = self.clients.get(name)
+        if client is None:
+            conversation = Conversation(self.broker, self, name, self.lines, self.now_ms)
+            client = self.clients[name] = Client(conversation)
+        return client
+
+    def send(self, name: str, data: bytes) -> None:
+        """Bytes arrive, and a turn goes by."""
+        client = self.client(name)
+        if not client.closed:
+            client.conversation.feed(data, self.now_ms)
+            self.work()
+
+    def say(self, name: str, *lines: bytes) -> bytes:
+        """Send lines; all that came back."""
+        self.send(name, b"".join(line + b"\r\n" for line in lines))
+        return self.client(name).take()
+
+    def hang_up(self, name: str) -> None:
+        """The client is gone."""
+        client = self.clients.pop(name)
+        if not client.closed:
+            client.conversation.hang_up(self.now_ms)
+        self.work()
+
+    def end(self, name: str) -> None:
+        """The client says no more."""
+        self.client(name).conversation.hear_end(self.now_ms)
+        self.work()
+
+    # -- the turn ---------------------------------------------------------------------------
+
+    @property
+    def wall_ms(self) -> int:
+        return self.now_ms + self.broker.wall.offset_ms
+
+    def work(self) -> None:
+        """Turns, until nothing more comes of them."""
+        for _ in range(_ROUNDS_MAX):
+            if not self._turn():
+                return
+        raise AssertionError("the server does not come to rest")
+
+    def _turn(self) -> bool:
+        broker, moved = self.broker, False
+        due = broker.next_due()
+        if due is not None and due <= self.now_ms:
+            broker.tick(self.now_ms)
+            moved = True
+        for waiter in broker.take_woken():
+            conversation = waiter.conversation
+            assert isinstance(conversation, Conversation)
+            conversation.resume(waiter, self.now_ms)
+            moved = True
+        self._removing += broker.deleted
+        broker.deleted.clear()
+        if self.writes:
+            moved |= self.write()
+        if self.syncs:
+            moved |= self.sync()
+        self._removing = [queue for queue in self._removing if not self._remove(queue)]
+        for client in list(self.clients.values()):
+            moved |= self._speak(client)
+        return moved
+
+    def write(self) -> bool:
+        """One write of every journal that has something to write; was there one?"""
+        dirty = self.dirty[:]
+        self.dirty.clear()
+        for log in dirty:
+            log.cleaned()
+            log.journal.write(self.wall_ms)
+            while log.journal.wants_spare:
+                order = log.journal.order_spare(self.wall_ms)
+                log.journal.spare_ready(order, order.prepare(self.disk))
+                log.journal.write(self.wall_ms)
+            log.advance()
+            if log.journal.can_write:
+                log.mark()
+        return bool(dirty)
+
+    def sync(self) -> bool:
+        """One sync of every journal that was written to; was there one?"""
+        synced = False
+        for queue in [*self.broker.queues.values(), *self._removing]:
+            log = queue.log
+            job = log.journal.begin_sync() if isinstance(log, JournalLog) else None
+            if job is None or not isinstance(log, JournalLog):
+                continue
+            error: OSError | None = None
+            try:
+                job.run()
+            except OSError as failed:
+                error = failed
+            log.journal.finish_sync(error)
+            log.advance()
+            synced = True
+        return synced
+
+    def _remove(self, queue: Queue) -> bool:
+        """A deleted queue goes when what was stored in it has been acknowledged."""
+        gate = self._gates.pop(queue, None) or Gate()
+        log = queue.log
+        if isinstance(log, JournalLog):
+            if log.failure is None and log.lsn_stored < log.lsn_appended:
+                self._gates[queue] = gate
+                return False
+            log.journal.commit.fail(JournalFailed("the queue was deleted"))
+            log.advance()
+            log.journal.abandon()
+            self.directory.remove(self.directory.folder(queue))
+        gate.open()
+        return True
+
+    def _speak(self, client: Client) -> bool:
+        conversation = client.conversation
+        if client.closed or conversation.paused:
+            return False
+        streams = conversation.stream is not None
+        data = conversation.output(self.now_ms)
+        client.sent += data
+        more = conversation.has_more or streams
+        if more:
+            conversation.run(self.now_ms)
+        if conversation.is_finished:
+            client.closed = True
+            if not self.is_leaving:
+                conversation.hang_up(self.now_ms)
+            return True
+        return more or bool(data)
+
+    def hold_writes(self) -> None:
+        """Nothing is written, and so nothing synced, until `go`."""
+        self.writes = self.syncs = False
+
+    def hold_syncs(self) -> None:
+        """Nothing is synced until `go`."""
+        self.syncs = False
+
+    def write_once(self) -> None:
+        """One write by hand, and what comes of it."""
+        self.write()
+        self.work()
+
+    def sync_once(self) -> None:
+        """One sync by hand, and what comes of it."""
+        self.sync()
+        self.work()
+
+    def go(self) -> None:
+        """As always from now on."""
+        self.writes = self.syncs = True
+        self.work()
+
+    def pass_time(self, ms: int) -> None:
+        """Time passes, and what comes due on the way happens on the way."""
+        end = self.now_ms + ms
+        while (due := self.broker.next_due()) is not None and due <= end:
+            self.now_ms = max(self.now_ms, due)
+            self.work()
+        self.now_ms = end
+        self.work()
