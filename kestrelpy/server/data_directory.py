@@ -136,7 +136,8 @@ class DataDirectory:
             checkpoint = Checkpoint.from_record(recovery.checkpoint)
             queue.name = queue.reader.name = checkpoint.name or queue.name
             queue.set_policy(broker.policy_of(queue.name), now_ms)
-        lost = [d.id_last for d in recovery.damages if d.id_last < ITEM_MAX]
+        # What was torn was shown to nobody; other lost items keep their numbers to themselves.
+        lost = [d.id_last for d in recovery.damages if d.kind != "torn" and d.id_last < ITEM_MAX]
         live = replay.finish(checkpoint, recovery.lsn_next - 1, max(lost, default=0))
         journal = recovered_journal(recovery, self.sizes, queue.checkpoint, wall_ms)
         for item in live:

@@ -136,6 +136,15 @@ def test_a_tick_takes_a_bounded_number_of_steps() -> None:
     assert len(q.answers()) == 500
 
 
+def test_all_queues_share_the_steps_of_a_tick() -> None:
+    q = make_queue()
+    for number in range(5):
+        put_in(q, b"%d" % number, *[b"old"] * TICK_STEPS_MAX, expires_ms=WALL_MS + 10)
+    q.broker.tick(10)
+    left = sum(queue.reader.ready.count for queue in q.broker.queues.values())
+    assert 4 * TICK_STEPS_MAX <= left < 5 * TICK_STEPS_MAX
+
+
 def test_a_queue_with_much_to_do_does_not_hold_up_the_others() -> None:
     q = make_queue(lease_ms=100)
     q.put(*[b"old"] * (10 * TICK_STEPS_MAX), expires_ms=WALL_MS + 50)

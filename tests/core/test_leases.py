@@ -151,6 +151,19 @@ def test_a_lease_ends_without_any_traffic() -> None:
     assert q.story == "put 1 1, returned 1 attempts 1 lease"
 
 
+def test_each_lease_ends_in_its_time_be_it_that_an_item_expires_later() -> None:
+    q = make_queue(lease_ms=1000)
+    q.put(b"1", b"2")
+    q.put(b"3", expires_ms=q.wall_ms + 5000)
+    q.open()
+    q.pass_time(500)
+    q.open()
+    q.pass_time(500)
+    assert q.broker.next_due() == 1500
+    q.pass_time(500)
+    assert q.ready == [b"1", b"2", b"3"]
+
+
 def test_the_end_of_a_lease_is_marked_at_its_holder() -> None:
     q = make_queue(lease_ms=1000)
     q.put(b"1")

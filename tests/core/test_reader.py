@@ -324,7 +324,8 @@ def test_attempts_and_expiries_of_what_is_gone_are_forgotten() -> None:
             q.take()
         else:
             q.close(q.open())
-        assert q.reader.attempts == q.reader._expiry_of == {}, ending
+        assert not q.reader.attempts, ending
+        assert not q.reader._expiry_of, ending
         assert q.ready == [], ending
 
 

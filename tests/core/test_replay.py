@@ -223,13 +223,23 @@ def replay_into_fresh(records: list[Record]) -> tuple[QueueInHand, Replay]:
 
 def test_finishing_tells_which_puts_are_alive() -> None:
     q = make_queue(max_attempts=1)
-    q.put(b"dead", b"done", b"lent", b"ready")
+    q.put(b"dead")
     q.abort(q.open())
+    q.put(b"flushed")
+    q.flush()
+    q.put(b"done", b"lent", b"ready")
     q.take()
     q.open()
     _, replay = replay_into_fresh(q.records)
     live = replay.finish(None, len(q.records))
-    assert [(item.id, item.lsn) for item in live] == [(1, 1), (3, 3), (4, 4)]
+    puts = {r.item: r.lsn for r in q.records if r.kind == Kind.PUT}
+    assert [(item.id, item.lsn) for item in live] == [(i, puts[i]) for i in (1, 4, 5)]
+
+
+def test_a_flush_goes_as_far_as_it_says() -> None:
+    flush = Record(Kind.FLUSHED, 2, 0, 0, 0, b"", b"", 0, 4, 1, 0, 0)
+    q, _ = replay_into_fresh([put_of(1), put_of(2), put_of(3), flush])
+    assert [i.id for _, i in in_order(q.broker.queues[b"found"].reader.ready)] == [3]
 
 
 def test_numbers_that_may_have_been_lost_in_damage_are_not_given_again() -> None:

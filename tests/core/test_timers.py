@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from kestrelpy.core.timers import NEVER_MS, Alarm, Timers
+from kestrelpy.core.timers import NEVER_MS, Alarm, Entry, Timers
 
 
 def rung(timers: Timers[str], now_ms: int) -> list[str]:
@@ -68,7 +68,7 @@ def test_any_mixture_comes_due_in_order() -> None:
     for seed in range(30):
         random = Random(seed)
         timers: Timers[int] = Timers()
-        alive = {}
+        alive: dict[int, tuple[int, Entry[int]]] = {}
         for number in range(400):
             if alive and random.random() < 0.5:
                 timers.cancel(alive.pop(random.choice(list(alive)))[1])

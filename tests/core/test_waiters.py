@@ -73,7 +73,7 @@ def test_giving_up_behind_a_patient_one_does_not_fill_the_memory() -> None:
 def test_any_mixture_is_first_come_first_served() -> None:
     for seed in range(50):
         random = Random(seed)
-        line, model = Waiters(), []
+        line, model = Waiters(), list[Waiter]()
         for _ in range(500):
             if not model or random.random() < 0.55:
                 model.append(waiter())
@@ -205,7 +205,7 @@ def test_waiting_creates_no_queue_and_leaves_nothing_behind() -> None:
     q.broker.give_up(q.wait("bert"))
     q.pass_time(100)
     assert q.answers() == [("anna", None)]
-    assert q.broker.queues == q.broker._absent == {}
+    assert (len(q.broker.queues), len(q.broker._absent)) == (0, 0)
 
 
 def test_deleting_a_queue_answers_who_waits_with_nothing() -> None:

@@ -83,8 +83,12 @@ class QueueMachine(RuleBasedStateMachine):
 
     # -- fetching ---------------------------------------------------------------------------
 
-    @rule(who=WHO, dead=DEAD)
-    def open(self, who: str, dead: bool) -> None:
+    @rule(whos=st.lists(WHO, min_size=1, max_size=4), dead=DEAD)
+    def open(self, whos: list[str], dead: bool) -> None:
+        for who in whos:
+            self.open_one(who, dead)
+
+    def open_one(self, who: str, dead: bool) -> None:
         lease = self.q.may_open(who, dead)
         thing = self.model.open(who, dead) if self.model.exists else None
         assert (lease is None) == (thing is None), (lease, thing)
@@ -92,13 +96,15 @@ class QueueMachine(RuleBasedStateMachine):
             assert lease.item.body == thing.body, "the first in order"
             self.granted(lease, thing)
 
-    @rule(who=WHO, dead=DEAD)
-    def take(self, who: str, dead: bool) -> None:
+    @rule(who=WHO, dead=DEAD, only_look=st.booleans())
+    def take(self, who: str, dead: bool, only_look: bool) -> None:
+        if only_look:
+            self.peek(dead)
+            return
         body = self.q.take(who, dead)
         thing = self.model.take(who, dead) if self.model.exists else None
         assert body == (thing.body if thing is not None else None)
 
-    @rule(dead=DEAD)
     def peek(self, dead: bool) -> None:
         thing = self.model.peek(dead)
         assert self.q.peek(dead) == (thing.body if thing is not None else None)
@@ -136,8 +142,17 @@ class QueueMachine(RuleBasedStateMachine):
     # -- ending a delivery ------------------------------------------------------------------
 
     @precondition(lambda self: self.model.lent)
-    @rule(nth=NTH, how=st.sampled_from(["close", "close", "abort", "abort", "defer"]))
-    def end(self, nth: int, how: str) -> None:
+    @rule(
+        nths=st.lists(NTH, min_size=1, max_size=3),
+        how=st.sampled_from(["close", "abort", "abort", "defer"]),
+    )
+    def end(self, nths: list[int], how: str) -> None:
+        for nth in nths:
+            if self.model.lent:
+                self.end_one(nth, how)
+                self.compare_answers()
+
+    def end_one(self, nth: int, how: str) -> None:
         thing = self.model.lent[nth % len(self.model.lent)]
         lease = self.leases.pop(thing.id)
         if how == "close":
@@ -166,7 +181,7 @@ class QueueMachine(RuleBasedStateMachine):
             del self.leases[item]
         self.model.hang_up(who, opened)
 
-    @precondition(lambda self: self.waiters)
+    @precondition(lambda self: len(self.waiters) > 1)
     @rule(nth=NTH)
     def give_up(self, nth: int) -> None:
         number = sorted(self.waiters)[nth % len(self.waiters)]
@@ -176,14 +191,15 @@ class QueueMachine(RuleBasedStateMachine):
     # -- the whole queue --------------------------------------------------------------------
 
     @precondition(lambda self: self.model.exists)
-    @rule()
+    @rule(whole=st.sampled_from([False, False, True]))
+    def empty(self, whole: bool) -> None:
+        (self.delete if whole else self.flush)()
+
     def flush(self) -> None:
         self.tick()
         self.q.flush()
         self.model.flush()
 
-    @precondition(lambda self: self.serial % 5 == 0)
-    @rule()
     def delete(self) -> None:
         assert self.q.delete() == self.model.exists
         if self.model.exists:
@@ -236,6 +252,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(lost=st.sampled_from([0, 0, 1, 3, 8]))
     def restart(self, lost: int) -> None:
         """Killed (nothing is lost), or a power cut that loses the last steps."""
+        self.tick()
         self.take_snapshot()
         lsns = sorted(self.snapshots)
         lsn = lsns[max(0, len(lsns) - 1 - lost)]
@@ -254,7 +271,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.counts["expired"] = self.q.reader.counters.expired
 
     def take_snapshot(self) -> None:
-        if self.model.exists:
+        """What there is now, unless it depends on which expired items were cleared away yet."""
+        if self.model.exists and not any(map(self.model.is_expired, self.model.unlent)):
             things = {item: replace(thing) for item, thing in self.model.things.items()}
             self.snapshots[len(self.q.records)] = (things, self.model.next_id)
             if len(self.snapshots) > SNAPSHOTS_KEPT:
@@ -274,6 +292,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def compare_answers(self) -> None:
         """Who waited was answered in the right order, with the right item, once."""
+        self.forget_ended()
         woken = self.q.broker.take_woken()
         got = []
         for waiter in woken:
@@ -292,8 +311,10 @@ class QueueMachine(RuleBasedStateMachine):
     def who_waits_is_answered_in_order(self) -> None:
         self.compare_answers()
         assert set(self.waiters) == {w.number for w in self.model.waits}
-        lent = {thing.id for thing in self.model.lent}
-        self.leases = {item: lease for item, lease in self.leases.items() if item in lent}
+
+    def forget_ended(self) -> None:
+        held = {item: lease for item, lease in self.leases.items() if lease in lease.holder.leases}
+        self.leases = held
 
     def nothing_is_lost_and_nothing_invented(self) -> None:
         model = self.model
@@ -357,7 +378,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 ORDINARY = settings(
-    max_examples=300,
+    max_examples=1000,
     stateful_step_count=40,
     deadline=None,
     print_blob=True,

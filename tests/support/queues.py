@@ -272,12 +272,12 @@ def state_after_a_restart(queue: Queue) -> dict[str, object]:
     line = in_order(reader.ready) + [(e.place, e.item) for e in reader.leases if not e.dead]
     dead_lent = [(e.place, e.item) for e in reader.leases if e.dead]
     dead = sorted(in_order(reader.dead.line) + dead_lent, key=lambda each: each[0])
-    deaths = [reader.dead.deaths[item.id] for _, item in dead]
+    deaths = reader.dead.deaths.items()
     return {
         "line": [(p, facts(i)) for p, i in sorted(line, key=lambda each: each[0])],
         "attempts": dict(reader.attempts),
         "dead": [facts(item) for _, item in dead],
-        "deaths": [(d.attempts, d.reason, d.died_ms) for d in deaths],
+        "deaths": {item: (d.attempts, d.reason, d.died_ms) for item, d in deaths},
         "next item": queue.next_item,
         "next place": queue.next_place,
         "total items": queue.total_items,

@@ -1,0 +1,70 @@
+"""What one connection fetches, holds and waits for: refused before anything is changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.stage import Stage
+
+
+def stage_with_items(*bodies: bytes) -> Stage:
+    stage = Stage()
+    stage.client("producer")
+    for body in bodies:
+        answer = stage.say("producer", b"set jobs 0 0 %d" % len(body), body)
+        assert answer == b"STORED\r\n"
+    stage.client("a")
+    return stage
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        b"get jobs other/opne",
+        b"get jobs other/open third/open",
+        b"get jobs jobs/open",
+        b"get jobs other/t=5s",
+    ],
+)
+def test_several_keys_are_all_checked_before_the_first_is_answered(request_line: bytes) -> None:
+    stage = stage_with_items(b"first")
+
+    answer = stage.say("a", request_line)
+
+    assert answer.startswith(b"CLIENT_ERROR ")
+    assert stage.say("a", b"get jobs/peek") == b"VALUE jobs/peek 0 5\r\nfirst\r\nEND\r\n"
+
+
+def test_close_open_on_another_queue_than_the_open_item_is_refused_and_confirms_nothing() -> None:
+    stage = stage_with_items(b"first")
+    stage.say("producer", b"set mail 0 0 1", b"m")
+    stage.say("a", b"get jobs/open")
+
+    answer = stage.say("a", b"get mail/close/open")
+
+    assert answer == b"CLIENT_ERROR close or abort the open item first\r\n"
+    assert stage.say("a", b"get jobs/abort") == b"END\r\n"
+    assert stage.say("a", b"get jobs") == b"VALUE jobs 0 5\r\nfirst\r\nEND\r\n"
+
+
+def test_an_open_gets_the_token_and_a_plain_gets_the_marker() -> None:
+    stage = stage_with_items(b"first", b"second")
+    opened = stage.say("a", b"gets jobs/open")
+    stage.say("a", b"get jobs/close")
+
+    taken = stage.say("a", b"gets jobs")
+
+    assert opened.startswith(b"VALUE jobs/open 0 5 1\r\n")
+    assert taken.startswith(b"VALUE jobs 0 6 2\r\n")
+
+
+def test_a_token_is_shown_when_its_reservation_is_synced() -> None:
+    stage = stage_with_items(b"first")
+    stage.hold_syncs()
+    client = stage.client("b")
+
+    stage.send("b", b"gets jobs/open\r\n")
+    assert client.take() == b""
+
+    stage.go()
+    assert client.take().startswith(b"VALUE jobs/open 0 5 1\r\n")
