@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kestrelpy.core.item import Item
     from kestrelpy.core.leases import Holder, Lease
-    from kestrelpy.core.reader import Reader
     from kestrelpy.core.timers import Entry
 
 
@@ -50,7 +49,7 @@ class Waiter:
         self.lease: Lease | None = None
         self.item: Item | None = None
         self.done_lsn = 0
-        self.owner: Reader | None = None
+        self.owner: object | None = None
         self.line: Waiters | None = None
         self.timer: Entry[Any] | None = None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Final
 
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import Log
@@ -27,9 +27,10 @@ from kestrelpy.protocol.commands import (
     Touch,
 )
 from kestrelpy.protocol.fetching import Fetching
+from kestrelpy.protocol.host import Host
 from kestrelpy.protocol.memcache import Lines, Parser
 from kestrelpy.protocol.plain import answer_plain
-from kestrelpy.protocol.replies import HELD_BYTES_MAX, Gate, Replies
+from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies
 
 log = logging.getLogger("kestrelpy.conversation")
 
@@ -43,39 +44,6 @@ _RELATIVE_SECONDS_MAX: Final = 30 * 24 * 3600  # memcached's border between an a
 
 _STORED: Final = b"STORED\r\n"
 _NOT_STORED: Final = b"NOT_STORED\r\n"
-
-
-class Host(Protocol):
-    """What a conversation asks of the process around it."""
-
-    version: str
-    server_id: str
-    started_ms: int
-    mode: str
-
-    @property
-    def allow_delete(self) -> bool:
-        """May `delete` remove a queue?"""
-
-    @property
-    def allow_shutdown(self) -> bool:
-        """May a client end the server?"""
-
-    @property
-    def max_open_reads(self) -> int:
-        """How many items one connection may hold."""
-
-    def reload(self) -> Gate:
-        """Read the configuration again."""
-
-    def shutdown(self) -> None:
-        """Drain and end."""
-
-    def removal(self, queue: Queue) -> Gate:
-        """Opens when the deleted queue's files are gone for good."""
-
-    def set_mode(self, mode: str) -> None:
-        """up, readonly or quiescent."""
 
 
 class Conversation:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kestrelpy.core.item import Item
 from kestrelpy.core.leases import Holder, Lease
@@ -20,10 +20,8 @@ from kestrelpy.core.reader import ABORTED, DEFERRED, Reader
 from kestrelpy.core.waiters import Waiter, Want
 from kestrelpy.errors import ClientError, LeaseExpired, Refused, ServerError
 from kestrelpy.protocol.commands import Ending, Fetch, Target
+from kestrelpy.protocol.host import Talk
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies, Together
-
-if TYPE_CHECKING:
-    from kestrelpy.protocol.conversation import Conversation
 
 log = logging.getLogger("kestrelpy.conversation")
 
@@ -37,7 +35,7 @@ class Fetching:
         "_talk", "_waiting", "at_end", "broker", "holder", "host", "replies", "waiter",
     )  # fmt: skip
 
-    def __init__(self, talk: Conversation, peer: str) -> None:
+    def __init__(self, talk: Talk, peer: str) -> None:
         self._talk = talk
         self.broker = talk.broker
         self.host = talk.host
@@ -272,6 +270,7 @@ class Fetching:
         self.waiter = self._waiting = None
         counters, replies = self.broker.counters, self.replies
         reader, lease, item = waiter.owner, waiter.lease, waiter.item
+        assert reader is None or isinstance(reader, Reader)
         if reader is None or (lease is None and item is None):
             self._say_nothing_came(waiting)
         else:

@@ -6,28 +6,26 @@ One rule: what may take long answers in slices, one per turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.queue import Queue
 from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.protocol.commands import Plain, check_name, readable, refuse_later
+from kestrelpy.protocol.host import Talk
 from kestrelpy.protocol.replies import Together
 from kestrelpy.protocol.stats import dump_lines, one_queue_lines, open_lines, stats_lines
-
-if TYPE_CHECKING:
-    from kestrelpy.protocol.conversation import Conversation
 
 MODES: Final = ("up", "readonly", "quiescent")
 _SWEEP_STEPS: Final = 1000
 
 
-def answer_plain(conversation: Conversation, command: Plain, now_ms: int) -> None:
+def answer_plain(conversation: Talk, command: Plain, now_ms: int) -> None:
     """Carry out one of them."""
     _VERBS[command.verb](conversation, command, now_ms)
 
 
-def _flush(conversation: Conversation, command: Plain, now_ms: int) -> None:
+def _flush(conversation: Talk, command: Plain, now_ms: int) -> None:
     name = _one_name(command)
     _refuse_unless_up(conversation)
     queue = conversation.broker.queues.get(name)
@@ -39,7 +37,7 @@ def _flush(conversation: Conversation, command: Plain, now_ms: int) -> None:
         conversation.replies.hold(b"END\r\n", queue.log, lsn)
 
 
-def _flush_all(conversation: Conversation, command: Plain, now_ms: int) -> None:
+def _flush_all(conversation: Talk, command: Plain, now_ms: int) -> None:
     _refuse_unless_up(conversation)
     queues = list(conversation.broker.queues.values())
     for queue in queues:
@@ -49,7 +47,7 @@ def _flush_all(conversation: Conversation, command: Plain, now_ms: int) -> None:
 
 
 def _flush_each(
-    conversation: Conversation, queues: list[Queue], quiet: bool
+    conversation: Talk, queues: list[Queue], quiet: bool
 ) -> Iterator[bytes]:
     done = Together()
     for queue in queues:
@@ -63,7 +61,7 @@ def _flush_each(
     conversation.replies.hold(b"" if quiet else b"OK\r\n", done, 1)
 
 
-def _flush_expired(conversation: Conversation, command: Plain, now_ms: int) -> None:
+def _flush_expired(conversation: Talk, command: Plain, now_ms: int) -> None:
     queue = conversation.broker.queues.get(_one_name(command))
     _refuse_unless_up(conversation)
     if queue is not None and queue.log.failure is not None:
@@ -72,7 +70,7 @@ def _flush_expired(conversation: Conversation, command: Plain, now_ms: int) -> N
     conversation.stream = _sweep_each(queues, command.quiet, now_ms)
 
 
-def _flush_all_expired(conversation: Conversation, command: Plain, now_ms: int) -> None:
+def _flush_all_expired(conversation: Talk, command: Plain, now_ms: int) -> None:
     _refuse_unless_up(conversation)
     queues = list(conversation.broker.queues.values())
     conversation.stream = _sweep_each(queues, command.quiet, now_ms)
@@ -90,7 +88,7 @@ def _sweep_each(queues: list[Queue], quiet: bool, now_ms: int) -> Iterator[bytes
     yield b"" if quiet else b"%d\r\n" % count
 
 
-def _stats(conversation: Conversation, command: Plain, now_ms: int) -> None:
+def _stats(conversation: Talk, command: Plain, now_ms: int) -> None:
     broker: Broker = conversation.broker
     if not command.words:
         conversation.stream = stats_lines(broker, conversation.host, now_ms)
@@ -108,13 +106,13 @@ def _stats(conversation: Conversation, command: Plain, now_ms: int) -> None:
         raise ClientError("unknown option of stats: stats, stats <queue> and stats <queue>/open")
 
 
-def _dump_stats(conversation: Conversation, command: Plain, now_ms: int) -> None:
+def _dump_stats(conversation: Talk, command: Plain, now_ms: int) -> None:
     for name in command.words:
         check_name(name)
     conversation.stream = dump_lines(conversation.broker, command.words, now_ms)
 
 
-def _status(conversation: Conversation, command: Plain, now_ms: int) -> None:
+def _status(conversation: Talk, command: Plain, now_ms: int) -> None:
     host = conversation.host
     if not command.words:
         _say(conversation, command, host.mode.upper().encode() + b"\r\n")
@@ -126,28 +124,28 @@ def _status(conversation: Conversation, command: Plain, now_ms: int) -> None:
     _say(conversation, command, b"END\r\n")
 
 
-def _reload(conversation: Conversation, command: Plain, now_ms: int) -> None:
+def _reload(conversation: Talk, command: Plain, now_ms: int) -> None:
     gate = conversation.host.reload()
     if not command.quiet:
         conversation.replies.hold(b"Reloaded config.\r\n", gate, 1)
 
 
-def _version(conversation: Conversation, command: Plain, now_ms: int) -> None:
+def _version(conversation: Talk, command: Plain, now_ms: int) -> None:
     _say(conversation, command, f"VERSION {conversation.host.version}\r\n".encode())
 
 
-def _verbosity(conversation: Conversation, command: Plain, now_ms: int) -> None:
+def _verbosity(conversation: Talk, command: Plain, now_ms: int) -> None:
     _say(conversation, command, b"OK\r\n")
 
 
-def _shutdown(conversation: Conversation, command: Plain, now_ms: int) -> None:
+def _shutdown(conversation: Talk, command: Plain, now_ms: int) -> None:
     if not conversation.host.allow_shutdown:
         raise ServerError("shutdown is not allowed on this server (allow_shutdown)")
     conversation.closing = True
     conversation.host.shutdown()
 
 
-def _quit(conversation: Conversation, command: Plain, now_ms: int) -> None:
+def _quit(conversation: Talk, command: Plain, now_ms: int) -> None:
     conversation.closing = True
 
 
@@ -161,17 +159,17 @@ def _one_name(command: Plain) -> bytes:
     return command.words[0]
 
 
-def _refuse_unless_up(conversation: Conversation) -> None:
+def _refuse_unless_up(conversation: Talk) -> None:
     if conversation.host.mode != "up":
         raise ServerError(f"{conversation.host.mode}: this server removes nothing now")
 
 
-def _say(conversation: Conversation, command: Plain, data: bytes) -> None:
+def _say(conversation: Talk, command: Plain, data: bytes) -> None:
     if not command.quiet:
         conversation.replies.say(data)
 
 
-_VERBS: Final[dict[bytes, Callable[[Conversation, Plain, int], None]]] = {
+_VERBS: Final[dict[bytes, Callable[[Talk, Plain, int], None]]] = {
     b"flush": _flush,
     b"flush_all": _flush_all,
     b"flush_expired": _flush_expired,

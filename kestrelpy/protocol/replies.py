@@ -10,10 +10,7 @@ error; an empty one (it only holds back what follows) stays empty.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
-
-if TYPE_CHECKING:
-    from kestrelpy.protocol.conversation import Conversation
+from typing import Final, Protocol
 
 # Bytes of items that one connection may have in answers not yet sent, and in sets not yet stored.
 HELD_BYTES_MAX: Final = 4 << 20
@@ -127,7 +124,7 @@ class Replies:
 
     __slots__ = ("_conversation", "held", "out", "value_bytes")
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: object) -> None:
         self._conversation = conversation
         self.out: list[bytes] = []
         self.held: deque[tuple[bytes, Awaited, int, int]] = deque()

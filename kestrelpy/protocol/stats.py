@@ -6,13 +6,11 @@ One rule: every number is read where it lives, when it is asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from kestrelpy.core.broker import Broker
 from kestrelpy.core.queue import Queue
-
-if TYPE_CHECKING:
-    from kestrelpy.core.broker import Broker
-    from kestrelpy.protocol.conversation import Host
+from kestrelpy.protocol.host import Host
 
 _QUEUES_PER_SLICE: Final = 100
 _LEASES_PER_SLICE: Final = 500

@@ -9,24 +9,40 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, Protocol, cast
 
+from kestrelpy.core.broker import Broker
 from kestrelpy.protocol.conversation import Conversation
+from kestrelpy.protocol.host import Host
+from kestrelpy.protocol.memcache import Lines
 from kestrelpy.server import clock
-
-if TYPE_CHECKING:
-    from kestrelpy.server.daemon import Daemon
+from kestrelpy.server.turn import Turn
 
 # How much may come in while the conversation is blocked, before the socket is left alone.
 AHEAD_BYTES_MAX: Final = 64 << 10
 WRITE_HIGH_BYTES: Final = 256 << 10
+
+class Door(Host, Protocol):
+    """The daemon, as a connection sees it."""
+
+    broker: Broker
+    turn: Turn
+    lines: Lines
+    is_leaving: bool
+
+    def admit(self, connection: Connection) -> bool:
+        """May it stay?"""
+
+    def dismiss(self, connection: Connection) -> None:
+        """It is gone."""
+
 
 class Connection(asyncio.Protocol):
     """Between a transport and a conversation."""
 
     __slots__ = ("_at_end", "_daemon", "_reading", "_transport", "_turn", "conversation")
 
-    def __init__(self, daemon: Daemon) -> None:
+    def __init__(self, daemon: Door) -> None:
         self._daemon = daemon
         self._turn = daemon.turn
         self._transport: asyncio.Transport | None = None

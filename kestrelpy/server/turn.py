@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol, cast
 
 from journal.errors import JournalFailed
 from kestrelpy.core.broker import Broker
@@ -22,9 +22,6 @@ from kestrelpy.core.queue import Queue
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.server import clock
 from kestrelpy.server.committer import Committer
-
-if TYPE_CHECKING:
-    from kestrelpy.server.connection import Connection
 
 log = logging.getLogger("kestrelpy.turn")
 
@@ -38,6 +35,16 @@ GATHER_MS_MAX: Final = 3
 LAZY_SYNC_SECONDS: Final = 0.01
 # Waiters resumed in one turn: a resumed conversation can serve others, and so on.
 _WOKEN_ROUNDS_MAX: Final = 100
+
+
+class Speaker(Protocol):
+    """A connection, as the turn sees it."""
+
+    def speak(self, now_ms: int) -> None:
+        """Send what is true."""
+
+    def abort(self) -> None:
+        """End it now."""
 
 
 class Turn:
@@ -198,7 +205,7 @@ class Turn:
         self._touched = []
         for conversation in touched:
             conversation.is_touched = False
-            connection: Connection = conversation.shell  # type: ignore[assignment]
+            connection = cast(Speaker, conversation.shell)
             try:
                 connection.speak(now_ms)
             except Exception:  # a mistake of ours: this connection ends, the others do not

@@ -1,0 +1,57 @@
+"""What a conversation asks of the process around it, and what its parts know of it.
+
+One rule: only promises, no code; so that a part can be read, and tested, without the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from kestrelpy.core.broker import Broker
+from kestrelpy.core.queue import Queue
+from kestrelpy.protocol.replies import Gate, Replies
+
+
+class Host(Protocol):
+    """What a conversation asks of the process around it."""
+
+    version: str
+    server_id: str
+    started_ms: int
+    mode: str
+
+    @property
+    def allow_delete(self) -> bool:
+        """May `delete` remove a queue?"""
+
+    @property
+    def allow_shutdown(self) -> bool:
+        """May a client end the server?"""
+
+    @property
+    def max_open_reads(self) -> int:
+        """How many items one connection may hold."""
+
+    def reload(self) -> Gate:
+        """Read the configuration again."""
+
+    def shutdown(self) -> None:
+        """Drain and end."""
+
+    def removal(self, queue: Queue) -> Gate:
+        """Opens when the deleted queue's files are gone for good."""
+
+    def set_mode(self, mode: str) -> None:
+        """up, readonly or quiescent."""
+
+
+class Talk(Protocol):
+    """A conversation, as its parts see it."""
+
+    broker: Broker
+    host: Host
+    replies: Replies
+    stream: Iterator[bytes] | None  # the rest of a long answer
+    closing: bool
+    last_command_ms: int
