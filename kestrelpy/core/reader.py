@@ -29,6 +29,9 @@ from kestrelpy.core.wall import Wall
 SWEEP_ITEMS_MAX: Final = 1000
 # Lease tokens reserved by one synced record.
 TOKENS_RESERVED: Final = 1 << 20
+# Passed over when a reservation may be among what was damaged: more than were ever issued between
+# two that are known, and room for two million such accidents below 2^53.
+TOKENS_SKIPPED: Final = 1 << 32
 
 ABORTED: Final = b"abort"
 DEFERRED: Final = b"defer"
@@ -308,6 +311,10 @@ class Reader:
     def _watch_expiry(self, item: Item) -> None:
         self._expiry_of[item.id] = self._expiries.push(item.expires_ms, item)
         self.alarm.need(item.expires_ms - self.wall.offset_ms)
+
+    def skip_tokens(self) -> None:
+        """A record that reserved tokens may be lost: none that it may have covered is issued."""
+        self._apply_tokens(self._tokens_below + TOKENS_SKIPPED)
 
     @property
     def tokens_below(self) -> int:

@@ -12,6 +12,7 @@ import asyncio
 import errno
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
@@ -49,6 +50,8 @@ class Committer:
         self._threads = 0
         self._idle = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._removals: dict[JournalLog, deque[str]] = {}
+        self._removing: set[JournalLog] = set()
         self.in_flight = 0
         self._prepare = wrap(SpareOrder.prepare)
         self._remove = wrap(self._files.remove)
@@ -116,16 +119,32 @@ class Committer:
             self._prepared(target)
             return
 
-    def remove(self, paths: list[str]) -> None:
-        """Remove segments that hold nothing alive, off the loop."""
-        self._start(self._remove_each(paths))
+    def remove(self, target: JournalLog, paths: list[str]) -> None:
+        """Remove segments that hold nothing alive, off the loop and strictly one after the other.
 
-    async def _remove_each(self, paths: list[str]) -> None:
-        for path in paths:
-            try:
-                await self._remove(path)
-            except OSError as error:
-                log.error("%s: not removed: %s", path, error.strerror)
+        A later segment may hold the confirms of an earlier one: it stays until that is gone.
+        """
+        waiting = self._removals.setdefault(target, deque())
+        was_idle = target not in self._removing
+        waiting.extend(paths)
+        if was_idle and waiting:
+            self._removing.add(target)
+            self._start(self._remove_each(target, waiting))
+
+    def is_removing(self, target: JournalLog) -> bool:
+        """Is a segment of this journal being removed now?"""
+        return target in self._removing
+
+    async def _remove_each(self, target: JournalLog, paths: deque[str]) -> None:
+        try:
+            while paths:
+                await self._remove(paths[0])
+                paths.popleft()
+            del self._removals[target]
+        except OSError as error:  # tried again with the next segment that is emptied
+            log.error("%s: not removed: %s", paths[0], error.strerror)
+        finally:
+            self._removing.discard(target)
 
     def _start(self, work: object) -> None:
         task: asyncio.Task[None] = self._loop.create_task(work)  # type: ignore[arg-type]

@@ -324,7 +324,8 @@ class Daemon:
         """What was stored before is acknowledged first; then the files go."""
         journal, commit = target.journal, target.journal.commit
         name = queue.name.decode("ascii")
-        while commit.lsn_in_flight or journal.spare_ordered or not (
+        committer = self.committer
+        while commit.lsn_in_flight or journal.spare_ordered or committer.is_removing(target) or not (
             commit.failure or target.no_room or target.lsn_stored >= commit.lsn_appended
         ):
             await asyncio.sleep(0.001)

@@ -139,6 +139,8 @@ class DataDirectory:
         # What was torn was shown to nobody; other lost items keep their numbers to themselves.
         lost = [d.id_last for d in recovery.damages if d.kind != "torn" and d.id_last < ITEM_MAX]
         live = replay.finish(checkpoint, recovery.lsn_next - 1, max(lost, default=0))
+        if any(d.kind in ("corrupt", "truncated") for d in recovery.damages):
+            queue.reader.skip_tokens()
         journal = recovered_journal(recovery, self.sizes, queue.checkpoint, wall_ms)
         for item in live:
             journal.adopt(item.lsn)

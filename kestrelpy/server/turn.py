@@ -221,7 +221,7 @@ class Turn:
         self._report_failure(target)
         dead = target.journal.take_dead()
         if dead and self.committer is not None:
-            self.committer.remove(dead)
+            self.committer.remove(target, dead)
         commit = target.journal.commit
         if target.waiting_stored:
             target.mark()

@@ -120,3 +120,29 @@ async def test_settle_waits_for_what_is_in_flight(bench: Bench) -> None:
     assert not await bench.committer.settle(0.02)
     bench.disk.go.set()
     assert await bench.committer.settle(20)
+
+
+async def test_segments_go_one_after_the_other_and_none_after_one_that_stays(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone: list[str] = []
+    stuck = {"2"}
+
+    async def remove(path: str) -> None:
+        await asyncio.sleep(0)
+        if path in stuck:
+            raise OSError(5, "Input/output error")
+        gone.append(path)
+
+    monkeypatch.setattr(bench.committer, "_remove", remove)
+    bench.committer.remove(bench.log, ["1", "2"])
+    bench.committer.remove(bench.log, ["3"])
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert gone == ["1"], "a segment went before an earlier one"
+
+    stuck.clear()
+    bench.committer.remove(bench.log, ["4"])
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert gone == ["1", "2", "3", "4"]

@@ -119,3 +119,22 @@ async def test_a_queue_with_a_journal_keeps_it_though_it_is_now_said_to_be_in_me
         await peer.line()
         assert await peer.ask(b"set fresh 0 0 1\r\na\r\n") == b"STORED\r\n"
     assert not [f for f in (tmp_path / "data").iterdir() if f.name.startswith("fresh.")]
+
+
+async def test_tokens_that_a_damaged_record_may_have_covered_are_not_issued(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        await peer.ask(b"set jobs 0 0 1\r\na\r\n")
+        first = await peer.ask(b"gets jobs/open\r\n")
+        assert first == b"VALUE jobs/open 0 1 1\r\n"
+    (folder,) = [f for f in (tmp_path / "data").iterdir() if f.name.startswith("jobs.")]
+    (segment,) = folder.glob("*.segment")
+    data = bytearray(segment.read_bytes())
+    data[64 + 70] ^= 1  # in the checkpoint, the first record behind the file's header
+    segment.write_bytes(data)
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        answer = await peer.ask(b"gets jobs/open\r\n")
+        assert int(answer.split()[4]) > 1 << 32
