@@ -324,9 +324,13 @@ class Daemon:
         """What was stored before is acknowledged first; then the files go."""
         journal, commit = target.journal, target.journal.commit
         name = queue.name.decode("ascii")
-        committer = self.committer
-        while commit.lsn_in_flight or journal.spare_ordered or committer.is_removing(target) or not (
-            commit.failure or target.no_room or target.lsn_stored >= commit.lsn_appended
+        while (
+            commit.lsn_in_flight
+            or journal.spare_ordered
+            or self.committer.is_removing(target)
+            or not (
+                commit.failure or target.no_room or target.lsn_stored >= commit.lsn_appended
+            )
         ):
             await asyncio.sleep(0.001)
         target.is_reported = True
