@@ -25,6 +25,7 @@ from kestrelpy.errors import ServerError
 # Leases ended, items expired and waits timed out in one tick: about 10 ms of work, so that the
 # loop is never held up for long; the rest is due at once in the next turn.
 TICK_STEPS_MAX: Final = 2000
+AT_ONCE_MS: Final = 0  # due at the next tick
 
 
 class Broker:
@@ -128,6 +129,10 @@ class Broker:
             waiter.line.finish(waiter)
             if not waiter.line.count and self._absent.get(waiter.name) is waiter.line:
                 del self._absent[waiter.name]
+            queue = self.queues.get(waiter.name)
+            if queue is not None and queue.policy.max_leased is not None and waiter.line:
+                # It may have been held up by `max_leased`, and a peek behind it by its turn alone.
+                queue.alarm.need(AT_ONCE_MS)
 
     def take_woken(self) -> list[Waiter]:
         """Who was answered since the last time."""

@@ -160,6 +160,25 @@ def test_a_wait_ends_when_its_time_is_over() -> None:
     assert q.ready == [b"1"]
 
 
+@pytest.mark.parametrize("how", ["hangs up", "times out"])
+def test_a_peek_behind_one_who_may_not_have_it_is_shown_the_item_when_that_one(how: str) -> None:
+    q = make_queue(max_leased=1)
+    q.put(b"1")
+    q.open("anna")
+    first = q.wait("bert", 100)
+    q.wait("carl", 200, want=Want.PEEK)
+    q.put(b"2")
+    q.pass_time(10)
+    assert q.answers() == []  # strictly in the order they came
+    if how == "hangs up":
+        q.broker.give_up(first)
+        q.pass_time(0)
+        assert q.answers() == [("carl", b"2")]
+    else:
+        q.pass_time(90)
+        assert q.answers() == [("bert", None), ("carl", b"2")]
+
+
 def test_who_hung_up_is_passed_over() -> None:
     q = make_queue()
     gone = q.wait("anna")

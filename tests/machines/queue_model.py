@@ -242,5 +242,7 @@ class QueueModel:
                 self.counts["expired"] += 1
         self.serve()
         for wait in [w for w in self.waits if w.due_ms <= self.now_ms]:
-            self.waits.remove(wait)
-            self.answers.append((wait.number, None))
+            if wait in self.waits:
+                self.waits.remove(wait)
+                self.answers.append((wait.number, None))
+                self.serve()

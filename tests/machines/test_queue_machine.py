@@ -176,6 +176,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(who=WHO)
     def hang_up(self, who: str) -> None:
+        self.tick()
         for number, waiter in list(self.waiters.items()):
             if waiter.holder is self.q.who(who):
                 self.q.broker.give_up(waiter)
@@ -185,13 +186,19 @@ class QueueMachine(RuleBasedStateMachine):
         for item in opened:
             del self.leases[item]
         self.model.hang_up(who, opened)
+        self.pass_time(0)
 
     @precondition(lambda self: len(self.waiters) > 1)
     @rule(nth=NTH)
     def give_up(self, nth: int) -> None:
+        self.tick()
+        if not self.waiters:
+            return
         number = sorted(self.waiters)[nth % len(self.waiters)]
         self.q.broker.give_up(self.waiters.pop(number))
         self.model.waits = [w for w in self.model.waits if w.number != number]
+        self.model.serve()
+        self.pass_time(0)
 
     # -- the whole queue --------------------------------------------------------------------
 
@@ -230,6 +237,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def tick(self) -> None:
         self.pass_time(0)
+        self.compare_answers()
         due = self.q.broker.next_due()
         assert due is None or due > self.q.now_ms, "no busy loop"
         if self.model.exists:
