@@ -39,7 +39,7 @@ bench: $(VENV)/.installed-bench ## measure against redis-server and beanstalkd
 	$(PY) -m bench $(ARGS)
 
 soak: $(VENV)/.installed-test ## the long tests
-	$(PYTEST) -m soak $(ARGS)
+	$(PYTEST) -m soak -o timeout=0 $(ARGS)
 
 clean: ## take .venv and what tools left behind away; data stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
