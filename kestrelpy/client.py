@@ -29,8 +29,8 @@ from enum import Enum
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from pymemcache.client.base import Client  # type: ignore[import-untyped]
-from pymemcache.exceptions import (  # type: ignore[import-untyped]
+from pymemcache.client.base import Client
+from pymemcache.exceptions import (
     MemcacheError,
     MemcacheServerError,
     MemcacheUnknownError,

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from pymemcache.client.base import Client  # type: ignore[import-untyped]
+from pymemcache.client.base import Client
 
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.remote import connected, parse_wait_ms

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from pymemcache.client.base import Client  # type: ignore[import-untyped]
+from pymemcache.client.base import Client
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text

@@ -10,8 +10,8 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pymemcache.client.base import Client  # type: ignore[import-untyped]
-from pymemcache.exceptions import (  # type: ignore[import-untyped]
+from pymemcache.client.base import Client
+from pymemcache.exceptions import (
     MemcacheClientError,
     MemcacheError,
     MemcacheIllegalInputError,

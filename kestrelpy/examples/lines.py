@@ -22,7 +22,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Final
 
-from pymemcache.client.base import Client  # type: ignore[import-untyped]
+from pymemcache.client.base import Client
 
 from kestrelpy.examples.results import Results, expected_checksums, verdict
 

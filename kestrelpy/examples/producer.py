@@ -18,8 +18,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from pymemcache.client.base import Client  # type: ignore[import-untyped]
-from pymemcache.exceptions import MemcacheServerError  # type: ignore[import-untyped]
+from pymemcache.client.base import Client
+from pymemcache.exceptions import MemcacheServerError
 
 PAUSE_SECONDS = 0.1
 CONNECTIONS = 4  # one sync on the server makes the items of all of them durable

@@ -18,8 +18,8 @@ import signal
 import time
 import zlib
 
-from pymemcache.client.base import Client  # type: ignore[import-untyped]
-from pymemcache.exceptions import MemcacheServerError  # type: ignore[import-untyped]
+from pymemcache.client.base import Client
+from pymemcache.exceptions import MemcacheServerError
 
 WAIT_MS = 1000
 PAUSE_SECONDS = 0.1

@@ -115,9 +115,9 @@ class Parser:
         line = data[at:end]
         known = self._lines.get(line)
         if known is not None:
-            if known.__class__ is Fetch:
+            if isinstance(known, Fetch):
                 return known
-            return self._take_body(known, end + 1)  # type: ignore[arg-type]
+            return self._take_body(known, end + 1)
         words = line.split()
         if not words:
             return Bad(b"ERROR")

@@ -13,7 +13,7 @@ import errno
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
 from typing import Final
 
@@ -146,8 +146,8 @@ class Committer:
         finally:
             self._removing.discard(target)
 
-    def _start(self, work: object) -> None:
-        task: asyncio.Task[None] = self._loop.create_task(work)  # type: ignore[arg-type]
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

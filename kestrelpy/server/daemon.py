@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Final
 
@@ -352,8 +352,8 @@ class Daemon:
             gate.open()
         self.turn.touch_all(gate.waiting_stored)
 
-    def _start_task(self, work: object) -> None:
-        task: asyncio.Task[None] = self._loop.create_task(work)  # type: ignore[arg-type]
+    def _start_task(self, work: Coroutine[object, object, None]) -> None:
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
