@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -83,7 +84,9 @@ class Producer:
             except (OSError, MemcacheServerError):
                 # Lost before the answer: it may be there. pymemcache connects again by itself.
                 if not told:
-                    print(f"resent {number}", flush=True)
+                    # In one write: `print` makes two, and other threads' lines get in between.
+                    sys.stdout.write(f"resent {number}\n")
+                    sys.stdout.flush()
                     told = True
             time.sleep(PAUSE_SECONDS)  # the server is away, or the queue is full
 
