@@ -1,0 +1,145 @@
+"""Sets of ids do what sets do, in little memory and bounded time."""
+
+from __future__ import annotations
+
+from random import Random
+from time import perf_counter
+
+import pytest
+
+from journal.ids import PAGE_IDS, IdCounts, IdSet
+
+MILLIONS = 10_000_000
+
+
+def set_of(*ids: int) -> IdSet:
+    made = IdSet()
+    for id_ in ids:
+        made.add(id_)
+    return made
+
+
+def same(found: IdSet, expected: set[int], random: Random) -> None:
+    """It says what a plain set says."""
+    assert list(found) == sorted(expected)
+    assert len(found) == found.count == len(expected)
+    top = max(expected, default=0) + 2
+    for _ in range(5):
+        first = random.randrange(1, top + 1)
+        last = random.randrange(first, top + 2)
+        assert (first in found) == (first in expected)
+        part = {i for i in expected if first <= i <= last}
+        assert list(found.between(first, last)) == sorted(part)
+        assert found.count_between(first, last) == len(part)
+        assert found.first_from(first) == min((i for i in expected if i >= first), default=0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("span", [40, 3 * PAGE_IDS])
+def test_it_does_what_a_plain_set_does(seed: int, span: int) -> None:
+    random = Random(seed)
+    found, expected, top = IdSet(), set[int](), 0
+    for step in range(150):
+        choice = random.randrange(8)
+        if choice <= 2:
+            top += 1
+            found.add(top)
+            expected.add(top)
+        elif choice == 3:
+            first = top + random.choice((1, 1, random.randrange(1, span)))
+            top = first + random.randrange(span)
+            found.add_range(first, top)
+            expected |= set(range(first, top + 1))
+        elif choice == 4 and top:
+            id_ = random.randrange(1, top + 2)
+            assert found.discard(id_) == (id_ in expected)
+            expected.discard(id_)
+        elif choice == 5 and top:
+            low = random.randrange(1, top + 1)
+            for id_ in range(low, min(low + span // 2, top) + 1):
+                assert found.discard(id_) == (id_ in expected)
+                expected.discard(id_)
+        elif choice == 6 and top:
+            id_ = random.randrange(1, top + 1)
+            found.add(id_)
+            expected.add(id_)
+        elif expected and random.random() < 0.2:
+            up_to = random.randrange(top + 1)
+            stay = {i for i in expected if i <= up_to and random.random() < 0.1}
+            found.keep_only(stay, up_to)
+            expected = stay | {i for i in expected if i > up_to}
+        if step % 10 == 0:
+            same(found, expected, random)
+            again = IdSet.decode(*found.encode())
+            same(again, expected, random)
+            copied = found.copy()
+            copied.add(top + 1)
+            assert top + 1 not in found
+    same(found, expected, random)
+
+
+def test_the_last_id_is_known_though_it_is_gone() -> None:
+    found = set_of(1, 2, 3)
+    for id_ in (1, 2, 3):
+        found.discard(id_)
+    assert (found.last, len(found), list(found)) == (3, 0, [])
+    found.keep_only([], 3)
+    assert found.last == 3
+
+
+@pytest.mark.parametrize(
+    ("ranges", "pages"), [(b"", b""), (bytes(15), b""), (b"\1" + bytes(31), b"")]
+)
+def test_what_was_never_encoded_is_refused(ranges: bytes, pages: bytes) -> None:
+    with pytest.raises((ValueError, Exception)):
+        IdSet.decode(ranges, pages)
+
+
+def spread(holes: int) -> IdSet:
+    """Ten million ids with a hole in many pages: so many are in pages, none in the run."""
+    found = IdSet()
+    found.add_range(1, MILLIONS)
+    for at in range(holes):
+        found.discard(MILLIONS - at * (MILLIONS // holes))
+    return found
+
+
+@pytest.mark.parametrize("holes", [1, 2000])
+def test_ten_million_ids_hold_up_nobody(holes: int) -> None:
+    found = spread(holes)
+    for action in (
+        lambda: found.first_from(1),
+        lambda: found.first_from(MILLIONS // 2),
+        lambda: found.between(MILLIONS // 2, MILLIONS // 2 + 100_000),
+        lambda: found.count_between(5, MILLIONS - 5),
+        found.copy,
+        lambda: found.copy().keep_only([5, MILLIONS // 2], MILLIONS),
+        lambda: found.discard(MILLIONS // 3),
+    ):
+        best = 1e9
+        for _ in range(3):
+            began = perf_counter()
+            action()
+            best = min(best, perf_counter() - began)
+        assert best < 0.05
+
+
+def test_numbers_of_ids_are_kept_and_taken_out() -> None:
+    for seed in range(10):
+        random = Random(seed)
+        found, expected = IdCounts(), dict[int, int]()
+        for _ in range(400):
+            id_ = random.randrange(1, 3 * PAGE_IDS)
+            count = random.choice((0, 1, 2, 254, 255, 256, 70_000))
+            found.set(id_, count)
+            expected[id_] = count
+            assert found.get(id_) == count
+        expected = {i: n for i, n in expected.items() if n}
+        for each in (found, found.copy(), IdCounts.decode(*found.encode())):
+            assert dict(each.items()) == expected
+            assert list(each.items()) == sorted(each.items())
+            assert len(each) == len(expected)
+        for id_ in expected:
+            found.set(id_, 0)
+        assert not found
+        assert not found._large
