@@ -21,6 +21,8 @@ from journal.errors import DirectoryLocked
 
 # Zeros are written in pieces of this size, so that preparing a segment costs no memory.
 _ZEROS: Final = bytes(1 << 20)
+# A file takes this much of a disk, or a multiple of it.
+_BLOCK_BYTES: Final = 4096
 # What `create` has not finished; a crash may leave it behind, and nothing ever reads it.
 SUFFIX_NEW: Final = ".new"
 
@@ -52,6 +54,13 @@ class Files(Protocol):
     def create(self, path: str, data: bytes, size: int) -> Handle:
         """A new file of `size` bytes, `data` then zeros; on disk, name and all, on return."""
 
+    def create_over(self, old: str, path: str, data: bytes) -> None:
+        """A new file in the room of one that is not needed any more; on disk on return.
+
+        Raises OSError, ENOSPC where the old file is shared or smaller; whatever is raised, the old
+        file may be gone.
+        """
+
     def open(self, path: str) -> Handle:
         """An existing file, for writing."""
 
@@ -61,8 +70,21 @@ class Files(Protocol):
     def size(self, path: str) -> int:
         """The file's length in bytes."""
 
+    def free(self, path: str) -> int:
+        """How many bytes this process may still write to the disk on which `path` lies."""
+
     def rename(self, old: str, new: str) -> None:
         """Give a file or folder another name in the same folder; on disk on return."""
+
+    def link(self, old: str, new: str) -> None:
+        """Give a file a second name, on disk on return; that it has it already is no error.
+
+        Raises FileExistsError when another file has that name, OSError(EXDEV) when `new` lies on
+        another disk.
+        """
+
+    def links(self, path: str) -> int:
+        """How many names this file has; 1: nobody shares its bytes."""
 
     def remove(self, path: str) -> None:
         """Remove a file if it is there; on disk on return, so that removals keep their order."""
@@ -165,6 +187,23 @@ class Disk:
             raise
         return handle
 
+    def create_over(self, old: str, path: str, data: bytes) -> None:
+        fresh = path + SUFFIX_NEW
+        self.rename(old, fresh)  # whoever links it from here on links what nobody reads
+        room = -(-self.size(fresh) // _BLOCK_BYTES) * _BLOCK_BYTES
+        if self.links(fresh) > 1 or room < len(data):
+            self.rename(fresh, old)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        descriptor = os.open(fresh, os.O_RDWR | os.O_CLOEXEC)
+        handle = DiskHandle(fresh, descriptor)
+        try:
+            handle.write(0, data)
+            os.ftruncate(descriptor, len(data))
+            handle.sync()  # the new length is data, too
+        finally:
+            handle.close()
+        self.rename(fresh, path)
+
     def open(self, path: str) -> Handle:
         return DiskHandle(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
 
@@ -176,9 +215,25 @@ class Disk:
     def size(self, path: str) -> int:
         return os.stat(path).st_size
 
+    def free(self, path: str) -> int:
+        disk = os.statvfs(path)
+        return disk.f_bavail * disk.f_frsize
+
     def rename(self, old: str, new: str) -> None:
         os.rename(old, new)
         self._sync_folder(os.path.dirname(new))
+
+    def link(self, old: str, new: str) -> None:
+        try:
+            os.link(old, new)
+        except FileExistsError:
+            if not os.path.samefile(old, new):
+                raise
+        # Also when the name was there: a process that was killed may not have synced it.
+        self._sync_folder(os.path.dirname(new))
+
+    def links(self, path: str) -> int:
+        return os.stat(path).st_nlink
 
     def remove(self, path: str) -> None:
         try:

@@ -144,6 +144,82 @@ def test_a_file_and_a_folder_can_be_renamed(files: Files, folder: str) -> None:
     assert files.read(f"{folder}/new/z") == b"2"
 
 
+def test_a_linked_file_has_two_names_and_one_set_of_bytes(files: Files, folder: str) -> None:
+    files.make_folder(f"{folder}/archive")
+    files.create(f"{folder}/x", b"0123", 4).close()
+    assert files.links(f"{folder}/x") == 1
+
+    files.link(f"{folder}/x", f"{folder}/archive/y")
+    handle = files.open(f"{folder}/x")
+    handle.write(1, b"-")
+    handle.close()
+
+    assert files.read(f"{folder}/archive/y") == b"0-23"
+    assert [files.links(p) for p in (f"{folder}/x", f"{folder}/archive/y")] == [2, 2]
+
+
+def test_a_file_lives_as_long_as_one_of_its_names(files: Files, folder: str) -> None:
+    files.create(f"{folder}/x", b"0123", 4).close()
+    files.link(f"{folder}/x", f"{folder}/y")
+    files.remove(f"{folder}/x")
+
+    assert files.names(folder) == ["y"]
+    assert files.read(f"{folder}/y") == b"0123"
+    assert files.links(f"{folder}/y") == 1
+
+
+def test_a_file_created_under_one_of_its_names_leaves_the_other_its_bytes(
+    files: Files, folder: str
+) -> None:
+    files.create(f"{folder}/x", b"old", 3).close()
+    files.link(f"{folder}/x", f"{folder}/y")
+    files.create(f"{folder}/x", b"new", 3).close()
+
+    assert files.read(f"{folder}/y") == b"old"
+    assert files.links(f"{folder}/x") == 1
+
+
+def test_a_link_may_be_made_again_but_takes_no_other_files_name(files: Files, folder: str) -> None:
+    for name in ("x", "other"):
+        files.create(f"{folder}/{name}", name.encode(), 5).close()
+    files.link(f"{folder}/x", f"{folder}/y")
+    files.link(f"{folder}/x", f"{folder}/y")
+
+    with pytest.raises(FileExistsError):
+        files.link(f"{folder}/x", f"{folder}/other")
+    assert files.read(f"{folder}/other") == b"other"
+    assert files.links(f"{folder}/y") == 2
+
+
+def test_a_rename_to_another_name_of_the_same_file_leaves_both(files: Files, folder: str) -> None:
+    files.create(f"{folder}/x", b"1", 1).close()
+    files.link(f"{folder}/x", f"{folder}/y")
+    files.rename(f"{folder}/x", f"{folder}/y")
+
+    assert files.names(folder) == ["x", "y"]
+
+
+def test_linking_counting_or_asking_for_room_where_nothing_is_is_an_error(
+    files: Files, folder: str
+) -> None:
+    files.create(f"{folder}/x", b"1", 1).close()
+    for verb in (
+        lambda: files.link(f"{folder}/nowhere", f"{folder}/y"),
+        lambda: files.link(f"{folder}/x", f"{folder}/nowhere/y"),
+        lambda: files.links(f"{folder}/nowhere"),
+        lambda: files.free(f"{folder}/nowhere"),
+    ):
+        with pytest.raises(FileNotFoundError):
+            verb()
+
+
+def test_a_disk_has_room_wherever_one_asks(files: Files, folder: str) -> None:
+    files.create(f"{folder}/x", b"", 100).close()
+
+    assert files.free(folder) > 0
+    assert files.free(f"{folder}/x") > 0
+
+
 def test_a_removed_file_is_gone_and_may_be_removed_again(files: Files, folder: str) -> None:
     files.create(f"{folder}/x", b"1", 1).close()
     files.remove(f"{folder}/x")
@@ -190,6 +266,17 @@ def test_the_sync_call_has_a_name(tmp_path: Path) -> None:
     assert sync_call_name() in ("fdatasync", "F_FULLFSYNC")
 
 
+def test_room_is_what_is_left_to_us_and_not_to_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Found:
+        f_frsize, f_bsize, f_bavail, f_bfree = 512, 4096, 10, 99
+
+    monkeypatch.setattr("os.statvfs", lambda _: Found)
+
+    assert Disk().free(str(tmp_path)) == 5120
+
+
 def test_a_short_write_is_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk()
     handle = disk.create(str(tmp_path / "x"), b"", 10)
@@ -223,7 +310,7 @@ def test_a_create_that_fails_leaves_nothing(
     assert Disk().names(str(tmp_path)) == []
 
 
-def test_create_remove_and_rename_sync_the_folder(
+def test_create_remove_rename_and_link_sync_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk, synced = Disk(), []
@@ -238,6 +325,23 @@ def test_create_remove_and_rename_sync_the_folder(
     assert synced[3:] == [
         str(tmp_path.parent), str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b"),
     ]  # fmt: skip
+
+    synced.clear()
+    disk.create(str(tmp_path / "x"), b"", 1).close()
+    for _ in range(2):
+        disk.link(str(tmp_path / "x"), str(tmp_path / "a" / "y"))
+    assert synced == [str(tmp_path), *[str(tmp_path / "a")] * 2]
+
+
+def test_a_link_to_another_disk_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def elsewhere(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr("os.link", elsewhere)
+    with pytest.raises(OSError, match="cross-device"):
+        Disk().link(str(tmp_path / "x"), str(tmp_path / "y"))
 
 
 # -- power loss, on the memory disk -------------------------------------------------------------
@@ -339,6 +443,43 @@ def test_a_rename_and_a_removal_survive_once_they_have_returned() -> None:
     assert {tuple(f.names("/q")) for f in crashes(disk)} == {("z",)}
 
 
+def test_a_link_survives_once_it_has_returned_whatever_becomes_of_the_first_name() -> None:
+    disk = memory_disk()
+    disk.make_folder("/archive")
+    disk.create("/q/x", b"1", 1)
+    disk.link("/q/x", "/archive/x")
+    disk.cut_power_at(2)
+    with pytest.raises(PowerCut):
+        disk.remove("/q/x")
+
+    assert {tuple(f.names("/q")) for f in crashes(disk)} == {(), ("x",)}
+    for found in crashes(disk):
+        assert found.read("/archive/x") == b"1"
+        assert found.links("/archive/x") == 1 + len(found.names("/q"))
+
+
+def test_in_the_middle_of_a_link_the_second_name_may_be_there_or_not() -> None:
+    disk = memory_disk()
+    disk.create("/q/x", b"1", 1)
+    disk.cut_power_at(2)
+    with pytest.raises(PowerCut):
+        disk.link("/q/x", "/q/y")
+
+    assert {tuple(f.names("/q")) for f in crashes(disk)} == {("x",), ("x", "y")}
+
+
+def test_names_of_one_file_share_its_bytes_after_a_power_loss_and_after_kill_9() -> None:
+    disk = memory_disk()
+    handle = disk.create("/q/x", b"", 4 * SECTOR_BYTES)
+    disk.link("/q/x", "/q/y")
+    handle.write(0, b"a" * 4 * SECTOR_BYTES)
+
+    for found in [*crashes(disk), disk.kill_clone()]:
+        assert found.read("/q/x") == found.read("/q/y")
+        found.open("/q/y").write(0, b"later")
+        assert found.read("/q/x", 0, 5) == b"later"
+
+
 def test_in_the_middle_of_a_removal_the_file_may_be_there_or_not() -> None:
     disk = memory_disk()
     disk.create("/q/x", b"1", 1)
@@ -396,6 +537,21 @@ def test_nothing_works_after_a_power_cut_and_locks_are_gone_after_the_next_start
     disk.kill_clone().lock("/q/lock").close()
 
 
+def test_a_file_takes_its_length_of_the_memory_disk_once_for_all_its_names() -> None:
+    disk = memory_disk()
+    disk.disk_bytes = 1000
+    disk.create("/q/x", b"", 600)
+    disk.link("/q/x", "/q/y")
+    assert disk.free("/q") == 400
+
+    disk.remove("/q/x")
+    assert disk.free("/q") == 400
+    disk.remove("/q/y")
+    assert disk.free("/q") == 1000
+    disk.create("/q/z", b"", 2000)
+    assert disk.free("/q") == 0
+
+
 # -- faults -------------------------------------------------------------------------------------
 
 
@@ -435,5 +591,16 @@ def test_every_step_can_fail(verb: str, names: list[str]) -> None:
     with pytest.raises(OSError, match="No space left"):
         disk.make_folder("/q")
         disk.create("/q/x", b"1", 1)
+
+    assert disk.names("/q") == names
+
+
+@pytest.mark.parametrize(("verb", "names"), [("link", ["x"]), ("link:names", ["x", "y"])])
+def test_every_step_of_a_link_can_fail(verb: str, names: list[str]) -> None:
+    disk = memory_disk()
+    disk.create("/q/x", b"1", 1)
+    disk.faults.append(Fault(verb, error=errno.EXDEV))
+    with pytest.raises(OSError, match="cross-device"):
+        disk.link("/q/x", "/q/y")
 
     assert disk.names("/q") == names

@@ -6,7 +6,8 @@
        each 512-byte sector as it was at some moment since it was last surely on the disk
 
 Names work alike: a link, rename or unlink is shown at once and is on the disk when its folder was
-synced; before that, a power loss keeps any subset of them.
+synced; before that, a power loss keeps any subset of them. Names that share a file share its bytes,
+before a power loss and after it.
 
 One rule: the model is at least as unkind as a real disk that keeps its word: sectors are whole,
 a verb that returned has kept what it promises, and nothing else is sure.
@@ -17,7 +18,7 @@ from __future__ import annotations
 import copy
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from random import Random
@@ -26,6 +27,7 @@ from typing import Literal
 from journal.errors import DirectoryLocked
 
 SECTOR_BYTES = 512
+DISK_BYTES = 1 << 40
 _SUFFIX_NEW = ".new"  # as the real disk names what `create` has not finished
 
 Fate = Literal["random", "kept", "lost"]
@@ -40,8 +42,9 @@ class Fault:
     """The `nth` and the `times - 1` following uses of `verb` on a matching path fail.
 
     Verbs are those of `Files`; `create` has the later steps `create:rename` and `create:names`,
-    at which the file is there without its name, and its name without being sure. Of a failing
-    write, the bytes in the first `keep_sectors` sectors it touches reach the page cache.
+    at which the file is there without its name, and its name without being sure; `link`, `rename`
+    and `remove` have a step `:names` too. Of a failing write, the bytes in the first
+    `keep_sectors` sectors it touches reach the page cache.
     """
 
     verb: str
@@ -129,6 +132,9 @@ class _File:
         return _File(bytes(disk))
 
 
+_Found = dict[_File, _File]
+
+
 class _Folder:
     """Names to files and folders: as shown, as surely on the disk, and the changes in between."""
 
@@ -148,7 +154,8 @@ class _Folder:
         self.sure = dict(self.shown)
         self.changes = []
 
-    def after_power_loss(self, random: Random, fate: Fate) -> _Folder:
+    def after_power_loss(self, random: Random, fate: Fate, found: _Found) -> _Folder:
+        """The folder as it may be found; `found` has the files that were found by another name."""
         names = dict(self.sure)
         mode = {"kept": "kept", "lost": "lost"}.get(fate) or random.choice(
             ("kept", "lost", "cut", "any")
@@ -161,10 +168,24 @@ class _Folder:
                 or (mode == "any" and random.random() < 0.5)
             ):
                 _apply(names, change)
-        found = _Folder()
-        found.shown = {name: node.after_power_loss(random, fate) for name, node in names.items()}
-        found.sync()
-        return found
+        folder = _Folder()
+        for name, node in names.items():
+            if isinstance(node, _Folder):
+                folder.shown[name] = node.after_power_loss(random, fate, found)
+            else:
+                if node not in found:
+                    found[node] = node.after_power_loss(random, fate)
+                folder.shown[name] = found[node]
+        folder.sync()
+        return folder
+
+    def files(self) -> Iterator[_File]:
+        """The files of all names that are shown, here and below: one for each name."""
+        for node in self.shown.values():
+            if isinstance(node, _Folder):
+                yield from node.files()
+            else:
+                yield node
 
 
 class MemoryHandle:
@@ -208,11 +229,14 @@ class MemoryHandle:
 class MemoryDisk:
     """`Files` in memory. `faults` may be added to at any time; `steps` counts verbs.
 
+    `disk_bytes` says how large the disk is; a file takes its length, whatever it holds. (That a
+    write or a `create` finds no room is a fault.)
     `retried_syncs` has the files that were synced again after a sync of them had failed.
     """
 
     def __init__(self, faults: Iterable[Fault] = ()) -> None:
         self.faults = list(faults)
+        self.disk_bytes = DISK_BYTES
         self.steps = 0
         self.trace: list[str] = []
         self.failed_syncs: set[str] = set()
@@ -231,7 +255,7 @@ class MemoryDisk:
     def crash_clone(self, random: Random, fate: Fate = "random") -> MemoryDisk:
         """A new disk as this one may look after a power loss."""
         clone = MemoryDisk()
-        clone._root = self._root.after_power_loss(random, fate)
+        clone._root = self._root.after_power_loss(random, fate, {})
         return clone
 
     def kill_clone(self) -> MemoryDisk:
@@ -303,6 +327,20 @@ class MemoryDisk:
         folder.sync()
         return MemoryHandle(self, path, file)
 
+    def create_over(self, old: str, path: str, data: bytes) -> None:
+        fresh = path + _SUFFIX_NEW
+        self.rename(old, fresh)
+        file = self._file(fresh)
+        if self.links(fresh) > 1 or -(-len(file.shown) // 4096) * 4096 < len(data):
+            self.rename(fresh, old)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        self._step("create_over", path)
+        file.write(0, data)
+        self._step("create_over:sync", path)
+        file.sync(ok=True)
+        del file.base[len(data) :], file.shown[len(data) :]
+        self.rename(fresh, path)
+
     def open(self, path: str) -> MemoryHandle:
         self._step("open", path)
         return MemoryHandle(self, path, self._file(path))
@@ -316,14 +354,37 @@ class MemoryDisk:
         self._step("size", path)
         return len(self._file(path).shown)
 
+    def free(self, path: str) -> int:
+        self._step("free", path)
+        self._node(path)
+        return max(self.disk_bytes - sum(len(file.shown) for file in set(self._root.files())), 0)
+
     def rename(self, old: str, new: str) -> None:
         self._step("rename", old)
         folder, name = self._place(old)
         target, new_name = self._place(new)
         assert folder is target, "names change within one folder"
-        folder.change(name, new_name, self._node(old))
+        node = self._node(old)
+        if target.shown.get(new_name) is not node:  # of two names of one file, both stay
+            folder.change(name, new_name, node)
         self._step("rename:names", old)
         folder.sync()
+
+    def link(self, old: str, new: str) -> None:
+        self._step("link", old)
+        file = self._file(old)
+        folder, name = self._place(new)
+        if name not in folder.shown:
+            folder.change("", name, file)
+        elif folder.shown[name] is not file:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+        self._step("link:names", old)
+        folder.sync()
+
+    def links(self, path: str) -> int:
+        self._step("links", path)
+        file = self._file(path)
+        return sum(each is file for each in self._root.files())
 
     def remove(self, path: str) -> None:
         self._step("remove", path)

@@ -1,0 +1,57 @@
+"""On the real disk the verbs call the system in the order that their guarantees need."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import journal.files
+from journal.files import Disk
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The calls that were made, in order; `tmp_path` is made before."""
+    made: list[str] = []
+
+    def note(owner: Any, name: str, call: str) -> None:
+        real = getattr(owner, call)
+
+        def noted(*arguments: Any) -> Any:
+            made.append(name)
+            return real(*arguments)
+
+        monkeypatch.setattr(owner, call, noted)
+
+    note(journal.files, "sync", "full_sync")
+    note(os, "write", "pwrite")
+    note(os, "rename", "rename")
+    note(os, "unlink", "unlink")
+    note(os, "sync folder", "fsync")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("data", "size"), [(b"all of it", 9), (b"", 4096), (b"head", 4096), (b"head", (2 << 20) + 1)]
+)
+def test_a_new_file_has_its_name_when_all_its_bytes_are_on_disk(
+    calls: list[str], tmp_path: Path, data: bytes, size: int
+) -> None:
+    Disk().create(str(tmp_path / "x"), data, size).close()
+
+    assert calls[-3:] == ["sync", "rename", "sync folder"]
+    assert calls.count("rename") == 1
+    assert (tmp_path / "x").stat().st_size == size
+
+
+def test_a_removal_and_a_new_name_are_on_disk_on_return(calls: list[str], tmp_path: Path) -> None:
+    disk = Disk()
+    (tmp_path / "x").touch()
+
+    disk.rename(str(tmp_path / "x"), str(tmp_path / "y"))
+    disk.remove(str(tmp_path / "y"))
+
+    assert calls == ["rename", "sync folder", "unlink", "sync folder"]
