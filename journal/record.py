@@ -82,6 +82,9 @@ class Kind(IntEnum):
     DONE_MANY = 25  # many confirms in the room of few; body: one entry for each
     IDS = 26  # in a snapshot: dedupe ids seen, hashed
     KEYS = 27  # in a snapshot: versions reached, by hashed key
+    LIVE = 28  # in a snapshot: ids of the items there
+    ATTEMPTS = 29  # in a snapshot: attempts of items that came back
+    SEGMENTS = 30  # in a snapshot: what is alive in each segment
 
 
 # These stand between records and are not numbered: their lsn is that of the record that follows.
@@ -124,6 +127,7 @@ class Tag(IntEnum):
     ITEM_LAST = 29  # u64, the last item put in a segment
     COUNTS = 30  # records of a segment by kind: u8 kind and u32 count, repeated
     DEAD_MS = 31  # u64, when a carried item died
+    BYTES = 32  # u64, of the body of the item that a record ends or buries; or of all items there
 
 
 _NUMBER_TAGS: Final = frozenset(
@@ -149,6 +153,7 @@ _NUMBER_TAGS: Final = frozenset(
         Tag.ITEM_FIRST,
         Tag.ITEM_LAST,
         Tag.DEAD_MS,
+        Tag.BYTES,
     }
 )
 
@@ -188,6 +193,28 @@ class Record(NamedTuple):
     segment: int
     offset: int
     end: int
+
+
+# DONE, EXPIRED and DISCARDED say in `small` how large the body was that they end: the lower 8 bits
+# are which delivery it was (255: that or a later one), the others the bytes. A body that does not
+# fit says so in meta (BYTES).
+DELIVERY_MAX: Final = 255
+_ENDED_BYTES_MAX: Final = (1 << 24) - 1
+
+
+def ended(delivery: int, body_bytes: int) -> tuple[int, bytes]:
+    """`small` and meta of a record that ends an item."""
+    if body_bytes > _ENDED_BYTES_MAX:
+        return min(delivery, DELIVERY_MAX), encode_meta({Tag.BYTES: body_bytes})
+    return min(delivery, DELIVERY_MAX) | body_bytes << 8, b""
+
+
+def ended_bytes(small: int, meta: bytes) -> int:
+    """How large the body was that such a record ends."""
+    if meta and not small >> 8:
+        found = decode_meta(meta).get(Tag.BYTES, 0)
+        return found if isinstance(found, int) else 0
+    return small >> 8
 
 
 def padded(length: int) -> int:
@@ -261,10 +288,13 @@ def encode(
     return length
 
 
-def decode(data: bytes | memoryview, offset: int, journal: int, segment: int) -> Record | None:
+def decode(
+    data: bytes | memoryview, offset: int, journal: int, segment: int, base: int = 0
+) -> Record | None:
     """The record at `offset`, or None when the bytes there are not one that belongs there.
 
-    `journal` 0 accepts any journal (for a segment whose header was lost).
+    `journal` 0 accepts any journal (for a segment whose header was lost). `base` is where in the
+    file `data` begins.
     """
     if offset + HEADER_BYTES > len(data):
         return None
@@ -275,7 +305,7 @@ def decode(data: bytes | memoryview, offset: int, journal: int, segment: int) ->
     end = offset + length
     if (
         number_of_segment != segment
-        or position != offset
+        or position != base + offset
         or length < HEADER_BYTES + meta_bytes
         or end > len(data)
         or (journal and owner != journal)
@@ -289,7 +319,7 @@ def decode(data: bytes | memoryview, offset: int, journal: int, segment: int) ->
     meta = bytes(data[offset + HEADER_BYTES : body_at]) if meta_bytes else b""
     return _new(Record, (
         kind, item, number, small, time_ms, meta, bytes(data[body_at:end]),
-        reader, lsn, segment, offset, offset + (length + 7 & ~7),
+        reader, lsn, segment, position, position + (length + 7 & ~7),
     ))  # fmt: skip
 
 

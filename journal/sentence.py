@@ -17,6 +17,7 @@ BODY_BYTES_SHOWN: Final = 40
 _SPARED_SHOWN: Final = 10  # ids that a flush left alone, written out
 _ATTEMPTS: Final = frozenset({Kind.RETURNED, Kind.DEAD})
 _MANY: Final = frozenset({Kind.DONE_MANY, Kind.IDS, Kind.KEYS})
+_PIECES: Final = frozenset({Kind.LIVE, Kind.ATTEMPTS})  # of a snapshot
 _TOKEN: Final = frozenset({Kind.LEASED, Kind.RENEWED})
 _PLACE: Final = frozenset({Kind.RELEASED, Kind.REDRIVEN})
 
@@ -71,6 +72,10 @@ def _particulars(kind: Kind, record: Record, body_bytes_max: int) -> list[str]:
         return [f"place {record.number}"]
     if kind in _MANY:
         return [f"{record.small} entries"]
+    if kind in _PIECES:
+        return [f"{record.number} {'pages' if record.small else 'entries'}"]
+    if kind == Kind.SEGMENTS:
+        return [f"{record.small} entries, the log goes on at byte {record.number}"]
     if kind == Kind.TOKENS:
         return [f"below {record.number}"]
     if kind == Kind.UPTO:

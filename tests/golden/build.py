@@ -1,12 +1,15 @@
 """The golden journals: small, fixed to the byte, one folder per format version.
 
-    v1/jobs.1              what this version writes: three segments, two sealed, the end torn
-    v1/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
-    v1/dump.txt, v1/verify.txt   what `python -m journal` says of them
+    v1/...                 what version 1 wrote; never changed, still read
+    v2/jobs.1              what this version writes: survivors, two sealed segments, a recycled one
+                           whose end is torn, two snapshots
+    v2/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
+    v2/dump.txt, v2/verify.txt   what `python -m journal` says of them
 
-`python -m tests.golden.build` writes them anew, which is right only together with a new format
-version (FORMAT.md, "Changing the format"): a golden journal is never changed afterwards. Bytes are
-laid out here by hand, with `encode` alone, so that no change of the writer's habits moves them.
+`python -m tests.golden.build` writes the newest anew, which is right only together with a new
+format version (FORMAT.md, "Changing the format"): a golden journal is never changed afterwards.
+Bytes are laid out here by hand, with `encode` alone, so that no change of the writer's habits
+moves them.
 
 One rule: no clock, no randomness, no environment.
 """
@@ -16,19 +19,35 @@ from __future__ import annotations
 import contextlib
 import io
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from journal.__main__ import main as journal_main
 from journal.checkpoint import Checkpoint
-from journal.record import HEADER_BYTES, Draft, Kind, Meta, Record, Tag, decode, encode, encode_meta
+from journal.ids import IdCounts, IdSet
+from journal.record import (
+    HEADER_BYTES,
+    Draft,
+    Kind,
+    Meta,
+    Record,
+    Tag,
+    decode,
+    encode,
+    encode_meta,
+    ended,
+)
 from journal.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
+    LOG,
+    SURVIVORS,
     SegmentHeader,
     Tally,
     segment_name,
 )
+from journal.snapshot import DeadEntry, SegmentState, Snapshot, snapshot_name
 
 GOLDEN = Path(__file__).parent
 IDENTITY = bytes(range(0xA0, 0xB0))
@@ -53,7 +72,10 @@ def draft(
 
 @dataclass
 class SegmentBuilder:
-    """Lays out one segment; `lsn` is that of the next record."""
+    """Lays out one segment; `lsn` is that of the next record.
+
+    Survivors stand for the segments `first` to `last`. `life` is what the file held before.
+    """
 
     number: int = 1
     capacity: int = 4096
@@ -61,6 +83,9 @@ class SegmentBuilder:
     checkpoint: Checkpoint | None = None
     identity: bytes = IDENTITY
     time_ms: int = TIME_MS
+    first: int = 0
+    last: int = 0
+    life: bytes | None = None
     data: bytearray = field(init=False)
     at: int = field(init=False)
     tally: Tally = field(default_factory=Tally)
@@ -68,11 +93,14 @@ class SegmentBuilder:
 
     def __post_init__(self) -> None:
         header = SegmentHeader(
-            self.journal, self.identity, self.number, self.capacity, self.time_ms
-        )
-        self.data = bytearray(self.capacity)
+            self.journal, self.identity, self.number, self.capacity, self.time_ms,
+            SURVIVORS if self.first else LOG, self.first, self.last,
+        )  # fmt: skip
+        self.data = bytearray(self.life or self.capacity)
+        assert len(self.data) == self.capacity
         self.data[:FILE_HEADER_BYTES] = header.encode()
         self.at = FILE_HEADER_BYTES
+        self._end()
         if self.checkpoint is not None:
             self.at += self._lay(self.at, self.checkpoint.draft(self.time_ms, self.lsn - 1))
 
@@ -81,12 +109,18 @@ class SegmentBuilder:
         """The short identity."""
         return int.from_bytes(self.identity[:4], "little")
 
-    def batch(self, *drafts: Draft, synced: int = 0) -> list[Record]:
-        """One batch, which says that everything up to `synced` is on disk; its records."""
+    def batch(
+        self, *drafts: Draft, synced: int = 0, lsns: Sequence[int] = ()
+    ) -> list[Record]:
+        """One batch, which says that everything up to `synced` is on disk; its records.
+
+        `lsns` are theirs where they have holes.
+        """
         offset = self.at + HEADER_BYTES
-        first = self.lsn
+        first = lsns[0] if lsns else self.lsn
         written = []
-        for one in drafts:
+        for index, one in enumerate(drafts):
+            self.lsn = lsns[index] if lsns else self.lsn
             size = self._lay(offset, one)
             record = decode(bytes(self.data), offset, self.journal, self.number)
             assert record is not None
@@ -100,7 +134,14 @@ class SegmentBuilder:
         )
         self._lay(self.at, opening, lsn=first)
         self.at = offset
+        self._end()
         return written
+
+    def _end(self) -> None:
+        """In what held something before, zeros where the next frame would be."""
+        if self.life is not None:
+            end = min(self.at + HEADER_BYTES, self.capacity - FOOTER_SPACE_BYTES)
+            self.data[self.at : end] = bytes(max(end - self.at, 0))
 
     def seal(self, live: int) -> None:
         """The footer."""
@@ -135,53 +176,97 @@ def example() -> SegmentBuilder:
     segment = SegmentBuilder(capacity=1024, checkpoint=opening)
     segment.batch(
         draft(Kind.PUT, 1, 1, 5, b"hello", {Tag.EXPIRES_MS: TIME_MS + 60_000}),
-        draft(Kind.DONE, 1, TIME_MS + 1, 1, time_ms=TIME_MS + 2),
+        draft(Kind.DONE, 1, TIME_MS + 1, ended(1, 5)[0], time_ms=TIME_MS + 2),
     )
     segment.seal(live=0)
     return segment
 
 
-def jobs() -> list[SegmentBuilder]:
-    """Every kind that version 1 writes; two sealed segments, and a third whose end is torn."""
+def ids(*numbers: int) -> IdSet:
+    """A set of these."""
+    made = IdSet()
+    for number in numbers:
+        made.add(number)
+    return made
+
+
+def jobs() -> list[SegmentBuilder | Snapshot]:
+    """Every kind that version 2 writes. Segments 1 and 2 are gone: survivors 5 stand for them."""
     first = SegmentBuilder(1, 2048, 1, Checkpoint(name=b"jobs", server=SERVER, generation=1))
     first.batch(
-        draft(Kind.TOKENS, number=1 << 20),
         draft(Kind.PUT, 1, 1, 0, b"hello"),
         draft(Kind.PUT, 2, 2, 0xFFFFFFFF, bytes(range(20)), {Tag.EXPIRES_MS: TIME_MS + 3_600_000}),
         draft(Kind.PUT, 3, 3, 0, b""),
-    )
-    first.batch(
-        draft(Kind.DONE, 1, TIME_MS + 5, 1, time_ms=TIME_MS + 9),
-        draft(Kind.RETURNED, 2, TIME_MS + 6, 1, meta={Tag.REASON: b"abort"}, time_ms=TIME_MS + 10),
-        synced=4,
+        draft(Kind.DONE, 1, TIME_MS + 5, ended(1, 5)[0], time_ms=TIME_MS + 9),
     )
     first.seal(live=2)
-    opening = Checkpoint(b"jobs", 4, 4, 1 << 20, 3, 2, 1, SERVER)
-    second = SegmentBuilder(2, 2560, first.lsn, opening, time_ms=TIME_MS + 1000)
-    second.batch(
-        *(draft(Kind.PUT, n, n, 0, b"item %d" % n, time_ms=TIME_MS + 1000 + n)
-          for n in range(4, 9)),
-        synced=6,
-    )  # fmt: skip
-    second.batch(
-        draft(Kind.DEAD, 2, TIME_MS + 11, 2, meta={Tag.REASON: b"lease"}, time_ms=TIME_MS + 1001),
-        draft(Kind.EXPIRED, 3, time_ms=TIME_MS + 1001),
-        draft(Kind.DISCARDED, 4, time_ms=TIME_MS + 1002),
-        # A wall clock that was set back: times need not rise with the log.
-        draft(Kind.FLUSHED, 7, body=struct.pack("<2Q", 5, 6), time_ms=TIME_MS + 500),
-        synced=11,
+    survivors = SegmentBuilder(
+        5, 2048, 1, Checkpoint(name=b"jobs", server=SERVER, generation=1), first=1, last=2
     )
-    second.seal(live=4)
-    opening = Checkpoint(b"jobs", 9, 9, 1 << 20, 8, 4, 1, SERVER)
-    third = SegmentBuilder(3, 2048, second.lsn, opening, time_ms=TIME_MS + 2000)
-    third.batch(draft(Kind.PUT, 9, 9, 0, "größer".encode()), synced=15)
-    third.batch(draft(Kind.PUT, 10, 10, 0, b"kept: the next start puts it on disk"), synced=16)
-    third.batch(draft(Kind.PUT, 11, 11, 0, b"torn: half of it reached the disk"), synced=16)
-    third.data[third.at - 24 :] = bytes(third.capacity - third.at + 24)
-    return [first, second, third]
+    survivors.batch(
+        draft(Kind.PUT, 2, 2, 0xFFFFFFFF, bytes(range(20)), {Tag.EXPIRES_MS: TIME_MS + 3_600_000}),
+        *(draft(Kind.PUT, n, n, 0, b"item %d" % n, time_ms=TIME_MS + 1000 + n) for n in (5, 6, 8)),
+        synced=15, lsns=(2, 6, 7, 9),
+    )  # fmt: skip
+    survivors.lsn = 16
+    survivors.seal(live=4)
+    opening = Checkpoint(b"jobs", 9, 9, 1 << 20, 8, 4, 1, SERVER, as_of=15)
+    third = SegmentBuilder(3, 2048, 16, opening, time_ms=TIME_MS + 2000)
+    older = Snapshot(
+        15, 3, third.at, opening, ids(2, 5, 6, 8), 38, IdCounts(), [],
+        [SegmentState(1, 1, 3, 1, 20), SegmentState(2, 4, 8, 3, 18)], Tally(),
+    )  # fmt: skip
+    third.batch(
+        draft(Kind.TOKENS, number=1 << 21),
+        draft(Kind.PUT, 9, 9, 0, "größer".encode()),
+        draft(Kind.PUT, 10, 10, 0, b"ten", {Tag.EXPIRES_MS: TIME_MS + 3000}),
+        draft(Kind.RETURNED, 9, TIME_MS + 6, 1, meta={Tag.REASON: b"abort"}),
+        synced=15,
+    )
+    third.seal(live=2)
+    opening = Checkpoint(b"jobs", 11, 11, 1 << 21, 10, 6, 1, SERVER, as_of=19)
+    fourth = SegmentBuilder(4, 2560, third.lsn, opening, time_ms=TIME_MS + 3000)
+    died: Meta = {Tag.REASON: b"lease", Tag.BYTES: 20}
+    written = fourth.batch(
+        *(draft(Kind.PUT, n, n, 0, b"item %d" % n, time_ms=TIME_MS + 3000 + n) for n in (11, 12)),
+        draft(Kind.DEAD, 2, TIME_MS + 11, 2, meta=died, time_ms=TIME_MS + 3001),
+        synced=19,
+    )
+    tally = Tally()
+    tally.see_all(written)
+    attempts = IdCounts()
+    attempts.set(2, 2)
+    attempts.set(9, 1)
+    newest = Snapshot(
+        22, 4, fourth.at, Checkpoint(b"jobs", 13, 13, 1 << 21, 12, 8, 1, SERVER, as_of=22),
+        ids(2, 5, 6, 8, 9, 10, 11, 12), 63, attempts,
+        [DeadEntry(2, 1, 2, b"lease", TIME_MS + 3001, 20)],
+        [SegmentState(5, 2, 8, 4, 38), SegmentState(3, 9, 10, 2, 11)], tally,
+    )  # fmt: skip
+    small, large = ended(300, 1 << 24)
+    fourth.batch(
+        draft(Kind.EXPIRED, 10, 0, ended(0, 3)[0], time_ms=TIME_MS + 3002),
+        draft(Kind.DISCARDED, 8, 0, ended(0, 6)[0], time_ms=TIME_MS + 3003),
+        # As of a body of 16 MiB that was delivered 300 times.
+        Draft(Kind.DONE, 12, TIME_MS, small, TIME_MS + 3004, large, b"", 0, 0),
+        # A wall clock that was set back: times need not rise with the log.
+        draft(Kind.FLUSHED, 11, 32, 0, struct.pack("<2Q", 5, 6), time_ms=TIME_MS + 500),
+        synced=22,
+    )
+    fourth.seal(live=0)
+    opening = Checkpoint(b"jobs", 13, 13, 1 << 21, 12, 3, 1, SERVER, as_of=26)
+    sixth = SegmentBuilder(
+        6, 2048, fourth.lsn, opening, time_ms=TIME_MS + 4000, life=bytes(first.data)
+    )
+    sixth.batch(draft(Kind.PUT, 13, 13, 0, b"on disk"), synced=26)
+    sixth.batch(draft(Kind.PUT, 14, 14, 0, b"kept: the next start puts it on disk"), synced=27)
+    before = bytes(sixth.data)
+    sixth.batch(draft(Kind.PUT, 15, 15, 0, b"torn: half of it reached the disk"), synced=27)
+    sixth.data[sixth.at - 24 :] = before[sixth.at - 24 :]
+    return [survivors, third, fourth, sixth, older, newest]
 
 
-def planned() -> list[SegmentBuilder]:
+def planned() -> list[SegmentBuilder | Snapshot]:
     """Every kind that is reserved, and every tag, in the shape FORMAT.md gives them."""
     opening = Checkpoint(b"Op+audit", 1, 1, 1, 0, 0, 3, SERVER)
     one = SegmentBuilder(1, 8192, 1, opening)
@@ -233,23 +318,34 @@ def planned() -> list[SegmentBuilder]:
 
 
 JOURNALS = {"jobs.1": jobs, "%4Fp%2Baudit.3": planned}
+NEWEST = "v2"
+
+
+def write(one: SegmentBuilder | Snapshot, folder: Path) -> Path:
+    """A segment or a snapshot as a file."""
+    if isinstance(one, SegmentBuilder):
+        return one.write_to(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / snapshot_name(one.lsn)
+    path.write_bytes(one.encode(SHORT_IDENTITY, IDENTITY, TIME_MS + 5000))
+    return path
 
 
 def build(folder: Path) -> None:
-    """Write the journals of version 1 below `folder`."""
+    """Write the journals of the newest version below `folder`."""
     for name, make in JOURNALS.items():
-        for segment in make():
-            segment.write_to(folder / "v1" / name)
+        for one in make():
+            write(one, folder / NEWEST / name)
 
 
-def said(command: str) -> str:
-    """What `python -m journal <command> v1` prints; to be called in the folder that holds v1.
+def said(command: str, version: str = NEWEST) -> str:
+    """What `python -m journal <command> <version>` prints; to be called in the folder above.
 
     Of damage only what it is and where: how it is explained may change.
     """
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        code = journal_main([command, "v1"])
+        code = journal_main([command, version])
     lines = (
         line.split(" (")[0] if line.startswith("  ") else line
         for line in out.getvalue().split("\n")
@@ -272,5 +368,5 @@ if __name__ == "__main__":
     build(GOLDEN)
     with contextlib.chdir(GOLDEN):
         for command in ("dump", "verify"):
-            Path("v1", f"{command}.txt").write_text(said(command), encoding="utf-8")
+            Path(NEWEST, f"{command}.txt").write_text(said(command), encoding="utf-8")
     print(hex_rows(bytes(example().data)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import struct
 import sys
 from pathlib import Path
@@ -12,18 +13,31 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import journal.errors
+import journal.snapshot
 from journal import record, segment
 from journal.__main__ import main
-from journal.record import Draft, Kind, Tag, decode_meta, encode, encode_meta
-from journal.segment import SegmentHeader, scan
+from journal.checkpoint import Checkpoint
+from journal.files import Disk
+from journal.ids import IdCounts, IdSet
+from journal.record import Draft, Kind, Record, Tag, decode_meta, encode, encode_meta
+from journal.recovery import Recovery
+from journal.resume import recovered_journal
+from journal.rotation import Sizes
+from journal.scan import scan
+from journal.segment import SegmentHeader
 from journal.sentence import sentence
+from journal.snapshot import SegmentState, Snapshot
 from tests.golden.build import (
     GOLDEN,
+    IDENTITY,
     JOURNALS,
+    NEWEST,
     SHORT_IDENTITY,
+    TIME_MS,
     example,
     hex_rows,
     said,
+    write,
 )
 
 FORMAT = (Path(journal.__file__).parent / "FORMAT.md").read_text(encoding="utf-8")
@@ -84,7 +98,9 @@ def test_the_frame_header_is_where_the_table_says() -> None:
 def test_the_file_header_is_where_the_table_says() -> None:
     fields = layout("File header")
     identity = bytes(range(1, 17))
-    data = SegmentHeader(0x11, identity, 0x22, 0x33, 0x44).encode()
+    data = SegmentHeader(
+        0x11, identity, 0x22, 0x33, 0x44, segment.SURVIVORS, 0x55, 0x66
+    ).encode()
 
     assert covers(fields, segment.FILE_HEADER_BYTES)
     found = read(data, fields)
@@ -92,7 +108,8 @@ def test_the_file_header_is_where_the_table_says() -> None:
     assert found == {
         "magic": int.from_bytes(segment.MAGIC, "little"), "version": segment.VERSION,
         "header_bytes": 64, "journal": 0x11, "identity": int.from_bytes(identity, "little"),
-        "segment": 0x22, "capacity": 0x33, "created_ms": 0x44, "reserved": 0,
+        "segment": 0x22, "capacity": 0x33, "created_ms": 0x44,
+        "role": 1, "first": 0x55, "last": 0x66,
     }  # fmt: skip
     assert segment.MAGIC.hex(" ") in FORMAT
 
@@ -126,7 +143,39 @@ def test_the_tags_are_those_of_the_table_and_so_are_their_types() -> None:
         assert type(decode_meta(data)[tag]) is (int if row["type"] == "u64" else bytes), tag
 
 
-def test_every_tag_of_version_1_must_be_known() -> None:
+def test_the_roles_are_those_of_the_table() -> None:
+    row = next(line for line in FORMAT.splitlines() if "| role |" in line)
+    assert f"{segment.LOG} the log, {segment.SURVIVORS} survivors, {segment.SNAPSHOT} a snap" in row
+
+
+def test_the_entries_of_a_snapshot_are_those_of_the_table() -> None:
+    ids, counts = IdSet(), IdCounts()
+    ids.add_range(1, 5)
+    ids.discard(3)
+    counts.set(3, 300)
+    one = Snapshot(
+        0, 1, 64, Checkpoint(b""), ids, 0, counts, [], [SegmentState(1, 1, 1, 1, 1)]
+    )  # fmt: skip
+    data = one.encode(SHORT_IDENTITY, IDENTITY, TIME_MS)
+    found, at = {}, segment.FILE_HEADER_BYTES
+    while (frame := record.decode(data, at, SHORT_IDENTITY, 0)) is not None:
+        entries = frame.small if frame.kind == Kind.SEGMENTS else frame.number
+        if frame.body:
+            small = "any" if frame.kind == Kind.SEGMENTS else str(frame.small)
+            found[Kind(frame.kind).name, small] = len(frame.body) // entries
+        at = frame.end
+    rows = table("kind", "small", "bytes")
+    assert found == {(row["kind"], row["small"]): int(row["bytes"]) for row in rows}
+
+
+def test_the_packing_of_what_ended_is_the_one_of_the_text() -> None:
+    assert record.ended(7, 5) == (7 | 5 << 8, b"")
+    assert record.ended(300, 1 << 24) == (255, encode_meta({Tag.BYTES: 1 << 24}))
+    assert "the lower 8 bits of `small`" in FORMAT
+    assert "(255: that or a later one)" in FORMAT
+
+
+def test_every_tag_must_be_known() -> None:
     assert max(Tag) < 128
     with pytest.raises(journal.errors.NewerFormat):
         decode_meta(struct.pack("<BH", 127, 0))
@@ -137,6 +186,11 @@ def test_the_drawing_of_the_frame_is_the_one_in_the_code() -> None:
     drawing = FORMAT.split("## 3 A frame\n\n```\n", 1)[1].split("```", 1)[0]
     in_code = (record.__doc__ or "").replace("\n     ", "\n")
     assert drawing.rstrip() in in_code
+
+
+def test_the_drawing_of_the_snapshot_is_the_one_in_the_code() -> None:
+    drawing = FORMAT.split("when that lsn is synced.\n\n```\n", 1)[1].split("```", 1)[0]
+    assert drawing.rstrip() in (journal.snapshot.__doc__ or "").replace("\n    ", "\n")
 
 
 # -- the example --------------------------------------------------------------------------------
@@ -182,41 +236,81 @@ def test_the_example_is_read_as_what_the_document_says_of_it() -> None:
 
 @pytest.mark.parametrize("name", JOURNALS)
 def test_today_s_code_writes_the_golden_journal_byte_for_byte(name: str, tmp_path: Path) -> None:
-    golden = sorted((GOLDEN / "v1" / name).iterdir())
-    built = [one.write_to(tmp_path) for one in JOURNALS[name]()]
+    golden = sorted((GOLDEN / NEWEST / name).iterdir())
+    built = sorted(write(one, tmp_path) for one in JOURNALS[name]())
     assert [p.name for p in golden] == [p.name for p in built]
     for expected, path in zip(golden, built, strict=True):
         assert path.read_bytes() == expected.read_bytes(), expected
 
 
+@pytest.mark.parametrize("version", ["v1", "v2"])
 @pytest.mark.parametrize("command", ["dump", "verify"])
 def test_today_s_code_reads_the_golden_journal_as_it_was_meant(
-    command: str, monkeypatch: pytest.MonkeyPatch
+    command: str, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(GOLDEN)
-    assert said(command) == (GOLDEN / "v1" / f"{command}.txt").read_text(encoding="utf-8")
+    expected = (GOLDEN / version / f"{command}.txt").read_text(encoding="utf-8")
+    assert said(command, version) == expected
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_golden_journal_goes_on_in_today_s_version(version: str, tmp_path: Path) -> None:
+    folder = tmp_path / "jobs.1"
+    shutil.copytree(GOLDEN / version / "jobs.1", folder)
+    disk = Disk()
+
+    def start() -> tuple[list[tuple[int, int]], Recovery]:
+        recovery = Recovery(disk, str(folder))
+        return [(r.lsn, r.item) for r in recovery.records()], recovery
+
+    before, recovery = start()
+    assert [d.kind for d in recovery.damages] == ["torn"]
+    opening = Checkpoint(b"jobs", 100, 100)
+    writer = recovered_journal(recovery, Sizes(), lambda: opening, TIME_MS)
+    writer.append(Draft(Kind.PUT, 100, 100, 0, TIME_MS, b"", b"new", 0, 0))
+    writer.close(TIME_MS)
+
+    after, again = start()
+    assert again.damages == []
+    assert after == [*before, (recovery.lsn_next, 100)]
+    assert (again.snapshot is not None) == (version == "v2")
 
 
 def test_the_golden_journals_have_every_kind_and_every_tag() -> None:
     kinds: dict[str, set[int]] = {name: set() for name in JOURNALS}
     tags: set[Tag] = set()
     for name in JOURNALS:
-        for path in sorted((GOLDEN / "v1" / name).iterdir()):
-            data = path.read_bytes()
-            header = SegmentHeader.decode(data[:64], path.name)
-            assert header is not None
-            assert header.journal == SHORT_IDENTITY
-            found = scan(data, path.name, header.journal, header.segment)
-            extra = [r for r in (found.checkpoint, found.footer) if r is not None]
-            kinds[name] |= {r.kind for r in [*found.records, *extra]}
-            kinds[name] |= {Kind.BATCH} if found.batches else set()
-            for one in [*found.records, *extra]:
-                tags |= decode_meta(one.meta).keys()
+        for path in sorted((GOLDEN / NEWEST / name).iterdir()):
+            for frame in frames_of(path):
+                kinds[name].add(frame.kind)
+                tags |= decode_meta(frame.meta).keys()
     rows = table("kind", "name", "written")
     now = {int(row["kind"]) for row in rows if row["written"] == WRITTEN_NOW}
     assert kinds["jobs.1"] == now
     assert set().union(*kinds.values()) == set(Kind)
     assert tags == set(Tag)
+
+
+def frames_of(path: Path) -> list[Record]:
+    """Every frame of a segment or a snapshot, the footer too."""
+    data = path.read_bytes()
+    header = SegmentHeader.decode(data[:64], path.name)
+    assert header is not None
+    assert header.journal == SHORT_IDENTITY
+    found, at = [], segment.FILE_HEADER_BYTES
+    while (one := record.decode(data, at, header.journal, header.segment)) is not None:
+        found.append(one)
+        at = one.end
+    footer = scan(data, path.name, header.journal, header.segment).footer
+    return [*found, footer] if footer is not None else found
+
+
+def test_the_golden_journal_has_every_kind_of_file() -> None:
+    files = [SegmentHeader.decode(p.read_bytes()[:64], p.name)
+             for p in (GOLDEN / NEWEST / "jobs.1").iterdir()]  # fmt: skip
+    assert {f.role for f in files if f is not None} == {
+        segment.LOG, segment.SURVIVORS, segment.SNAPSHOT,
+    }  # fmt: skip
 
 
 def test_the_golden_journals_are_small() -> None:
@@ -228,7 +322,7 @@ def test_a_journal_of_a_newer_version_is_refused_with_one_line(
 ) -> None:
     one = example()
     newer = bytearray(one.data)
-    newer[8] = 2
+    newer[8] = 3
     newer[60:64] = struct.pack("<I", record.crc32(bytes(newer[:60])))
     path = one.write_to(tmp_path)
     path.write_bytes(newer)
@@ -236,5 +330,5 @@ def test_a_journal_of_a_newer_version_is_refused_with_one_line(
     assert main(["verify", str(tmp_path)]) == 2
 
     captured = capsys.readouterr()
-    assert captured.err == f"journal: {path}: journal format 2, this kestrelpy reads up to 1\n"
+    assert captured.err == f"journal: {path}: journal format 3, this kestrelpy reads up to 2\n"
     assert captured.out == ""

@@ -16,14 +16,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from journal.checkpoint import Checkpoint
 from journal.errors import NewerFormat
 from journal.record import HEADER_BYTES, Kind, Tag, decode_meta
+from journal.scan import Scan, find_identity, scan
 from journal.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
-    Scan,
     SegmentHeader,
     decode_counts,
-    find_identity,
-    scan,
     segment_name,
     segment_number,
 )
@@ -94,14 +92,14 @@ def resealed(header: bytes) -> bytes:
 
 def test_a_header_of_a_later_version_is_newer_and_not_damaged() -> None:
     whole = SegmentHeader(7, bytes(16), 3, 65536, TIME_MS).encode()
-    with pytest.raises(NewerFormat, match="x: journal format 2, this kestrelpy reads up to 1"):
-        SegmentHeader.decode(resealed(whole[:8] + b"\x02\x00" + whole[10:]), "x")
+    with pytest.raises(NewerFormat, match="x: journal format 3, this kestrelpy reads up to 2"):
+        SegmentHeader.decode(resealed(whole[:8] + b"\x03\x00" + whole[10:]), "x")
 
 
-@pytest.mark.parametrize("at", range(48, 60))
+@pytest.mark.parametrize("at", range(48, 52))
 def test_a_file_of_a_kind_that_came_later_is_newer_and_not_damaged(at: int) -> None:
     whole = bytearray(SegmentHeader(7, bytes(16), 3, 65536, TIME_MS).encode())
-    whole[at] = 1
+    whole[at] = 3
     with pytest.raises(NewerFormat, match="x: a kind of journal file"):
         SegmentHeader.decode(resealed(bytes(whole)), "x")
 

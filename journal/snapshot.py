@@ -1,0 +1,283 @@
+"""The state of a queue at one moment, as a file, so that a start reads what came later and no more.
+
+    0             64
+    +-------------+------------+----------+--------------+----------+--------------+--------+
+    | file header | CHECKPOINT | LIVE ... | ATTEMPTS ... | DEAD ... | SEGMENTS ... | FOOTER |
+    +-------------+------------+----------+--------------+----------+--------------+--------+
+
+The file ends with its last frame; every frame carries the lsn behind the state's, so that a block
+of another snapshot never passes for one of this. Bodies are no state: they stay in the log.
+
+One rule: a snapshot is whole or it is nothing. Half of a state looks like a state, so one wrong
+byte anywhere, padding too, and the older snapshot or the log itself is asked instead.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from journal.checkpoint import Checkpoint
+from journal.errors import JournalError, NewerFormat
+from journal.ids import PAGE_IDS, IdCounts, IdSet
+from journal.record import (
+    HEADER_BYTES,
+    Draft,
+    Kind,
+    Meta,
+    Record,
+    Tag,
+    decode,
+    decode_meta,
+    encode,
+    encode_meta,
+)
+from journal.segment import FILE_HEADER_BYTES, SNAPSHOT, SegmentHeader, Tally
+
+SUFFIX: Final = ".snapshot"
+_DIGITS: Final = 20  # of an lsn in a name: sorted by name is sorted by lsn
+# What LIVE and ATTEMPTS hold, by `small`.
+RANGES: Final = 0  # LIVE: first and last of ids that are all there
+PAGES: Final = 1  # LIVE: 4096 ids in a bit each; ATTEMPTS: in a byte each
+LARGE: Final = 0  # ATTEMPTS: an id and its number, from 255 on
+_RANGE_BYTES: Final = 16
+_BITS_BYTES: Final = 8 + PAGE_IDS // 8
+_COUNTS_BYTES: Final = 8 + PAGE_IDS
+_ENTRY_BYTES: Final[dict[tuple[int, int], int]] = {
+    (Kind.LIVE, RANGES): _RANGE_BYTES,
+    (Kind.LIVE, PAGES): _BITS_BYTES,
+    (Kind.ATTEMPTS, LARGE): _RANGE_BYTES,
+    (Kind.ATTEMPTS, PAGES): _COUNTS_BYTES,
+}
+_SEGMENT: Final = struct.Struct("<IIQQQQ")
+_PIECE_BYTES: Final = 1 << 20  # bodies are cut to about this size
+_ORDER: Final = (
+    Kind.CHECKPOINT, Kind.LIVE, Kind.ATTEMPTS, Kind.DEAD, Kind.SEGMENTS, Kind.FOOTER,
+)  # fmt: skip
+
+
+class SnapshotDamaged(JournalError):
+    """A snapshot is not what was written: from byte `offset` on, for this `reason`."""
+
+    def __init__(self, path: str, offset: int, reason: str) -> None:
+        super().__init__(f"{path}: damaged at byte {offset} ({reason})")
+        self.offset = offset
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class DeadEntry:
+    """A dead item. `order` is its place among the dead, `died_ms` by the wall clock."""
+
+    item: int
+    order: int
+    attempts: int
+    reason: bytes
+    died_ms: int
+    body_bytes: int
+
+
+@dataclass(slots=True)
+class SegmentState:
+    """What was alive in a segment. The items put there lie between first and last (0: none)."""
+
+    number: int
+    item_first: int
+    item_last: int
+    live: int
+    live_bytes: int
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The state that includes every record up to `lsn`; the log goes on at `segment`, `offset`.
+
+    `live_bytes` are the bodies of all live items: ready, lent, dead. `segments` are all but the
+    one in which the log goes on, in the order of the chain; `tally` is of that one, up to
+    `offset` (None: not known, and a start reads that segment whole).
+    """
+
+    lsn: int
+    segment: int
+    offset: int
+    checkpoint: Checkpoint
+    live: IdSet
+    live_bytes: int
+    attempts: IdCounts
+    dead: list[DeadEntry]
+    segments: list[SegmentState]
+    tally: Tally | None = None
+
+    def encode(self, short_identity: int, identity: bytes, time_ms: int) -> bytes:
+        """The file's bytes, below 4 GiB. Pure: it may run on a thread when the state is a copy."""
+        frames: list[bytes] = []
+        at = FILE_HEADER_BYTES
+        for count, draft in enumerate(self._drafts(time_ms)):
+            if draft.kind == Kind.FOOTER:
+                draft = draft._replace(item=count)
+            at += encode(draft, self.lsn + 1, short_identity, 0, at, frames)
+        header = SegmentHeader(short_identity, identity, 0, at, time_ms, SNAPSHOT)
+        return b"".join((header.encode(), *frames))
+
+    @classmethod
+    def decode(cls, data: bytes, path: str) -> Snapshot:
+        """The inverse of `encode`; raises SnapshotDamaged, or NewerFormat for what is newer."""
+        frames = list(_frames(data, path))
+        try:
+            made = _from_frames(frames)
+        except (ValueError, struct.error) as error:
+            raise SnapshotDamaged(path, FILE_HEADER_BYTES, str(error)) from None
+        named = snapshot_lsn(os.path.basename(path))
+        if named is not None and named != made.lsn:
+            raise SnapshotDamaged(path, 0, f"it is of lsn {made.lsn}")
+        return made
+
+    def _drafts(self, time_ms: int) -> Iterator[Draft]:
+        opening = self.checkpoint.draft(time_ms, self.lsn)
+        live_bytes = encode_meta({Tag.BYTES: self.live_bytes})
+        yield opening._replace(meta=opening.meta + live_bytes)
+        ranges, pages = self.live.encode()
+        yield from _in_pieces(Kind.LIVE, RANGES, ranges, time_ms)
+        yield from _in_pieces(Kind.LIVE, PAGES, pages, time_ms)
+        pages, large = self.attempts.encode()
+        yield from _in_pieces(Kind.ATTEMPTS, LARGE, large, time_ms)
+        yield from _in_pieces(Kind.ATTEMPTS, PAGES, pages, time_ms)
+        for dead in self.dead:
+            meta = encode_meta({Tag.REASON: dead.reason, Tag.BYTES: dead.body_bytes})
+            yield Draft(
+                Kind.DEAD, dead.item, dead.order, dead.attempts, dead.died_ms, meta, b"", 0, 0
+            )
+        each = _PIECE_BYTES // _SEGMENT.size
+        for at in range(0, max(len(self.segments), 1), each):
+            some = self.segments[at : at + each]
+            body = b"".join(
+                _SEGMENT.pack(s.number, 0, s.item_first, s.item_last, s.live, s.live_bytes)
+                for s in some
+            )
+            yield Draft(
+                Kind.SEGMENTS, self.segment, self.offset, len(some), time_ms, b"", body, 0, 0
+            )
+        meta, place_last = b"", 0
+        if self.tally is not None:
+            meta, place_last = encode_meta(self.tally.meta()), self.tally.place_last
+        yield Draft(Kind.FOOTER, 0, place_last, 0, time_ms, meta, b"", 0, 0)
+
+
+def snapshot_name(lsn: int) -> str:
+    """The file name of the snapshot of this lsn."""
+    return f"{lsn:0{_DIGITS}d}{SUFFIX}"
+
+
+def snapshot_lsn(name: str) -> int | None:
+    """The lsn in a snapshot's file name; None for any other file."""
+    stem = name.removesuffix(SUFFIX)
+    if stem == name or len(stem) != _DIGITS or not (stem.isascii() and stem.isdigit()):
+        return None
+    return int(stem)
+
+
+def _in_pieces(kind: Kind, what: int, data: bytes, time_ms: int) -> Iterator[Draft]:
+    """Frames of whole entries. `number` says how many they are."""
+    width = _ENTRY_BYTES[kind, what]
+    size = _PIECE_BYTES // width * width
+    for at in range(0, len(data), size):
+        body = data[at : at + size]
+        yield Draft(kind, 0, len(body) // width, what, time_ms, b"", body, 0, 0)
+
+
+def _frames(data: bytes, path: str) -> Iterator[Record]:
+    """Every frame, each whole and at its place, and nothing between, before or behind them."""
+    header = SegmentHeader.decode(data[:FILE_HEADER_BYTES], path)
+    if header is None:
+        raise SnapshotDamaged(path, 0, "the file header is not readable")
+    if header.role != SNAPSHOT or header.segment:
+        raise SnapshotDamaged(path, 0, "this is no snapshot")
+    if header.capacity != len(data):
+        at = min(header.capacity, len(data))
+        raise SnapshotDamaged(path, at, f"{len(data)} bytes of {header.capacity}")
+    at, step, count, lsn = FILE_HEADER_BYTES, 0, 0, 0
+    while at < len(data):
+        frame = decode(data, at, header.journal, 0)
+        if frame is None:
+            raise SnapshotDamaged(path, at, "not a whole record")
+        end = at + HEADER_BYTES + len(frame.meta) + len(frame.body)
+        if frame.end > len(data) or any(data[end : frame.end]):
+            raise SnapshotDamaged(path, end, "not padded with zeros")
+        step = _next_step(frame, step, path)
+        if (count and frame.lsn != lsn) or (frame.kind == Kind.FOOTER and frame.item != count):
+            raise SnapshotDamaged(path, at, "a record of another snapshot")
+        lsn = frame.lsn
+        at, count = frame.end, count + 1
+        yield frame
+    if step != len(_ORDER):
+        raise SnapshotDamaged(path, at, "it has no end")
+
+
+def _next_step(frame: Record, step: int, path: str) -> int:
+    """The least place in the order of kinds that the next frame may have."""
+    try:
+        kind = Kind(frame.kind)
+    except ValueError:
+        kind = Kind.IDS
+    if kind in {Kind.IDS, Kind.KEYS}:
+        raise NewerFormat(f"{path}: a snapshot with records of kind {frame.kind}")
+    place = _ORDER.index(kind) if kind in _ORDER else -1
+    once = kind in {Kind.CHECKPOINT, Kind.FOOTER}
+    if place < step or (step == 0) != (place == 0):
+        raise SnapshotDamaged(path, frame.offset, f"{kind.name} is out of place")
+    return place + once
+
+
+def _from_frames(frames: list[Record]) -> Snapshot:
+    """What these frames say, in their order; raises ValueError where they cannot be meant."""
+    parts: dict[tuple[int, int], list[bytes]] = {key: [] for key in _ENTRY_BYTES}
+    dead: list[DeadEntry] = []
+    segments: list[SegmentState] = []
+    goes_on: Record | None = None
+    for frame in frames:
+        if frame.kind == Kind.DEAD:
+            dead.append(_dead(frame))
+        elif frame.kind == Kind.SEGMENTS:
+            goes_on = frame
+            entries = (_SEGMENT.unpack_from(frame.body, at * _SEGMENT.size)
+                       for at in range(frame.small))  # fmt: skip
+            segments += [SegmentState(number, *rest) for number, _, *rest in entries]
+        elif frame.kind in {Kind.LIVE, Kind.ATTEMPTS}:
+            key = (frame.kind, frame.small)
+            if len(frame.body) != frame.number * _ENTRY_BYTES.get(key, -1):
+                raise ValueError("entries that are not whole")
+            parts[key].append(frame.body)
+    if goes_on is None:
+        raise ValueError("it does not say where the log goes on")
+    opening, closing = frames[0], frames[-1]
+    live = [b"".join(parts[Kind.LIVE, what]) for what in (RANGES, PAGES)]
+    attempts = [b"".join(parts[Kind.ATTEMPTS, what]) for what in (PAGES, LARGE)]
+    return Snapshot(
+        lsn=opening.lsn - 1,
+        segment=goes_on.item,
+        offset=goes_on.number,
+        checkpoint=Checkpoint.from_record(opening),
+        live=IdSet.decode(*live),
+        live_bytes=_number(decode_meta(opening.meta), Tag.BYTES),
+        attempts=IdCounts.decode(*attempts),
+        dead=dead,
+        segments=segments,
+        tally=Tally.from_footer(closing) if closing.meta else None,
+    )
+
+
+def _dead(frame: Record) -> DeadEntry:
+    meta = decode_meta(frame.meta)
+    reason = meta.get(Tag.REASON, b"")
+    return DeadEntry(
+        frame.item, frame.number, frame.small, reason if isinstance(reason, bytes) else b"",
+        frame.time_ms, _number(meta, Tag.BYTES),
+    )  # fmt: skip
+
+
+def _number(meta: Meta, tag: Tag) -> int:
+    value = meta.get(tag)
+    return value if isinstance(value, int) else 0
