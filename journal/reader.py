@@ -3,7 +3,8 @@
 It reads a stopped journal, a backup, an archive, and one that a daemon is writing at this moment:
 
     a batch half written          the end of the log for now, not damage
-    a segment removed meanwhile   its items were all done: the rest is read from a fresh listing
+    a segment removed meanwhile   its items were all done, or survivors hold what is left of it:
+                                  the rest is read from a fresh listing
     a segment being filled        read twice, so that no record stands behind a hole (`_read_live`)
 
 A live reader sees what is *written*. What of it is already on disk is known up to `lsn_synced`,
@@ -34,6 +35,7 @@ from journal.segment import (
     SegmentHeader,
     segment_number,
 )
+from journal.snapshot import Snapshot
 
 # A reader that a daemon overtakes this often is not reading, and says so.
 RESTARTS_MAX: Final = 100
@@ -53,12 +55,14 @@ class JournalView:
     """One journal as it can be read now. Exhaust `records()` first; the rest is known then.
 
     `damages` is what was lost, `torn` what a crash (or a batch being written) left behind the last
-    sync; `checkpoint` is the newest opening state, `lsn_next` the number of the next record.
+    sync; `checkpoint` is the newest opening state, `lsn_next` the number of the next record. Below
+    the lsn of `snapshot` what was reclaimed is not there to be read: the queue's state is that of
+    the snapshot and the records behind its lsn (None: all records).
     """
 
     __slots__ = (
         "_files", "_live", "checkpoint", "count", "damages", "folder", "identity", "lsn_next",
-        "lsn_synced", "records_behind_sync", "segment_count", "torn",
+        "lsn_synced", "records_behind_sync", "segment_count", "snapshot", "torn",
     )  # fmt: skip
 
     def __init__(self, files: Files, folder: str, live: bool) -> None:
@@ -66,6 +70,7 @@ class JournalView:
         self._live = live
         self.folder = folder
         self.checkpoint: Checkpoint | None = None
+        self.snapshot: Snapshot | None = None
         self.damages: list[Damage] = []
         self.torn: list[Damage] = []
         self.identity = b""
@@ -101,12 +106,14 @@ class JournalView:
         Raises JournalError where a file cannot be read (NewerFormat: not by this version).
         """
         for _ in range(RESTARTS_MAX):
-            recovery = Recovery(self._files, self.folder)
+            recovery = Recovery(self._files, self.folder, whole=True)
             try:
                 for record in recovery.records():
                     if record.lsn < self.lsn_next:
                         continue  # read before a segment was removed under our feet
                     self.lsn_next = record.lsn + 1
+                    if not self.count:
+                        self.snapshot = recovery.snapshot
                     self.count += 1
                     yield record
             except FileNotFoundError as error:
@@ -125,6 +132,7 @@ class JournalView:
         )
 
     def _finish(self, recovery: Recovery) -> None:
+        self.snapshot = self.snapshot if self.count else recovery.snapshot
         self.identity = recovery.identity
         self.segment_count = len(recovery.segments)
         self.damages = [d for d in recovery.damages if d.kind != "torn"]

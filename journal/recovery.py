@@ -1,50 +1,46 @@
 """From a folder to records in order: check the chain, cut a torn tail, name the rest.
 
-    segments on disk       scan, newest first until a batch says up to where it was synced
-        |                                        |
-        v                                        v  lsn_synced
-    limits: a newer segment supersedes     walk, oldest first: records below the limit, in order;
-    every older record from its first      records lost at or below lsn_synced are corrupt: named,
-    lsn on                                 passed; the first lost behind it are torn: the log
-                                           ends there, and what follows is cut
+    files on disk          `chain`: order, owner, snapshot, what is settled by it
+        |
+        v                  scan, newest first until a batch says up to where it was synced
+    limits: a newer segment supersedes           |
+    every older record from its first            v  lsn_synced
+    lsn on                 walk, oldest first: records below the limit, in order; records lost at
+                           or below lsn_synced are corrupt: named, passed; the first lost behind it
+                           are torn: the log ends there, and what follows is cut
 
 What is kept from behind lsn_synced is the *tail*. The page cache is not the disk, so an unclean
 end has its tail written again, into a fresh segment, before anything is answered (`resume`).
+
+With a snapshot only what lies behind its lsn is read; without one, everything.
 
 One rule: recovery reads and changes nothing; a crash during it leaves everything to the next one.
 """
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
 
+from journal.chain import Chain, SegmentFile, last_segment_number
 from journal.errors import ITEM_MAX, Damage, DamageKind
 from journal.files import Files
-from journal.record import HEADER_BYTES, Kind, Record, decode
-from journal.segment import (
-    FILE_HEADER_BYTES,
-    FOOTER_LOST,
-    FOOTER_SPACE_BYTES,
-    Gap,
-    Scan,
-    SegmentHeader,
-    Tally,
-    find_identity,
-    scan,
-    segment_name,
-    segment_number,
-)
+from journal.missing import Missing
+from journal.record import HEADER_BYTES, Kind, Record
+from journal.scan import FOOTER_LOST, Gap, Scan
+from journal.segment import FILE_HEADER_BYTES, Tally, segment_path, usable_bytes
+from journal.snapshot import Snapshot
+
+__all__ = ["Recovery", "SegmentFile", "last_segment_number", "segment_path", "usable_bytes"]
 
 MISSING_BEFORE: Final = "records are missing before this segment"
+MISSING_BEHIND: Final = "records are missing at its end"
 SHORTER: Final = "shorter than it was made"
 BEHIND_THE_END: Final = "behind the end of the log"
-HEADER_LOST: Final = "the file header is not readable"
-_FRONT_BYTES: Final = 1 << 16  # holds any segment's opening record
+_TRUNCATED: Final = frozenset({SHORTER, MISSING_BEFORE, MISSING_BEHIND})
 _item: Final = attrgetter("item")
 _lsn: Final = attrgetter("lsn")
 _offset: Final = attrgetter("offset")
@@ -52,40 +48,20 @@ _OPENING_FRAMES: Final = 2  # the checkpoint and the first batch of any segment
 
 
 @dataclass(slots=True)
-class SegmentFile:
-    """One segment as found. `lsn_limit`: records from here on are superseded (0: none are)."""
-
-    number: int
-    path: str
-    header: SegmentHeader | None
-    journal: int
-    capacity: int
-    lsn_first: int = 0
-    lsn_limit: int = 0
-
-    @property
-    def bytes_missing(self) -> int:
-        """How much shorter the file is than it was made, as far as it says."""
-        made = self.header.capacity if self.header is not None else FILE_HEADER_BYTES
-        return max(made - self.capacity, 0)
-
-    def is_spare(self, found: Scan) -> bool:
-        """Is it whole, and has nothing been written to it?"""
-        whole = self.header is not None and not self.bytes_missing
-        return whole and not (found.lsn_first or found.gaps or found.footer)
-
-    def supersedes(self, lsn: int) -> bool:
-        """Does a newer segment hold what this one says from `lsn` on?"""
-        return bool(self.lsn_limit) and lsn >= self.lsn_limit
-
-
-@dataclass(slots=True)
 class Recovery:
-    """Reads one queue's journal. Exhaust `records()` first; everything else is known then."""
+    """Reads one queue's journal. Exhaust `records()` first; everything else is known then.
+
+    With a snapshot `records()` has those behind `snapshot.lsn`; `whole`: all that are there, and
+    every byte is looked at. `snapshot_lsns` are those of the snapshots to keep, newest first.
+    """
 
     files: Files
     folder: str
+    whole: bool = False
     identity: bytes = b""
+    snapshot: Snapshot | None = None
+    snapshot_lsns: list[int] = field(default_factory=list)
+    obsolete: list[str] = field(default_factory=list)  # snapshots that are damaged or too old
     segments: list[SegmentFile] = field(default_factory=list)  # with records of the log
     superseded: list[SegmentFile] = field(default_factory=list)  # newer segments hold all of it
     spares: list[SegmentFile] = field(default_factory=list)  # hold nothing
@@ -94,15 +70,25 @@ class Recovery:
     checkpoint: Record | None = None
     lsn_synced: int = 0
     lsn_next: int = 1
+    names: list[str] = field(default_factory=list)  # of all files there
     append_at: int = FILE_HEADER_BYTES
+    append_dirty: bool = False  # behind `append_at` are bytes of an earlier life
     tally: Tally = field(default_factory=Tally)
     torn: bool = False  # the log ends in front of bytes that are cut
+    _chain: Chain = field(init=False)
     _scans: dict[int, Scan] = field(default_factory=dict)
     _last: Scan | None = None
     _lsn: int = 0  # the next record's, as far as we have read; 0: any may be the first
+    _lsn_known: int = 0  # a snapshot includes the records up to here
+    _item_settled: int = 0  # the latest item put in a segment that was passed
     _item_seen: int = 0  # the latest item that was surely put
     _item_last: int = 0  # the latest that may have been put
     _item_jump: int = 0  # behind a checkpoint the ids may go on from here
+
+    @property
+    def is_sealed(self) -> bool:
+        """Does the log end in a segment that nothing more is written to?"""
+        return self._last is not None and self._last.footer is not None
 
     @property
     def clean(self) -> bool:
@@ -110,84 +96,68 @@ class Recovery:
         if self.tail or self.torn:
             return False
         if self._last is None:
-            return True
-        sealed = self._last.footer is not None
-        return not sealed and all(d.path != self._last.path for d in self.damages)
+            return not self.segments
+        return not self.is_sealed and all(d.path != self._last.path for d in self.damages)
 
     def records(self) -> Iterator[Record]:
         """Every record that is kept, in order of lsn."""
-        self._find_segments()
+        self._find()
         self._find_synced()
         self._sort_out()
+        if not self.whole:
+            self._chain.settle_listed()
+        missing = Missing(self.snapshot, self.segments) if self.snapshot is not None else None
         for segment in self.segments:
-            found = self._last = self._scans.pop(segment.number, None) or self._scan(segment)
-            segment.lsn_first = found.lsn_first or (self._lsn or 1 if found.gaps else 0)
-            if self.torn:
-                self._cut(found, FILE_HEADER_BYTES, BEHIND_THE_END, segment.lsn_first, 0)
+            self._last = None
+            if segment.settled and not self.whole:
+                self._item_settled = max(self._item_settled, segment.item_last)
                 continue
-            if not self._lsn and not (found.gaps and found.gaps[0].offset == FILE_HEADER_BYTES):
-                self._lsn = found.lsn_first
-            yield from self._walk(segment, found)
+            found = self._last = self._scans.pop(segment.number, None) or self._scan(segment)
+            for record in self._kept(segment, found):
+                if missing and record.lsn > self._lsn_known:
+                    missing.see(record)
+                yield record
         if self._last is not None and self.clean:
-            self.append_at = self._last.end
-            self.tally.see_all(self._last.records)
+            self.append_at, self.append_dirty = self._last.end, self._last.dirty
         self.lsn_next = max(self._lsn, self.lsn_synced + 1)
+        if missing:
+            self.damages += missing.damages(self.folder)
 
     # -- finding out ------------------------------------------------------------------------
 
-    def _find_segments(self) -> None:
-        found: list[SegmentFile] = []
-        for name in self.files.names(self.folder):
-            number = segment_number(name)
-            if number is None:
-                continue
-            path = os.path.join(self.folder, name)
-            front = self.files.read(path, 0, FILE_HEADER_BYTES)
-            header = SegmentHeader.decode(front, path)
-            journal = header.journal if header is not None else 0
-            found.append(SegmentFile(number, path, header, journal, self.files.size(path)))
-        owner = self._owner(found)
-        for segment in found:
-            if segment.header is None:
-                self._adopt_headless(segment, owner)
-            elif segment.header.segment != segment.number or segment.journal != owner:
-                self._name_file(segment, "foreign", "belongs to another journal or place")
-                segment.journal = 0
-        self.segments = [s for s in found if s.journal]
-
-    def _owner(self, found: list[SegmentFile]) -> int:
-        """The journal that most of the segments belong to (the newest decides a tie)."""
-        votes: dict[int, int] = {}
-        for segment in found:
-            if segment.header is not None:
-                votes[segment.journal] = votes.get(segment.journal, 0) + 1
-        most = max(votes.values(), default=0)
-        for segment in reversed(found):
-            if segment.header is not None and votes[segment.journal] == most:
-                self.identity = segment.header.identity
-                return segment.journal
-        return 0
-
-    def _adopt_headless(self, segment: SegmentFile, owner: int) -> None:
-        data = self.files.read(segment.path)
-        frames_of = find_identity(data, segment.number)
-        if owner and frames_of not in (0, owner):
-            self._name_file(segment, "foreign", HEADER_LOST)
+    def _find(self) -> None:
+        chain = self._chain = Chain(self.files, self.folder)
+        chain.find()
+        self.identity, self.segments, self.damages = chain.identity, chain.segments, chain.damages
+        self.snapshot, self.snapshot_lsns = chain.snapshot, chain.snapshot_lsns
+        self.obsolete = chain.snapshots_outdated + chain.snapshots_damaged
+        self.superseded, self.names = chain.replaced, chain.names
+        snapshot = self.snapshot
+        if snapshot is None:
             return
-        segment.journal = frames_of or owner
-        if not self.identity and frames_of:
-            # The long identity is gone with the header; the short one is what frames carry.
-            self.identity = frames_of.to_bytes(4, "little") + bytes(12)
-        if not segment.journal or not segment.bytes_missing:
-            kind: DamageKind = "truncated" if segment.bytes_missing else "corrupt"
-            self._name_file(segment, kind, HEADER_LOST)
+        self.lsn_synced = self._lsn_known = snapshot.lsn
+        if not self.whole:
+            self._lsn = snapshot.lsn + 1
+            opening = snapshot.checkpoint.draft(0, snapshot.lsn)
+            self.checkpoint = Record(*opening[:8], snapshot.lsn + 1, 0, 0, 0)
+            self._item_seen = self._item_last = self._item_jump = opening.item - 1
 
     def _find_synced(self) -> None:
-        """Newest first, until a batch says up to where the journal was synced."""
+        """Newest first, until a batch says up to where the journal was synced.
+
+        Before a file that the disk does not give, all is taken as synced: to write a tail anew
+        from there would supersede what that file may hold when the disk gives it again.
+        """
+        before_unreadable = False
         for segment in reversed(self.segments):
+            if segment.settled:
+                return
             found = self._scans[segment.number] = self._scan(segment)
             self.lsn_synced = max(self.lsn_synced, found.lsn_synced)
-            if found.batches:
+            if before_unreadable:
+                self.lsn_synced = max(self.lsn_synced, found.lsn_next - 1)
+            before_unreadable = before_unreadable or found.unreadable
+            if found.batches or 0 < segment.lsn_first <= self._lsn_known + 1:
                 return
 
     def _sort_out(self) -> None:
@@ -208,34 +178,74 @@ class Recovery:
             else:
                 kept.insert(0, segment)
                 limit = first or limit
-        self.segments = kept
-        if self.spares and self.spares[0].number == oldest:
+        self.segments = self._chain.segments = kept
+        if self.spares and self.spares[0].number == oldest and not self._lsn:
             # A segment goes only when the one behind it is synced. So nothing ever stood before
             # this one: the log begins here, and what was written here, if anything, is lost.
             self._lsn = 1
 
     def _first_lsn(self, segment: SegmentFile) -> int:
+        if segment.lsn_first:
+            return segment.lsn_first
         known = self._scans.get(segment.number)
         if known is None:
-            front = self.files.read(segment.path, 0, _FRONT_BYTES)
-            opening = decode(front, FILE_HEADER_BYTES, segment.journal, segment.number)
-            if opening is not None:
-                return opening.lsn
             known = self._scans[segment.number] = self._scan(segment)
         return known.lsn_first
 
     def _scan(self, segment: SegmentFile) -> Scan:
-        data = self.files.read(segment.path)
-        return scan(data, segment.path, segment.journal, segment.number)
+        """From where the snapshot says that the log goes on, if it does; else all of it."""
+        snapshot = self.snapshot
+        if (
+            snapshot is not None
+            and not self.whole
+            and snapshot.tally is not None
+            and segment.number == snapshot.segment
+            and FILE_HEADER_BYTES < snapshot.offset <= segment.capacity
+        ):
+            lsn = snapshot.lsn + 1
+            found = self._chain.scan(segment, snapshot.offset, lsn)
+            begins_whole = not found.gaps or found.gaps[0].offset > snapshot.offset
+            if found.lsn_first == lsn and begins_whole:
+                return found
+        return self._chain.scan(segment)
 
     # -- walking ----------------------------------------------------------------------------
+
+    def _kept(self, segment: SegmentFile, found: Scan) -> Iterator[Record]:
+        """The records of one segment that count."""
+        opened = segment.lsn_first or found.lsn_first
+        segment.lsn_first = opened or (self._lsn or 1 if found.gaps else 0)
+        if self.torn:
+            if found.unreadable:
+                self._name_unreadable(segment, found, found.gaps[0])
+            else:
+                self._cut(found, FILE_HEADER_BYTES, BEHIND_THE_END, segment.lsn_first, 0)
+            return
+        if not self._lsn and not (found.gaps and found.gaps[0].offset == FILE_HEADER_BYTES):
+            self._lsn = found.lsn_first
+        yield from self._walk(segment, found)
+        self._note_tally(segment, found)
+        if segment.is_survivors and found.footer is not None:
+            self._lsn = max(self._lsn, found.footer.lsn)  # behind all it stands for
+
+    def _note_tally(self, segment: SegmentFile, found: Scan) -> None:
+        """What was put in a segment, from its footer or by counting."""
+        before = self.snapshot.tally if self.snapshot else None
+        tally = found.kept_tally(segment.lsn_limit, before)
+        segment.note(tally)
+        segment.lsn_last = max(found.lsn_next - 1, 0)
+        if segment.lsn_limit:
+            segment.lsn_last = min(segment.lsn_last, segment.lsn_limit - 1)
+        self.tally = tally
+        self._item_settled = max(self._item_settled, tally.item_last)
 
     def _walk(self, segment: SegmentFile, found: Scan) -> Iterator[Record]:
         opening = found.checkpoint
         if opening is not None and not segment.supersedes(opening.lsn):
-            self.checkpoint = opening
-            self._item_jump = opening.item - 1
-            self._item_last = max(self._item_last, self._item_jump)
+            self._open(segment, opening)
+        opens_whole = not found.gaps or found.gaps[0].offset > FILE_HEADER_BYTES
+        if opens_whole and found.lsn_first <= self._lsn_known + 1:  # holes here were reclaimed
+            self._lsn = max(self._lsn, found.lsn_first)
         at = 0
         for gap in self._all_gaps(segment, found):
             stop = bisect_left(found.records, gap.offset, at, key=_offset)
@@ -246,10 +256,27 @@ class Recovery:
                 return
         yield from self._keep(segment, found.records[at:] if at else found.records)
 
+    def _open(self, segment: SegmentFile, opening: Record) -> None:
+        """Take over what a segment opens with, unless something newer is known."""
+        if segment.is_survivors:
+            self.checkpoint = self.checkpoint or opening  # names the queue; counts nothing
+        elif self._is_new(segment, opening.lsn):
+            self.checkpoint = opening
+            self._item_jump = opening.item - 1
+            self._item_last = max(self._item_last, self._item_jump)
+
+    def _is_new(self, segment: SegmentFile, lsn: int) -> bool:
+        """Does a segment that begins with this lsn begin behind the snapshot?"""
+        if self.snapshot is None or self.whole:
+            return True
+        return lsn > self._lsn_known and segment.number != self.snapshot.segment
+
     def _keep(self, segment: SegmentFile, records: list[Record]) -> Iterator[Record]:
-        """Records between two gaps, as far as they are not superseded."""
+        """Records between two gaps, as far as they are wanted and not superseded."""
         if segment.lsn_limit and records and segment.supersedes(records[-1].lsn):
             records = records[: bisect_left(records, segment.lsn_limit, key=_lsn)]
+        if records and records[0].lsn <= self._lsn_known and not self.whole:
+            records = records[bisect_right(records, self._lsn_known, key=_lsn) :]
         if not records:
             return
         synced = self.lsn_synced
@@ -268,7 +295,13 @@ class Recovery:
         opens_whole = not gaps or gaps[0].offset > FILE_HEADER_BYTES
         if self._lsn and found.lsn_first > self._lsn and opens_whole:
             at = FILE_HEADER_BYTES
-            gaps.insert(0, Gap(at, at, MISSING_BEFORE, self._lsn, found.lsn_first))
+            expected = max(self._lsn, self._lsn_known + 1)
+            gaps.insert(0, Gap(at, at, MISSING_BEFORE, expected, found.lsn_first))
+        snapshot = self.snapshot
+        if snapshot is not None and segment.number == snapshot.segment and not found.gaps:
+            behind = min(segment.lsn_limit or snapshot.lsn + 1, snapshot.lsn + 1)
+            if found.lsn_next < behind and not segment.bytes_missing:
+                gaps.append(Gap(found.end, found.end, MISSING_BEHIND, found.lsn_next, behind))
         if segment.bytes_missing:
             start, lsn = segment.capacity, found.lsn_next
             went_on = start - found.read_to < HEADER_BYTES  # else zeros: the log ended before
@@ -280,6 +313,11 @@ class Recovery:
 
     def _judge(self, segment: SegmentFile, found: Scan, gap: Gap) -> None:
         """Torn or damaged? Names it; where records behind the last sync are lost, the log ends."""
+        if self._is_known(segment, found, gap):
+            return
+        if found.unreadable:
+            self._name_unreadable(segment, found, gap)
+            return
         first, last = self._lost(segment, gap)
         is_lost = last >= first
         if segment.supersedes(first) and gap.reason not in (FOOTER_LOST, SHORTER):
@@ -288,7 +326,7 @@ class Recovery:
             self._cut(found, gap.offset, gap.reason, first, last)
             return
         kind: DamageKind = "corrupt"
-        if gap.reason in (SHORTER, MISSING_BEFORE):
+        if gap.reason in _TRUNCATED:
             kind = "truncated"
         elif first > self.lsn_synced and gap.reason != FOOTER_LOST:
             kind = "torn"
@@ -298,6 +336,46 @@ class Recovery:
         if is_lost and not self.torn:
             self._lsn = last + 1
 
+    def _is_known(self, segment: SegmentFile, found: Scan, gap: Gap) -> bool:
+        """Did the snapshot know all that was lost here? Then bodies are lost at most: name those.
+
+        A gap that reaches beyond the snapshot is judged as any other, too.
+        """
+        snapshot, known = self.snapshot, self._lsn_known
+        if snapshot is None or self.whole:
+            return False
+        state = next((s for s in snapshot.segments if s.number == segment.number), None)
+        if state is None and (gap.lsn_expected or segment.lsn_first) > known:
+            return False
+        puts = [(r.offset, r.item) for r in found.records if r.kind == Kind.PUT]
+        before, behind = self._item_settled, snapshot.checkpoint.next_item
+        if state is not None:
+            before, behind = state.item_first - 1, state.item_last + 1
+        low = max((item for at, item in puts if at < gap.offset), default=before) + 1
+        high = min((item for at, item in puts if at >= gap.end), default=behind)
+        alive = list(snapshot.live.between(low, high - 1)) if gap.reason != FOOTER_LOST else []
+        ids = (alive[0], alive[-1]) if alive else (1, 0)
+        self._name("truncated" if gap.reason in _TRUNCATED else "corrupt", segment.path,
+                   gap.offset, gap.end, gap.reason, 1, 0, *ids)  # fmt: skip
+        return state is not None or 0 < self._behind(segment, gap) <= known + 1
+
+    @staticmethod
+    def _behind(segment: SegmentFile, gap: Gap) -> int:
+        """The first lsn that is surely behind a gap; 0: there is none."""
+        following = gap.lsn_next
+        if segment.lsn_limit and not 0 < following < segment.lsn_limit:
+            following = segment.lsn_limit
+        return following
+
+    def _name_unreadable(self, segment: SegmentFile, found: Scan, gap: Gap) -> None:
+        """It may have held as much as it has room for. The log goes on behind all of that."""
+        first = self._lsn or 1
+        last = min(first + (gap.end - gap.offset) // HEADER_BYTES, ITEM_MAX)
+        last = segment.lsn_limit - 1 if segment.lsn_limit else last
+        self._name("corrupt", segment.path, gap.offset, gap.end, gap.reason, first, last,
+                   *self._items_lost(found, first, last))  # fmt: skip
+        self._lsn = max(self._lsn, last + 1)
+
     def _lost(self, segment: SegmentFile, gap: Gap) -> tuple[int, int]:
         """First and last lsn of what may have been in a gap; a last below its first: nothing."""
         room = (gap.end - gap.offset) // HEADER_BYTES  # for so many records at most
@@ -306,9 +384,7 @@ class Recovery:
         elif gap.end == FILE_HEADER_BYTES:  # not even a header: nobody knows how long it was
             room = ITEM_MAX
         first = self._lsn or gap.lsn_expected
-        following = gap.lsn_next
-        if segment.lsn_limit and not 0 < following < segment.lsn_limit:
-            following = segment.lsn_limit
+        following = self._behind(segment, gap)
         if following:
             return first or max(following - room, 1), following - 1
         first = first or 1
@@ -334,30 +410,8 @@ class Recovery:
             self._name("torn", found.path, offset, end, reason, first, last,
                        *self._items_lost(found, first, last))  # fmt: skip
 
-    def _name_file(self, segment: SegmentFile, kind: DamageKind, reason: str) -> None:
-        """Damage to a file as such; what is lost with it shows in the walk, if it is walked."""
-        end = segment.capacity if kind == "foreign" else FILE_HEADER_BYTES
-        id_last = 0 if segment.journal or kind == "foreign" else ITEM_MAX
-        self._name(kind, segment.path, 0, end, reason, 1, id_last, 1, id_last)
-
     def _name(self, kind: DamageKind, path: str, offset: int, end: int, reason: str,
               lsn_first: int, lsn_last: int, id_first: int, id_last: int) -> None:  # fmt: skip
         self.damages.append(
             Damage(kind, path, offset, end, reason, lsn_first, lsn_last, id_first, id_last)
         )
-
-
-def last_segment_number(files: Files, folder: str) -> int:
-    """The highest segment number in use in `folder`, whatever state it is in; 0: none."""
-    numbers = [segment_number(name) or 0 for name in files.names(folder)]
-    return max(numbers, default=0)
-
-
-def segment_path(folder: str, number: int) -> str:
-    """Where segment `number` of the journal in `folder` lives."""
-    return os.path.join(folder, segment_name(number))
-
-
-def usable_bytes(capacity: int) -> int:
-    """Where the records of a segment of `capacity` bytes must end."""
-    return capacity - FOOTER_SPACE_BYTES

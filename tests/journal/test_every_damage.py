@@ -11,15 +11,29 @@ In the ordinary run one bit of every byte is flipped; under `soak` each.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from itertools import combinations
 
 import pytest
 
 from journal.errors import Damage
 from journal.record import HEADER_BYTES, Kind, Record, decode
 from journal.recovery import Recovery
-from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
-from tests.support.journals import FOLDER, IDENTITY, TINY, fresh, path_of, segments, start
+from journal.resume import recovered_journal
+from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, segment_number
+from tests.support.journals import (
+    FOLDER,
+    IDENTITY,
+    TIME_MS,
+    TINY,
+    fresh,
+    path_of,
+    segments,
+    start,
+)
 from tests.support.memory_disk import MemoryDisk
+from tests.support.snapshots import LIVE, NEWEST, OLDER, State, laid, opening, snapshot_path
+from tests.support.snapshots import recovered as recovered_state
 
 JOURNAL = int.from_bytes(IDENTITY[:4], "little")
 
@@ -196,3 +210,169 @@ def goes_on(disk: MemoryDisk) -> None:
         assert [body for _, _, _, body in found[len(kept) :]] == [b"after the damage"]
         assert disk.names(f"{FOLDER}/set-aside") == copies
         assert all(d.kind != "torn" for d in again.recovery.damages)
+
+
+# -- with survivors, snapshots and a recycled segment --------------------------------------------
+
+
+def plain(record: Record) -> tuple[object, ...]:
+    """A record without its place: survivors stand elsewhere than they were put."""
+    return record[:9]
+
+
+@functools.cache
+def snapshotted(closed: bool) -> tuple[MemoryDisk, dict[int, tuple[object, ...]], State]:
+    """The journal of `tests.support.snapshots`; what was ever written; the state at its end."""
+    one = laid(closed)
+    _, state, recovery = recovered_state(one.disk)
+    assert sorted(state.live) == LIVE
+    assert recovery.damages == []
+    return one.disk, {r.lsn: plain(r) for r in one.records}, state
+
+
+def check_state(disk: MemoryDisk, closed: bool) -> tuple[list[Damage], list[Damage]]:
+    """Nothing raises, nothing is wrong, what is lost or comes back is named: the damages."""
+    _, written, truth = snapshotted(closed)
+    records, state, recovery = recovered_state(disk)
+    everything, _, whole = recovered_state(disk, whole=True)
+    for found in (records, everything):
+        lsns = [r.lsn for r in found]
+        assert lsns == sorted(set(lsns)), "in order, each once"
+        assert all(plain(r) == written[r.lsn] for r in found), "none is wrong"
+    damages, all_damages = recovery.damages, whole.damages
+    for item in truth.live - state.live:
+        assert any(d.id_first <= item <= d.id_last for d in damages), f"{item} is lost, not named"
+    same = (state.attempts, state.dead) == (truth.attempts, truth.dead)
+    if state.live - truth.live or not same:
+        assert any(d.lsn_last >= d.lsn_first for d in damages), "what came back is not named"
+    there = {r.item for r in everything if r.kind == Kind.PUT}
+    for item in state.live - there:
+        named = [*damages, *all_damages]
+        assert any(d.id_first <= item <= d.id_last for d in named), f"{item} has no body"
+    return damages, all_damages
+
+
+def every_file(disk: MemoryDisk) -> Iterator[tuple[str, bytes, list[Record]]]:
+    """Each file with its bytes and, of a segment, its frames."""
+    for name in disk.names(FOLDER):
+        path = f"{FOLDER}/{name}"
+        data, number = disk.read(path), segment_number(name)
+        yield path, data, frames_among(data, number) if number is not None else []
+
+
+def frames_among(data: bytes, number: int) -> list[Record]:
+    owner = int.from_bytes(data[12:16], "little")
+    found, at = [], FILE_HEADER_BYTES
+    while (record := decode(data, at, owner, number)) is not None:
+        found.append(record)
+        at = record.end
+    footer = decode(data, len(data) - FOOTER_SPACE_BYTES, owner, number)
+    return [*found, footer] if footer is not None else found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
+def test_with_snapshots_every_flipped_bit_is_named_or_costs_nothing(closed: bool) -> None:
+    """One bit of every byte that says something (killed: of each third), few of the others."""
+    disk, _, _ = snapshotted(closed)
+    disk = disk.kill_clone()
+    for path, data, parts in every_file(disk):
+        is_older = path == snapshot_path(OLDER)  # not read while the newest is whole
+        for offset in range(len(data)):
+            hit = next((f for f in parts if hit_by(f, offset)), None)
+            counts = hit is not None or offset < FILE_HEADER_BYTES
+            if (parts and not counts and offset % 11) or (not closed and offset % 3):
+                continue
+            disk.damage(path, offset, bytes([data[offset] ^ 1 << offset % 8]))
+            damages, all_damages = check_state(disk, closed)
+            is_end_mark = hit is not None and hit.kind == Kind.BATCH and not hit.small
+            if not is_older and not is_end_mark and (counts or not parts):
+                assert any(d.path == path for d in [*damages, *all_damages]), (path, offset)
+            disk.damage(path, offset, data[offset : offset + 1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
+def test_with_snapshots_every_truncation_is_named(closed: bool) -> None:
+    """Every length where a frame ends or begins, every seventh elsewhere (killed: each 21st)."""
+    disk, _, _ = snapshotted(closed)
+    for path, data, parts in every_file(disk):
+        edges = {at + d for f in parts for at in (f.offset, f.end) for d in (-1, 0, 1)}
+        for size in range(len(data)):
+            if size % 7 and size not in edges:
+                continue
+            cut = disk.kill_clone()
+            cut.truncate(path, size)
+            damages, _ = check_state(cut, closed)
+            if path != snapshot_path(OLDER):
+                assert any(d.path == path for d in damages), (path, size)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
+def test_over_survivors_without_a_snapshot_damage_is_named_too(closed: bool) -> None:
+    """One bit of every seventh byte that says something."""
+    disk, _, _ = snapshotted(closed)
+    disk = disk.kill_clone()
+    for lsn in (OLDER, NEWEST):
+        disk.remove(snapshot_path(lsn))
+    for path, data, parts in every_file(disk):
+        for offset in range(len(data)):
+            hit = next((f for f in parts if hit_by(f, offset)), None)
+            counts = hit is not None or offset < FILE_HEADER_BYTES
+            # Survivors that lost their header too would need a third thing to tell what they are.
+            survivors_header = path == path_of(6) and offset < FILE_HEADER_BYTES
+            if not counts or survivors_header or offset % 7:
+                continue
+            disk.damage(path, offset, bytes([data[offset] ^ 1 << offset % 8]))
+            damages, _ = check_state(disk, closed)
+            if hit is None or hit.kind != Kind.BATCH or hit.small:
+                assert any(d.path == path for d in damages), (path, offset)
+            disk.damage(path, offset, data[offset : offset + 1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
+def test_with_snapshots_every_file_may_be_gone(closed: bool) -> None:
+    disk, _, _ = snapshotted(closed)
+    names = disk.names(FOLDER)
+    for count in (1, 2):
+        for gone in combinations(names, count):
+            hurt = disk.kill_clone()
+            for name in gone:
+                hurt.remove(f"{FOLDER}/{name}")
+            # That the newest segment or a snapshot was ever there nothing says.
+            if f"{7:010d}.segment" not in gone and not any(n.endswith(".snapshot") for n in gone):
+                check_state(hurt, closed)
+            else:
+                recovered_state(hurt)
+                recovered_state(hurt, whole=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
+def test_with_snapshots_after_any_damage_the_next_start_finds_the_same(closed: bool) -> None:
+    disk, _, _ = snapshotted(closed)
+    for path, data, _ in every_file(disk):
+        for offset in range(0, len(data), 53):
+            hurt = disk.kill_clone()
+            hurt.damage(path, offset, bytes([data[offset] ^ 0x10]))
+            stays_the_same(hurt)
+            short = disk.kill_clone()
+            short.truncate(path, offset)
+            stays_the_same(short)
+
+
+def stays_the_same(disk: MemoryDisk) -> None:
+    """Two more starts: the same state each time, and no more copies set aside."""
+    before: State | None = None
+    copies: list[str] = []
+    for _ in range(3):
+        disk = disk.kill_clone()
+        _, state, recovery = recovered_state(disk)
+        recovered_journal(recovery, TINY, lambda: opening(15), TIME_MS).abandon()
+        there = disk.names(f"{FOLDER}/set-aside")
+        if before is not None:
+            assert state == before
+            assert there == copies
+        before, copies = state, there

@@ -315,10 +315,29 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, live: bool) -> None
     folder = on_disk(tmp_path, chain())
 
     def on_read(name: str, nth: int, data: bytes) -> bytes:
-        raise OSError(5, "Input/output error", name)
+        raise OSError(13, "Permission denied", name)
 
-    with pytest.raises(JournalError, match=r"0000000003\.segment: Input/output error"):
+    with pytest.raises(JournalError, match=r"0000000003\.segment: Permission denied"):
         lsns(read_journal(watched(on_read), folder, live))
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_file_that_the_disk_does_not_give_is_damage_and_the_others_are_read(
+    tmp_path: Path, live: bool
+) -> None:
+    folder = on_disk(tmp_path, chain())
+
+    def on_read(name: str, nth: int, data: bytes) -> bytes:
+        if "0000000002" in name:
+            raise OSError(5, "Input/output error", name)
+        return data
+
+    view = read_journal(watched(on_read), folder, live)
+    assert lsns(view) == [1, 2, 5, 6]
+    (damage,) = view.damages
+    assert damage.path.endswith("0000000002.segment")
+    assert (damage.kind, damage.lsn_first, damage.lsn_last) == ("corrupt", 3, 4)
+    assert damage.reason == "reading failed: Input/output error"
 
 
 @pytest.mark.slow

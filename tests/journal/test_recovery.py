@@ -82,7 +82,7 @@ def test_after_an_unclean_end_the_fresh_segment_is_synced_before_anything_else()
     disk = disk_with([b"a"], [b"b", b"c"])
     start(disk)
 
-    assert segments(disk) == [1, 2]
+    assert len(segments(disk)) == 2, "the spare there was gave way to it"
     for seed in SEEDS:
         again = start(disk.crash_clone(Random(seed)))
         assert bodies(again.records) == [b"a", b"b", b"c"]
@@ -643,11 +643,11 @@ def test_a_newer_format_is_refused_and_nothing_is_touched() -> None:
     disk, _ = three_segments()
     whole = disk.read(path_of(3))
     raw = bytearray(whole[:FILE_HEADER_BYTES])
-    raw[8] = 2
+    raw[8] = 3
     raw[60:] = __import__("zlib").crc32(bytes(raw[:60])).to_bytes(4, "little")
     disk.damage(path_of(3), 0, bytes(raw))
 
-    with pytest.raises(NewerFormat, match="journal format 2, this kestrelpy reads up to 1"):
+    with pytest.raises(NewerFormat, match="journal format 3, this kestrelpy reads up to 2"):
         recovered(disk)
 
 
