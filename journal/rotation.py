@@ -3,15 +3,25 @@
 Capacities are whole sectors, and a footer lies within one: a power loss leaves all of a footer or
 nothing of it. So a footer that does not parse is damage, never the trace of a crash.
 
+A spare is written with zeros, or takes the file of a segment that is done with:
+
+    0               64            128                                       capacity
+    +---------------+-------------+------------------------------------------+
+    | file header   | 64 zeros    | frames of earlier lives: of lower numbers |
+    +---------------+-------------+------------------------------------------+
+
 One rule: a segment has room for the record it was ordered for, whatever else stands in it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from dataclasses import dataclass, field
 from typing import Final
 
+from journal.errors import NewerFormat
 from journal.files import Files, Handle
 from journal.record import HEADER_BYTES, Draft, Kind, RawDraft, encode_meta, padded
 from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader, Tally
@@ -39,13 +49,16 @@ class Sizes:
     def next_capacity(self, last: int, first: RawDraft | None) -> int:
         """Of the segment after one of `last` bytes; it holds `first` in any case."""
         grown = min(max(last * GROWTH, self.segment_min), self.segment_max)
-        needed = least_capacity(first) if first is not None else 0
-        return whole_sectors(max(grown, needed))
+        return whole_sectors(max(grown, least_capacity(first)))
 
 
 @dataclass(slots=True)
 class Segment:
-    """A segment as its writer knows it. `live` counts the puts in it that no record has ended."""
+    """A segment as its writer knows it. `live` counts the puts in it that no record has ended.
+
+    `live_bytes` counts a header and the body of each of these; what they have in meta and padding
+    beyond that is known only once a rewrite has weighed them (see `reclaim`).
+    """
 
     number: int
     path: str
@@ -56,6 +69,16 @@ class Segment:
     live: int = 0
     emptied_lsn: int = 0
     tally: Tally = field(default_factory=Tally)
+    item_first: int = 0
+    item_last: int = 0
+    puts: int = 0
+    live_bytes: int = 0
+    lsn_last: int = 0  # 0 while it is active
+    rank: int = 0  # where it stands in the chain; 0: by its number
+    recycled: bool = False  # behind its end stand frames of an earlier life
+    weighed: int = 0  # how many puts were alive when a rewrite weighed them; 0: none did
+    extra_bytes: int = 0  # what these had in meta and padding
+    damaged: bool = False  # a rewrite met damage: it stays until nothing in it is alive
 
     def footer(self, lsn: int, time_ms: int) -> Draft:
         """What closes this segment in front of the record `lsn`."""
@@ -68,19 +91,71 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SpareOrder:
-    """A segment to be prepared; `prepare` blocks and belongs on a thread."""
+    """A segment to be prepared; `prepare` blocks and belongs on a thread.
+
+    `recycle` is the file of a segment that is done with, to be taken instead of writing zeros;
+    `header.capacity` is its size then. A new file leaves `reserve_bytes` of the disk free.
+    """
 
     path: str
     header: SegmentHeader
+    recycle: str = ""
+    reserve_bytes: int = 0
 
     def prepare(self, files: Files) -> Handle:
-        """Write the zeros, the header and the name; on disk on return."""
-        files.make_folder(os.path.dirname(self.path))
-        return files.create(self.path, self.header.encode(), self.header.capacity)
+        """The file with its header and its name; on disk on return.
+
+        Whatever becomes of the order, the file to recycle is used up: it has the segment's name,
+        or it is removed and zeros were written as if there were none. Raises OSError, ENOSPC when
+        too little room would be left.
+        """
+        folder = os.path.dirname(self.path)
+        files.make_folder(folder)
+        if self.recycle:
+            # Of any trouble with it we are rid by writing a new file: what is wrong with the disk
+            # itself shows there again.
+            with contextlib.suppress(OSError, NewerFormat):
+                if self._may_recycle(files):
+                    return self._take_recycled(files)
+            with contextlib.suppress(OSError):
+                files.remove(self.recycle)
+        capacity = self.header.capacity
+        if self.reserve_bytes and files.free(folder) - capacity < self.reserve_bytes:
+            raise OSError(
+                errno.ENOSPC, f"less than min_disk_free ({self.reserve_bytes} bytes) would be left",
+                self.path,
+            )  # fmt: skip
+        return files.create(self.path, self.header.encode(), capacity)
+
+    def _may_recycle(self, files: Files) -> bool:
+        """Is it ours alone, as large as ordered, and all in it of lower numbers than ours?"""
+        front = files.read(self.recycle, 0, FILE_HEADER_BYTES)
+        older = SegmentHeader.decode(front, self.recycle)
+        return (
+            older is not None
+            and older.journal == self.header.journal
+            and older.segment < self.header.segment
+            and files.size(self.recycle) == self.header.capacity
+            # It may have been left by a crash before anybody asked whether a backup shares it.
+            and files.links(self.recycle) == 1
+        )
+
+    def _take_recycled(self, files: Files) -> Handle:
+        """The header first, the name when that is on disk: a name never has an older header."""
+        handle = files.open(self.recycle)
+        try:
+            handle.write(0, self.header.encode() + bytes(HEADER_BYTES))
+            handle.sync()
+        finally:
+            handle.close()
+        files.rename(self.recycle, self.path)
+        return files.open(self.path)
 
 
-def least_capacity(draft: RawDraft) -> int:
+def least_capacity(draft: RawDraft | None) -> int:
     """The smallest segment that holds this record."""
+    if draft is None:
+        return 0
     frame = padded(HEADER_BYTES + len(draft[5]) + len(draft[6]))
     return whole_sectors(OVERHEAD_BYTES + frame)
 

@@ -1,0 +1,114 @@
+"""The segments of one journal in the order of its log: what is alive in each, and which may go.
+
+    [ 3 live ][ none ][ 9 live ][ none ] [ active ]
+                 |
+                 +-- goes, once the records that emptied it are durable and a snapshot says so
+
+One rule: a segment goes only when neither a start nor the loss of the newest snapshot needs it.
+"""
+
+from __future__ import annotations
+
+from journal.ids import IdSet
+from journal.reclaim import take_place
+from journal.record import HEADER_BYTES
+from journal.rotation import Segment
+
+
+class Ledger:
+    """Segments with records; the last one is being written."""
+
+    __slots__ = ("_at_hand", "busy", "segments")
+
+    def __init__(self) -> None:
+        self.segments: list[Segment] = []
+        self.busy: list[Segment] = []  # being rewritten
+        self._at_hand: Segment | None = None  # in which items ended last
+
+    def numbered(self, number: int) -> Segment | None:
+        """The segment of that number, if it is there."""
+        for segment in reversed(self.segments):
+            if segment.number == number:
+                return segment
+        return None
+
+    def holding(self, item: int) -> Segment | None:
+        """The segment in which this item was put."""
+        at_hand = self._at_hand
+        if at_hand is not None and at_hand.item_first <= item <= at_hand.item_last:
+            return at_hand
+        for segment in reversed(self.segments):
+            if segment.item_first <= item <= segment.item_last:
+                self._at_hand = segment
+                return segment
+        return None
+
+    def adopt(self, live: IdSet, live_bytes: int) -> None:
+        """After recovery: these are alive, and their bodies have so many bytes together.
+
+        How the bytes are spread over the segments is a guess by their numbers.
+        """
+        average = live_bytes // len(live) if live else 0
+        for segment in self.segments:
+            if segment.item_last:
+                segment.live = live.count_between(segment.item_first, segment.item_last)
+                segment.live_bytes = segment.live * (HEADER_BYTES + average)
+
+    def end(self, item: int, live_bytes: int, lsn: int) -> None:
+        """The record `lsn` ends this item, which took so many bytes."""
+        segment = self.holding(item)
+        if segment is not None:
+            segment.live -= 1
+            segment.live_bytes = max(segment.live_bytes - live_bytes, 0)
+            segment.emptied_lsn = lsn
+
+    def end_all_but(self, survivors: list[tuple[int, int]], lsn: int) -> None:
+        """The record `lsn` ends every item but these (with the bytes of their bodies)."""
+        for segment in self.segments:
+            segment.live = segment.live_bytes = 0
+            segment.emptied_lsn = lsn
+        for item, body_bytes in survivors:
+            segment_of = self.holding(item)
+            if segment_of is not None:
+                segment_of.live += 1
+                segment_of.live_bytes += HEADER_BYTES + body_bytes
+
+    def take_dead(self, lsn_durable: int, snapshots: list[int]) -> list[str]:
+        """Paths of segments that may go, in the order in which they may.
+
+        With two snapshots (`snapshots`: their lsns, rising) whatever the older one includes, with
+        one only from the front; without any from the front, because what a segment says is undone
+        by those behind it.
+        """
+        dead: list[str] = []
+        if len(snapshots) > 1:
+            for segment in self.segments[:-1]:
+                settled = 0 < segment.lsn_last <= snapshots[0] and segment not in self.busy
+                if settled and not segment.live and segment.emptied_lsn <= lsn_durable:
+                    dead.append(segment.path)
+                    self._remove(segment)
+            return dead
+        while len(self.segments) > 1:
+            segment, following = self.segments[:2]
+            needed_lsn = max(segment.emptied_lsn, following.lsn_first)
+            if segment.live or needed_lsn > lsn_durable or segment in self.busy:
+                break
+            if snapshots and not 0 < segment.lsn_last <= snapshots[0]:
+                break
+            dead.append(segment.path)
+            self._remove(segment)
+        return dead
+
+    def replace(self, chosen: list[Segment], survivors: Segment) -> list[str]:
+        """`survivors` stands for these consecutive segments from now on; returns their paths."""
+        take_place(survivors, chosen)
+        at = self.segments.index(chosen[0])
+        for segment in chosen:
+            self._remove(segment)
+        self.segments.insert(at, survivors)
+        return [segment.path for segment in chosen]
+
+    def _remove(self, segment: Segment) -> None:
+        self.segments.remove(segment)
+        if self._at_hand is segment:
+            self._at_hand = None

@@ -1,0 +1,103 @@
+"""What is alive in each segment, and which may go."""
+
+from __future__ import annotations
+
+from journal.ids import IdSet
+from journal.ledger import Ledger
+from journal.record import HEADER_BYTES
+from journal.rotation import Segment
+
+
+def ledger_of(*puts: tuple[int, int], lsns: int = 10) -> Ledger:
+    """Segments with these items, each with so many lsns, and an active one without any."""
+    ledger = Ledger()
+    for number, (first, last) in enumerate([*puts, (0, 0)], 1):
+        count = last - first + 1 if last else 0
+        ledger.segments.append(
+            Segment(
+                number, f"{number}", 2048, None, lsn_first=(number - 1) * lsns + 1,
+                lsn_last=number * lsns, item_first=first, item_last=last, puts=count,
+                live=count, live_bytes=count * (HEADER_BYTES + 10), rank=number,
+            )
+        )  # fmt: skip
+    ledger.segments[-1].lsn_last = 0
+    return ledger
+
+
+def ids(*found: int) -> IdSet:
+    made = IdSet()
+    for id_ in found:
+        made.add(id_)
+    return made
+
+
+def test_an_item_is_found_in_the_segment_in_which_it_was_put() -> None:
+    ledger = ledger_of((1, 3), (4, 4), (0, 0), (5, 9))
+    found = {item: ledger.holding(item) for item in range(1, 11)}
+    assert [s.number if s else 0 for s in found.values()] == [1, 1, 1, 2, 4, 4, 4, 4, 4, 0]
+    assert ledger.numbered(3) is ledger.segments[2]
+    assert ledger.numbered(99) is None
+
+
+def test_after_a_start_what_is_alive_is_counted() -> None:
+    ledger = ledger_of((1, 3), (4, 4), (5, 9))
+    ledger.adopt(ids(2, 5, 6), 300)
+    assert [s.live for s in ledger.segments] == [1, 0, 2, 0]
+    assert ledger.segments[2].live_bytes == 2 * (HEADER_BYTES + 100)
+
+
+def test_without_a_snapshot_segments_go_from_the_front_alone() -> None:
+    ledger = ledger_of((1, 2), (3, 4), (5, 6))
+    for item, lsn in ((3, 31), (4, 32), (5, 33), (6, 34)):
+        ledger.end(item, HEADER_BYTES + 10, lsn)
+    assert ledger.take_dead(99, []) == []
+    ledger.end(1, HEADER_BYTES + 10, 35)
+    ledger.end(2, HEADER_BYTES + 10, 36)
+    assert ledger.take_dead(35, []) == [], "what emptied it is not durable"
+    assert ledger.take_dead(36, []) == ["1", "2", "3"]
+    assert [s.number for s in ledger.segments] == [4]
+
+
+def test_with_two_snapshots_whatever_the_older_one_includes_goes() -> None:
+    ledger = ledger_of((1, 2), (3, 4), (5, 6))
+    for item in (3, 4, 5, 6):
+        ledger.end(item, HEADER_BYTES + 10, 31)
+    assert ledger.take_dead(99, [20]) == []
+    assert ledger.take_dead(99, [20, 35]) == ["2"]
+    assert ledger.take_dead(99, [30, 35]) == ["3"]
+    assert [s.number for s in ledger.segments] == [1, 4]
+
+
+def test_what_is_being_rewritten_does_not_go() -> None:
+    ledger = ledger_of((1, 2), (3, 4))
+    for item in (1, 2, 3, 4):
+        ledger.end(item, HEADER_BYTES + 10, 21)
+    ledger.busy = [ledger.segments[0]]
+    assert ledger.take_dead(99, [20, 25]) == ["2"]
+    assert ledger.take_dead(99, []) == []
+    ledger.busy = []
+    assert ledger.take_dead(99, [20, 25]) == ["1"]
+
+
+def test_a_flush_ends_all_but_those_that_stay() -> None:
+    ledger = ledger_of((1, 3), (4, 6))
+    ledger.end_all_but([(2, 7), (99, 1)], 21)
+    assert [s.live for s in ledger.segments] == [1, 0, 0]
+    assert [s.live_bytes for s in ledger.segments] == [HEADER_BYTES + 7, 0, 0]
+    assert ledger.segments[1].emptied_lsn == 21
+
+
+def test_a_size_that_was_guessed_leaves_no_less_than_nothing() -> None:
+    ledger = ledger_of((1, 2))
+    ledger.end(1, 100_000, 11)
+    assert (ledger.segments[0].live, ledger.segments[0].live_bytes) == (1, 0)
+
+
+def test_survivors_stand_where_those_stood_that_they_replace() -> None:
+    ledger = ledger_of((1, 3), (4, 6), (7, 9))
+    ledger.end(5, HEADER_BYTES + 10, 31)
+    chosen = ledger.segments[:2]
+    survivors = Segment(9, "9", 2048, None, lsn_first=1, lsn_last=20, item_first=1, item_last=6)
+    assert ledger.replace(chosen, survivors) == ["1", "2"]
+    assert [s.number for s in ledger.segments] == [9, 3, 4]
+    assert ledger.holding(2) is survivors
