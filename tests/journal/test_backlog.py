@@ -1,0 +1,318 @@
+"""What waits in the log is read back in order, whatever the pieces; damage is passed over
+and named.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from journal.backlog import Backlog
+from journal.errors import ITEM_MAX, Damage
+from journal.journal import Sizes
+from journal.record import HEADER_BYTES, Draft, Kind, Record, encode
+from tests.support.journals import TIME_MS, TINY, Writer, fresh, path_of, start
+from tests.support.memory_disk import Fault, MemoryDisk
+
+LARGER = Sizes(segment_min=16 << 10, segment_max=16 << 10, batch_max=1 << 20)
+
+
+@pytest.fixture(params=[64, 200, 1000, 1 << 18])
+def piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Frames lie over the borders of pieces in any way."""
+    monkeypatch.setattr("journal.backlog.PIECE_BYTES", request.param)
+    monkeypatch.setattr("journal.backlog._WINDOW_BYTES", max(request.param, 128))
+    return int(request.param)
+
+
+def filled(count: int, seed: int = 1, sizes: Sizes = TINY, largest: int = 600) -> Writer:
+    """A journal with so many puts of random size, and confirms of some in between."""
+    random, writer = Random(seed), fresh(MemoryDisk(), sizes)
+    for _ in range(count):
+        writer.put(random.randbytes(random.choice((0, 1, 30, random.randrange(largest)))))
+        if random.random() < 0.3:
+            writer.done(random.choice(sorted(writer.queue.live)))
+        if random.random() < 0.5:
+            writer.commit()
+    writer.commit()
+    return writer
+
+
+def records_of(writer: Writer) -> list[Record]:
+    return start(disk_of(writer).kill_clone()).records
+
+
+def puts_of(writer: Writer) -> dict[int, bytes]:
+    return {r.item: r.body for r in records_of(writer) if r.kind == Kind.PUT}
+
+
+def read_all(
+    backlog: Backlog, disk: MemoryDisk, item: int = 1, most: int = 3
+) -> Iterator[tuple[int, bytes]]:
+    """As the server does it."""
+    for _ in range(100_000):
+        for record in backlog.take(item, most):
+            assert record.item >= item, "rising"
+            item = record.item + 1
+            yield record.item, record.body
+        made = backlog.order(item)
+        if made is not None:
+            life, order = made
+            try:
+                start_at, data = order.run(disk)
+            except OSError as error:
+                backlog.failed(life, error)
+            else:
+                backlog.arrived(life, start_at, data)
+        elif not backlog.has_more:
+            lost = backlog.lost_up_to(item)
+            assert lost, "it goes on, or it says that there is no more"
+            backlog.give_up()
+            if lost == ITEM_MAX:
+                return
+            item = lost + 1
+    raise AssertionError("it does not come to an end")
+
+
+def disk_of(writer: Writer) -> MemoryDisk:
+    assert isinstance(writer.journal.files, MemoryDisk)
+    return writer.journal.files
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_all_puts_come_in_order_from_any_item_on(piece: int, seed: int) -> None:
+    writer = filled(40, seed)
+    puts = puts_of(writer)
+    for first in (1, 2, 7, 20, 39, 40):
+        backlog = Backlog(writer.journal)
+        found = list(read_all(backlog, disk_of(writer), first))
+        assert found == [(i, puts[i]) for i in range(first, 41)]
+        assert backlog.damages == []
+
+
+@pytest.mark.parametrize("largest", [50, 3000, 12_000])
+def test_the_place_to_begin_is_found_between_small_and_large_bodies(
+    piece: int, largest: int
+) -> None:
+    writer = filled(150, 3, LARGER, largest)
+    puts = puts_of(writer)
+    for first in range(1, 151, 13):
+        found = read_all(Backlog(writer.journal), disk_of(writer), first)
+        assert next(found) == (first, puts[first])
+    for item in range(1, 151, 7):
+        one = Backlog(writer.journal).one(item)
+        record = one.run(disk_of(writer)) if one is not None else None
+        assert record is not None
+        assert (record.item, record.body) == (item, puts[item])
+
+
+def test_frames_of_this_journal_in_a_body_are_no_frames(piece: int) -> None:
+    writer = fresh(MemoryDisk(), LARGER)
+    frames: list[bytes] = []
+    forged = Draft(Kind.PUT, 1, 1, 0, TIME_MS, b"", b"forged", 0, 0)
+    for segment in range(1, 4):
+        for offset in range(64, 800, 8):
+            encode(forged, 1, writer.journal.short_identity, segment, offset, frames)
+    for n in range(20):
+        writer.put(b"real %d" % n + b"".join(frames)[n * 100 :][:4000])
+    writer.commit()
+    copied = b"".join(disk_of(writer).read(path_of(n), 0, 6000) for n in (1, 2))
+    writer.put(copied)
+    writer.commit()
+    puts = puts_of(writer)
+    for first in range(1, 22, 4):
+        found = list(read_all(Backlog(writer.journal), disk_of(writer), first))
+        assert found == [(i, puts[i]) for i in range(first, 22)]
+
+
+def check_damaged(writer: Writer, disk: MemoryDisk, puts: dict[int, bytes]) -> list[Damage]:
+    """Nothing wrong, nothing twice; what is missing is named."""
+    backlog = writer.journal.backlog
+    backlog.reset()
+    found = list(read_all(backlog, disk))
+    assert all(puts[item] == body for item, body in found), "never a wrong item"
+    ids = [item for item, _ in found]
+    assert ids == sorted(set(ids))
+    damages, backlog.damages = backlog.damages, []
+    for item in set(puts) - set(ids):
+        assert any(d.id_first <= item <= d.id_last for d in damages), f"item {item} is named"
+    for damage in damages:
+        assert damage.offset < damage.end
+        assert damage.path.endswith(".segment")
+    return damages
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_bit_that_flipped_costs_the_item_it_stood_in(piece: int, seed: int) -> None:
+    random = Random(seed)
+    writer = filled(25, seed)
+    puts = puts_of(writer)
+    for segment in writer.journal.segments:
+        end = segment.at if segment is writer.journal.active else segment.capacity - 512
+        for _ in range(12):
+            disk = disk_of(writer).kill_clone()
+            at = random.randrange(64, end)
+            byte = disk.read(segment.path, at, 1)[0] ^ 1 << random.randrange(8)
+            disk.damage(segment.path, at, bytes([byte]))
+            backlog = writer.journal.backlog
+            backlog.reset()
+            found = dict(read_all(backlog, disk))
+            backlog.damages = []
+            assert len(puts) - len(found) <= 1, "every undamaged item is still served"
+            check_damaged(writer, disk, puts)
+
+
+@pytest.mark.parametrize("fill", [b"\0", b"\xff", b"\x40"])
+def test_bytes_that_were_written_over_cost_the_items_they_stood_in(piece: int, fill: bytes) -> None:
+    writer = filled(40, 5)
+    puts = puts_of(writer)
+    for segment in writer.journal.segments[:4]:
+        for offset, size in ((64, 64), (200, 400), (64, 1400), (700, 8), (1000, 536)):
+            disk = disk_of(writer).kill_clone()
+            disk.damage(segment.path, offset, fill * size)
+            backlog = writer.journal.backlog
+            backlog.reset()
+            found = {item for item, _ in read_all(backlog, disk)}
+            backlog.damages = []
+            for other in writer.journal.segments:
+                if other is not segment and other.item_last:
+                    assert found >= {
+                        i for i in puts if other.item_first <= i <= other.item_last
+                    }, "what stands in other segments is served"
+            check_damaged(writer, disk, puts)
+
+
+def test_zeros_among_records_do_not_end_a_segment(piece: int) -> None:
+    writer = fresh(MemoryDisk(), LARGER)
+    for n in range(12):
+        writer.put(b"%d" % n * 300)
+    writer.commit()
+    third = next(r for r in records_of(writer) if r.item == 3)
+    disk = disk_of(writer).kill_clone()
+    size = third.end - third.offset
+    disk.damage(path_of(third.segment), third.offset, bytes(size))
+    backlog = Backlog(writer.journal)
+    assert [i for i, _ in read_all(backlog, disk)] == [i for i in range(1, 13) if i != 3]
+    (damage,) = backlog.damages
+    assert (damage.offset, damage.end) == (third.offset, third.end)
+    assert (damage.id_first, damage.id_last) == (3, 3)
+
+
+def test_a_length_that_is_not_true_holds_nobody_up(piece: int) -> None:
+    writer = fresh(MemoryDisk(), LARGER)
+    for n in range(12):
+        writer.put(b"%d" % n * 300)
+    writer.commit()
+    for kind_of in (Kind.PUT, Kind.BATCH):
+        for length in (0, 70, 5000, 1 << 20, 0xFFFFFFFF):
+            disk = disk_of(writer).kill_clone()
+            data = disk.read(path_of(1))
+            records = [r for r in records_of(writer) if r.segment == 1]
+            at = records[2].offset if kind_of == Kind.PUT else records[0].offset - HEADER_BYTES
+            disk.damage(path_of(1), at + 4, length.to_bytes(4, "little"))
+            assert disk.read(path_of(1)) != data
+            backlog = Backlog(writer.journal)
+            ids = [i for i, _ in read_all(backlog, disk)]
+            missing = set(range(1, 13)) - set(ids)
+            assert missing <= {3}, (kind_of, length)
+            assert len(backlog.damages) == 1
+
+
+@pytest.mark.parametrize("size", [0, 64, 65, 500, 1200])
+def test_a_file_that_was_cut_short_costs_what_stood_behind(piece: int, size: int) -> None:
+    writer = filled(40, 7)
+    puts = puts_of(writer)
+    for segment in writer.journal.segments[:3]:
+        disk = disk_of(writer).kill_clone()
+        disk.truncate(segment.path, size)
+        damages = check_damaged(writer, disk, puts)
+        assert {d.path for d in damages} <= {segment.path}
+
+
+def test_a_read_that_fails_costs_the_rest_of_that_segment_and_the_next_is_read(piece: int) -> None:
+    writer = filled(40, 8)
+    puts = puts_of(writer)
+    second = writer.journal.segments[1]
+    disk = disk_of(writer).kill_clone()
+    disk.faults = [Fault("read", second.path, 1, times=1 << 30, error=errno.EIO)]
+    damages = check_damaged(writer, disk, puts)
+    assert {d.path for d in damages} == {second.path}
+    assert "Input/output error" in damages[0].sentence()
+
+
+def test_after_damage_at_the_end_of_the_log_what_comes_later_is_served(piece: int) -> None:
+    writer = fresh(MemoryDisk(), LARGER)
+    writer.put_all(b"1" * 100, b"2" * 100)
+    disk = disk_of(writer)
+    last = records_of(writer)[-1]
+    disk.damage(path_of(1), last.offset + 70, b"?")
+    backlog = writer.journal.backlog
+    assert [i for i, _ in read_all(backlog, disk)] == [1]
+    assert [(d.id_first, d.id_last) for d in backlog.damages] == [(2, 2)]
+    writer.put_all(b"3", b"4")
+    assert [i for i, _ in read_all(backlog, disk, 3)] == [3, 4]
+
+
+def test_what_is_not_written_yet_is_neither_read_nor_lost() -> None:
+    writer = fresh(MemoryDisk(), LARGER)
+    writer.put(b"1")
+    backlog = writer.journal.backlog
+    assert backlog.order(1) is None
+    assert backlog.one(1) is None
+    assert backlog.lost_up_to(1) == 0
+    writer.commit()
+    assert list(read_all(backlog, disk_of(writer))) == [(1, b"1")]
+    writer.put(b"2")
+    assert backlog.order(2) is None
+    assert backlog.lost_up_to(2) == 0
+    writer.commit()
+    assert list(read_all(backlog, disk_of(writer), 2)) == [(2, b"2")]
+
+
+def test_a_segment_that_goes_while_it_is_read_is_not_damage(piece: int) -> None:
+    writer = filled(40, 9)
+    puts, disk = puts_of(writer), disk_of(writer)
+    for segment in writer.journal.segments[:-1]:
+        if not segment.item_last:
+            continue
+        backlog = Backlog(writer.journal)
+        made = backlog.order(segment.item_first)
+        assert made is not None
+        life, _ = made
+        kept = list(writer.journal.ledger.segments)
+        writer.journal.ledger.segments.remove(segment)
+        backlog.failed(life, OSError(errno.ENOENT, "No such file"))
+        found = [i for i, _ in read_all(backlog, disk, segment.item_first)]
+        there = [i for i in puts if i > segment.item_last]
+        assert found == there
+        assert backlog.damages == []
+        writer.journal.ledger.segments = kept
+
+
+def test_what_was_ordered_before_a_reset_is_not_taken() -> None:
+    writer = filled(10, 4)
+    backlog = Backlog(writer.journal)
+    made = backlog.order(1)
+    assert made is not None
+    life, order = made
+    backlog.reset()
+    backlog.arrived(life, *order.run(disk_of(writer)))
+    assert not backlog.has_more
+    assert backlog.take(1, 99) == []
+
+
+def test_at_rest_it_keeps_its_place_and_no_bytes() -> None:
+    writer = fresh(MemoryDisk(), LARGER)
+    writer.put_all(b"1", b"2")
+    backlog = writer.journal.backlog
+    made = backlog.order(1)
+    assert made is not None
+    backlog.arrived(made[0], *made[1].run(disk_of(writer)))
+    assert [r.item for r in backlog.take(1, 9)] == [1, 2]
+    backlog.rest()
+    assert backlog._data == b""
+    writer.put_all(b"3")
+    assert [i for i, _ in read_all(backlog, disk_of(writer), 3)] == [3]
