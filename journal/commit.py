@@ -54,12 +54,14 @@ class GroupCommit:
         return True
 
     def finish_sync(self) -> None:
-        """The sync that began is over and said that all is well."""
+        """The sync that began is over; unless something failed it said that all is well."""
         if not self.failure:
             self.lsn_durable = self.lsn_in_flight
         self.lsn_in_flight = 0
 
     def fail(self, failure: JournalFailed) -> None:
-        """A write or a sync failed. The first failure stays the reason."""
+        """A write or a sync failed. The first failure stays the reason.
+
+        A sync that is under way is still to finish: its thread has the files.
+        """
         self.failure = self.failure or failure
-        self.lsn_in_flight = 0

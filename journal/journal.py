@@ -11,14 +11,16 @@ sync this journal never writes again.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from journal.backlog import Backlog
 from journal.checkpoint import Checkpoint
+from journal.closing import close
 from journal.commit import GroupCommit, SyncJob
 from journal.errors import JournalFailed
 from journal.files import Files, Handle
+from journal.ledger import Ledger
 from journal.record import (
     FRAME_BYTES_MAX,
     HEADER_BYTES,
@@ -27,17 +29,19 @@ from journal.record import (
     Kind,
     RawDraft,
     encode,
+    ended_bytes,
 )
-from journal.recovery import segment_path, usable_bytes
+from journal.recovery import usable_bytes
 from journal.rotation import (
     BATCH_BYTES,
     CHECKPOINT_BYTES_MAX,
     Segment,
     Sizes,
     SpareOrder,
-    least_capacity,
 )
-from journal.segment import FOOTER_SPACE_BYTES, SegmentHeader
+from journal.segment import FOOTER_SPACE_BYTES
+from journal.spares import Spares
+from journal.upkeep import Upkeep
 
 __all__ = ["Journal", "Segment", "Sizes", "SpareOrder", "SyncJob"]
 
@@ -50,9 +54,9 @@ class Journal:
     """The writing side. Not thread-safe: one thread owns it, jobs run elsewhere."""
 
     __slots__ = (
-        "_flushed", "_orphans", "_pending", "_retired", "_spare", "_starved", "_to_sync", "active",
-        "checkpoint", "commit", "files", "folder", "identity", "segments", "short_identity",
-        "sizes", "spare_number", "spare_ordered",
+        "_flushed", "_pending", "_retired", "_to_sync", "active", "backlog", "checkpoint", "commit",
+        "files", "folder", "identity", "is_starved", "ledger", "short_identity", "sizes", "spares",
+        "upkeep",
     )  # fmt: skip
 
     def __init__(
@@ -72,15 +76,14 @@ class Journal:
         self.sizes = sizes
         self.checkpoint = checkpoint
         self.commit = GroupCommit(lsn_last)
-        self.segments: list[Segment] = []
+        self.ledger = Ledger()
+        self.backlog = Backlog(self)
+        self.spares = Spares(self, segment_last)
+        self.upkeep = Upkeep(self)
         self.active: Segment | None = None
-        self.spare_number = segment_last
-        self.spare_ordered = False
-        self._spare: Segment | None = None
+        self.is_starved = False  # what is pending waits for a segment
         self._pending: list[RawDraft] = []
-        self._flushed: deque[list[int]] = deque()
-        self._orphans: list[str] = []
-        self._starved = False
+        self._flushed: list[list[tuple[int, int]]] = []
         self._to_sync: list[Handle] = []
         self._retired: list[Handle] = []
 
@@ -93,15 +96,9 @@ class Journal:
         commit.lsn_appended += 1
         return commit.lsn_appended
 
-    def adopt(self, put_lsn: int) -> None:
-        """After recovery: the put with this lsn is alive in whichever segment holds it."""
-        segment = self._segment_of(put_lsn)
-        if segment is not None:
-            segment.live += 1
-
-    def append_flush(self, draft: Draft, put_lsns: list[int]) -> int:
-        """Add a record that ends many puts at once."""
-        self._flushed.append(put_lsns)
+    def append_flush(self, draft: Draft, survivors: list[tuple[int, int]]) -> int:
+        """Add a record that ends every put but these: items, and the bytes of their bodies."""
+        self._flushed.append(survivors)
         return self.append(draft)
 
     @property
@@ -110,11 +107,16 @@ class Journal:
         return bool(self._pending)
 
     @property
+    def first_pending(self) -> RawDraft | None:
+        """What is written next."""
+        return self._pending[0] if self._pending else None
+
+    @property
     def can_write(self) -> bool:
         """Is something pending that the next `write` will write? (A turn writes a bounded part.)"""
         return (
             bool(self._pending)
-            and not self._starved
+            and not self.is_starved
             and self.active is not None
             and self.commit.failure is None
         )
@@ -132,6 +134,10 @@ class Journal:
         while self._pending and budget > 0:
             if self.active is None and not self._rotate(time_ms):
                 return
+            if self._pending[0][0] == _PUT and not self.spares.may_accept:
+                self.is_starved = True
+                return
+            self.is_starved = False
             written = self._write_batch(budget, time_ms)
             if self.commit.failure is not None:
                 return
@@ -148,15 +154,13 @@ class Journal:
         commit = self.commit
         journal, number = self.short_identity, segment.number
         offset = start = segment.at
-        stop = start + room
-        soft_stop = min(stop, start + budget)
+        stop, soft_stop = start + room, start + min(room, budget)
         lsn = commit.lsn_written
         frames: list[bytes] = []
         offset += BATCH_BYTES
         taken = 0
         tally = segment.tally
         counts = tally.counts
-        puts_before = counts[_PUT]
         item_first = item_last = place_first = place_last = time_seen = 0
         for draft in pending:
             if offset >= soft_stop and taken:
@@ -172,23 +176,25 @@ class Journal:
                 time_seen = draft[4]
                 tally.see_time(time_seen)
             if kind == _PUT:
-                item_last = draft[1]
+                item_last = segment.item_last = draft[1]
                 if not item_first:
                     item_first = item_last
+                    segment.item_first = segment.item_first or item_first
+                segment.live += 1
+                segment.live_bytes += HEADER_BYTES + len(draft[6])
                 if draft[2]:
                     place_last = draft[2]
                     if not place_first:
                         place_first = place_last
             elif draft[8]:
-                self._end(draft[8], lsn)
+                self.ledger.end(draft[1], HEADER_BYTES + ended_bytes(draft[3], draft[5]), lsn)
             elif kind == _FLUSHED:
-                for put_lsn in self._flushed.popleft():
-                    self._end(put_lsn, lsn)
+                self.ledger.end_all_but(self._flushed.pop(0), lsn)
             elif kind in PLACING:
                 tally.see_places(draft[2], draft[2])
         if not taken:
             return 0
-        segment.live += counts[_PUT] - puts_before
+        segment.puts = counts[_PUT]
         tally.see_items(item_first, item_last)
         tally.see_places(place_first, place_last)
         batch = self._batch(segment, offset - start, taken, time_ms)
@@ -209,9 +215,12 @@ class Journal:
         return out
 
     def _write_at(self, segment: Segment, offset: int, data: bytes) -> bool:
-        handle = segment.handle
-        assert handle is not None
         try:
+            handle = segment.handle
+            if handle is None:
+                handle = segment.handle = self.files.open(segment.path)
+            if segment.recycled:
+                data += _stop(segment, offset + len(data))
             handle.write(offset, data)
         except OSError as error:
             self.fail("writing", segment.path, error)
@@ -229,56 +238,37 @@ class Journal:
 
     @property
     def wants_spare(self) -> bool:
-        """Should the next segment be prepared now? (The active one is more than half full.)"""
-        if self._spare is not None or self.spare_ordered or self.commit.failure is not None:
-            return False
-        active = self.active
-        if active is None:
-            return bool(self._pending)
-        return self._starved or active.at * 2 > active.capacity
+        """Should another segment be prepared now? (The room left is too little.)"""
+        return self.spares.is_wanted
 
-    def order_spare(self, time_ms: int) -> SpareOrder:
-        """The next segment to prepare; give it to `spare_ready` when it is, or `spare_failed`."""
-        self.spare_ordered = True
-        self.spare_number += 1
-        last = self.active.capacity if self.active is not None else 0
-        first = self._pending[0] if self._pending else None
-        capacity = self.sizes.next_capacity(last, first)
-        header = SegmentHeader(
-            self.short_identity, self.identity, self.spare_number, capacity, time_ms
-        )
-        return SpareOrder(segment_path(self.folder, self.spare_number), header)
+    def order_spare(self, time_ms: int, reserve_bytes: int = 0) -> SpareOrder:
+        """The next segment to prepare; give it to `spare_ready` when it is, or `spare_failed`.
+
+        A new file leaves `reserve_bytes` of the disk free.
+        """
+        return self.spares.order(time_ms, reserve_bytes)
 
     def spare_ready(self, order: SpareOrder, handle: Handle) -> None:
         """The ordered segment is on disk."""
-        self.spare_ordered = False
-        self._spare = Segment(order.header.segment, order.path, order.header.capacity, handle)
+        self.spares.ready(order, handle)
 
-    def spare_failed(self) -> None:
-        """There was no room for it; it may be ordered again, under the same number."""
-        self.spare_ordered = False
-        self.spare_number -= 1
+    def spare_failed(self, order: SpareOrder) -> None:
+        """There was no room for it; it may be ordered again."""
+        self.spares.failed(order)
 
     def _rotate(self, time_ms: int) -> bool:
         """Seal the active segment and go on in the spare; False: there is none to go on in."""
-        spare = self._spare
+        spare = self.spares.next_for(self._pending[0])
         if spare is None:
-            self._starved = True
-            return False
-        if spare.capacity < least_capacity(self._pending[0]):
-            # Prepared before this large item came: passed over.
-            self._spare = None
-            self._starved = True
-            self._orphans.append(spare.path)
-            if spare.handle is not None:
-                self._retired.append(spare.handle)
+            self.is_starved = True
             return False
         if self.active is not None and not self._seal(self.active, time_ms):
             return False
         if not self._open_segment(spare, time_ms):
             return False
-        self._spare = None
-        self._starved = False
+        self.is_starved = False
+        self.spares.taken()
+        self.upkeep.has_rotated = True
         self.active = spare
         self.segments.append(spare)
         return True
@@ -303,6 +293,7 @@ class Journal:
         encode(footer, lsn, self.short_identity, segment.number, offset, out)
         if not self._write_at(segment, offset, b"".join(out)):
             return False
+        segment.lsn_last = lsn - 1
         if segment.handle is not None:
             self._retired.append(segment.handle)
             segment.handle = None
@@ -312,106 +303,102 @@ class Journal:
 
     def begin_sync(self) -> SyncJob | None:
         """A job that makes durable all that is written now; None: nothing to do, or one runs."""
-        if not self.commit.begin_sync():
-            return None
+        return self.sync_job() if self.commit.begin_sync() else None
+
+    def sync_job(self) -> SyncJob:
+        """What was written since the last one."""
         job = SyncJob(self._to_sync, self._retired)
-        self._to_sync = []
-        self._retired = []
+        self._to_sync, self._retired = [], []
         return job
 
     def finish_sync(self, error: OSError | None) -> None:
         """The job is over; with an error this journal has failed for good."""
         if error is not None:
             self.fail("syncing", self.folder, error)
-        else:
-            self.commit.finish_sync()
+        self.commit.finish_sync()
 
     # -- reclaiming -------------------------------------------------------------------------
 
-    def take_dead(self) -> list[str]:
-        """Segments at the front that hold nothing alive, emptied by records that are durable.
+    @property
+    def segments(self) -> list[Segment]:
+        """All segments with records, in the order of the log."""
+        return self.ledger.segments
 
-        To be removed in this order, and none behind one that could not be removed: what a segment
-        says is undone by those behind it.
+    @segments.setter
+    def segments(self, segments: list[Segment]) -> None:
+        self.ledger.segments = segments
+
+    def segment_numbered(self, number: int) -> Segment | None:
+        """The segment of that number, if it is still there."""
+        return self.ledger.numbered(number)
+
+    def take_dead(self) -> list[str]:
+        """Segments that hold nothing alive, emptied by records that are durable.
+
+        To be removed in this order, and none behind one that could not be removed.
         """
-        dead, self._orphans = self._orphans, []
-        durable = self.commit.lsn_durable
-        while len(self.segments) > 1:
-            segment, following = self.segments[:2]
-            if segment.live or max(segment.emptied_lsn, following.lsn_first) > durable:
-                break
-            dead.append(segment.path)
-            del self.segments[0]
-        return dead
+        small, self.spares.passed_over = self.spares.passed_over, []
+        for spare in small:
+            if spare.handle is not None:
+                spare.handle.close()
+        dead = self.ledger.take_dead(self.commit.lsn_durable, self.upkeep.lsns)
+        return [spare.path for spare in small] + dead
 
     def disk_bytes(self) -> int:
         """The size of all files of this journal."""
-        spare = self._spare.capacity if self._spare is not None else 0
-        return sum(s.capacity for s in self.segments) + spare
+        spares = self.spares
+        return sum(s.capacity for s in (*self.segments, *spares.waiting)) + spares.recycled[1]
 
-    def _segment_of(self, lsn: int) -> Segment | None:
-        for segment in reversed(self.segments):
-            if segment.lsn_first <= lsn:
-                return segment
-        return None
+    # -- resting and closing ----------------------------------------------------------------
 
-    def _end(self, put_lsn: int, lsn: int) -> None:
-        segment = self._segment_of(put_lsn)
-        if segment is not None:
-            segment.live -= 1
-            segment.emptied_lsn = lsn
+    @property
+    def is_resting(self) -> bool:
+        """Is everything that was appended on disk, and nothing under way?"""
+        commit = self.commit
+        return (
+            commit.lsn_durable == commit.lsn_appended
+            and not commit.lsn_in_flight
+            and not self.spares.is_ordered
+            and commit.failure is None
+        )
 
-    # -- closing ----------------------------------------------------------------------------
+    def rest(self, time_ms: int) -> None:
+        """Say at the end that everything is synced, and hold no descriptors until the next write.
+
+        So a process that is killed later ends as if it had closed this journal. Only when it
+        `is_resting`.
+        """
+        segment = self.active
+        if segment is not None and segment.handle is not None:
+            self.write_end(segment, time_ms)
+        self._to_sync.clear()
+        self.abandon()
+
+    def write_end(self, segment: Segment, time_ms: int) -> bool:
+        """A batch of no records behind the last one: all of this is synced. It is written over."""
+        if segment.at + 2 * BATCH_BYTES >= usable_bytes(segment.capacity):
+            return False
+        out = b"".join(self._batch(segment, BATCH_BYTES, 0, time_ms))
+        return self._write_at(segment, segment.at, out)
 
     def close(self, time_ms: int) -> None:
         """Write, sync, and say at the end that everything is synced. Blocks; raises JournalFailed.
 
         The last empty batch lets the next start go on in this segment. No sync may be in flight.
         """
-        assert not self.commit.lsn_in_flight, "a journal is closed when its syncs are over"
-        self._write_all(time_ms)
-        self._sync_now()
-        segment = self.active
-        if segment is not None and segment.at + 2 * BATCH_BYTES < usable_bytes(segment.capacity):
-            out = b"".join(self._batch(segment, BATCH_BYTES, 0, time_ms))
-            if self.commit.failure is None and self._write_at(segment, segment.at, out):
-                self.commit.lsn_in_flight = self.commit.lsn_written
-                self._run_sync(SyncJob(self._to_sync, self._retired))
-        self.abandon()
-        if self.commit.failure is not None:
-            raise self.commit.failure
-
-    def _write_all(self, time_ms: int) -> None:
-        """Write what is pending to its end, preparing segments here and now."""
-        while self._pending and self.commit.failure is None:
-            if self.active is None or self._starved:
-                order = self.order_spare(time_ms)
-                try:
-                    self.spare_ready(order, order.prepare(self.files))
-                except OSError as error:
-                    self.fail("preparing", order.path, error)
-                    return
-            self.write(time_ms)
+        close(self, time_ms)
 
     def abandon(self) -> None:
         """Close the descriptors and promise nothing."""
         handles = [s.handle for s in self.segments if s.handle is not None]
-        if self._spare is not None and self._spare.handle is not None:
-            handles.append(self._spare.handle)
+        handles += [s.handle for s in self.spares.waiting if s.handle is not None]
         for handle in [*handles, *self._retired]:
             handle.close()
-        for segment in self.segments:
+        for segment in (*self.segments, *self.spares.waiting):
             segment.handle = None
+        self._retired = []
 
-    def _sync_now(self) -> None:
-        job = self.begin_sync()
-        if job is not None:
-            self._run_sync(job)
 
-    def _run_sync(self, job: SyncJob) -> None:
-        try:
-            job.run()
-        except OSError as error:
-            self.finish_sync(error)
-        else:
-            self.finish_sync(None)
+def _stop(segment: Segment, end: int) -> bytes:
+    """What is written behind a batch so that no frame of an earlier life follows it."""
+    return bytes(min(HEADER_BYTES, max(usable_bytes(segment.capacity) - end, 0)))

@@ -13,7 +13,8 @@ from journal.journal import Sizes
 from journal.record import HEADER_BYTES, Draft, Kind, decode, padded
 from journal.recovery import usable_bytes
 from journal.rotation import least_capacity
-from journal.segment import FOOTER_SPACE_BYTES, scan
+from journal.scan import scan
+from journal.segment import FOOTER_SPACE_BYTES
 from tests.support.journals import (
     TIME_MS,
     TINY,
@@ -28,6 +29,8 @@ from tests.support.journals import (
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 
 SEEDS = range(60)
+# Room enough that nobody prepares a second segment.
+ROOMY = replace(TINY, segment_min=16 << 10, segment_max=16 << 10)
 
 
 def writer_on(disk: MemoryDisk, sizes: Sizes = TINY) -> Writer:
@@ -90,7 +93,7 @@ def test_what_was_written_survives_kill_9_and_after_a_power_loss_a_beginning_of_
 
 def test_records_of_one_turn_are_one_write_and_one_batch() -> None:
     disk = MemoryDisk()
-    writer = writer_on(disk)
+    writer = writer_on(disk, ROOMY)
     writer.put_all(b"a")
     before = len(disk.trace)
     for _ in range(5):
@@ -134,8 +137,9 @@ def test_a_full_segment_is_sealed_with_a_footer_and_the_log_goes_on_in_the_next(
     writer = writer_on(disk)
     writer.put_all(*[b"%d" % n * 200 for n in range(9)])
 
-    assert len(segments(disk)) > 2
-    for number in segments(disk)[:-1]:
+    sealed = [s.number for s in writer.journal.segments[:-1]]
+    assert len(sealed) > 1
+    for number in sealed:
         data = disk.read(path_of(number))
         at = len(data) - FOOTER_SPACE_BYTES
         footer = decode(data, at, writer.journal.short_identity, number)
@@ -415,7 +419,7 @@ def test_a_flush_ends_many_items_with_one_record() -> None:
     disk = MemoryDisk()
     writer = filled(disk)
     flushed = Draft(Kind.FLUSHED, 9, 0, 0, TIME_MS, b"", b"", 0, 0)
-    writer.journal.append_flush(flushed, list(writer.queue.live.values()))
+    writer.journal.append_flush(flushed, [])
     writer.commit()
 
     assert len(writer.drop_dead()) >= 2
@@ -468,13 +472,13 @@ def test_disk_bytes_are_those_of_all_segments_and_the_spare() -> None:
 
 def test_a_closed_journal_goes_on_in_the_same_segment() -> None:
     disk = MemoryDisk()
-    writer = writer_on(disk)
+    writer = writer_on(disk, ROOMY)
     writer.put_all(b"a")
     writer.put(b"b")
     writer.close()
 
     for found in (disk.kill_clone(), *(disk.crash_clone(Random(seed)) for seed in SEEDS)):
-        again = start(found)
+        again = start(found, ROOMY)
         assert again.recovery.clean
         assert again.recovery.tail == []
         assert segments(found) == [1]
@@ -549,7 +553,7 @@ def test_a_segment_sealed_by_a_process_that_died_is_not_written_to_again() -> No
     again = start(disk)
     again.put(b"c" * 900)
     assert again.prepare()
-    disk.cut_power_at(2)  # the footer is written, the next segment's checkpoint is not
+    disk.cut_power_at(3)  # opened; the footer is written, the next segment's checkpoint is not
     with pytest.raises(PowerCut):
         again.journal.write(TIME_MS)
     found = disk.crash_clone(Random(0), "kept")
@@ -560,3 +564,13 @@ def test_a_segment_sealed_by_a_process_that_died_is_not_written_to_again() -> No
     assert third.journal.segments[-1].number == there[-1] + 1
     third.put_all(b"d")
     assert bodies(start(found.kill_clone()).records) == [b"a" * 300, b"b" * 300, b"d"]
+
+
+def test_a_wait_for_the_reserve_ends_when_it_is_there() -> None:
+    writer = writer_on(MemoryDisk(), replace(TINY, segment_min=4096, segment_max=4096))
+    for _ in range(20):
+        for _ in range(20):
+            writer.put(b"x")
+        writer.commit()
+        assert not writer.journal.is_starved
+        assert not writer.journal.wants_spare, "no segment is prepared for nothing"

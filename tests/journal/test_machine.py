@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 
 from journal.errors import JournalFailed
 from journal.files import Handle
+from journal.ids import IdSet
 from journal.journal import Sizes, SpareOrder, SyncJob
 from journal.record import Kind, Record
 from journal.recovery import Recovery
@@ -48,6 +49,14 @@ def alive(said: Iterable[Said]) -> dict[int, bytes]:
         else:
             items.pop(item, None)
     return items
+
+
+def ids(items: Iterable[int]) -> IdSet:
+    """These, as a set of ids."""
+    found = IdSet()
+    for item in sorted(items):
+        found.add(item)
+    return found
 
 
 class JournalMachine(RuleBasedStateMachine):
@@ -147,7 +156,7 @@ class JournalMachine(RuleBasedStateMachine):
             try:
                 handle: Handle = order.prepare(self.disk)
             except OSError:
-                self.writer.journal.spare_failed()
+                self.writer.journal.spare_failed(order)
             else:
                 self.writer.journal.spare_ready(order, handle)
 
@@ -249,8 +258,7 @@ class JournalMachine(RuleBasedStateMachine):
         said = [(r.kind, r.item, r.body) for r in records]
         queue.live = {item: lsns[item] for item in alive(said)}
         journal = recovered_journal(recovery, SIZES, queue.checkpoint, TIME_MS)
-        for lsn in queue.live.values():
-            journal.adopt(lsn)
+        journal.ledger.adopt(ids(queue.live), 0)
         assert journal.commit.lsn_durable == journal.commit.lsn_written == last
         self.log = {lsn: said for lsn, said in self.log.items() if lsn <= last}
         # "Rewritten and synced before the first answer": whatever was found is now promised.

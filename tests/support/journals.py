@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from journal.checkpoint import Checkpoint
 from journal.files import Files, Handle
+from journal.ids import IdSet
 from journal.journal import Journal, Sizes
 from journal.record import Draft, Kind, Record
 from journal.recovery import Recovery
@@ -72,7 +73,7 @@ class Writer:
         try:
             handle: Handle = order.prepare(self.journal.files)
         except OSError:
-            self.journal.spare_failed()
+            self.journal.spare_failed(order)
             return False
         self.journal.spare_ready(order, handle)
         return True
@@ -130,8 +131,10 @@ def start(files: Files, sizes: Sizes = TINY, folder: str = FOLDER) -> Writer:
     for damage in recovery.damages:
         queue.next_item = max(queue.next_item, min(damage.id_last, 1 << 40) + 1)
     journal = recovered_journal(recovery, sizes, queue.checkpoint, TIME_MS)
-    for lsn in queue.live.values():
-        journal.adopt(lsn)
+    live = IdSet()
+    for item in sorted(queue.live):
+        live.add(item)
+    journal.ledger.adopt(live, 0)
     return Writer(journal, queue, recovery, records)
 
 

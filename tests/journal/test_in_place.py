@@ -1,0 +1,94 @@
+"""A start on a full disk after an unclean end: the tail is written again where it stands."""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+
+import pytest
+
+from tests.support.journals import Writer, bodies, fresh, start
+from tests.support.memory_disk import Fault, MemoryDisk
+
+BODIES = [b"one", b"two", b"three", b"four"]
+SEEDS = range(40)
+
+
+def unclean(last: bytes = b"four") -> MemoryDisk:
+    """Three items that were synced, and one that was only written, by a process that was killed."""
+    disk = MemoryDisk()
+    writer = fresh(disk)
+    writer.put_all(*BODIES[:3])
+    writer.put(last)
+    writer.write()
+    return disk.kill_clone()
+
+
+def start_without_room(disk: MemoryDisk) -> Writer:
+    for name in disk.names("/data/jobs.1"):  # and no spare whose room could be taken
+        if name != "0000000001.segment":
+            disk.remove(f"/data/jobs.1/{name}")
+    disk.faults.append(Fault("create", times=1000, error=errno.ENOSPC))
+    writer = start(disk)
+    disk.faults.clear()
+    return writer
+
+
+def test_nothing_is_lost_and_the_log_goes_on_in_the_same_segment() -> None:
+    disk = unclean()
+    again = start_without_room(disk)
+    assert bodies(again.records) == BODIES
+    assert again.journal.active is not None
+    assert again.journal.active.number == 1
+    again.done(1)
+    again.commit()
+
+    last = start(disk.kill_clone())
+    assert bodies(last.records) == BODIES
+    assert 1 not in last.queue.live
+
+
+@pytest.mark.parametrize("fate", ["lost", "random"])
+def test_what_was_kept_is_on_disk_before_the_first_answer(fate: str) -> None:
+    for seed in SEEDS:
+        disk = unclean()
+        start_without_room(disk)
+        after = disk.crash_clone(Random(seed), fate)  # type: ignore[arg-type]
+        assert bodies(start(after).records) == BODIES, f"seed {seed}"
+
+
+def test_bytes_that_a_failed_sync_left_in_the_page_cache_are_written_again() -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk)
+    writer.put_all(*BODIES[:3])
+    writer.put(BODIES[3])
+    writer.write()
+    disk.faults.append(Fault("sync"))
+    assert not writer.sync()
+    disk.faults.clear()
+
+    killed = disk.kill_clone()
+    start_without_room(killed)
+    assert bodies(start(killed.crash_clone(Random(0), "lost")).records) == BODIES
+
+
+def test_a_torn_end_is_cleared_so_that_nothing_behind_it_comes_back() -> None:
+    disk = unclean(b"x" * 300)
+    path = "/data/jobs.1/0000000001.segment"
+    content = disk.read(path)
+    at = content.index(b"x" * 300)
+    disk.damage(path, at + 100, b"\xff\xfe")
+    again = start_without_room(disk)
+    assert bodies(again.records) == BODIES[:3]
+    again.put(b"after")
+    again.commit()
+    assert bodies(start(disk.kill_clone()).records) == [*BODIES[:3], b"after"]
+
+
+def test_a_power_cut_at_any_step_of_it_leaves_all_that_was_synced() -> None:
+    for seed in SEEDS:
+        disk = unclean()
+        start_without_room(disk)
+        cut = disk.crash_clone(Random(seed))
+        found = bodies(start(cut).records)
+        assert found[:3] == BODIES[:3], f"seed {seed}"

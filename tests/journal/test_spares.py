@@ -1,0 +1,93 @@
+"""Spares: one is ready before it is needed, and there are enough for the confirms."""
+
+from __future__ import annotations
+
+from journal.journal import Sizes
+from journal.spares import CONFIRM_BYTES
+from tests.support.journals import TIME_MS, fresh
+from tests.support.memory_disk import MemoryDisk
+
+SIZES = Sizes(segment_min=64 << 10, segment_max=64 << 10, batch_max=1 << 20)
+
+
+def test_the_next_segment_is_wanted_when_the_active_one_is_half_full() -> None:
+    writer = fresh(MemoryDisk(), SIZES)
+    writer.put_all(b"x" * 20_000)
+    assert not writer.journal.wants_spare
+    writer.put(b"x" * 20_000)
+    writer.journal.write(TIME_MS)
+    assert writer.journal.wants_spare
+
+
+def test_many_small_items_want_room_for_their_confirms_long_before_that() -> None:
+    writer = fresh(MemoryDisk(), SIZES)
+    for _ in range(350):
+        writer.put(b"")
+    writer.journal.append((10, 0, 1, 0, TIME_MS, b"", b"", 0, 0))
+    writer.commit()
+    spares = writer.journal.spares
+    active = writer.journal.active
+    assert active is not None
+    room = active.capacity - active.at + sum(s.capacity for s in spares.waiting)
+    assert room >= 350 * CONFIRM_BYTES
+    assert spares.waiting, "although it is not half full"
+    assert active.at * 2 < active.capacity
+
+
+def test_an_item_waits_for_the_room_of_its_confirm_until_it_is_clear_that_there_is_none() -> None:
+    writer = fresh(MemoryDisk(), SIZES)
+    writer.put_all(b"first")
+    journal = writer.journal
+    for _ in range(500):
+        writer.put(b"")
+    journal.write(TIME_MS)
+    writer.put(b"last")
+    journal.write(TIME_MS)
+    assert journal.has_pending, "it waits"
+    assert not journal.spares.may_accept
+    assert journal.wants_spare
+
+    order = journal.order_spare(TIME_MS)
+    journal.spare_failed(order)
+    journal.write(TIME_MS)
+    assert not journal.has_pending, "what was accepted is written from what room there is"
+
+
+def test_a_confirm_does_not_wait_for_that_room() -> None:
+    writer = fresh(MemoryDisk(), SIZES)
+    writer.put_all(b"first")
+    journal = writer.journal
+    for _ in range(500):
+        writer.put(b"")
+    journal.write(TIME_MS)
+    assert not journal.spares.may_accept
+    writer.done(1)
+    journal.write(TIME_MS)
+    assert not journal.has_pending
+
+
+def test_a_segment_that_could_not_be_prepared_keeps_its_number() -> None:
+    writer = fresh(MemoryDisk(), SIZES)
+    writer.put_all(b"x" * 40_000)
+    journal = writer.journal
+    journal.spares.waiting.clear()
+    first = journal.order_spare(TIME_MS)
+    journal.spare_failed(first)
+    journal.spares.number += 1  # survivors took the next
+    second = journal.order_spare(TIME_MS)
+    assert second.header.segment == first.header.segment
+    journal.spare_ready(second, second.prepare(journal.files))
+    third = journal.order_spare(TIME_MS)
+    assert third.header.segment == first.header.segment + 2
+
+
+def test_a_file_to_be_used_again_is_taken_if_it_is_large_enough_and_not_far_too_large() -> None:
+    writer = fresh(MemoryDisk(), SIZES)
+    writer.put_all(b"x")
+    spares = writer.journal.spares
+    for size, taken in ((32 << 10, True), (64 << 10, True), (1 << 20, False)):
+        spares.recycled = ("/data/jobs.1/old", size)
+        order = writer.journal.order_spare(TIME_MS)
+        assert bool(order.recycle) == taken, size
+        assert order.header.capacity == (size if taken else 64 << 10)
+        spares.is_ordered = False

@@ -1,0 +1,126 @@
+"""When a snapshot is due, what it says, and what becomes of older ones."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from journal.checkpoint import Checkpoint
+from journal.ids import IdCounts, IdSet
+from journal.journal import Sizes
+from journal.snapshot import Snapshot, snapshot_lsn
+from journal.upkeep import SNAPSHOTS_KEPT, State
+from tests.support.journals import FOLDER, TIME_MS, TINY, Writer, fresh
+from tests.support.memory_disk import Fault, MemoryDisk
+
+ROOMY = Sizes(segment_min=64 << 10, segment_max=64 << 10, batch_max=1 << 20)
+
+
+def state_of(writer: Writer) -> State:
+    live = IdSet()
+    for item in sorted(writer.queue.live):
+        live.add(item)
+    checkpoint: Checkpoint = writer.queue.checkpoint()
+    return State(checkpoint, live, len(live), IdCounts(), [])
+
+
+def snapshots(disk: MemoryDisk) -> list[int]:
+    return [lsn for name in disk.names(FOLDER) if (lsn := snapshot_lsn(name)) is not None]
+
+
+def take_one(writer: Writer, disk: MemoryDisk) -> None:
+    """As the server does it."""
+    job = writer.journal.upkeep.begin_snapshot(state_of(writer), TIME_MS)
+    writer.sync()
+    job.run(disk)
+    outdated = writer.journal.upkeep.finish_snapshot(job, True)
+    if outdated:
+        disk.remove(outdated)
+
+
+def test_a_snapshot_is_due_after_so_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("journal.upkeep.SNAPSHOT_RECORDS", 10)
+    disk = MemoryDisk()
+    writer = fresh(disk, ROOMY)
+    upkeep = writer.journal.upkeep
+    for _ in range(9):
+        writer.put_all(b"x")
+    assert not upkeep.wants_snapshot
+    writer.put(b"x")
+    assert not upkeep.wants_snapshot, "something is pending"
+    writer.commit()
+    assert upkeep.wants_snapshot
+    take_one(writer, disk)
+    assert not upkeep.wants_snapshot
+    assert snapshots(disk) == [10]
+
+
+def test_a_snapshot_is_due_when_there_are_segments_that_it_could_let_go() -> None:
+    writer = fresh(MemoryDisk(), TINY)
+    upkeep = writer.journal.upkeep
+    seen = []
+    for _ in range(12):
+        writer.put_all(b"x" * 300)
+        seen.append((len(writer.journal.segments), upkeep.wants_snapshot))
+    assert {wants for count, wants in seen if count <= 2} == {False}
+    assert {wants for count, wants in seen if count > 2} == {True}
+
+
+def test_one_at_a_time_and_another_try_after_one_that_failed() -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk, TINY)
+    for _ in range(12):
+        writer.put_all(b"x" * 300)
+    upkeep = writer.journal.upkeep
+    job = upkeep.begin_snapshot(state_of(writer), TIME_MS)
+    writer.put_all(*[b"x" * 300] * 6)
+    assert not upkeep.wants_snapshot
+    disk.faults = [Fault("create", "*.snapshot", error=errno.EIO)]
+    with pytest.raises(OSError, match="Input/output"):
+        job.run(disk)
+    assert upkeep.finish_snapshot(job, False) == ""
+    assert upkeep.wants_snapshot
+    take_one(writer, disk)
+    assert len(snapshots(disk)) == 1
+
+
+def test_a_snapshot_says_what_was_there_when_it_was_begun() -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk, TINY)
+    for n in range(8):
+        writer.put_all(b"%d" % n * 200)
+    journal = writer.journal
+    active = journal.active
+    assert active is not None
+    at, number, lsn = active.at, active.number, journal.commit.lsn_written
+    job = journal.upkeep.begin_snapshot(state_of(writer), TIME_MS)
+    writer.done(1)
+    writer.put_all(*[b"later" * 100] * 4)
+    job.run(disk)
+    (name,) = (n for n in disk.names(FOLDER) if n.endswith(".snapshot"))
+    found = Snapshot.decode(disk.read(f"{FOLDER}/{name}"), f"{FOLDER}/{name}")
+    assert (found.lsn, found.segment, found.offset) == (lsn, number, at)
+    assert list(found.live) == list(range(1, 9))
+    assert [s.number for s in found.segments] == list(range(1, number))
+    assert found.checkpoint.next_item == 9
+
+
+def test_the_newest_two_are_kept() -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk, TINY)
+    for _ in range(5):
+        writer.put_all(b"x")
+        take_one(writer, disk)
+    assert len(snapshots(disk)) == SNAPSHOTS_KEPT
+    assert snapshots(disk) == writer.journal.upkeep.snapshots == [4, 5]
+
+
+def test_after_a_failure_nothing_is_due() -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk, TINY)
+    for _ in range(12):
+        writer.put_all(b"x" * 300)
+    writer.journal.fail("writing", FOLDER, OSError(errno.EIO, "disk on fire"))
+    assert not writer.journal.upkeep.wants_snapshot
+    assert writer.journal.upkeep.choose() == []
