@@ -1,7 +1,8 @@
 """All queues by name: create, delete, wait, and the one clock hand for everything that comes due.
 
 One rule: the broker calls nobody. Waiters that were served stand in `woken`, queues that were
-deleted in `deleted`; the shell sweeps both once per turn.
+deleted in `deleted`, readers whose items have to be read back in `hungry`; the shell sweeps them
+once per turn.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from journal.ids import IdSet
 from kestrelpy.core.counters import ServerCounters
 from kestrelpy.core.dead import DeadLine
 from kestrelpy.core.leases import Holder
@@ -16,7 +18,7 @@ from kestrelpy.core.log import Log, NullLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import HUNG_UP, Reader
-from kestrelpy.core.ready import Ready
+from kestrelpy.core.residency import Memory
 from kestrelpy.core.timers import Timers
 from kestrelpy.core.waiters import Waiter, Waiters, Want
 from kestrelpy.core.wall import Wall
@@ -25,6 +27,7 @@ from kestrelpy.errors import ServerError
 # Leases ended, items expired and waits timed out in one tick: about 10 ms of work, so that the
 # loop is never held up for long; the rest is due at once in the next turn.
 TICK_STEPS_MAX: Final = 2000
+BUSY_MS: Final = 2  # until one looks again whether what is at the front is known
 AT_ONCE_MS: Final = 0  # due at the next tick
 
 
@@ -43,6 +46,8 @@ class Broker:
         self.counters = ServerCounters()
         self.woken: list[Waiter] = []
         self.deleted: list[Queue] = []
+        self.hungry: list[Reader] = []
+        self.memory = Memory()
         self.policy_of = policy_of
         self.queues_max = queues_max
         self.server_id = b""
@@ -71,8 +76,9 @@ class Broker:
         policy = self.policy_of(name)
         created_ms = min(generation * 1000 - self.wall.offset_ms, now_ms)
         queue = Queue(
-            name, generation, policy, NullLog(), self.wall, self.woken, self._timers, created_ms
-        )
+            name, generation, policy, NullLog(), self.wall, self.woken, self._timers, created_ms,
+            self.memory, self.hungry,
+        )  # fmt: skip
         queue.server_id = self.server_id
         return queue
 
@@ -99,7 +105,9 @@ class Broker:
         for waiter in reader.waiters.take_all():
             self._answer_nothing(waiter)
         # Whoever still has a mark of this reader (an overdue lease) does not keep its items.
-        reader.ready, reader.dead = Ready(), DeadLine()
+        reader.line.clear()
+        reader.dead, reader.live = DeadLine(), IdSet()
+        reader.residency.release()
         self.deleted.append(queue)
         self.counters.queue_deletes += 1
         return queue
@@ -134,6 +142,14 @@ class Broker:
                 # It may have been held up by `max_leased`, and a peek behind it by its turn alone.
                 queue.alarm.need(AT_ONCE_MS)
 
+    def take_hungry(self) -> list[Reader]:
+        """Who needs something read back since the last time."""
+        hungry = self.hungry[:]
+        self.hungry.clear()
+        for reader in hungry:
+            reader.is_hungry = False
+        return hungry
+
     def take_woken(self) -> list[Waiter]:
         """Who was answered since the last time."""
         woken = self.woken[:]
@@ -151,12 +167,17 @@ class Broker:
         if waiter.done:
             return  # served in this very turn
         queue = self.queues.get(waiter.name)
-        if queue is not None and not waiter.dead and queue.reader.is_sweeping(now_ms):
-            # What stands at the front has expired and is being cleared away: there may be a live
-            # item behind it, so "nothing" would not be true yet.
-            waiter.timer = self._timers.push(now_ms + 1, waiter)
+        lends = waiter.want is not Want.PEEK
+        if queue is not None and queue.reader.is_busy(now_ms, waiter.dead, lends):
+            queue.reader.first(now_ms, waiter.dead)  # asks for it, if nobody did
+            # What stands at the front is being cleared away or read back: there may be an item
+            # behind it, so "nothing" would not be true yet.
+            waiter.timer = self._timers.push(now_ms + BUSY_MS, waiter)
             return
         self.give_up(waiter)
+        if queue is not None and waiter.want is Want.PEEK:
+            # It may only have been its turn that was missing: what it waited behind is held up.
+            waiter.item, waiter.owner = queue.reader.first(now_ms, waiter.dead), queue.reader
         self._answer_nothing(waiter)
 
     # -- holders ----------------------------------------------------------------------------

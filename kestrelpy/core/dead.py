@@ -1,46 +1,111 @@
 """The dead line: items whose attempts are used up, with what is known about why.
 
-One rule: a dead item keeps its body until somebody confirms it from the dead line; nothing expires
-here.
+What is known about them stays in memory, and the bodies of the first few; the others are read
+back from the log when somebody asks for them.
+
+One rule: a dead item stays until somebody confirms it from the dead line; nothing expires here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import Final
 
+from journal.snapshot import DeadEntry
 from kestrelpy.core.item import Item
-from kestrelpy.core.ready import Ready
 
-
-@dataclass(frozen=True, slots=True)
-class Death:
-    """Why and when, wall clock; `order` is its place in the dead line."""
-
-    order: int
-    attempts: int
-    reason: bytes
-    died_ms: int
+# Bodies of dead items kept in memory: enough that looking at a few needs no disk.
+KEPT_BYTES_MAX: Final = 1 << 20
 
 
 class DeadLine:
-    """Dead items in the order in which they died."""
+    """Dead items in the order in which they died; `count` of them are there to be lent."""
 
-    __slots__ = ("_order", "deaths", "line")
+    __slots__ = ("_items", "_kept_bytes", "_line", "_order", "bytes", "count", "deaths")
 
     def __init__(self) -> None:
-        self.line = Ready()
-        self.deaths: dict[int, Death] = {}
+        self.deaths: dict[int, DeadEntry] = {}
+        self.count = 0
+        self.bytes = 0  # of all their bodies, lent ones included
+        self._line: list[tuple[int, int]] = []  # a heap of orders, with ids
+        self._items: dict[int, Item] = {}
+        self._kept_bytes = 0
         self._order = 0
 
     def __len__(self) -> int:
         return len(self.deaths)
 
-    def bury(self, item: Item, attempts: int, reason: bytes, died_ms: int) -> None:
-        """To the end of the dead line."""
-        self._order += 1
-        self.deaths[item.id] = Death(self._order, attempts, reason, died_ms)
-        self.line.give_back(self._order, item)
+    def bury(
+        self, id_: int, attempts: int, reason: bytes, died_ms: int, body_bytes: int, order: int = 0
+    ) -> None:
+        """To the end of the dead line, or to its place there."""
+        self._order = order = order or self._order + 1
+        self.deaths[id_] = DeadEntry(id_, order, attempts, reason, died_ms, body_bytes)
+        self.count += 1
+        self.bytes += body_bytes
+        heappush(self._line, (order, id_))
 
-    def forget(self, item: Item) -> None:
-        """It was confirmed from the dead line (and popped from it before)."""
-        del self.deaths[item.id]
+    def keep(self, item: Item, always: bool) -> None:
+        """Its body is here; it stays if there is room for it."""
+        if item.id not in self._items and (
+            always or self._kept_bytes + len(item.body) <= KEPT_BYTES_MAX or not self._items
+        ):
+            self._items[item.id] = item
+            self._kept_bytes += len(item.body)
+
+    def take_in(self, item: Item) -> None:
+        """The body of the first has been read back: others make room for it if need be."""
+        if self._kept_bytes + len(item.body) > KEPT_BYTES_MAX:
+            self._items.clear()
+            self._kept_bytes = 0
+        self.keep(item, True)
+
+    @property
+    def missing(self) -> int:
+        """The first item's id, if its body is not in memory; else 0."""
+        id_ = self._first()
+        return id_ if id_ and id_ not in self._items else 0
+
+    def pop(self) -> tuple[int, Item] | None:
+        """The first with its order; None: there is none, or its body is missing."""
+        item = self.first()
+        if item is None:
+            return None
+        order, _ = heappop(self._line)
+        self.count -= 1
+        del self._items[item.id]
+        self._kept_bytes -= len(item.body)
+        return order, item
+
+    def first(self) -> Item | None:
+        """What `pop` would return."""
+        id_ = self._first()
+        return self._items.get(id_) if id_ else None
+
+    def give_back(self, item: Item) -> None:
+        """It was popped and is back at its place."""
+        heappush(self._line, (self.deaths[item.id].order, item.id))
+        self.count += 1
+        self.keep(item, True)
+
+    def hide(self, id_: int) -> None:
+        """Its body is not readable: it is not offered until the next start."""
+        self._line = [entry for entry in self._line if entry[1] != id_]
+        heapify(self._line)
+        self.count -= 1
+
+    def forget(self, id_: int, is_lent: bool) -> None:
+        """It is dead no more: confirmed while it was lent, or gone while it was not."""
+        death = self.deaths.pop(id_)
+        self.bytes -= death.body_bytes
+        if not is_lent:
+            self.count -= 1
+            item = self._items.pop(id_, None)
+            if item is not None:
+                self._kept_bytes -= len(item.body)
+
+    def _first(self) -> int:
+        line = self._line
+        while line and line[0][1] not in self.deaths:
+            heappop(line)
+        return line[0][1] if line else 0

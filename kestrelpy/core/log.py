@@ -11,10 +11,13 @@ raises `lsn_written` and `lsn_stored` as the journal gets on.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final, Protocol
 
+from journal.backlog import Backlog
 from journal.journal import Journal
-from journal.record import Draft, Kind, Tag, encode_meta
+from journal.record import DELIVERY_MAX, Draft, Kind, Tag, encode_meta, ended
+from journal.upkeep import State
 from kestrelpy.core.item import Item
 
 _PUT: Final = int(Kind.PUT)
@@ -25,6 +28,7 @@ _EXPIRED: Final = int(Kind.EXPIRED)
 _DISCARDED: Final = int(Kind.DISCARDED)
 _FLUSHED: Final = int(Kind.FLUSHED)
 _TOKENS: Final = int(Kind.TOKENS)
+_SMALL_BODY_MAX: Final = (1 << 24) - 1  # such bodies' sizes need no meta
 _ALWAYS: Final = (1 << 63) - 1
 
 
@@ -36,6 +40,8 @@ class Log(Protocol):
     lsn_appended: int
     failure: Exception | None
     no_room: str
+    archive_to: str  # a directory for segments that go; "": they just go
+    backlog: Backlog | None  # reads back what memory has no room for; None: all is in memory
     waiting_stored: set[object]  # the conversations that wait for more to be stored
     waiting_written: set[object]  # or written
 
@@ -62,8 +68,14 @@ class Log(Protocol):
     def discarded(self, item: Item, wall_ms: int) -> int:
         """A limit dropped it."""
 
-    def flushed(self, last_id: int, spared: list[int], gone: list[Item], wall_ms: int) -> int:
-        """Every item up to `last_id` is gone but the spared ones."""
+    def flushed(
+        self, last_id: int, spared: list[int], stay: list[tuple[int, int]], live_bytes: int,
+        wall_ms: int,
+    ) -> int:  # fmt: skip
+        """Every item up to `last_id` is gone but the spared ones, and those that `stay` with them.
+
+        `stay` has ids with the bytes of their bodies, `live_bytes` is their sum.
+        """
 
     def tokens(self, below: int, wall_ms: int) -> int:
         """Lease tokens below this may be issued."""
@@ -76,14 +88,16 @@ class NullLog:
     """A queue in memory: every record is true already and leaves no trace."""
 
     __slots__ = (
-        "failure", "lsn_appended", "lsn_stored", "lsn_written", "no_room", "waiting_stored",
-        "waiting_written",
+        "archive_to", "backlog", "failure", "lsn_appended", "lsn_stored", "lsn_written", "no_room",
+        "waiting_stored", "waiting_written",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.lsn_written = _ALWAYS
         self.lsn_stored = _ALWAYS
         self.lsn_appended = 0
+        self.archive_to = ""
+        self.backlog: Backlog | None = None
         self.failure: Exception | None = None
         self.no_room = ""
         self.waiting_stored: set[object] = set()
@@ -112,7 +126,10 @@ class NullLog:
     def discarded(self, item: Item, wall_ms: int) -> int:
         return 0
 
-    def flushed(self, last_id: int, spared: list[int], gone: list[Item], wall_ms: int) -> int:
+    def flushed(
+        self, last_id: int, spared: list[int], stay: list[tuple[int, int]], live_bytes: int,
+        wall_ms: int,
+    ) -> int:  # fmt: skip
         return 0
 
     def tokens(self, below: int, wall_ms: int) -> int:
@@ -126,15 +143,27 @@ class JournalLog:
     """A queue on disk. `dirty` is the shell's list of logs that have something to write."""
 
     __slots__ = (
-        "_append", "_dirty", "_is_dirty", "_journal", "failure", "is_reported", "lsn_appended",
-        "lsn_stored", "lsn_told", "lsn_written", "no_room", "sync_ms", "waiting_stored",
-        "waiting_written",
+        "_append", "_dirty", "_is_dirty", "_journal", "archive_to", "backlog", "failure",
+        "is_reported", "lsn_appended", "lsn_stored", "lsn_told", "lsn_written", "no_room",
+        "state", "sync_ms", "waiting_stored", "waiting_written",
     )  # fmt: skip
 
-    def __init__(self, journal: Journal, dirty: list[JournalLog], sync_ms: int) -> None:
-        """`sync_ms`: 0 always, -1 never, else at most this long unsynced (see `Policy`)."""
+    def __init__(
+        self,
+        journal: Journal,
+        dirty: list[JournalLog],
+        sync_ms: int,
+        state: Callable[[], State],
+    ) -> None:
+        """`sync_ms`: 0 always, -1 never, else at most this long unsynced (see `Policy`).
+
+        `state` is a copy of the queue's at this moment.
+        """
+        self.state = state
         self._journal = journal
         self._append = journal.append
+        self.archive_to = ""
+        self.backlog: Backlog | None = journal.backlog
         self._dirty = dirty
         self._is_dirty = False
         self.sync_ms = sync_ms
@@ -179,8 +208,13 @@ class JournalLog:
         return lsn
 
     def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
+        size = len(item.body)
+        if size <= _SMALL_BODY_MAX and attempts < DELIVERY_MAX:
+            small, meta = attempts + 1 | size << 8, b""
+        else:
+            small, meta = ended(attempts + 1, size)
         self.lsn_appended = lsn = self._append(
-            (_DONE, item.id, began_ms, attempts + 1, wall_ms, b"", b"", 0, item.lsn)
+            (_DONE, item.id, began_ms, small, wall_ms, meta, b"", 0, item.lsn)
         )
         if not self._is_dirty:
             self.mark()
@@ -189,25 +223,33 @@ class JournalLog:
     def returned(
         self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes
     ) -> int:
+        if self.no_room:
+            # What room there is belongs to the confirms. A restart does not know of this delivery.
+            return self.lsn_appended
         meta = encode_meta({Tag.REASON: reason})
         return self._add(
             Draft(_RETURNED, item.id, began_ms, attempts, wall_ms, meta, b"", 0, 0)
         )
 
     def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
-        meta = encode_meta({Tag.REASON: reason})
+        meta = encode_meta({Tag.REASON: reason, Tag.BYTES: len(item.body)})
         return self._add(Draft(_DEAD, item.id, began_ms, attempts, wall_ms, meta, b"", 0, 0))
 
     def expired(self, item: Item, wall_ms: int) -> int:
-        return self._add(Draft(_EXPIRED, item.id, 0, 0, wall_ms, b"", b"", 0, item.lsn))
+        small, meta = ended(0, len(item.body))
+        return self._add(Draft(_EXPIRED, item.id, 0, small, wall_ms, meta, b"", 0, item.lsn))
 
     def discarded(self, item: Item, wall_ms: int) -> int:
-        return self._add(Draft(_DISCARDED, item.id, 0, 0, wall_ms, b"", b"", 0, item.lsn))
+        small, meta = ended(0, len(item.body))
+        return self._add(Draft(_DISCARDED, item.id, 0, small, wall_ms, meta, b"", 0, item.lsn))
 
-    def flushed(self, last_id: int, spared: list[int], gone: list[Item], wall_ms: int) -> int:
+    def flushed(
+        self, last_id: int, spared: list[int], stay: list[tuple[int, int]], live_bytes: int,
+        wall_ms: int,
+    ) -> int:  # fmt: skip
         body = struct.pack(f"<{len(spared)}Q", *sorted(spared))
         self.lsn_appended = self._journal.append_flush(
-            Draft(_FLUSHED, last_id, 0, 0, wall_ms, b"", body, 0, 0), [i.lsn for i in gone]
+            Draft(_FLUSHED, last_id, live_bytes, 0, wall_ms, b"", body, 0, 0), stay
         )
         if not self._is_dirty:
             self.mark()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 ITEM_BYTES_MAX: Final = 8 << 20
+MEMORY_BYTES_MAX: Final = 64 << 20
 LEASE_MS: Final = 30 * 60 * 1000
 ATTEMPTS_MAX: Final = 100
 
@@ -30,6 +31,8 @@ class Policy:
     durable: bool = True
     max_leased: int | None = None
     max_attempts: int | None = ATTEMPTS_MAX
+    max_memory_bytes: int = MEMORY_BYTES_MAX  # of bodies that are kept in memory
+    archive_to: str = ""  # a directory for segments that go; "": they just go
 
     @property
     def bounded(self) -> bool:

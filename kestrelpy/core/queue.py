@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import Any, Final, NoReturn
 
 from journal.checkpoint import Checkpoint
+from journal.upkeep import State
 from kestrelpy.core.item import Item
 from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import SWEEP_ITEMS_MAX, Reader
+from kestrelpy.core.residency import UNLIMITED, Memory
 from kestrelpy.core.timers import Alarm, Timers
 from kestrelpy.core.waiters import Waiter
 from kestrelpy.core.wall import Wall
@@ -44,6 +46,8 @@ class Queue:
         woken: list[Waiter],
         timers: Timers[Any],
         now_ms: int,
+        memory: Memory,
+        hungry: list[Reader],
     ) -> None:
         self.name = name
         self.generation = generation
@@ -51,7 +55,7 @@ class Queue:
         self.log = log
         self.wall = wall
         self.alarm: Alarm[Any] = Alarm(timers, self)
-        self.reader = Reader(name, policy, log, wall, woken, self.alarm)
+        self.reader = Reader(name, policy, log, wall, woken, self.alarm, memory, hungry)
         self.next_item = 1
         self.next_place = 1
         self.created_ms = now_ms
@@ -77,9 +81,10 @@ class Queue:
             oldest = wall_ms + policy.max_age_ms
             expires_ms = min(expires_ms, oldest) if expires_ms else oldest
         item = Item(self.next_item, self.next_place, body, flags, wall_ms, expires_ms)
-        self._apply_put(item)
+        self._apply_put(item.id, item.marker, size)
         item.lsn = log.put(item)
         reader = self.reader
+        reader.line.keep(item)
         if reader.waiters:
             reader.serve(now_ms)
         return item.lsn
@@ -115,8 +120,10 @@ class Queue:
         if ready.count < items_max and ready.bytes + size <= bytes_max:
             return True
         self.reader.sweep(now_ms, SWEEP_ITEMS_MAX)  # what has expired takes no room
+        self.reader.first(now_ms)
         bytes_before = ready.bytes
         for _ in range(DISCARDED_ITEMS_MAX):
+            self.reader.first(now_ms)  # and that may only show when the head has been read back
             if ready.count < items_max and ready.bytes + size <= bytes_max:
                 return True
             if not policy.discard_old_when_full:
@@ -144,6 +151,7 @@ class Queue:
         self.policy = policy
         self.reader.policy = policy
         self.log.set_sync(policy.sync_ms)
+        self._tell_log()
         self.alarm.need(self.next_due(now_ms))
         if self.reader.waiters:
             self.reader.serve(now_ms)
@@ -152,6 +160,13 @@ class Queue:
         """Write to this log from now on."""
         self.log = log
         self.reader.log = log
+        self._tell_log()
+
+    def _tell_log(self) -> None:
+        """A queue that only lives in memory cannot leave anything to its log."""
+        self.log.archive_to = self.policy.archive_to
+        in_memory = self.log.backlog is None
+        self.reader.residency.limit(UNLIMITED if in_memory else self.policy.max_memory_bytes)
 
     def tick(self, now_ms: int, steps: int) -> int:
         """Do what is due, in at most `steps` steps; returns how many were taken."""
@@ -172,7 +187,7 @@ class Queue:
     def is_empty(self) -> bool:
         """Does it hold nothing, for nobody?"""
         reader = self.reader
-        return not (reader.ready.count or len(reader.leases) or len(reader.dead) or reader.waiters)
+        return not (reader.live or reader.waiters)
 
     def is_too_old(self, now_ms: int) -> bool:
         """Is it empty and older than its policy keeps such queues?"""
@@ -209,16 +224,24 @@ class Queue:
             name=self.name,
             next_item=self.next_item,
             next_place=self.next_place,
-            tokens=self.reader.tokens_below,
+            tokens=reader.tokens_below,
             total_items=self.total_items,
-            live_items=reader.ready.count + len(reader.leases) + reader.dead.line.count,
+            live_items=len(reader.live),
             generation=self.generation,
             server=self.server_id,
         )
 
+    def state(self) -> State:
+        """All there is to know of it but the bodies, as a copy."""
+        reader = self.reader
+        return State(
+            self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
+            list(reader.dead.deaths.values()),
+        )  # fmt: skip
+
     # -- applying ---------------------------------------------------------------------------
 
-    def _apply_put(self, item: Item) -> None:
-        self.next_item = item.id + 1
-        self.next_place = item.marker + 1
-        self.reader._apply_put(item)
+    def _apply_put(self, id_: int, place: int, body_bytes: int) -> None:
+        self.next_item = id_ + 1
+        self.next_place = place + 1
+        self.reader._apply_put(id_, body_bytes)

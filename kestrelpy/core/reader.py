@@ -5,6 +5,9 @@
         +--- give_back --+   +--- attempts used up ---> DEAD
       READY past its expiry ---> expired
 
+The state is which items are there, how often each came back, and which are dead; `_apply_x` changes
+it. The line in memory is a copy of a part of it, as large as memory allows.
+
 One rule: decide, apply, log. A transition checks, calls `_apply_x`, then `log.x`; replay calls the
 same `_apply_x`, which takes no clock and cannot fail.
 """
@@ -13,25 +16,29 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from journal.errors import Damage
+from journal.ids import IdCounts, IdSet
+from journal.record import Record
 from kestrelpy.core.counters import QueueCounters
 from kestrelpy.core.dead import DeadLine
 from kestrelpy.core.item import Item
 from kestrelpy.core.leases import Holder, Lease, Leases
+from kestrelpy.core.line import REFILL_ITEMS, Line, item_of, unreadable
 from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.ready import Ready
-from kestrelpy.core.timers import Alarm, Entry, Timers
+from kestrelpy.core.residency import UNLIMITED, Memory, Residency
+from kestrelpy.core.timers import Alarm
 from kestrelpy.core.waiters import Waiter, Waiters, Want
 from kestrelpy.core.wall import Wall
 
 # Expired items passed over in one call, so that a head of a million expired items costs many
 # short turns and not one long one.
 SWEEP_ITEMS_MAX: Final = 1000
+# A line gives back memory whenever its length is a multiple of 1024 (a mask).
+_LOOK_ITEMS: Final = 1023
 # Lease tokens reserved by one synced record.
 TOKENS_RESERVED: Final = 1 << 20
-# Passed over when a reservation may be among what was damaged: more than were ever issued between
-# two that are known, and room for two million such accidents below 2^53.
-TOKENS_SKIPPED: Final = 1 << 32
 
 ABORTED: Final = b"abort"
 DEFERRED: Final = b"defer"
@@ -43,9 +50,9 @@ class Reader:
     """The ready line of a queue with its leases, its dead and its waiters."""
 
     __slots__ = (
-        "_expiries", "_expiry_of", "_next_token", "_serving", "_tokens_below", "alarm", "attempts",
-        "counters", "dead", "leases", "log", "name", "policy", "ready", "tokens_lsn", "waiters",
-        "wall", "woken",
+        "_next_token", "_serving", "_tokens_below", "alarm", "attempts", "counters", "damages",
+        "dead", "hungry", "is_hungry", "leases", "line", "live", "live_bytes", "log", "name",
+        "policy", "ready", "residency", "tokens_lsn", "waiters", "wall", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -56,7 +63,10 @@ class Reader:
         wall: Wall,
         woken: list[Waiter],
         alarm: Alarm[Any],
+        memory: Memory,
+        hungry: list[Reader],
     ) -> None:
+        """Whoever needs something read back stands in `hungry`, who was served in `woken`."""
         self.name = name
         self.policy = policy
         self.log = log
@@ -64,40 +74,52 @@ class Reader:
         self.woken = woken
         self.alarm = alarm
         self.ready = Ready()
+        self.line = Line(self)
         self.leases = Leases()
         self.dead = DeadLine()
         self.waiters = Waiters()
-        self.attempts: dict[int, int] = {}
+        self.live = IdSet()
+        self.live_bytes = 0  # of the bodies of all that are there: ready, lent and dead
+        self.attempts = IdCounts()
+        self.residency = Residency(memory, UNLIMITED)
+        self.hungry = hungry
+        self.is_hungry = False
+        self.damages: list[Damage] = []
         self.counters = QueueCounters()
         self.tokens_lsn = 0
         self._serving = False
         self._next_token = 1
         self._tokens_below = 1
-        self._expiries: Timers[Item] = Timers()
-        self._expiry_of: dict[int, Entry[Item]] = {}
 
     # -- lending ----------------------------------------------------------------------------
 
     def open(self, holder: Holder, now_ms: int, dead: bool = False) -> Lease | None:
         """Lend the next item to `holder`; None: there is none, or no more may be lent."""
         policy = self.policy
-        if policy.max_leased is not None and len(self.leases) >= policy.max_leased:
+        if policy.max_leased is not None and self._lends_no_more:
             return None
         wall_ms = now_ms + self.wall.offset_ms
         if dead:
-            found = self.dead.line.pop()
+            found = self.dead.pop()
+            if found is None and self.dead.missing:
+                self.ask()
         else:
-            found = self.ready.pop()
+            ready = self.ready
+            if ready.beyond and ready.resident < REFILL_ITEMS:
+                self.refill(wall_ms)
+            found = ready.pop()
             if found is not None and found[1].expires_ms:
                 found = self._past_expired(found, wall_ms)
         if found is None:
             return None
+        if self.residency.grains > 1 and not self.ready.resident & _LOOK_ITEMS:
+            self.residency.shrink(self.ready.cost)
         place, item = found
         if self._next_token >= self._tokens_below:
             self._reserve_tokens(wall_ms)
         token = self._next_token
         self._next_token = token + 1
-        attempts = self.attempts.get(item.id, 0) if self.attempts else 0
+        attempts = self.attempts.get(item.id) if self.attempts else 0
         deadline_ms = None
         if policy.lease_ms is not None:
             deadline_ms = now_ms + policy.lease_ms
@@ -122,28 +144,51 @@ class Reader:
                 self.ready.give_back(*following)
                 return None
             swept += 1
-            self._expire(following[1], wall_ms)
+            self.expire(following[1], wall_ms)
             following = self.ready.pop()
         return following
 
     def first(self, now_ms: int, dead: bool = False) -> Item | None:
         """The next item, changing nothing but what has expired."""
         if dead:
-            return self.dead.line.first()
+            if self.dead.missing:
+                self.ask()
+            return self.dead.first()
         wall_ms = now_ms + self.wall.offset_ms
+        if self.ready.beyond and self.ready.resident < REFILL_ITEMS:
+            self.refill(wall_ms)
         swept = 0
         while (item := self.ready.first()) and 0 < item.expires_ms <= wall_ms:
             if swept == SWEEP_ITEMS_MAX:
                 return None
             swept += 1
             self.ready.remove(item)
-            self._expire(item, wall_ms)
+            self.expire(item, wall_ms)
         return item
 
-    def is_sweeping(self, now_ms: int) -> bool:
-        """Is there more at the front that has expired and is not yet gone?"""
+    def is_busy(self, now_ms: int, dead: bool = False, lends: bool = True) -> bool:
+        """Does what stands at the front have to be cleared away, or read back, before one knows?"""
+        if lends and self._lends_no_more:
+            return False  # whatever stands there
+        if dead:
+            return self.dead.missing != 0
         item = self.ready.first()
-        return item is not None and 0 < item.expires_ms <= now_ms + self.wall.offset_ms
+        if item is not None:
+            return 0 < item.expires_ms <= now_ms + self.wall.offset_ms
+        return self.ready.beyond > 0 and not self._is_cut_off
+
+    @property
+    def _lends_no_more(self) -> bool:
+        most = self.policy.max_leased
+        return most is not None and len(self.leases) >= most
+
+    @property
+    def _is_cut_off(self) -> bool:
+        """Will what waits never be written?"""
+        backlog = self.log.backlog
+        if self.log.failure is None or self.is_hungry or backlog is None:
+            return False
+        return not (backlog.is_reading or backlog.has_more)
 
     def _reserve_tokens(self, wall_ms: int) -> None:
         self._tokens_below = self._next_token + TOKENS_RESERVED
@@ -156,8 +201,8 @@ class Reader:
         self.leases.end(lease)
         item = lease.item
         if lease.dead:
-            self.dead.forget(item)
-        self._apply_done(item)
+            self.dead.forget(item.id, True)
+        self._apply_done(item.id, len(item.body))
         wall_ms = now_ms + self.wall.offset_ms
         lsn = self.log.done(item, lease.attempts, lease.began_ms, wall_ms)
         if self.policy.max_leased is not None and self.waiters:
@@ -178,16 +223,18 @@ class Reader:
         wall_ms = now_ms + self.wall.offset_ms
         self.counters.cancelled += 1
         if lease.dead:
-            self.dead.line.give_back(self.dead.deaths[item.id].order, item)
+            self.dead.give_back(item)
             lsn = self.log.returned(item, lease.attempts, lease.began_ms, wall_ms, reason)
         else:
             attempts = lease.attempts + (reason != DEFERRED)
             most = self.policy.max_attempts
             if most is not None and attempts >= most and reason != DEFERRED:
-                self._apply_dead(item, attempts, reason, wall_ms)
+                self._apply_dead(item.id, attempts, reason, wall_ms, len(item.body))
+                self.dead.keep(item, self.log.backlog is None)
                 lsn = self.log.dead(item, attempts, lease.began_ms, wall_ms, reason)
             else:
-                self._apply_returned(item, lease.place, attempts)
+                self._apply_returned(item.id, attempts)
+                self.line.take_back(item, lease.place)
                 lsn = self.log.returned(item, attempts, lease.began_ms, wall_ms, reason)
         return lsn
 
@@ -229,7 +276,7 @@ class Reader:
     def next_due(self) -> int | None:
         """When `tick` has something to do, on the clock that never steps; None: nothing."""
         due = self.leases.next_due()
-        expiry = self._expiries.next_due()
+        expiry = self.line.next_expiry()
         if expiry is not None:
             expiry -= self.wall.offset_ms
             due = expiry if due is None else min(due, expiry)
@@ -244,6 +291,8 @@ class Reader:
             self.take_back(lease, now_ms, OVERDUE)
         taken = len(over)
         taken += self.sweep(now_ms, steps - taken)
+        if self.ready.beyond and self.ready.resident < REFILL_ITEMS:
+            self.refill(now_ms + self.wall.offset_ms)  # it may have expired behind the frontier too
         if self.waiters:
             self.serve(now_ms)  # also behind what others have cleared away in the meantime
         return taken
@@ -252,82 +301,120 @@ class Reader:
         """Clear away what has expired, in at most `steps` steps; returns how many were taken."""
         wall_ms = now_ms + self.wall.offset_ms
         for taken in range(steps):
-            item = self._expiries.pop_due(wall_ms)
+            item = self.line.pop_expired(wall_ms)
             if item is None:
                 return taken
-            self._expiry_of.pop(item.id, None)
             if item.id not in self.leases:
                 self.ready.remove(item)
-                self._expire(item, wall_ms)
+                self.expire(item, wall_ms)
         return steps
 
-    def _expire(self, item: Item, wall_ms: int) -> None:
-        self._apply_done(item)
+    def expire(self, item: Item, wall_ms: int) -> None:
+        """It lived past its expiry and is out of the line."""
+        self._apply_done(item.id, len(item.body))
         self.counters.expired += 1
         self.log.expired(item, wall_ms)
 
     def discard_first(self, wall_ms: int) -> None:
         """Drop the head to make room."""
-        found = self.ready.pop()
+        ready = self.ready
+        if ready.beyond and ready.resident < REFILL_ITEMS:
+            self.refill(wall_ms)
+        found = ready.pop()
         if found is not None:
-            self._apply_done(found[1])
-            self.counters.discarded += 1
-            self.log.discarded(found[1], wall_ms)
+            item = found[1]
+        elif ready.beyond:
+            item = self.line.unread_first()
+        else:
+            return
+        self._apply_done(item.id, len(item.body))
+        self.counters.discarded += 1
+        self.log.discarded(item, wall_ms)
 
     def flush(self, last_id: int, now_ms: int) -> int:
-        """Everything ready is gone; what is lent or dead stays. Returns the record to wait for.
-
-        KNOWN FLAW: one step, whatever waits: a million items hold up the loop for a noticeable
-        part of a second. A floor instead of a list would make it constant.
-        """
-        spared = [lease.item.id for lease in self.leases]
-        gone = self.ready.take_all()
-        for item in gone:
-            self._apply_done(item)
+        """Everything ready is gone; what is lent or dead stays. Returns the record to wait for."""
+        stay = [(lease.item.id, len(lease.item.body)) for lease in self.leases if not lease.dead]
+        spared = [id_ for id_, _ in stay]
+        stay += [(id_, death.body_bytes) for id_, death in self.dead.deaths.items()]
+        self._apply_flushed(spared, last_id, sum(size for _, size in stay))
+        self.line.clear()
         self.counters.flushes += 1
-        return self.log.flushed(last_id, spared, gone, now_ms + self.wall.offset_ms)
+        return self.log.flushed(
+            last_id, spared, stay, self.live_bytes, now_ms + self.wall.offset_ms
+        )
+
+    # -- reading back -----------------------------------------------------------------------
+
+    def ask(self) -> None:
+        """Something has to be read back."""
+        if not self.is_hungry:
+            self.is_hungry = True
+            self.hungry.append(self)
+
+    def refill(self, wall_ms: int) -> None:
+        """Take what has been read back into the line, and ask for more."""
+        self.line.refill(wall_ms)
+
+    def pass_over(self, last: int) -> None:
+        """Items that wait, up to `last`, are not in the log any more."""
+        self.line.pass_over(last)
+
+    def name_unreadable(self, count: int, first: int, last: int) -> None:
+        """Items that are there and that the log does not hold any more."""
+        self.damages.append(unreadable(self.name, count, first, last))
+
+    def revive(self, record: Record) -> None:
+        """The body of the first dead item has been read back."""
+        if record.item in self.dead.deaths:
+            self.dead.take_in(item_of(record))
+
+    def hide(self, id_: int) -> None:
+        """The body of this dead item is not readable: named, and not offered until a start."""
+        if id_ == self.dead.missing:
+            self.dead.hide(id_)
+            self.name_unreadable(1, id_, id_)
 
     # -- applying: the same for a client's request and for replay ----------------------------
 
-    def _apply_put(self, item: Item) -> None:
-        self.ready.push(item)
-        if item.expires_ms:
-            self._watch_expiry(item)
+    def _apply_put(self, id_: int, body_bytes: int) -> None:
+        self.live.add(id_)
+        self.live_bytes += body_bytes
 
-    def _apply_done(self, item: Item) -> None:
-        if self.attempts or item.expires_ms:
-            self._forget(item.id)
+    def _apply_done(self, id_: int, body_bytes: int) -> None:
+        if self.live.discard(id_):
+            self.live_bytes -= body_bytes
+        if self.attempts:
+            self.attempts.set(id_, 0)
+        if not self.live.count or self.live_bytes < 0:
+            self.live_bytes = 0  # what was dropped unread had a size that nobody knew
+        if self.line.watched:
+            self.line.forget_expiry(id_)
 
-    def _apply_returned(self, item: Item, place: int, attempts: int) -> None:
+    def _apply_returned(self, id_: int, attempts: int) -> None:
         if attempts:
-            self.attempts[item.id] = attempts
-        self.ready.give_back(place, item)
-        if item.expires_ms and item.id not in self._expiry_of:
-            self._watch_expiry(item)
+            self.attempts.set(id_, attempts)
 
-    def _apply_dead(self, item: Item, attempts: int, reason: bytes, died_ms: int) -> None:
-        self._forget(item.id)
-        self.dead.bury(item, attempts, reason, died_ms)
+    def _apply_dead(
+        self, id_: int, attempts: int, reason: bytes, died_ms: int, body_bytes: int
+    ) -> None:
+        if self.attempts:
+            self.attempts.set(id_, 0)
+        self.line.forget_expiry(id_)
+        self.dead.bury(id_, attempts, reason, died_ms, body_bytes)
+
+    def _apply_flushed(self, spared: list[int], last_id: int, live_bytes: int) -> None:
+        stay = [*spared, *self.dead.deaths]
+        kept = IdCounts()
+        for id_ in stay:
+            kept.set(id_, self.attempts.get(id_))
+        self.attempts = kept
+        self.live.keep_only(stay, last_id)
+        self.live_bytes = live_bytes
 
     def _apply_tokens(self, below: int) -> None:
         self._next_token = self._tokens_below = max(below, self._tokens_below)
-
-    def _watch_expiry(self, item: Item) -> None:
-        self._expiry_of[item.id] = self._expiries.push(item.expires_ms, item)
-        self.alarm.need(item.expires_ms - self.wall.offset_ms)
-
-    def skip_tokens(self) -> None:
-        """A record that reserved tokens may be lost: none that it may have covered is issued."""
-        self._apply_tokens(self._tokens_below + TOKENS_SKIPPED)
 
     @property
     def tokens_below(self) -> int:
         """Tokens from here on have never been issued."""
         return self._tokens_below
-
-    def _forget(self, item_id: int) -> None:
-        """Its attempts and its expiry matter no more."""
-        self.attempts.pop(item_id, None)
-        entry = self._expiry_of.pop(item_id, None)
-        if entry is not None:
-            self._expiries.cancel(entry)

@@ -1,7 +1,9 @@
 """Records to the same apply methods that made them; no clock, and nothing can fail.
 
+    a snapshot, if there is one ──▶ the records behind it ──▶ the state; bodies stay in the log
+
 Leases by connection are not in the log (the connection does not survive either), so a record that
-ends a delivery finds its item in the ready line: the open it answers is implied.
+ends a delivery finds its item where it was before: the open it answers is implied.
 
 One rule: a record about an item that is not there (its put was in a segment that is gone, or
 damaged) is passed over.
@@ -10,13 +12,19 @@ damaged) is passed over.
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from journal.checkpoint import Checkpoint
 from journal.errors import NewerFormat
-from journal.record import Kind, Record, Tag, decode_meta
-from kestrelpy.core.item import Item
+from journal.record import Kind, Record, Tag, decode_meta, ended_bytes
+from journal.snapshot import Snapshot
 from kestrelpy.core.queue import Queue
+
+# Passed over when a reservation may be among what was damaged: more than were ever issued between
+# two that are known, and room for two million such accidents below 2^53.
+TOKENS_SKIPPED: Final = 1 << 32
 
 
 class Replay:
@@ -25,7 +33,12 @@ class Replay:
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self._reader = queue.reader
-        self._live: dict[int, Item] = {}
+        # How large the bodies of the puts were that were met here, from item `_base` on: version 1
+        # did not say it again where they end.
+        self._base = 0
+        self._sizes = array("I")
+        # Spared by a flush whose sum counts them, but no longer in the log: their end comes later.
+        self._gone_since: set[int] = set()
         self._apply: dict[int, Callable[[Record], None]] = {
             Kind.PUT: self._put,
             Kind.DONE: self._gone,
@@ -36,6 +49,20 @@ class Replay:
             Kind.FLUSHED: self._flushed,
             Kind.TOKENS: self._tokens,
         }
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Begin with this state instead of nothing; the records behind it follow."""
+        queue, reader = self._queue, self._reader
+        queue.next_item = snapshot.checkpoint.next_item
+        queue.next_place = snapshot.checkpoint.next_place
+        reader._apply_tokens(snapshot.checkpoint.tokens)
+        reader.live = snapshot.live
+        reader.live_bytes = snapshot.live_bytes
+        reader.attempts = snapshot.attempts
+        for dead in sorted(snapshot.dead, key=lambda d: d.order):
+            reader.dead.bury(
+                dead.item, dead.attempts, dead.reason, dead.died_ms, dead.body_bytes, dead.order
+            )
 
     def run(self, records: Iterable[Record]) -> None:
         """Apply every record, in order."""
@@ -49,10 +76,8 @@ class Replay:
                 )
             method(record)
 
-    def finish(
-        self, checkpoint: Checkpoint | None, lsn_last: int, item_lost: int = 0
-    ) -> list[Item]:
-        """Take over what the last segment opened with; returns the items that are alive.
+    def finish(self, checkpoint: Checkpoint | None, lsn_last: int, item_lost: int = 0) -> None:
+        """Take over what the last segment opened with.
 
         `item_lost` is the last item whose put may be among what was damaged: its number, and a
         place for each of the lost, are not given again.
@@ -67,61 +92,72 @@ class Replay:
             queue.next_item += lost
             queue.next_place += lost
         reader.tokens_lsn = lsn_last
-        return list(self._live.values())
+        if not reader.live:
+            reader.live_bytes = 0
+        reader.line.begin()
+
+    def skip_tokens(self) -> None:
+        """A record that reserved tokens may be lost: none that it may have covered is issued."""
+        reader = self._reader
+        reader._apply_tokens(reader.tokens_below + TOKENS_SKIPPED)
 
     def _put(self, record: Record) -> None:
-        expires_ms = 0
-        marker = record.number
-        if record.meta:
-            meta = decode_meta(record.meta)
-            expires = meta.get(Tag.EXPIRES_MS, 0)
-            expires_ms = expires if isinstance(expires, int) else 0
-        item = Item(
-            record.item, marker, record.body, record.small, record.time_ms, expires_ms, record.lsn
-        )
-        self._live[item.id] = item
-        self._queue._apply_put(item)
+        size = len(record.body)
+        sizes = self._sizes
+        if not sizes:
+            self._base = record.item
+        missing = record.item - self._base - len(sizes)
+        if missing > 0:
+            sizes.extend([0] * missing)
+        sizes.append(size)
+        self._queue._apply_put(record.item, record.number, size)
+
+    def _size(self, record: Record) -> int:
+        """Of the body that this record ends, as far as one knows."""
+        at = record.item - self._base
+        if 0 <= at < len(self._sizes):
+            return self._sizes[at]
+        return ended_bytes(record.small, record.meta)
 
     def _gone(self, record: Record) -> None:
-        item = self._live.pop(record.item, None)
-        if item is not None:
-            self._take(item)
-            self._reader._apply_done(item)
+        reader, id_ = self._reader, record.item
+        if id_ in reader.live:
+            if id_ in reader.dead.deaths:
+                reader.dead.forget(id_, False)
+            reader._apply_done(id_, self._size(record))
+        elif id_ in self._gone_since:
+            self._gone_since.remove(id_)
+            reader.live_bytes -= self._size(record)
 
     def _returned(self, record: Record) -> None:
         # The item stands at its place already: only its attempts are news.
-        if (
-            record.small
-            and record.item in self._live
-            and record.item not in self._reader.dead.deaths
-        ):
-            self._reader.attempts[record.item] = record.small
+        reader = self._reader
+        if record.small and record.item in reader.live and record.item not in reader.dead.deaths:
+            reader._apply_returned(record.item, record.small)
 
     def _dead(self, record: Record) -> None:
-        item = self._live.get(record.item)
-        if item is not None:
-            self._take(item)
-            reason = decode_meta(record.meta).get(Tag.REASON, b"")
-            self._reader._apply_dead(
-                item, record.small, reason if isinstance(reason, bytes) else b"", record.time_ms
-            )
+        reader, id_ = self._reader, record.item
+        if id_ not in reader.live:
+            return
+        if id_ in reader.dead.deaths:
+            reader.dead.forget(id_, False)
+        meta = decode_meta(record.meta)
+        reason, size = meta.get(Tag.REASON, b""), meta.get(Tag.BYTES)
+        reader._apply_dead(
+            id_, record.small, reason if isinstance(reason, bytes) else b"", record.time_ms,
+            size if isinstance(size, int) else self._size(record),
+        )  # fmt: skip
 
     def _flushed(self, record: Record) -> None:
-        spared = set(struct.unpack(f"<{len(record.body) // 8}Q", record.body))
-        for item in list(self._reader.ready):
-            if item.id <= record.item and item.id not in spared:
-                del self._live[item.id]
-                self._reader.ready.remove(item)
-                self._reader._apply_done(item)
+        reader = self._reader
+        ids = struct.unpack(f"<{len(record.body) // 8}Q", record.body)
+        spared = [id_ for id_ in ids if id_ in reader.live]
+        self._gone_since = set(ids).difference(spared)
+        live_bytes = record.number
+        if not live_bytes and self._sizes:  # version 1 did not say it
+            live_bytes = sum(self._sizes[i - self._base] for i in spared if i >= self._base)
+            live_bytes += reader.dead.bytes
+        reader._apply_flushed(spared, record.item, live_bytes)
 
     def _tokens(self, record: Record) -> None:
         self._reader._apply_tokens(record.number)
-
-    def _take(self, item: Item) -> None:
-        """Out of the line it stands in: the open that this record answers."""
-        dead = self._reader.dead
-        if item.id in dead.deaths:
-            dead.line.remove(item)
-            dead.forget(item)
-        else:
-            self._reader.ready.remove(item)

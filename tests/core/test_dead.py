@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelpy.core.dead import DeadLine, Death
+from journal.snapshot import DeadEntry
+from kestrelpy.core.dead import DeadLine
 from kestrelpy.core.item import Item
-from tests.support.queues import WALL_MS, QueueInHand, in_order, make_queue
+from tests.support.queues import WALL_MS, QueueInHand, make_queue
 
 
 def with_dead(*bodies: bytes) -> QueueInHand:
@@ -35,7 +36,7 @@ def test_an_item_whose_attempts_are_used_up_is_dead() -> None:
     q.pass_time(70)
     q.abort(q.open())
     assert (q.ready, q.dead) == ([], [b"1"])
-    assert q.reader.dead.deaths == {1: Death(1, 2, b"abort", WALL_MS + 70)}
+    assert q.reader.dead.deaths == {1: DeadEntry(1, 1, 2, b"abort", WALL_MS + 70, 1)}
 
 
 @pytest.mark.parametrize("ending", ["abort", "hangup", "lease"])
@@ -146,9 +147,12 @@ def test_a_lower_limit_counts_from_the_next_end_of_a_delivery() -> None:
 
 def test_burying_and_forgetting_leave_nothing_behind() -> None:
     line, item = DeadLine(), Item(1, 1, b"body", 0, 0, 0)
-    line.bury(item, 3, b"abort", 99)
-    assert (len(line), line.line.count, line.line.bytes) == (1, 1, 4)
-    assert in_order(line.line) == [(1, item)]
-    line.line.pop()
-    line.forget(item)
-    assert (len(line), line.line.count) == (0, 0)
+    line.bury(1, 3, b"abort", 99, 4)
+    line.keep(item, always=False)
+    assert (len(line), line.count, line.bytes) == (1, 1, 4)
+    assert line.pop() == (1, item)
+    assert (len(line), line.count, line.bytes) == (1, 0, 4)
+    line.forget(1, is_lent=True)
+    assert (len(line), line.count, line.bytes, line.first()) == (0, 0, 0, None)
+    assert not line._items
+    assert not line._kept_bytes

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from journal.errors import JournalFailed
-from journal.record import Kind, Tag, decode_meta
+from journal.record import Kind, Tag, decode_meta, ended_bytes
 from kestrelpy.core.item import Item
 from kestrelpy.core.log import JournalLog, Log, NullLog
-from tests.support.journals import fresh
+from tests.support.journals import Writer, fresh
 from tests.support.memory_disk import MemoryDisk
 from tests.support.queues import WALL_MS, make_queue
 
 ITEM = Item(1, 1, b"body", 7, WALL_MS, 0)
+
+
+def log_of(writer: Writer) -> JournalLog:
+    return JournalLog(writer.journal, [], 0, make_queue().queue.state)
 
 
 def test_a_life_of_an_item_is_told_by_its_records() -> None:
@@ -25,7 +29,7 @@ def test_a_life_of_an_item_is_told_by_its_records() -> None:
     q.close(q.open("dora", dead=True))
     assert q.story == (
         "put 1 one, returned 1 attempts 1 abort, returned 1 attempts 1 defer, "
-        "returned 1 attempts 2 hangup, dead 1 attempts 3 lease, done 1"
+        "returned 1 attempts 2 hangup, dead 1 attempts 3 lease bytes=3, done 1"
     )
 
 
@@ -41,7 +45,8 @@ def test_the_record_that_ends_a_delivery_says_when_it_began_and_which_it_was() -
     q.close(lease)
     _, _, returned, done = q.records
     assert (returned.number, returned.small, returned.time_ms) == (WALL_MS + 100, 1, WALL_MS + 150)
-    assert (done.number, done.small, done.time_ms) == (WALL_MS + 150, 2, WALL_MS + 175)
+    assert (done.number, done.small & 0xFF, done.time_ms) == (WALL_MS + 150, 2, WALL_MS + 175)
+    assert ended_bytes(done.small, done.meta) == len(b"one")
 
 
 def test_a_put_carries_place_flags_time_and_expiry() -> None:
@@ -66,7 +71,7 @@ def test_a_queue_is_dirty_once_until_it_was_cleaned() -> None:
 
 def test_stored_is_true_when_it_is_synced_and_closes_when_they_are_written() -> None:
     writer = fresh(MemoryDisk())
-    log = JournalLog(writer.journal, [], sync_ms=0)
+    log = log_of(writer)
     lsn = log.put(ITEM)
     assert log.lsn_written < lsn
     writer.write()
@@ -79,7 +84,7 @@ def test_stored_is_true_when_it_is_synced_and_closes_when_they_are_written() -> 
 
 def test_with_sync_other_than_always_stored_waits_for_the_write_alone() -> None:
     writer = fresh(MemoryDisk())
-    log = JournalLog(writer.journal, [], sync_ms=0)
+    log = log_of(writer)
     lsn = log.put(ITEM)
     writer.write()
     log.set_sync(-1)
@@ -90,7 +95,7 @@ def test_with_sync_other_than_always_stored_waits_for_the_write_alone() -> None:
 
 def test_a_failure_of_the_journal_is_taken_over() -> None:
     writer = fresh(MemoryDisk())
-    log = JournalLog(writer.journal, [], sync_ms=0)
+    log = log_of(writer)
     assert log.failure is None
     writer.journal.commit.fail(JournalFailed("disk on fire"))
     log.advance()
@@ -100,7 +105,7 @@ def test_a_failure_of_the_journal_is_taken_over() -> None:
 def test_a_log_that_goes_on_in_an_old_journal_calls_what_is_there_true() -> None:
     writer = fresh(MemoryDisk())
     writer.put_all(b"1", b"2")
-    log = JournalLog(writer.journal, [], sync_ms=0)
+    log = log_of(writer)
     assert log.lsn_written == log.lsn_stored == log.lsn_appended == 2
     assert log.disk_bytes() == writer.journal.disk_bytes() > 0
     assert log.journal is writer.journal
@@ -116,7 +121,7 @@ def test_in_memory_everything_is_true_at_once_and_leaves_no_trace() -> None:
         log.dead(ITEM, 1, 0, 0, b"abort"),
         log.expired(ITEM, 0),
         log.discarded(ITEM, 0),
-        log.flushed(1, [], [ITEM], 0),
+        log.flushed(1, [], [(1, 4)], 4, 0),
         log.tokens(9, 0),
     ]
     assert max(lsns) <= min(log.lsn_written, log.lsn_stored)

@@ -15,6 +15,8 @@ def test_the_defaults_are_those_of_the_spec() -> None:
     assert policy.max_items is policy.max_bytes is policy.max_age_ms is None
     assert policy.max_item_bytes == 8 * 1024 * 1024
     assert policy.max_attempts == 100
+    assert policy.max_memory_bytes == 64 * 1024 * 1024
+    assert policy.archive_to == ""
     assert policy.max_leased is policy.max_queue_age_ms is None
     assert policy.durable
     assert not policy.discard_old_when_full

@@ -102,7 +102,7 @@ def test_a_confirmed_item_is_done() -> None:
     q.put(b"1")
     q.abort(q.open())
     q.close(q.open())
-    assert (q.ready, q.lent, q.reader.attempts) == ([], [], {})
+    assert (q.ready, q.lent, dict(q.reader.attempts.items())) == ([], [], {})
     assert q.story == "put 1 1, returned 1 attempts 1 abort, done 1"
 
 
@@ -224,7 +224,7 @@ def test_an_open_item_does_not_expire_but_at_give_back_it_may() -> None:
     assert q.lent == [b"1"]
     q.abort(lease)
     q.pass_time(0)
-    assert (q.ready, q.lent, q.reader.attempts) == ([], [], {})
+    assert (q.ready, q.lent, dict(q.reader.attempts.items())) == ([], [], {})
     assert q.reader.counters.expired == 1
 
 
@@ -257,7 +257,7 @@ def test_a_head_of_many_expired_items_is_passed_over_in_bounded_steps(count: int
     while (lease := q.may_open()) is None:
         calls += 1
         assert calls <= 5
-        assert q.reader.is_sweeping(10)
+        assert q.reader.is_busy(10)
     assert lease.item.body == b"live"
     assert q.reader.counters.expired == count
     assert calls == -(-count // SWEEP_ITEMS_MAX)
@@ -269,9 +269,9 @@ def test_a_peek_passes_over_expired_items_in_bounded_steps() -> None:
     q.put(b"live")
     q.now_ms = 10
     assert q.peek() is None
-    assert q.reader.is_sweeping(10)
+    assert q.reader.is_busy(10)
     assert q.peek() == b"live"
-    assert not q.reader.is_sweeping(10)
+    assert not q.reader.is_busy(10)
 
 
 def test_who_waits_behind_expired_items_is_served_whoever_clears_them_away() -> None:
@@ -325,7 +325,7 @@ def test_attempts_and_expiries_of_what_is_gone_are_forgotten() -> None:
         else:
             q.close(q.open())
         assert not q.reader.attempts, ending
-        assert not q.reader._expiry_of, ending
+        assert not q.reader.line.watched, ending
         assert q.ready == [], ending
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from kestrelpy.core.item import Item
-from kestrelpy.core.ready import Ready
+from kestrelpy.core.ready import ITEM_COST, NO_FRONTIER, Ready
 
 
 def item(number: int, size: int = 1) -> Item:
@@ -99,13 +99,14 @@ def test_the_line_counts_items_and_bytes_of_their_bodies() -> None:
     assert (line.count, line.bytes) == (2, 5)
 
 
-def test_taking_all_leaves_nothing_behind() -> None:
+def test_clearing_leaves_nothing_behind() -> None:
     line, items = line_of(5)
     first = line.pop()
     assert first is not None
     line.give_back(*first)
     line.remove(items[3])
-    assert sorted(each.id for each in line.take_all()) == [1, 2, 3, 5]
+    line.clear()
+    assert list(line) == []
     assert (line.count, line.bytes, popped(line)) == (0, 0, [])
     line.push(item(9))
     assert popped(line) == [9]
@@ -155,3 +156,111 @@ def test_any_mixture_leaves_by_place() -> None:
         line.push(item(number + 1))
         line.pop()
         assert not line._removed, f"seed {seed}"  # it is forgotten when it is passed over
+
+
+# -- the frontier --------------------------------------------------------------------------------
+
+
+def check(line: Ready) -> None:
+    assert all(each.id < line.frontier for each in line)
+    assert len(list(line)) == line.resident
+    assert (line.frontier == NO_FRONTIER) == (line.beyond == 0)
+
+
+def test_the_youngest_are_let_go_and_counted_still() -> None:
+    line, _ = line_of(10)
+    gone = line.evict(4 * (ITEM_COST + 1))
+    assert sorted(each.id for each in gone) == [5, 6, 7, 8, 9, 10]
+    assert (line.frontier, line.resident, line.beyond) == (5, 4, 6)
+    assert (line.count, line.bytes) == (10, 10)
+    check(line)
+
+
+def test_the_first_stays_however_little_room_there_is() -> None:
+    line, _ = line_of(3)
+    line.evict(0)
+    assert [each.id for each in line] == [1]
+    line.evict(0)
+    assert (line.resident, line.beyond) == (1, 2)
+
+
+def test_what_comes_back_behind_the_frontier_is_left_to_the_log() -> None:
+    line, _ = line_of(6)
+    out = [line.pop() for _ in range(4)]
+    line.evict(0)
+    for first in out:
+        assert first is not None
+        line.give_back(*first)
+    line.evict(2 * (ITEM_COST + 1))
+    check(line)
+    assert line.count == 6
+    assert popped(line) == [1, 2]
+
+
+def test_nothing_that_came_back_between_others_stays_behind_the_frontier() -> None:
+    line, _ = line_of(5)
+    out = [line.pop() for _ in range(5)]
+    for at in (0, 1, 4):
+        line.give_back(*out[at])  # type: ignore[misc]
+    line.evict(2 * (ITEM_COST + 1))
+    line.give_back(*out[3])  # type: ignore[misc]
+    line.evict(ITEM_COST + 1)
+    check(line)
+    line.give_back(*out[2])  # type: ignore[misc]
+    check(line)
+    assert popped(line) == [1]
+    assert line.beyond == 4
+
+
+def test_a_removed_item_is_not_let_go() -> None:
+    line, items = line_of(5)
+    line.remove(items[4])
+    assert [each.id for each in line.evict(3 * (ITEM_COST + 1))] == [4]
+    assert line.count == 4
+
+
+def test_when_nothing_is_beyond_there_is_no_frontier() -> None:
+    line, _ = line_of(3)
+    line.evict(ITEM_COST + 1)
+    line.drop_beyond(1)
+    line.advance(3)
+    assert line.frontier == 3
+    line.drop_beyond(1)
+    line.advance(4)
+    assert (line.frontier, line.beyond_bytes) == (NO_FRONTIER, 0)
+
+
+def test_any_mixture_with_letting_go_keeps_order_and_counts() -> None:
+    for seed in range(100):
+        random = Random(seed)
+        line, out, number = Ready(), list[tuple[int, Item]](), 0
+        everything = set[int]()
+        for _ in range(120):
+            choice = random.randrange(6)
+            if choice <= 1:
+                number += 1
+                everything.add(number)
+                if line.beyond:
+                    line.push_beyond(number, 1)
+                else:
+                    line.push(item(number))
+            elif choice == 2:
+                first = line.pop()
+                if first is not None:
+                    assert first[0] == min(everything)
+                    everything.discard(first[0])
+                    out.append(first)
+            elif choice == 3 and out:
+                first = out.pop(random.randrange(len(out)))
+                everything.add(first[0])
+                line.give_back(*first)
+            elif choice == 4:
+                line.evict(random.randrange(6) * (ITEM_COST + 1))
+            elif line.beyond:  # one is read back
+                id_ = min(i for i in everything if i >= line.frontier)
+                line.drop_beyond(1)
+                line.advance(id_ + 1)
+                line.push(item(id_))
+            check(line)
+            assert (line.count, line.bytes) == (len(everything), len(everything)), f"seed {seed}"
+            assert {i.id for i in line} == {i for i in everything if i < line.frontier}

@@ -14,6 +14,7 @@ from tests.support.queues import (
     NAME,
     WALL_MS,
     QueueInHand,
+    all_read,
     in_order,
     make_queue,
     state_after_a_restart,
@@ -65,7 +66,7 @@ def test_after_any_history_a_restart_finds_the_queue_as_it_was(seed: int) -> Non
     q, _ = lived(seed)
     again = q.restarted()
     assert state_after_a_restart(again.queue) == state_after_a_restart(q.queue)
-    assert again.reader._expiry_of.keys() == {
+    assert again.reader.line.watched.keys() == {
         item.id for _, item in in_order(again.reader.ready) if item.expires_ms
     }
 
@@ -84,7 +85,7 @@ def test_any_beginning_of_a_log_can_be_replayed_and_gone_on_with(seed: int) -> N
         again = q.restarted(q.records[:lsn])
         known = [r.item for r in again.records if r.kind == Kind.PUT]
         again.put(b"new")
-        last = in_order(again.reader.ready)[-1]
+        last = in_order(all_read(again.reader).ready)[-1]
         assert last[1].body == b"new"
         assert last[1].id == last[0] == max(known, default=0) + 1
 
@@ -140,7 +141,7 @@ def test_a_flush_spares_what_was_open() -> None:
     q.abort(lease)
     q.put(b"4")
     assert q.restarted().ready == [b"1", b"2", b"4"]
-    assert q.restarted().reader.attempts == {2: 1}
+    assert dict(q.restarted().reader.attempts.items()) == {2: 1}
 
 
 def test_what_expired_while_the_server_was_down_goes_when_it_is_back() -> None:
@@ -171,7 +172,8 @@ def test_records_about_an_item_whose_put_is_gone_are_passed_over() -> None:
     kinds = {Kind(r.kind).name for r in kept}
     assert kinds == {"PUT", "DONE", "RETURNED", "DEAD", "EXPIRED", "DISCARDED", "FLUSHED", "TOKENS"}
     again = q.restarted([*kept, put_of(7)])
-    assert (again.ready, again.dead, again.reader.attempts) == ([b"7"], [], {})
+    assert (again.ready, again.dead) == ([b"7"], [])
+    assert not again.reader.attempts
 
 
 def put_of(item: int) -> Record:
@@ -221,7 +223,7 @@ def replay_into_fresh(records: list[Record]) -> tuple[QueueInHand, Replay]:
     return q, replay
 
 
-def test_finishing_tells_which_puts_are_alive() -> None:
+def test_finishing_counts_what_is_there_and_how_large_it_is() -> None:
     q = make_queue(max_attempts=1)
     q.put(b"dead")
     q.abort(q.open())
@@ -230,16 +232,18 @@ def test_finishing_tells_which_puts_are_alive() -> None:
     q.put(b"done", b"lent", b"ready")
     q.take()
     q.open()
-    _, replay = replay_into_fresh(q.records)
-    live = replay.finish(None, len(q.records))
-    puts = {r.item: r.lsn for r in q.records if r.kind == Kind.PUT}
-    assert [(item.id, item.lsn) for item in live] == [(i, puts[i]) for i in (1, 4, 5)]
+    q2, replay = replay_into_fresh(q.records)
+    replay.finish(None, len(q.records))
+    reader = q2.broker.queues[b"found"].reader
+    assert list(reader.live) == [1, 4, 5]
+    assert reader.live_bytes == len(b"dead" b"lent" b"ready")
+    assert (reader.ready.count, reader.ready.bytes, len(reader.dead)) == (2, 9, 1)
 
 
 def test_a_flush_goes_as_far_as_it_says() -> None:
     flush = Record(Kind.FLUSHED, 2, 0, 0, 0, b"", b"", 0, 4, 1, 0, 0)
     q, _ = replay_into_fresh([put_of(1), put_of(2), put_of(3), flush])
-    assert [i.id for _, i in in_order(q.broker.queues[b"found"].reader.ready)] == [3]
+    assert list(q.broker.queues[b"found"].reader.live) == [3]
 
 
 def test_numbers_that_may_have_been_lost_in_damage_are_not_given_again() -> None:

@@ -25,7 +25,7 @@ from kestrelpy.core.leases import Lease
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.waiters import Waiter, Want
 from tests.machines.queue_model import QueueModel, Thing, Wait
-from tests.support.queues import NAME, QueueInHand, in_order
+from tests.support.queues import NAME, QueueInHand, all_read, dead_in_order, in_order
 
 SNAPSHOTS_KEPT = 12
 LIMITS = st.fixed_dictionaries(
@@ -335,13 +335,13 @@ class QueueMachine(RuleBasedStateMachine):
         if not model.exists:
             return
         reader = self.q.reader
-        stands = in_order(reader.ready)
+        stands = in_order(all_read(reader).ready)
         by_id = {item.id: item for _, item in stands}
         assert [place for place, _ in stands] == sorted(by_id), "in order of place"
         ready, unlent = [t.id for t in model.ready], {t.id for t in model.unlent}
         assert set(ready) <= set(by_id) <= unlent, "expired ones may be there until a tick"
         assert all(by_id[i].body == model.things[i].body for i in ready)
-        assert [item.id for _, item in in_order(reader.dead.line)] == [t.id for t in model.dead]
+        assert [item.id for item in dead_in_order(reader)] == [t.id for t in model.dead]
         deaths = {i: (d.attempts, d.reason.decode()) for i, d in reader.dead.deaths.items()}
         assert deaths == {t.id: (t.attempts, t.reason) for t in model.things.values() if t.died}
         assert (self.q.queue.next_item, self.q.queue.next_place) == (model.next_id, model.next_id)
@@ -372,8 +372,8 @@ class QueueMachine(RuleBasedStateMachine):
             assert {i: n for i, n in reader.attempts.items() if i not in gone} == {
                 i: n for i, n in expected.items() if i not in gone
             }
-            assert set(reader.attempts) <= set(expected)
-            assert set(reader._expiry_of) <= {i for i, t in alive.items() if t.expires_ms}
+            assert {i for i, _ in reader.attempts.items()} <= set(expected)
+            assert set(reader.line.watched) <= {i for i, t in alive.items() if t.expires_ms}
 
     def counters_are_exact(self) -> None:
         if self.model.exists:

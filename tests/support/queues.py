@@ -17,6 +17,7 @@ import copy
 from dataclasses import replace
 from typing import Any
 
+from journal.backlog import Backlog
 from journal.checkpoint import Checkpoint
 from journal.journal import Journal
 from journal.record import Kind, RawDraft, Record
@@ -24,12 +25,14 @@ from journal.sentence import sentence
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.item import Item
 from kestrelpy.core.leases import Holder, Lease
+from kestrelpy.core.line import item_of
 from kestrelpy.core.log import JournalLog, Log
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import NOT_STORED, Queue
 from kestrelpy.core.reader import ABORTED, DEFERRED, Reader
 from kestrelpy.core.ready import Ready
 from kestrelpy.core.replay import Replay
+from kestrelpy.core.residency import UNLIMITED
 from kestrelpy.core.waiters import Waiter, Want
 from kestrelpy.core.wall import Wall
 from tests.support.journals import FOLDER, IDENTITY, TINY
@@ -37,6 +40,21 @@ from tests.support.memory_disk import MemoryDisk
 
 NAME = b"jobs"
 WALL_MS = 1_700_000_000_000  # the wall clock when the steady one shows 0
+
+
+class KeptBacklog(Backlog):
+    """Reads back from the drafts that a `KeptJournal` keeps, at once."""
+
+    def __init__(self, journal: KeptJournal) -> None:
+        self._records = journal.records
+        super().__init__(journal)
+
+    def take(self, item: int, most: int) -> list[Record]:
+        puts = [r for r in self._records if r.kind == Kind.PUT and r.item >= item]
+        return puts[:most]
+
+    def put_of(self, item: int) -> Record:
+        return next(r for r in self._records if r.kind == Kind.PUT and r.item == item)
 
 
 class KeptJournal(Journal):
@@ -47,6 +65,7 @@ class KeptJournal(Journal):
         super().__init__(
             MemoryDisk(), FOLDER, IDENTITY, TINY, queue.checkpoint, lsn_last=len(self.records)
         )
+        self.backlog = KeptBacklog(self)
 
     def append(self, draft: RawDraft) -> int:
         kind, item, number, small, time_ms, meta, body, reader, _ = draft
@@ -73,7 +92,7 @@ class QueueInHand:
         )
 
     def _make_log(self, queue: Queue) -> Log:
-        return JournalLog(KeptJournal(queue), self.dirty, self.policy.sync_ms)
+        return JournalLog(KeptJournal(queue), self.dirty, self.policy.sync_ms, queue.state)
 
     # -- what is there ----------------------------------------------------------------------
 
@@ -92,12 +111,12 @@ class QueueInHand:
     @property
     def ready(self) -> list[bytes]:
         """The bodies that are ready, in the order in which they would be fetched."""
-        return [item.body for _, item in in_order(self.reader.ready)]
+        return [item.body for _, item in in_order(all_read(self.reader).ready)]
 
     @property
     def dead(self) -> list[bytes]:
         """The bodies of the dead that nobody holds, in the order in which they would be fetched."""
-        return [item.body for _, item in in_order(self.reader.dead.line)]
+        return [item.body for item in dead_in_order(self.reader)]
 
     @property
     def lent(self) -> list[bytes]:
@@ -140,7 +159,24 @@ class QueueInHand:
         queue = self.broker.queues.get(NAME)
         if queue is None or queue.reader.waiters.first(dead) is not None:
             return None
-        return queue.reader.open(self.who(who), self.now_ms, dead)
+        lease = queue.reader.open(self.who(who), self.now_ms, dead)
+        while lease is None and self.read_back():
+            lease = queue.reader.open(self.who(who), self.now_ms, dead)
+        return lease
+
+    def read_back(self) -> bool:
+        """What has to be read back is, at once; did that bring anything?"""
+        moved = False
+        for reader in self.broker.take_hungry():
+            backlog, before = reader.log.backlog, (reader.ready.beyond, reader.dead.missing)
+            assert isinstance(backlog, KeptBacklog)
+            if reader.dead.missing:
+                reader.revive(backlog.put_of(reader.dead.missing))
+            if reader.ready.beyond:
+                reader.refill(self.wall_ms)
+            moved |= (reader.ready.beyond, reader.dead.missing) != before
+            reader.serve(self.now_ms)
+        return moved
 
     def open(self, who: str = "anna", dead: bool = False) -> Lease:
         lease = self.may_open(who, dead)
@@ -157,7 +193,11 @@ class QueueInHand:
 
     def peek(self, dead: bool = False) -> bytes | None:
         queue = self.broker.queues.get(NAME)
-        item = queue.reader.first(self.now_ms, dead) if queue is not None else None
+        if queue is None:
+            return None
+        item = queue.reader.first(self.now_ms, dead)
+        while item is None and self.read_back():
+            item = queue.reader.first(self.now_ms, dead)
         return item.body if item is not None else None
 
     def close(self, lease: Lease) -> int:
@@ -198,6 +238,7 @@ class QueueInHand:
         """Time passes and nobody does anything: ticks come when `next_due` asked for them."""
         until_ms = self.now_ms + ms
         for _ in range(10_000):
+            self.read_back()
             due = self.broker.next_due()
             if due is None or due > until_ms:
                 self.now_ms = until_ms
@@ -230,8 +271,12 @@ class QueueInHand:
         replay = Replay(fresh)
         replay.run(found)
         replay.finish(checkpoint, len(found))
-        fresh.attach(JournalLog(KeptJournal(fresh, found), again.dirty, self.policy.sync_ms))
+        fresh.attach(
+            JournalLog(KeptJournal(fresh, found), again.dirty, self.policy.sync_ms, fresh.state)
+        )
         again.broker.adopt(fresh, again.now_ms)
+        if fresh.reader.ready.beyond:
+            fresh.reader.ask()  # as the data directory does
         return again
 
 
@@ -259,6 +304,32 @@ def in_order(line: Ready) -> list[tuple[int, Item]]:
     return found
 
 
+def all_read(reader: Reader) -> Reader:
+    """The reader, with everything that is ready in memory."""
+    reader.residency.limit(UNLIMITED)
+    reader.residency.allowed = UNLIMITED
+    while reader.ready.beyond:
+        before = reader.ready.beyond
+        reader.line.refill(0, UNLIMITED)
+        assert reader.ready.beyond < before, "what is left to the log can be read back"
+    return reader
+
+
+def dead_in_order(reader: Reader) -> list[Item]:
+    """The dead that nobody holds, in the order in which they would be fetched."""
+    line = copy.deepcopy(reader.dead)
+    backlog = reader.log.backlog
+    found = []
+    while line.count:
+        if line.missing:
+            assert isinstance(backlog, KeptBacklog)
+            line.keep(item_of(backlog.put_of(line.missing)), False)
+        popped = line.pop()
+        assert popped is not None
+        found.append(popped[1])
+    return found
+
+
 def facts(item: Item) -> tuple[int, int, bytes, int, int, int, int]:
     """All that an item is."""
     return (
@@ -269,15 +340,19 @@ def facts(item: Item) -> tuple[int, int, bytes, int, int, int, int]:
 def state_after_a_restart(queue: Queue) -> dict[str, object]:
     """All that must be the same after a restart: what is lent is back at its place by then."""
     reader = queue.reader
-    line = in_order(reader.ready) + [(e.place, e.item) for e in reader.leases if not e.dead]
-    dead_lent = [(e.place, e.item) for e in reader.leases if e.dead]
-    dead = sorted(in_order(reader.dead.line) + dead_lent, key=lambda each: each[0])
+    line = in_order(all_read(reader).ready)
+    line += [(e.place, e.item) for e in reader.leases if not e.dead]
+    dead = [(reader.dead.deaths[i.id].order, i) for i in dead_in_order(reader)]
+    dead += [(e.place, e.item) for e in reader.leases if e.dead]
+    dead.sort(key=lambda each: each[0])
     deaths = reader.dead.deaths.items()
     return {
         "line": [(p, facts(i)) for p, i in sorted(line, key=lambda each: each[0])],
-        "attempts": dict(reader.attempts),
+        "attempts": dict(reader.attempts.items()),
         "dead": [facts(item) for _, item in dead],
         "deaths": {item: (d.attempts, d.reason, d.died_ms) for item, d in deaths},
+        "bytes": reader.live_bytes,
+        "live": list(reader.live),
         "next item": queue.next_item,
         "next place": queue.next_place,
         "total items": queue.total_items,

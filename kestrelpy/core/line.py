@@ -1,0 +1,233 @@
+"""A reader's ready line where it meets its log: what of it is in memory, what is read back, and
+when what is in memory expires.
+
+    keep ──▶ there is room: in memory ──▶ pop
+        └──▶ there is none: left to the log ──▶ `hungry` ──▶ read ──▶ refill ──▶ in memory
+
+One rule: the line in memory is a copy of the front of what is ready; letting go of a part of it, or
+reading it again, changes neither what is ready nor its order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from journal.errors import Damage
+from journal.record import Record, Tag, decode_meta
+from kestrelpy.core.item import Item
+from kestrelpy.core.ready import ITEM_COST
+from kestrelpy.core.timers import Entry, Timers
+
+if TYPE_CHECKING:
+    from kestrelpy.core.reader import Reader
+
+# The line is filled up to so many items, when fewer than that are in memory.
+REFILL_ITEMS: Final = 64
+# Takes in one call: so many times REFILL_ITEMS that are lent, dead or expired are passed over in
+# about 5 ms; the rest comes in the next turn.
+_TAKES_MAX: Final = 16
+# A line may cost this much more than it is allowed before its youngest items are let go; then
+# enough of them go that it is not so again at once.
+_SLACK_BYTES: Final = 64 << 10
+_SPARE_PART: Final = 8
+# Looking at so many ids one by one is quicker than at all leases.
+_FEW_IDS: Final = 64
+
+
+class Line:
+    """The bookkeeping between `Reader.ready` and `Reader.log`.
+
+    `watched` are the items in memory, by id, that expire.
+    """
+
+    __slots__ = ("_expiries", "_reader", "watched")
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._expiries: Timers[Item] = Timers()
+        self.watched: dict[int, Entry[Item]] = {}
+
+    # -- into memory, and out of it ---------------------------------------------------------
+
+    def keep(self, item: Item) -> None:
+        """An arrival, into the line: in memory, or left to the log."""
+        reader = self._reader
+        ready = reader.ready
+        cost = ready.resident_bytes + ready.resident * ITEM_COST
+        if ready.beyond or (
+            cost >= reader.residency.allowed
+            and not reader.residency.grow(cost)
+            and reader.log.backlog is not None  # else it is nowhere but here
+        ):
+            ready.push_beyond(item.id, len(item.body))
+            return
+        ready.push(item)
+        if item.expires_ms:
+            self._watch_expiry(item)
+
+    def take_back(self, item: Item, place: int) -> None:
+        """It is back at its place; the youngest make room for it if need be."""
+        reader = self._reader
+        ready = reader.ready
+        ready.give_back(place, item)
+        if item.id >= ready.frontier:
+            self.forget_expiry(item.id)
+        elif item.expires_ms and item.id not in self.watched:
+            self._watch_expiry(item)
+        cost, allowed = ready.cost, reader.residency.allowed
+        if cost > allowed + _SLACK_BYTES and not reader.residency.grow(cost):
+            self._let_go(allowed - allowed // _SPARE_PART)
+
+    def _let_go(self, cost: int) -> None:
+        backlog = self._reader.log.backlog
+        if backlog is None:
+            return
+        for item in self._reader.ready.evict(cost):
+            self.forget_expiry(item.id)
+        backlog.reset()
+
+    def begin(self) -> None:
+        """After replay: everything that is ready is left to the log, and read back as needed."""
+        reader = self._reader
+        ready = reader.ready
+        ready.clear()
+        ready.beyond = len(reader.live) - len(reader.dead)
+        if ready.beyond:
+            ready.beyond_bytes = max(reader.live_bytes - reader.dead.bytes, 0)
+            ready.frontier = reader.live.first_from(1)
+
+    def clear(self) -> None:
+        """Nothing is ready any more."""
+        self._reader.ready.clear()
+        self._expiries, self.watched = Timers(), {}
+        if self._reader.log.backlog is not None:
+            self._reader.log.backlog.reset()
+
+    # -- reading back -----------------------------------------------------------------------
+
+    def has_room(self, most: int = REFILL_ITEMS) -> bool:
+        """Is there more to read back, and room for it? (For the first item there always is.)"""
+        ready = self._reader.ready
+        if not ready.beyond or ready.resident >= most:
+            return False
+        cost, residency = ready.cost, self._reader.residency
+        return not ready.resident or cost < residency.allowed or residency.grow(cost)
+
+    def refill(self, wall_ms: int, most: int = REFILL_ITEMS) -> None:
+        """Take what has been read back into the line, up to `most` items, and ask for more."""
+        reader = self._reader
+        backlog, ready = reader.log.backlog, reader.ready
+        if backlog is None:
+            return
+        for _ in range(_TAKES_MAX):
+            if not self.has_room(most):
+                break
+            records = backlog.take(ready.frontier, REFILL_ITEMS)
+            if not records:
+                break
+            for record in records:
+                self._take_in(record, wall_ms)
+        if not ready.beyond:
+            backlog.rest()
+            reader.residency.shrink(ready.cost)
+        elif self.has_room(most):
+            reader.ask()
+
+    def _take_in(self, record: Record, wall_ms: int) -> None:
+        reader, id_ = self._reader, record.item
+        ready = reader.ready
+        if id_ < ready.frontier:
+            return
+        if id_ > ready.frontier:
+            self.pass_over(id_ - 1)
+        if id_ not in reader.live or id_ in reader.leases or id_ in reader.dead.deaths:
+            ready.advance(id_ + 1)
+            return
+        item = item_of(record)
+        ready.drop_beyond(len(item.body))
+        ready.advance(id_ + 1)
+        if 0 < item.expires_ms <= wall_ms:
+            reader.expire(item, wall_ms)
+            return
+        ready.push(item)
+        if item.expires_ms:
+            self._watch_expiry(item)
+
+    def pass_over(self, last: int) -> None:
+        """Items from the frontier up to `last` are not in the log any more: damaged, and named.
+
+        They stay among those that are there, so that their segment does; a start tries again.
+        """
+        reader = self._reader
+        ready, first = reader.ready, reader.ready.frontier
+        if last >= reader.live.last:
+            last, lost = max(reader.live.last, first), ready.beyond
+        else:
+            lost = self._count_unlent(first, last)
+        if lost:
+            ready.drop_beyond(ready.beyond_bytes * lost // ready.beyond, lost)
+            reader.name_unreadable(lost, reader.live.first_from(first), last)
+        ready.advance(last + 1)
+
+    def _count_unlent(self, first: int, last: int) -> int:
+        """How many of these are there and neither lent nor dead."""
+        reader = self._reader
+        live, leases, deaths = reader.live, reader.leases, reader.dead.deaths
+        if last - first < _FEW_IDS:
+            ids = range(first, last + 1)
+            return sum(i in live and i not in leases and i not in deaths for i in ids)
+        lent = sum(first <= lease.item.id <= last for lease in leases if not lease.dead)
+        return live.count_between(first, last) - lent - sum(first <= i <= last for i in deaths)
+
+    def unread_first(self) -> Item:
+        """The head, out of the line, while only the log knows it: its size is a guess."""
+        reader = self._reader
+        ready = reader.ready
+        id_ = reader.live.first_from(ready.frontier)
+        while id_ in reader.leases or id_ in reader.dead.deaths:
+            id_ = reader.live.first_from(id_ + 1)
+        body = bytes(ready.beyond_bytes // ready.beyond)
+        ready.drop_beyond(len(body))
+        ready.advance(id_ + 1)
+        return Item(id_, id_, body, 0, 0, 0, 1)
+
+    # -- expiry -----------------------------------------------------------------------------
+
+    def next_expiry(self) -> int | None:
+        """When the next item in memory expires, wall clock; None: none does."""
+        return self._expiries.next_due()
+
+    def pop_expired(self, wall_ms: int) -> Item | None:
+        """The next item that is past its expiry, be it lent; None: there is none in memory."""
+        item = self._expiries.pop_due(wall_ms)
+        if item is not None:
+            self.watched.pop(item.id, None)
+        return item
+
+    def _watch_expiry(self, item: Item) -> None:
+        self.watched[item.id] = self._expiries.push(item.expires_ms, item)
+        self._reader.alarm.need(item.expires_ms - self._reader.wall.offset_ms)
+
+    def forget_expiry(self, id_: int) -> None:
+        """It does not expire, or is not in memory any more."""
+        entry = self.watched.pop(id_, None) if self.watched else None
+        if entry is not None:
+            self._expiries.cancel(entry)
+
+
+def item_of(record: Record) -> Item:
+    """The item that this put stored."""
+    expires_ms = 0
+    if record.meta:
+        expires = decode_meta(record.meta).get(Tag.EXPIRES_MS, 0)
+        expires_ms = expires if isinstance(expires, int) else 0
+    return Item(
+        record.item, record.number, record.body, record.small, record.time_ms, expires_ms,
+        record.lsn,
+    )  # fmt: skip
+
+
+def unreadable(name: bytes, count: int, first: int, last: int) -> Damage:
+    """Items that are there by what the log says, and that it does not hold any more."""
+    where = f"queue {name.decode('ascii', 'replace')}"
+    return Damage("corrupt", where, 0, 0, f"{count} not readable", 1, 1, first, last)

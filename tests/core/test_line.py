@@ -1,0 +1,279 @@
+"""Where the line meets its log: nobody waits for good, and what is counted is there."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+import pytest
+
+from journal.errors import JournalFailed
+from journal.journal import Sizes
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.reader import ABORTED
+from kestrelpy.core.waiters import Want
+from tests.support.life import WALL_MS, Life, at_once
+from tests.support.memory_disk import Fault
+
+LARGE = Sizes(segment_min=1 << 20, segment_max=1 << 20, batch_max=1 << 22)
+
+
+@pytest.fixture(autouse=True)
+def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr("kestrelpy.server.background.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.core.residency.FREE_BYTES", 0)
+    yield
+
+
+def life(sizes: Sizes = LARGE, **settings: object) -> Life:
+    return Life(Policy(max_memory_bytes=0, **settings), sizes)  # type: ignore[arg-type]
+
+
+def answers(q: Life) -> list[bytes | None]:
+    found = []
+    for waiter in q.broker.take_woken():
+        item = waiter.lease.item if waiter.lease is not None else waiter.item
+        found.append(item.body if item is not None else None)
+    return found
+
+
+def test_without_any_room_everything_goes_by_way_of_the_log() -> None:
+    q = life()
+    for n in range(200):
+        q.put(b"%d" % n)
+    assert q.reader.ready.resident == 0
+    assert q.reader.ready.count == 200
+    assert q.take_all() == [b"%d" % n for n in range(200)]
+
+
+@pytest.mark.parametrize("want", [Want.OPEN, Want.PEEK, Want.TAKE])
+@pytest.mark.parametrize("gone", ["expired", "dead", "confirmed", "lent"])
+def test_who_waits_is_served_however_many_others_stand_before(want: Want, gone: str) -> None:
+    q = life(max_attempts=1)
+    for _ in range(1500):
+        q.put(b"old", WALL_MS + 10 if gone == "expired" else 0)
+    q.put(b"new")
+    if gone != "expired":
+        leases = [q.open() for _ in range(1500)]
+        for lease in leases:
+            assert lease is not None
+            if gone == "dead":
+                q.reader.give_back(lease, 0, ABORTED)
+            elif gone == "confirmed":
+                q.reader.confirm(lease, 0)
+    q.commit()
+    if gone != "lent":
+        q = q.killed()  # so that all of them are behind the frontier
+    q.now_ms = 10
+    q.wait("bert", want)
+    q.settle()
+    assert answers(q) == [b"new"]
+
+
+def test_what_expires_behind_the_frontier_goes_once_something_in_memory_does() -> None:
+    q = life()
+    for _ in range(1000):
+        q.put(b"old", WALL_MS + 10)
+    q.commit()
+    assert q.peek() == b"old"
+    q.pass_time(20)
+    q.settle()
+    assert q.reader.ready.count == 0
+    assert q.reader.counters.expired == 1000
+
+
+def test_an_add_is_not_refused_for_an_item_that_expired_unread() -> None:
+    q = life()
+    q.put(b"lock", WALL_MS + 10)
+    q.commit()
+    q.now_ms = 20
+    assert q.peek() is None
+    assert q.queue.add(b"lock", 0, 0, q.now_ms) > 0
+
+
+def test_an_add_right_after_a_start_is_not_refused_for_an_item_that_has_expired() -> None:
+    q = life()
+    q.put(b"lock", WALL_MS + 10)
+    q.commit()
+    q.now_ms = 20
+    again = q.killed()
+    assert again.queue.add(b"lock", 0, 0, again.now_ms) > 0
+    q.now_ms = 5
+    again = q.killed()
+    assert again.queue.add(b"lock", 0, 0, again.now_ms) < 0
+
+
+def test_whose_segment_is_gone_is_named_and_holds_nobody_up() -> None:
+    q = life(Sizes(2048, 2048, 1 << 20))
+    for n in range(20):
+        q.put(b"%d" % (n % 10) * 400)
+        q.commit()
+    segments = [s for s in q.log.journal.segments if s.item_last]
+    gone = [segments[0], segments[2]]
+    for segment in gone:
+        q.log.journal.ledger.segments.remove(segment)
+    lost = {i for s in gone for i in range(s.item_first, s.item_last + 1)}
+    q.wait("anna")
+    q.settle()
+    assert len(answers(q)) == 1
+    assert len(q.take_all()) == 20 - len(lost) - 1
+    assert q.peek() is None
+    named = {i for d in q.damages for i in range(d.id_first, d.id_last + 1)}
+    assert lost <= named
+    assert q.reader.ready.count == 0
+    assert not q.queue.is_empty, "what cannot be read is not thrown away with the queue"
+    q.put(b"new")
+    assert q.take_all() == [b"new"]
+
+
+def test_what_no_segment_holds_is_named_and_holds_nobody_up() -> None:
+    q = life()
+    q.put(b"1")
+    q.commit()
+    q.queue._apply_put(2, 2, 10)
+    q.reader.ready.push_beyond(2, 10)  # as after a start without the last segment
+    assert q.take_all() == [b"1"]
+    assert [(d.id_first, d.id_last) for d in q.damages] == [(2, 2)]
+    assert (q.reader.ready.count, q.reader.ready.bytes) == (0, 0)
+
+
+def test_a_failed_read_is_named_and_what_comes_later_is_served() -> None:
+    q = life(Sizes(2048, 2048, 1 << 20))
+    for n in range(12):
+        q.put(b"%d" % n * 300)
+        q.commit()
+    second = q.log.journal.segments[1]
+    q.disk.faults = [Fault("read", "*" + second.path.rpartition("/")[2], error=errno.EIO)]
+    found = q.take_all()
+    assert 12 - (second.item_last - second.item_first + 1) <= len(found) < 12
+    assert any("Input/output error" in d.reason for d in q.damages)
+
+
+def test_a_dead_item_without_a_segment_is_hidden_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kestrelpy.core.dead.KEPT_BYTES_MAX", 0)
+    q = life(max_attempts=1)
+    for n in range(3):
+        q.put(b"%d" % n)
+        lease = q.open()
+        assert lease is not None
+        q.reader.give_back(lease, 0, ABORTED)
+    q.commit()
+    q = q.killed()
+    q.log.journal.segments[0].item_first = 2  # as if the first stood in another one
+    assert q.peek(dead=True) == b"1"
+    assert [(d.id_first, d.id_last) for d in q.damages] == [(1, 1)]
+
+
+def test_dead_items_of_any_size_are_read_back_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kestrelpy.core.dead.KEPT_BYTES_MAX", 100)
+    q = life(max_attempts=1)
+    for size in (60, 90, 30, 200, 10):
+        q.put(b"x" * size)
+        lease = q.open()
+        assert lease is not None
+        q.reader.give_back(lease, 0, ABORTED)
+    q.commit()
+    sizes = []
+    while (lease := q.open(dead=True)) is not None:
+        sizes.append(len(lease.item.body))
+        q.reader.confirm(lease, 0)
+    assert sizes == [60, 90, 30, 200, 10]
+    assert q.queue.is_empty
+
+
+def test_a_look_at_a_failed_queue_does_not_wait_for_what_is_never_written() -> None:
+    q = life()
+    q.put(b"1")
+    q.log.journal.commit.fail(JournalFailed("disk on fire"))
+    q.log.advance()
+    assert q.reader.first(0) is None
+    for _ in range(5):
+        q.do_some()
+    assert not q.reader.is_busy(0)
+
+
+def test_what_is_dropped_unread_leaves_no_wrong_counts_behind() -> None:
+    q = life(max_items=50, discard_old_when_full=True)
+    for n in range(300):
+        q.put(b"x" * (n % 7 * 50))
+        reader = q.reader
+        assert reader.ready.count <= 50
+        assert reader.ready.bytes >= 0
+        assert reader.live_bytes >= 0
+    assert q.queue.state().live_bytes >= 0
+    assert len(q.take_all()) == 50
+    assert (q.reader.ready.count, q.reader.ready.bytes, q.reader.live_bytes) == (0, 0, 0)
+    q.commit()
+    assert all(s.live == 0 and s.live_bytes >= 0 for s in q.log.journal.segments)
+
+
+def test_a_queue_that_is_deleted_while_it_is_read_leaves_nothing() -> None:
+    q = life()
+    for n in range(100):
+        q.put(b"%d" % n)
+    q.commit()
+    reader = q.reader
+    reader.first(0)
+    q.feed()
+    q.broker.delete(b"jobs", 0)
+    while q.do_some():
+        pass
+    assert (reader.ready.count, reader.ready.resident, q.broker.memory.taken) == (0, 0, 0)
+
+
+def test_attempts_are_kept_however_far_away_an_item_is() -> None:
+    q = life()
+    for n in range(100):
+        q.put(b"%d" % n)
+    leases = [q.open() for _ in range(100)]
+    for lease in leases:
+        assert lease is not None
+        q.reader.give_back(lease, 0, ABORTED)
+    assert q.reader.ready.count == 100
+    again = [q.open() for _ in range(100)]
+    assert [lease.attempts for lease in again if lease is not None] == [1] * 100
+    q.commit()
+    fresh = q.killed()
+    assert [fresh.open().attempts for _ in range(100)] == [1] * 100  # type: ignore[union-attr]
+
+
+def test_a_flush_while_it_is_read_brings_nothing_back() -> None:
+    q = life()
+    for n in range(100):
+        q.put(b"%d" % n)
+    q.commit()
+    q.reader.first(0)
+    q.feed()
+    q.queue.flush(0)
+    q.put(b"new")
+    q.settle()
+    assert q.take_all() == [b"new"]
+
+
+def test_an_expiry_that_was_watched_is_forgotten_with_what_is_left_to_the_log() -> None:
+    q = life()
+    for n in range(6):
+        q.put(b"%d" % n, WALL_MS + 1000)
+    leases = [q.open() for _ in range(5)]
+    q.reader.ready.evict(0)
+    for lease in leases:
+        assert lease is not None
+        q.reader.give_back(lease, 0, ABORTED)
+    q.reader.line._let_go(0)
+    q.pass_time(2000)
+    q.settle()
+    assert q.reader.ready.count == 0
+    assert q.reader.counters.expired == 6
+
+
+def test_reading_back_stops_when_there_is_enough() -> None:
+    q = life()
+    for _ in range(600):
+        q.put(b"x" * 1400)
+    q.commit()
+    q.reader.first(0)
+    q.settle()
+    assert q.reader.ready.resident_bytes < 200_000
+    assert len(q.take_all()) == 600

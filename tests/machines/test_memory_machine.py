@@ -1,0 +1,229 @@
+"""A queue with next to no memory does what one with endless memory does, item by item.
+
+Both have real journals with tiny segments on memory disks. What has to be read back comes at random
+later moments; snapshots are written, segments rewritten and removed, processes killed in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from kestrelpy.core.leases import Lease
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.reader import ABORTED, DEFERRED, Reader
+from tests.support.life import Life, at_once
+
+WHO = st.sampled_from(["anna", "bert"])
+NTH = st.integers(0, 9)
+
+
+class MemoryMachine(RuleBasedStateMachine):
+    """The same commands to both."""
+
+    @initialize(
+        memory_bytes=st.sampled_from([0, 400, 1500, 3000]),
+        max_attempts=st.sampled_from([None, 2]),
+        max_items=st.sampled_from([None, None, 12]),
+        lease_ms=st.sampled_from([None, 50]),
+        piece=st.sampled_from([128, 512, 1 << 18]),
+    )
+    def begin(
+        self, memory_bytes: int, max_attempts: int | None, max_items: int | None,
+        lease_ms: int | None, piece: int,
+    ) -> None:  # fmt: skip
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr("kestrelpy.server.background.wrap", at_once)
+        self.patch.setattr("journal.upkeep.SNAPSHOT_RECORDS", 20)
+        self.patch.setattr("journal.backlog.PIECE_BYTES", piece)
+        self.patch.setattr("kestrelpy.core.line._SLACK_BYTES", 200)
+        self.patch.setattr("kestrelpy.core.residency.FREE_BYTES", 0)
+        self.patch.setattr("kestrelpy.core.residency.GRAIN_BYTES", 500)
+        self.patch.setattr("kestrelpy.core.line.REFILL_ITEMS", 3)
+        self.patch.setattr("kestrelpy.core.reader.REFILL_ITEMS", 3)
+        self.patch.setattr("kestrelpy.core.dead.KEPT_BYTES_MAX", 0)
+        policy = Policy(
+            lease_ms=lease_ms, max_attempts=max_attempts, max_items=max_items,
+            discard_old_when_full=True,
+        )  # fmt: skip
+        self.expiring = max_items is None
+        self.endless = Life(policy)
+        self.small = Life(replace(policy, max_memory_bytes=memory_bytes))
+        self.serial = 0
+        self.held: list[tuple[Lease, Lease]] = []
+
+    def teardown(self) -> None:
+        if hasattr(self, "patch"):
+            try:
+                self.everything_comes_in_the_same_order()
+            finally:
+                self.patch.undo()
+                for life in self.lives:
+                    life.background.forget()
+
+    @property
+    def lives(self) -> tuple[Life, Life]:
+        return self.endless, self.small
+
+    @rule(
+        sizes=st.lists(st.sampled_from([0, 10, 200, 1200]), min_size=1, max_size=6),
+        lives_ms=st.sampled_from([0, 0, 0, 20, 100]),
+    )
+    def put(self, sizes: list[int], lives_ms: int) -> None:
+        for size in sizes:
+            self.serial += 1
+            body = b"%d" % self.serial + b"." * size
+            expires_ms = self.small.wall_ms + lives_ms if lives_ms and self.expiring else 0
+            assert self.endless.put(body, expires_ms) == self.small.put(body, expires_ms)
+
+    @rule(who=WHO, dead=st.sampled_from([False, False, False, True]), count=st.integers(1, 5))
+    def open(self, who: str, dead: bool, count: int) -> None:
+        for _ in range(count):
+            one, other = (life.open(who, dead) for life in self.lives)
+            assert (one is None) == (other is None), (one, other)
+            if one is not None and other is not None:
+                for attribute in ("id", "marker", "body", "flags", "stored_ms", "expires_ms"):
+                    assert getattr(one.item, attribute) == getattr(other.item, attribute)
+                assert one.attempts == other.attempts
+                self.held.append((one, other))
+
+    @rule(dead=st.booleans())
+    def peek(self, dead: bool) -> None:
+        assert self.endless.peek(dead) == self.small.peek(dead)
+
+    @rule(
+        nths=st.lists(NTH, min_size=1, max_size=6),
+        how=st.sampled_from(["close", "abort", "defer"]),
+    )
+    def end(self, nths: list[int], how: str) -> None:
+        for nth in nths:
+            if not self.held:
+                return
+            for life, lease in zip(self.lives, self.held.pop(nth % len(self.held)), strict=True):
+                if how == "close":
+                    life.reader.confirm(lease, life.now_ms)
+                else:
+                    reason = ABORTED if how == "abort" else DEFERRED
+                    life.reader.give_back(lease, life.now_ms, reason)
+
+    @rule(who=WHO)
+    def hang_up(self, who: str) -> None:
+        for life in self.lives:
+            life.broker.hang_up(life.who(who), life.now_ms)
+        self.forget_ended()
+
+    @rule(ms=st.sampled_from([1, 20, 60]))
+    def pass_time(self, ms: int) -> None:
+        for life in self.lives:
+            life.pass_time(ms)
+        self.forget_ended()
+
+    @rule()
+    def flush(self) -> None:
+        if self.serial % 3 == 0:
+            for life in self.lives:
+                life.queue.flush(life.now_ms)
+
+    @rule(body=st.binary(max_size=3))
+    def add(self, body: bytes) -> None:
+        if self.endless.peek() is None and self.small.peek() is None:
+            one, other = (life.queue.add(body, 0, 0, life.now_ms) for life in self.lives)
+            assert (one > 0) == (other > 0)
+
+    @rule()
+    def commit(self) -> None:
+        for life in self.lives:
+            life.commit()
+
+    @rule(nths=st.lists(NTH, max_size=5))
+    def something_comes_back(self, nths: list[int]) -> None:
+        for nth in nths:
+            self.endless.do_some(nth)
+            self.small.do_some(nth)
+
+    @rule()
+    def settle(self) -> None:
+        for life in self.lives:
+            life.commit()
+            life.settle()
+
+    @rule(power=st.booleans(), seed=NTH)
+    def end_of_a_process(self, power: bool, seed: int) -> None:
+        for life in self.lives:
+            life.commit()
+        self.held.clear()
+        self.endless, self.small = (
+            life.lost_power(seed) if power else life.killed() for life in self.lives
+        )
+        for life in self.lives:
+            assert not life.damages
+
+    def forget_ended(self) -> None:
+        self.held = [pair for pair in self.held if pair[0] in pair[0].holder.leases]
+        assert all(other in other.holder.leases for _, other in self.held)
+
+    def everything_comes_in_the_same_order(self) -> None:
+        assert self.endless.take_all() == self.small.take_all()
+        for life in self.lives:
+            ready = life.reader.ready
+            assert (ready.count, ready.bytes, ready.resident_bytes) == (0, 0, 0)
+            assert not life.damages
+
+    @invariant()
+    def what_is_counted_is_there(self) -> None:
+        if hasattr(self, "small"):
+            for life in self.lives:
+                check(life.reader)
+
+
+def check(reader: Reader) -> None:
+    """What the line says of itself is so."""
+    ready = reader.ready
+    items = list(ready)
+    assert len(items) == ready.resident
+    assert len({i.id for i in items}) == len(items), "nothing is there twice"
+    assert sum(len(i.body) for i in items) == ready.resident_bytes
+    assert all(i.id < ready.frontier for i in items), "nothing in memory is behind the frontier"
+    there = {i for i in reader.live if i not in reader.leases and i not in reader.dead.deaths}
+    beyond = {i for i in there if i >= ready.frontier}
+    assert {i.id for i in items} == there - beyond, "what is before it is in memory"
+    assert ready.beyond == len(beyond)
+    assert (ready.frontier < 1 << 62) == bool(beyond)
+    assert set(reader.line.watched) <= {i.id for i in items} | {
+        lease.item.id for lease in reader.leases
+    }
+    if not reader.live:
+        assert reader.live_bytes == 0
+    assert reader.residency.allowed >= 0
+
+
+ORDINARY = settings(
+    max_examples=300,
+    stateful_step_count=40,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.slow
+def test_little_memory_changes_nothing() -> None:
+    run_state_machine_as_test(MemoryMachine, settings=ORDINARY)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_the_same_for_as_long_as_there_is_patience() -> None:
+    run_state_machine_as_test(
+        MemoryMachine, settings=settings(ORDINARY, max_examples=10_000, stateful_step_count=80)
+    )

@@ -1,0 +1,254 @@
+"""A queue with a real journal on the memory disk, whose threads are moved by hand: what is ordered
+off the loop (reads, snapshots, rewriting) is done one by one, whenever a test says so.
+
+`wrap` of `kestrelpy.server.background` has to be replaced by `at_once`.
+
+One rule: between two commands nothing happens that was not asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, cast
+
+from journal.errors import Damage
+from journal.journal import Sizes
+from kestrelpy.core.broker import Broker
+from kestrelpy.core.leases import Holder, Lease
+from kestrelpy.core.log import JournalLog
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue import NOT_STORED, Queue
+from kestrelpy.core.reader import Reader
+from kestrelpy.core.waiters import Want
+from kestrelpy.core.wall import Wall
+from kestrelpy.server.background import Background
+from kestrelpy.server.data_directory import DataDirectory
+from tests.support.journals import TINY
+from tests.support.memory_disk import MemoryDisk
+
+NAME = b"jobs"
+WALL_MS = 1_700_000_000_000
+_ROUNDS_MAX = 3000
+
+
+def at_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """In place of a thread."""
+
+    async def run(*args: Any, executor: object = None) -> Any:
+        return function(*args)
+
+    return run
+
+
+class HandLoop:
+    """Collects what is to be called."""
+
+    def __init__(self) -> None:
+        self.soon: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+
+    def call_soon(self, call: Callable[..., Any], *args: Any) -> None:
+        self.soon.append((call, args))
+
+    def call_later(self, _: float, call: Callable[..., Any], *args: Any) -> None:
+        self.soon.append((call, args))
+
+
+class HandBackground(Background):
+    """Collects what is to be done on threads."""
+
+    def __init__(self, life: Life) -> None:
+        self.life = life
+        self.loop = HandLoop()
+        super().__init__(
+            life.disk, cast("Any", self.loop), life.read_back, life.settled, life.remove
+        )
+        self.work: list[Coroutine[object, object, None]] = []
+
+    def _start(self, target: JournalLog, work: Coroutine[object, object, None]) -> None:
+        self.work.append(work)
+
+    def _name(self, reader: Reader, target: JournalLog) -> None:
+        backlog = target.journal.backlog
+        self.life.damages += backlog.damages + reader.damages
+        backlog.damages, reader.damages = [], []
+
+    def do_one(self, nth: int = 0) -> bool:
+        """One thing that is to be done; False: there is none."""
+        if self.loop.soon:
+            call, args = self.loop.soon.pop(0)
+            call(*args)
+            return True
+        if not self.work:
+            return False
+        work = self.work.pop(nth % len(self.work))
+        try:
+            work.send(None)
+        except StopIteration:
+            return True
+        raise AssertionError("nothing is waited for in the hand")
+
+
+    def __del__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """The process is gone."""
+        for work in self.work:
+            work.close()
+        self.work = []
+
+
+class Life:
+    """One process with the queue `jobs`."""
+
+    def __init__(
+        self, policy: Policy, sizes: Sizes = TINY, disk: MemoryDisk | None = None, now_ms: int = 0
+    ) -> None:
+        self.policy, self.sizes, self.now_ms = policy, sizes, now_ms
+        self.disk = disk or MemoryDisk()
+        self.dirty: list[JournalLog] = []
+        self.damages: list[Damage] = []
+        self.holders: dict[str, Holder] = {}
+        self.background = HandBackground(self)
+        self.directory = DataDirectory(self.disk, "data", sizes)
+        self.directory.lock()
+        self.broker = Broker(
+            lambda _: self.policy, lambda q: self.directory.new_log(q, self.dirty),
+            Wall(WALL_MS), 9,
+        )  # fmt: skip
+        found = self.directory.recover(self.broker, self.dirty, now_ms, self.wall_ms)
+        self.damages += found.damages
+        if NAME not in self.broker.queues:
+            self.broker.create(NAME, now_ms)
+        self.starving: list[Reader] = []
+
+    @property
+    def wall_ms(self) -> int:
+        return self.now_ms + WALL_MS
+
+    @property
+    def queue(self) -> Queue:
+        return self.broker.queues[NAME]
+
+    @property
+    def reader(self) -> Reader:
+        return self.queue.reader
+
+    @property
+    def log(self) -> JournalLog:
+        assert isinstance(self.queue.log, JournalLog)
+        return self.queue.log
+
+    # -- off the loop -----------------------------------------------------------------------
+
+    def read_back(self, reader: Reader) -> None:
+        reader.refill(self.wall_ms)
+        if reader.waiters:
+            reader.serve(self.now_ms)
+
+    def settled(self, target: JournalLog) -> None:
+        self.remove(target, target.journal.take_dead())
+
+    def remove(self, _: JournalLog, paths: list[str]) -> None:
+        for path in paths:
+            self.disk.remove(path)
+
+    def feed(self) -> None:
+        """The end of a turn."""
+        hungry = dict.fromkeys(self.starving + self.broker.take_hungry())
+        self.starving = [r for r in hungry if not self.background.feed(r)]
+
+    def do_some(self, nth: int = 0) -> bool:
+        """One turn, and one thing that is to be done off the loop."""
+        self.feed()
+        return self.background.do_one(nth)
+
+    def settle(self) -> None:
+        """Turns until nothing comes of them."""
+        for _ in range(_ROUNDS_MAX):
+            if not self.do_some():
+                return
+        raise AssertionError("it does not come to rest")
+
+    def commit(self) -> None:
+        """Everything is written and synced."""
+        journal = self.log.journal
+        for log in self.dirty:
+            log.cleaned()
+        self.dirty.clear()
+        for _ in range(_ROUNDS_MAX):
+            journal.write(self.wall_ms)
+            if journal.wants_spare:
+                order = journal.order_spare(self.wall_ms)
+                journal.spare_ready(order, order.prepare(self.disk))
+            elif not journal.has_pending or journal.commit.failure is not None:
+                break
+        if journal.upkeep.wants_snapshot:
+            self.background.snapshot(self.log, self.wall_ms)
+        job = journal.begin_sync()
+        if job is not None:
+            job.run()
+            journal.finish_sync(None)
+        self.log.advance()
+        self.background.settle(self.log)
+        self.settled(self.log)
+
+    def killed(self) -> Life:
+        """The next process after `kill -9`; all of it on the disk."""
+        self.background.forget()
+        return Life(self.policy, self.sizes, self.disk.kill_clone(), self.now_ms)
+
+    def lost_power(self, seed: int) -> Life:
+        """The next process after a power loss."""
+        self.background.forget()
+        return Life(self.policy, self.sizes, self.disk.crash_clone(Random(seed)), self.now_ms)
+
+    # -- a client ---------------------------------------------------------------------------
+
+    def who(self, name: str) -> Holder:
+        return self.holders.setdefault(name, Holder(name))
+
+    def put(self, body: bytes, expires_ms: int = 0) -> bool:
+        return self.queue.put(body, 0, expires_ms, self.now_ms) != NOT_STORED
+
+    def open(self, who: str = "anna", dead: bool = False) -> Lease | None:
+        """As a get does: what has to be read back is waited for."""
+        for _ in range(_ROUNDS_MAX):
+            lease = self.reader.open(self.who(who), self.now_ms, dead)
+            if lease is not None or not self.reader.is_busy(self.now_ms, dead):
+                return lease
+            if not self.do_some():
+                self.commit()
+        raise AssertionError("whoever fetches waits for good")
+
+    def peek(self, dead: bool = False) -> bytes | None:
+        for _ in range(_ROUNDS_MAX):
+            item = self.reader.first(self.now_ms, dead)
+            if item is not None or not self.reader.is_busy(self.now_ms, dead):
+                return item.body if item is not None else None
+            if not self.do_some():
+                self.commit()
+        raise AssertionError("whoever looks waits for good")
+
+    def take_all(self) -> list[bytes]:
+        """Everything that is ready, taken and confirmed."""
+        bodies = []
+        while (lease := self.open()) is not None:
+            bodies.append(lease.item.body)
+            self.reader.confirm(lease, self.now_ms)
+        return bodies
+
+    def wait(self, who: str, want: Want = Want.OPEN, wait_ms: int = 1000) -> None:
+        self.broker.wait(want, NAME, self.who(who), False, who, self.now_ms + wait_ms)
+        self.reader.serve(self.now_ms)
+
+    def pass_time(self, ms: int) -> None:
+        until_ms = self.now_ms + ms
+        for _ in range(_ROUNDS_MAX):
+            due = self.broker.next_due()
+            if due is None or due > until_ms:
+                break
+            self.now_ms = max(self.now_ms, due)
+            self.broker.tick(self.now_ms)
+        self.now_ms = until_ms
