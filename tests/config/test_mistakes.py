@@ -46,6 +46,8 @@ WRONG_VALUES = [
     ("server", 'socket = "\\u0000"', "a path"),
     ("server", "max_connections = 0", "a whole number from 1 to 9007199254740991"),
     ("server", 'max_queues = "none"', "a whole number from 1 to 9007199254740991"),
+    ("server", "max_memory = 0", "a size from 1 to 9007199254740991"),
+    ("server", 'min_disk_free = "5%"', "a size from 0 to 9007199254740991"),
     ("server", "idle_timeout = 60", 'say 60s or 60ms), or "none"'),
     ("server", "max_open_reads = -1", "a whole number from 1"),
     ("server", 'allow_delete = "true"', "true or false"),
@@ -61,6 +63,7 @@ WRONG_VALUES = [
     ("queue_defaults", "max_items = 0", 'from 1 to 9007199254740991, or "none"'),
     ("queue_defaults", "max_bytes = 1.5", "a size from 1 to 9007199254740991"),
     ("queue_defaults", 'max_item_size = "none"', "a size from 1 to 1GiB"),
+    ("queue_defaults", 'max_memory = "none"', "a size from 1 to 9007199254740991: a whole number"),
     ("queue_defaults", "discard_old_when_full = 0", "true or false"),
     ("queue_defaults", 'max_age = "1.5h"', "a whole number with a unit ms, s, m, h or d"),
     ("queue_defaults", 'max_queue_age = "forever"', 'or "none"'),
@@ -70,6 +73,7 @@ WRONG_VALUES = [
     ("queue_defaults", 'durable = "false"', "true or false"),
     ("queue_defaults", "max_leased = 0", 'or "none"'),
     ("queue_defaults", 'max_attempts = "never"', 'a whole number from 1 to 9007199254740991, or "'),
+    ("queue_defaults", 'archive_to = ""', 'a path, or "none"'),
     ("queues.jobs", "max_attempts = 0", "a whole number from 1"),
 ]
 
@@ -126,10 +130,10 @@ def test_an_unknown_key_is_told_with_the_nearest_and_those_allowed(
 
 
 LATER = {
-    "server": "http_host http_port text_port max_memory min_disk_free",
+    "server": "http_host http_port text_port",
     "queue_defaults": "retry_delay retry_backoff retry_delay_max dedupe_window scope_window "
-    "key_format key key_match key_unordered key_missing retain archive_to fanout_only "
-    "fanout_create max_memory expire_to dead_letter_to",
+    "key_format key key_match key_unordered key_missing retain fanout_only "
+    "fanout_create expire_to dead_letter_to",
 }
 LATER["queues.jobs"] = LATER["queue_defaults"]
 
@@ -190,6 +194,10 @@ def test_a_section_that_is_no_table_is_told(file: Path, text: str) -> None:
         (
             '[queue_defaults]\ndurable = false\n[queues.a]\nsync = "always"',
             "[queues.a] sync cannot be set beside durable = false: a queue in memory has nothing",
+        ),
+        (
+            '[queues.a]\ndurable = false\narchive_to = "old"',
+            "[queues.a] archive_to cannot be set beside durable = false: a queue in memory has no",
         ),
         (
             '[journal]\nsegment_min = "1MiB"\nsegment_max = "512KiB"',

@@ -60,6 +60,8 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.Mo
         "data_dir": tmp_path / "data",
         "max_connections": 10_000,
         "max_queues": 10_000,
+        "max_memory_bytes": 268_435_456,
+        "min_disk_free_bytes": 0,
         "idle_timeout_ms": 3_600_000,
         "max_open_reads": 1,
         "allow_delete": True,
@@ -77,6 +79,7 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.Mo
         max_items=None,
         max_bytes=None,
         max_item_bytes=8_388_608,
+        max_memory_bytes=67_108_864,
         discard_old_when_full=False,
         max_age_ms=None,
         max_queue_age_ms=None,
@@ -85,6 +88,7 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.Mo
         durable=True,
         max_leased=None,
         max_attempts=100,
+        archive_to=None,
     )
 
 
@@ -95,9 +99,11 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         host = "::1"
         port = 0
         socket = "run/kestrel.sock"
-        data_dir = "/var/lib/kestrelpy"
+        data_dir = "lib/kestrelpy"
         max_connections = 5
         max_queues = 6
+        max_memory = "1GiB"
+        min_disk_free = "20MiB"
         idle_timeout = "none"
         max_open_reads = 7
         allow_delete = false
@@ -113,6 +119,7 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         max_items = 1
         max_bytes = "2KiB"
         max_item_size = 3
+        max_memory = "64KiB"
         discard_old_when_full = true
         max_age = "4s"
         max_queue_age = "5m"
@@ -121,6 +128,7 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         durable = true
         max_leased = 6
         max_attempts = "none"
+        archive_to = "archive"
         """
     )
 
@@ -130,9 +138,11 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         "host": "::1",
         "port": 0,
         "socket": file.parent / "run/kestrel.sock",
-        "data_dir": Path("/var/lib/kestrelpy"),
+        "data_dir": file.parent / "lib/kestrelpy",
         "max_connections": 5,
         "max_queues": 6,
+        "max_memory_bytes": 1 << 30,
+        "min_disk_free_bytes": 20 << 20,
         "idle_timeout_ms": None,
         "max_open_reads": 7,
         "allow_delete": False,
@@ -150,6 +160,7 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         max_items=1,
         max_bytes=2048,
         max_item_bytes=3,
+        max_memory_bytes=65_536,
         discard_old_when_full=True,
         max_age_ms=4000,
         max_queue_age_ms=300_000,
@@ -158,6 +169,7 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         durable=True,
         max_leased=6,
         max_attempts=None,
+        archive_to=file.parent / "archive",
     )
 
 
@@ -252,14 +264,16 @@ def test_a_path_in_the_file_starts_at_the_file_and_one_from_elsewhere_where_we_a
     here = file.parent / "here"
     here.mkdir()
     monkeypatch.chdir(here)
-    file.write_text('[server]\ndata_dir = "d"\nsocket = "s"\n')
-    environ = {"KESTRELPY_SERVER_SOCKET": "s"}
+    file.write_text('[server]\ndata_dir = "d"\nsocket = "s"\n[queues.jobs]\narchive_to = "a"\n')
+    environ = {"KESTRELPY_SERVER_SOCKET": "s", "KESTRELPY_QUEUE_DEFAULTS_ARCHIVE_TO": "a"}
 
     assert load(file).server.data_dir == file.parent / "d"
     assert load(Path("../kestrelpy.toml")).server.data_dir == here / "../d"
     assert load(file, environ, data_dir=Path("d")).server.data_dir == here / "d"
     assert load(file, environ).server.socket == here / "s"
     assert load(file, environ).server.data_dir == file.parent / "d"
+    assert load(file, environ).queue(b"jobs").archive_to == file.parent / "a"
+    assert load(file, environ).queue(b"other").archive_to == here / "a"
 
 
 def test_the_file_is_the_one_named_else_the_one_here_else_the_systems(tmp_path: Path) -> None:

@@ -1,0 +1,34 @@
+"""The configuration: the settings, how they are read, and what is told of mistakes.
+
+      reading      file, environment and flags, to one `Config`; every mistake at once
+        archives   where segments may be archived
+        settings   what each value may be; the models; what is in force for a queue
+          mistakes one sentence per problem
+
+One rule: the rooms inside import each other downwards only, and everybody else imports from here.
+"""
+
+from kestrelpy.config.archives import make_archives
+from kestrelpy.config.mistakes import ConfigError
+from kestrelpy.config.reading import FILE_NAME, SYSTEM_FILE, find_config_file, load_config
+from kestrelpy.config.settings import (
+    Config,
+    JournalConfig,
+    QueueBlock,
+    QueueSettings,
+    ServerConfig,
+)
+
+__all__ = [
+    "FILE_NAME",
+    "SYSTEM_FILE",
+    "Config",
+    "ConfigError",
+    "JournalConfig",
+    "QueueBlock",
+    "QueueSettings",
+    "ServerConfig",
+    "find_config_file",
+    "load_config",
+    "make_archives",
+]

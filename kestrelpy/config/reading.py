@@ -1,0 +1,171 @@
+"""kestrelpy.toml, the environment and flags, to one frozen `Config`.
+
+One rule: whatever is wrong is said in one sentence per problem (where it stands, key, value, what
+is allowed, the nearest known key), all problems at once, and `load_config` raises nothing else.
+
+    flags  >  KESTRELPY_<SECTION>_<KEY>  >  file  >  defaults
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import reduce
+from operator import getitem
+from pathlib import Path
+from typing import Any, Final
+
+import pydantic
+
+from kestrelpy.config.archives import why_no_archive
+from kestrelpy.config.mistakes import ConfigError, as_written
+from kestrelpy.config.settings import KNOWN, LATER, Config, Place, Words
+
+FILE_NAME: Final = "kestrelpy.toml"
+SYSTEM_FILE: Final = Path("/etc/kestrelpy/kestrelpy.toml")
+
+
+def find_config_file(explicit: Path | None, cwd: Path, system: Path = SYSTEM_FILE) -> Path | None:
+    """The file named, else the one in `cwd`, else the system's, else None.
+
+    A file that is there but cannot be reached is returned too, so that loading says why.
+    """
+    if explicit is not None:
+        return cwd / explicit
+    for path in (cwd / FILE_NAME, system):
+        try:
+            path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            pass
+        return path
+    return None
+
+
+def load_config(
+    path: Path | None, *, environ: Mapping[str, str], overrides: Mapping[tuple[str, str], object]
+) -> Config:
+    """The configuration in force; raises only ConfigError.
+
+    `overrides` are flags by (section, key); one that is None was not given. A relative path starts
+    at the file's folder if it stands in the file or is a default, else at the working directory.
+    """
+    sources = _Sources()
+    if path is not None:
+        for section, table in _read_toml(path).items():
+            sources.add(str(path), (section,), table)
+    sources.add_environment(environ)
+    for (section, key), value in overrides.items():
+        if value is not None:
+            words = Words(value) if isinstance(value, str) else value
+            sources.add(f"flag --{key.replace('_', '-')}", (section, key), words)
+
+    def absolute(place: Place, given: Path) -> Path:
+        elsewhere = sources.origins.get(place, str(path)) != str(path)
+        folder = Path() if path is None or elsewhere else path.parent
+        return (folder / given).absolute()
+
+    config = sources.checked().with_paths(absolute)
+    sources.refuse_archives(config)
+    return config
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    text = ""
+    try:
+        text = path.read_bytes().decode()
+        return tomllib.loads(text)
+    except OSError as error:
+        why = f"cannot be read: {error.strerror}"
+    except UnicodeDecodeError as error:
+        why = f"is not UTF-8 {_end_of(error.object[: error.start].decode())}"
+    except (ValueError, RecursionError) as error:
+        why = f"is not TOML: {error}".replace("(at end of document)", _end_of(text))
+    raise ConfigError([f"{path}: {why}."])
+
+
+def _end_of(text: str) -> str:
+    """Where a text ends, in tomllib's words."""
+    return f"(at line {text.count(chr(10)) + 1}, column {len(text) - text.rfind(chr(10))})"
+
+
+class _Sources:
+    """Values by place, (section, key) or ("queues", name, key), with where each came from."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, Any] = {}
+        self.origins: dict[Place, str] = {}
+        self.problems: list[str] = []
+
+    def add(self, origin: str, place: Place, value: object) -> None:
+        """Lay one value, or a table of them, over what is there."""
+        *above, key = place
+        if above != ["queues"] and (why := _why_unknown(above[0] if above else "", key)):
+            self.problems.append(f"{origin}: {as_written(place, value)} {why}.")
+        elif above == ["queues"] and not re.fullmatch("[!-.0-~]{1,128}", key):
+            why = "a queue's name must be 1 to 128 printable ASCII characters, no blank and no /"
+            self.problems.append(f"{origin}: {as_written(place, value)}, but {why}.")
+        elif len(place) == (3 if place[0] == "queues" else 2):
+            self.origins[place] = origin
+            table = self.tables
+            for step in above:
+                table = table.setdefault(step, {})
+            table[key] = value
+        elif isinstance(value, dict):
+            for inner, each in value.items():
+                self.add(origin, (*place, inner), each)
+        else:
+            self.problems.append(f"{origin}: {as_written(place, value)}, but must be a table.")
+
+    def add_environment(self, environ: Mapping[str, str]) -> None:
+        """Take KESTRELPY_<SECTION>_<KEY>; no other name is ours, KESTRELPY_SERVER neither."""
+        for name, text in sorted(environ.items()):
+            for section in KNOWN[""]:
+                if name.startswith(prefix := f"KESTRELPY_{section.upper()}_"):
+                    place = (section, name.removeprefix(prefix).lower())
+                    self.add(f"environment variable {name}", place, Words(text))
+
+    def checked(self) -> Config:
+        """The configuration, if nothing is wrong with it; raises ConfigError."""
+        try:
+            config = Config.model_validate(self.tables)
+        except pydantic.ValidationError as error:
+            for each in error.errors(include_url=False, include_input=False):
+                why = each["msg"].removeprefix("Value error, ").replace("Input should", "must")
+                self.problems.append(self._sentence(tuple(map(str, each["loc"])), why))
+        if self.problems:
+            raise ConfigError(self.problems)
+        return config
+
+    def refuse_archives(self, config: Config) -> None:
+        """Raises ConfigError for each `archive_to` where no segment can be linked to."""
+        for place, folder in config.archives().items():
+            if why := why_no_archive(folder, config.server.data_dir):
+                self.problems.append(self._sentence(place, why))
+        if self.problems:
+            raise ConfigError(self.problems)
+
+    def _sentence(self, place: Place, why: str) -> str:
+        """What is wrong with a value, or among values: then their keys are words of `why`."""
+        if place in self.origins:
+            setting = as_written(place, reduce(getitem, place, self.tables))
+            return f"{self.origins[place]}: {setting}, but {why}."
+        named = [at for at in self.origins if at[: len(place)] == place and at[-1] in why.split()]
+        origins = " and ".join(dict.fromkeys(self.origins[at] for at in named))
+        return f"{origins}: {as_written(place, {}) + ' ' if place else ''}{why}."
+
+
+def _why_unknown(section: str, key: str) -> str:
+    """Why a section has no such key, with what it has; empty if it has."""
+    known = KNOWN.get(section, [])
+    later = LATER.get("queue_defaults" if section == "queues" else section, "").split()
+    if key in known:
+        return ""
+    allowed = f"allowed are {', '.join(known)}"
+    if key in later:
+        return f"is not available in this version yet; {allowed}"
+    homes = [f"it belongs in [{name}]; " for name, keys in KNOWN.items() if name and key in keys]
+    near = difflib.get_close_matches(key[:60], [*known, *later], 1)
+    hints = homes[:1] or [f"the nearest is {each}; " for each in near]
+    return f"is not a known key; {''.join(hints)}{allowed}"
