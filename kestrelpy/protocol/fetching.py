@@ -78,9 +78,10 @@ class Fetching:
                     return  # the error was the end of the answer
                 part = Together()
             queue = self.broker.queues.get(target.name)
-            if queue is not None and not target.dead:
-                while queue.reader.is_sweeping(self._talk.last_command_ms):
-                    queue.reader.first(self._talk.last_command_ms)
+            if queue is not None:
+                lends = not target.peeks
+                while queue.reader.is_busy(self._talk.last_command_ms, target.dead, lends):
+                    queue.reader.first(self._talk.last_command_ms, target.dead)
                     yield b""
             lease = self.oldest(queue) if self.holder.leases else None
             now_ms = self._talk.last_command_ms
@@ -162,7 +163,7 @@ class Fetching:
             counters.get_hits += 1
             return
         if (target.wait_ms and not self.at_end) or (
-            queue is not None and not target.dead and queue.reader.is_sweeping(now_ms)
+            queue is not None and queue.reader.is_busy(now_ms, target.dead, not target.peeks)
         ):
             self._wait(_Waiting(target, numbered, awaited, stored, written), now_ms)
             return

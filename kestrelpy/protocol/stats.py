@@ -1,19 +1,51 @@
 """What `stats` answers, under Kestrel's names, in slices that do not stall the loop.
 
+Health tells two things apart, for the server (the worst of its queues) and for each queue:
+
+    ok  ->  disk_full   no room to prepare a segment or less than min_disk_free: nothing new is
+                        stored, fetching and confirming go on, and it ends by itself
+        ->  failed      a write or a sync failed: nothing is acknowledged until a restart
+
 One rule: every number is read where it lives, when it is asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Literal
 
 from kestrelpy.core.broker import Broker
+from kestrelpy.core.log import Log
 from kestrelpy.core.queue import Queue
 from kestrelpy.protocol.host import Host
 
 _QUEUES_PER_SLICE: Final = 100
 _LEASES_PER_SLICE: Final = 500
+# Paths are in it, and a line of stats should stay one that can be read.
+_REASON_CHARACTERS_MAX: Final = 300
+
+State = Literal["ok", "disk_full", "failed"]
+_WORST_FIRST: Final[tuple[State, ...]] = ("failed", "disk_full")
+
+
+def state_of(log: Log) -> State:
+    """How a queue's journal is."""
+    if log.failure is not None:
+        return "failed"
+    return "disk_full" if log.no_room else "ok"
+
+
+def health(broker: Broker) -> State:
+    """The worst state of any queue."""
+    states = {state_of(queue.log) for queue in broker.queues.values()}
+    return next((state for state in _WORST_FIRST if state in states), "ok")
+
+
+def _reason(log: Log) -> str:
+    """Why it is not ok, as one word: clients split a line of stats at its blanks."""
+    text = str(log.failure) if log.failure is not None else log.no_room
+    word = "_".join(text.split()).encode("ascii", "backslashreplace").decode()
+    return word[:_REASON_CHARACTERS_MAX]
 
 
 def server_stats(broker: Broker, host: Host, now_ms: int) -> list[tuple[str, object]]:
@@ -42,6 +74,7 @@ def server_stats(broker: Broker, host: Host, now_ms: int) -> list[tuple[str, obj
         ("queue_expires", counters.queue_expires),
         ("server_id", host.server_id),
         ("refused_noreply", counters.refused_quietly),
+        ("health", health(broker)),
     ]
 
 
@@ -51,6 +84,7 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
     ready, counters = reader.ready, reader.counters
     oldest = reader.ready.first()
     age_ms = now_ms + queue.wall.offset_ms - oldest.stored_ms if oldest is not None else 0
+    state = state_of(queue.log)
     lent_bytes = sum(len(lease.item.body) for lease in reader.leases)
     return [
         ("items", ready.count),
@@ -58,8 +92,8 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
         ("total_items", queue.total_items),
         ("logsize", queue.log.disk_bytes()),
         ("expired_items", counters.expired),
-        ("mem_items", ready.count + len(reader.leases)),
-        ("mem_bytes", ready.bytes + lent_bytes),
+        ("mem_items", ready.resident + len(reader.leases)),
+        ("mem_bytes", ready.resident_bytes + lent_bytes),
         ("age", max(age_ms, 0)),
         ("discarded", counters.discarded),
         ("waiters", reader.waiters.count),
@@ -77,7 +111,9 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
         ("keys_blocked", 0),
         ("closes_without_open", counters.closes_without_open),
         ("gaps", 0),
-        ("failed", int(queue.log.failure is not None)),
+        ("failed", int(state == "failed")),
+        ("state", state),
+        *((("reason", _reason(queue.log)),) if state != "ok" else ()),
     ]
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from journal.errors import JournalFailed
 from tests.support.stage import Stage
 
 GLOBAL = (  # noqa: SIM905
     "uptime time version curr_items total_items bytes curr_connections total_connections cmd_get "
     "cmd_set cmd_peek get_hits get_misses bytes_read bytes_written queue_creates queue_deletes "
-    "queue_expires server_id refused_noreply"
+    "queue_expires server_id refused_noreply health"
 ).split()
 OF_A_QUEUE = (  # noqa: SIM905
     "items bytes total_items logsize expired_items mem_items mem_bytes age discarded waiters "
     "open_transactions transactions canceled_transactions total_flushes delayed leased dead "
     "redelivered lease_expired duplicates keys_in_flight keys_blocked closes_without_open gaps "
-    "failed"
+    "failed state"
 ).split()
 
 
@@ -95,6 +96,44 @@ def test_logsize_is_that_of_all_files_of_the_queue() -> None:
     folder = stage.directory.folder(queue)
     sizes = [stage.disk.size(f"{folder}/{name}") for name in stage.disk.names(folder)]
     assert int(found["queue_jobs_logsize"]) == sum(sizes) > 0
+
+
+def test_a_full_disk_and_a_failed_journal_are_told_apart_with_their_reason() -> None:
+    stage = Stage()
+    for name in (b"fine", b"full", b"bad"):
+        stage.say("a", b"set %b 0 0 1" % name, b"x")
+    queues = stage.broker.queues
+
+    def told() -> dict[str, str]:
+        return dict(stats(stage.say("b", b"stats")))
+
+    assert told()["health"] == "ok"
+    assert told()["queue_fine_state"] == "ok"
+    assert "queue_fine_reason" not in told(), "nothing is wrong with it"
+    queues[b"full"].log.no_room = "disk full: no room for the next segment (Quota\texceeded)"
+    found = told()
+    assert found["health"] == "disk_full"
+    assert (found["queue_full_state"], found["queue_full_failed"]) == ("disk_full", "0")
+    assert found["queue_full_reason"] == "disk_full:_no_room_for_the_next_segment_(Quota_exceeded)"
+    assert found["queue_fine_state"] == "ok"
+    queues[b"bad"].log.failure = JournalFailed("/ü/1.segment: syncing failed: Input/output error")
+    queues[b"bad"].log.no_room = "disk full"
+    found = told()
+    assert found["health"] == "failed"
+    assert (found["queue_bad_state"], found["queue_bad_failed"]) == ("failed", "1")
+    assert found["queue_bad_reason"] == "/\\xfc/1.segment:_syncing_failed:_Input/output_error"
+    assert found["queue_full_state"] == "disk_full"
+
+
+def test_a_reason_is_a_short_word_whatever_it_tells() -> None:
+    stage = Stage()
+    stage.say("a", b"set jobs 0 0 1", b"x")
+    stage.broker.queues[b"jobs"].log.failure = JournalFailed("a\r\n b" + "c" * 10_000)
+
+    found = dict(stats(stage.say("b", b"stats jobs")))
+
+    assert found["queue_jobs_reason"].startswith("a_bccc")
+    assert len(found["queue_jobs_reason"]) == 300
 
 
 def test_many_queues_are_told_in_slices_and_the_whole_is_one_answer() -> None:

@@ -234,11 +234,34 @@ class Stage:
         broker.deleted.clear()
         if self.writes:
             moved |= self.write()
+        moved |= self._feed()
         if self.syncs:
             moved |= self.sync()
         self._removing = [queue for queue in self._removing if not self._remove(queue)]
         for client in list(self.clients.values()):
             moved |= self._speak(client)
+        return moved
+
+    def _feed(self) -> bool:
+        """What has to be read back is, at once; was there anything?"""
+        moved = False
+        for reader in self.broker.take_hungry():
+            log = reader.log
+            assert isinstance(log, JournalLog)
+            backlog = log.journal.backlog
+            one = backlog.one(reader.dead.missing) if reader.dead.missing else None
+            record = one.run(self.disk) if one is not None else None
+            if record is not None:
+                reader.revive(record)
+                moved = True
+            if reader.ready.beyond:
+                made = backlog.order(reader.ready.frontier)
+                if made is not None:
+                    life, order = made
+                    backlog.arrived(life, *order.run(self.disk))
+                    moved = True
+                reader.refill(self.wall_ms)
+            reader.serve(self.now_ms)
         return moved
 
     def write(self) -> bool:
