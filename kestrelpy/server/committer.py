@@ -9,6 +9,7 @@ One rule: a sync is never retried, and its outcome is believed only when it has 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import threading
@@ -21,6 +22,7 @@ from aiofiles.base import wrap
 
 from journal.files import Files, Handle
 from journal.journal import SpareOrder, SyncJob
+from journal.reclaim import archived_path, recycled_path, retire
 from kestrelpy.core.log import JournalLog
 
 log = logging.getLogger("kestrelpy.committer")
@@ -28,6 +30,8 @@ log = logging.getLogger("kestrelpy.committer")
 # Enough that one hanging file system call does not hold up the syncs of other queues.
 SYNC_THREADS_MAX: Final = 8
 SPARE_RETRY_SECONDS: Final = 1.0
+_ARCHIVE_NAMES_MAX: Final = 100
+RECYCLED_LOOK_SECONDS: Final = 0.05
 
 _Job = tuple[JournalLog, SyncJob]
 
@@ -54,7 +58,9 @@ class Committer:
         self._removing: set[JournalLog] = set()
         self.in_flight = 0
         self._prepare = wrap(SpareOrder.prepare)
-        self._remove = wrap(self._files.remove)
+        self._retire = wrap(_retire)
+        self.without_room: set[JournalLog] = set()
+        self.reserve_bytes = 0  # of the disk, which a new segment leaves free
 
     def sync(self, target: JournalLog) -> None:
         """Start a sync of what is written, if there is something and none is in flight."""
@@ -96,31 +102,45 @@ class Committer:
 
     def prepare_spare(self, target: JournalLog, time_ms: int) -> None:
         """Have the next segment written, off the loop."""
-        order = target.journal.order_spare(time_ms)
-        self._start(self._prepare_spare(target, order))
+        self._start(self._prepare_spare(target, target.journal.order_spare(
+            time_ms, self.reserve_bytes)))  # fmt: skip
 
     async def _prepare_spare(self, target: JournalLog, order: SpareOrder) -> None:
-        complained = False
+        journal = target.journal
         while True:
             try:
                 handle: Handle = await self._prepare(order, self._files)
             except OSError as error:
-                if target.is_reported:  # deleted or failed meanwhile: nobody needs it
-                    target.journal.spare_failed()
-                    return
-                if not complained:
-                    log.error("%s: no room for the next segment: %s", order.path, error.strerror)
-                    complained = True
-                target.no_room = f"disk full: no room for the next segment ({error.strerror})"
-                await asyncio.sleep(SPARE_RETRY_SECONDS)
-                continue
-            target.no_room = ""
-            target.journal.spare_ready(order, handle)
-            self._prepared(target)
-            return
+                reason = error.strerror or str(error)
+                if not target.no_room and not target.is_reported:
+                    log.error("%s: no room for the next segment: %s", order.path, reason)
+                is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+                state = "disk full: no room for" if is_full else "nothing is stored: cannot prepare"
+                target.no_room = f"{state} the next segment ({reason})"
+                self.without_room.add(target)
+            else:
+                if target.no_room:
+                    log.info("%s: there is room again", order.path)
+                target.no_room = ""
+                self.without_room.discard(target)
+                journal.spare_ready(order, handle)
+                self._prepared(target)
+                return
+            journal.spare_failed(order)
+            self._prepared(target)  # whoever waits hears of it
+            if target.is_reported:  # deleted or failed meanwhile: nobody needs it
+                self.without_room.discard(target)
+                return
+            # Until then it counts as ordered; a segment that is emptied meanwhile may be taken.
+            journal.spares.is_ordered = True
+            waited = 0.0
+            while waited < SPARE_RETRY_SECONDS and not journal.spares.recycled[0]:
+                await asyncio.sleep(RECYCLED_LOOK_SECONDS)
+                waited += RECYCLED_LOOK_SECONDS
+            order = journal.order_spare(order.header.created_ms, self.reserve_bytes)
 
     def remove(self, target: JournalLog, paths: list[str]) -> None:
-        """Remove segments that hold nothing alive, off the loop and strictly one after the other.
+        """Take away segments that hold nothing alive, off the loop and strictly in this order.
 
         A later segment may hold the confirms of an earlier one: it stays until that is gone.
         """
@@ -136,9 +156,16 @@ class Committer:
         return target in self._removing
 
     async def _remove_each(self, target: JournalLog, paths: deque[str]) -> None:
+        journal = target.journal
         try:
             while paths:
-                await self._remove(paths[0])
+                path, archive = paths[0], ""
+                if target.archive_to:
+                    archive = archived_path(target.archive_to, path)
+                keep = recycled_path(path) if journal.spares.may_recycle else ""
+                kept, size = await self._retire(self._files, path, archive, keep)
+                if kept:
+                    journal.spares.recycled = (kept, size)
                 paths.popleft()
             del self._removals[target]
         except OSError as error:  # tried again with the next segment that is emptied
@@ -161,3 +188,14 @@ class Committer:
         for _ in range(self._threads):
             self._jobs.put(None)
         return self.in_flight == 0
+
+
+def _retire(files: Files, path: str, archive_path: str, keep: str) -> tuple[str, int]:
+    """Take a segment away: the file to be used again and its size; "" and 0: there is none."""
+    for number in range(_ARCHIVE_NAMES_MAX):
+        # A file of that name may be there from another life of this data directory.
+        name = f"{archive_path}.{number}" if archive_path and number else archive_path
+        with contextlib.suppress(FileExistsError):
+            kept = retire(files, path, name, keep)
+            return kept, files.size(kept) if kept else 0
+    raise OSError(errno.EEXIST, f"too many files named {archive_path}", path)

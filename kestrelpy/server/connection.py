@@ -62,7 +62,8 @@ class Connection(asyncio.Protocol):
             with contextlib.suppress(OSError):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if not self._daemon.admit(self):
-            transport.write(b"SERVER_ERROR too many connections\r\n")
+            if not self._daemon.is_leaving:
+                transport.write(b"SERVER_ERROR too many connections\r\n")
             transport.close()
             return
         self.conversation = Conversation(

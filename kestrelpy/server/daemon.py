@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -26,7 +27,7 @@ import kestrelpy
 from journal.errors import JournalError, JournalFailed
 from journal.files import Disk, Files, sync_call_name
 from journal.journal import Sizes
-from kestrelpy.config import Config, ConfigError, QueueSettings
+from kestrelpy.config import Config, ConfigError
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import JournalLog, Log, NullLog
 from kestrelpy.core.policy import Policy
@@ -36,9 +37,11 @@ from kestrelpy.errors import ServerError
 from kestrelpy.protocol.memcache import Lines
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server import clock
+from kestrelpy.server.background import Background
 from kestrelpy.server.committer import Committer
 from kestrelpy.server.connection import Connection
 from kestrelpy.server.data_directory import DataDirectory
+from kestrelpy.server.policies import policy_of
 from kestrelpy.server.turn import Turn
 
 log = logging.getLogger("kestrelpy")
@@ -94,6 +97,11 @@ class Daemon:
         self.turn = Turn(self.broker, loop, self._dirty, self._queue_deleted)
         self.committer = Committer(self._files, loop, self.turn.synced, self.turn.spare_ready)
         self.turn.committer = self.committer
+        self.background = Background(
+            self._files, loop, self.turn.read_back, self.turn.settled, self.committer.remove
+        )
+        self.turn.background = self.background
+        self._limit()
         journal = config.journal
         self.directory = DataDirectory(
             self._files,
@@ -147,9 +155,11 @@ class Daemon:
         self._loop.add_signal_handler(signal.SIGINT, self.shutdown)
         self._loop.add_signal_handler(signal.SIGHUP, self.reload)
         self._start_task(self._close_idle())
+        self.turn.owe()  # what is ready is read back before it is asked for
         self._say(
             f"ready: data in {path}, {found.queues} queues, {found.items} items, "
-            f"{sync_call_name()} takes {sync_ms:.2f} ms"
+            f"{sync_call_name()} takes "
+            + (f"{sync_ms:.2f} ms" if sync_ms else "a time unknown, the disk is full")
         )
 
     async def _listen(self) -> None:
@@ -197,7 +207,9 @@ class Daemon:
             await asyncio.sleep(0.01)
         for connection in self._connections:
             connection.abort()
+        self.background.close()
         await self.committer.settle(DRAIN_SECONDS)
+        self.turn.stop()
         await wrap(self._close_journals)()
         self.directory.unlock()
         if self.config.server.socket is not None and self._servers:
@@ -206,7 +218,7 @@ class Daemon:
     def _close_journals(self) -> None:
         wall_ms = clock.now_ms() + self.broker.wall.offset_ms
         for queue in self.broker.queues.values():
-            if isinstance(queue.log, JournalLog):
+            if isinstance(queue.log, JournalLog) and not queue.log.journal.commit.lsn_in_flight:
                 try:
                     queue.log.journal.close(wall_ms)
                 except JournalError as error:
@@ -215,7 +227,12 @@ class Daemon:
     def _measure_sync(self) -> float:
         """Milliseconds that one small write and sync take here."""
         path = os.path.join(self.directory.path, "sync-probe")
-        handle = self._files.create(path, b"", 4096)
+        try:
+            handle = self._files.create(path, b"", 4096)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            return 0.0  # a full disk can be drained
         took = []
         for _ in range(_SYNC_PROBES):
             handle.write(0, b"probe")
@@ -303,6 +320,7 @@ class Daemon:
             gate.failure = ServerError(f"configuration not reloaded: {error.problems[0]}")
         else:
             self.config = config
+            self._limit()
             self.broker.queues_max = config.server.max_queues
             now_ms = clock.now_ms()
             for queue in self.broker.queues.values():
@@ -311,6 +329,11 @@ class Daemon:
             gate.open()
         self.turn.touch_all(gate.waiting_stored)
         self.turn.owe()
+
+    def _limit(self) -> None:
+        """Take over what all queues together may use."""
+        self.broker.memory.limit = self.config.server.max_memory_bytes
+        self.committer.reserve_bytes = self.config.server.min_disk_free_bytes
 
     def removal(self, queue: Queue) -> Gate:
         """Opens when the deleted queue's files are gone for good."""
@@ -331,8 +354,9 @@ class Daemon:
         name = queue.name.decode("ascii")
         while (
             commit.lsn_in_flight
-            or journal.spare_ordered
+            or journal.spares.is_ordered
             or self.committer.is_removing(target)
+            or self.background.is_busy(target)
             or not (
                 commit.failure or target.no_room or target.lsn_stored >= commit.lsn_appended
             )
@@ -344,7 +368,7 @@ class Daemon:
         self.turn.touch_all(target.waiting_stored | target.waiting_written)
         journal.abandon()
         try:
-            await wrap(self.directory.remove)(self.directory.folder(queue))
+            await wrap(self.directory.remove_queue)(queue.name, queue.generation)
         except OSError as error:
             log.error("queue %s: its files were not removed: %s", name, error)
             gate.failure = ServerError(f"queue {name} was not removed from disk: {_why(error)}")
@@ -365,26 +389,9 @@ class Daemon:
     def _make_log(self, queue: Queue) -> Log:
         if not queue.policy.durable:
             return NullLog()
+        for target in self.committer.without_room:  # there will be none for a new one either
+            raise ServerError(target.no_room)
         return self.directory.new_log(queue, self._dirty)
-
-
-def policy_of(settings: QueueSettings) -> Policy:
-    """A queue's settings as the core knows them."""
-    sync = settings.sync
-    return Policy(
-        lease_ms=settings.lease_ms,
-        max_items=settings.max_items,
-        max_bytes=settings.max_bytes,
-        max_item_bytes=settings.max_item_bytes,
-        discard_old_when_full=settings.discard_old_when_full,
-        max_age_ms=settings.max_age_ms,
-        max_queue_age_ms=settings.max_queue_age_ms,
-        sync_ms=sync if isinstance(sync, int) else (0 if sync == "always" else -1),
-        confirms_synced=settings.confirms_synced,
-        durable=settings.durable,
-        max_leased=settings.max_leased,
-        max_attempts=settings.max_attempts,
-    )
 
 
 async def _answers(path: Path) -> bool:

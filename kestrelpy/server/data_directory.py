@@ -76,7 +76,7 @@ class DataDirectory:
         journal = Journal(
             self.files, self.folder(queue), os.urandom(16), self.sizes, queue.checkpoint
         )
-        return JournalLog(journal, dirty, queue.policy.sync_ms)
+        return JournalLog(journal, dirty, queue.policy.sync_ms, queue.state)
 
     def folder(self, queue: Queue) -> str:
         """Where a queue's files are."""
@@ -121,16 +121,22 @@ class DataDirectory:
         found: Found,
     ) -> None:
         path = os.path.join(self.path, folder)
-        if not any(n.endswith(".segment") for n in self.files.names(path)):
-            # Made and never written: nothing was ever acknowledged here.
-            self.files.remove_folder(path)
-            return
         recovery = Recovery(self.files, path)
         replay = Replay(queue)
         try:
-            replay.run(recovery.records())
+            records = recovery.records()
+            first = next(records, None)  # by now the snapshot to begin with is known
+            if recovery.snapshot is not None:
+                replay.restore(recovery.snapshot)
+            if first is not None:
+                replay.run([first])
+            replay.run(records)
         except JournalError as error:
             raise JournalError(f"{path}: {error}") from error
+        if not any(n.endswith((".segment", ".snapshot")) for n in recovery.names):
+            # Made and never written: nothing was ever acknowledged here.
+            self.files.remove_folder(path)
+            return
         checkpoint = None
         if recovery.checkpoint is not None:
             checkpoint = Checkpoint.from_record(recovery.checkpoint)
@@ -138,22 +144,47 @@ class DataDirectory:
             queue.set_policy(broker.policy_of(queue.name), now_ms)
         # What was torn was shown to nobody; other lost items keep their numbers to themselves.
         lost = [d.id_last for d in recovery.damages if d.kind != "torn" and d.id_last < ITEM_MAX]
-        live = replay.finish(checkpoint, recovery.lsn_next - 1, max(lost, default=0))
+        replay.finish(checkpoint, recovery.lsn_next - 1, max(lost, default=0))
         if any(d.kind in ("corrupt", "truncated") for d in recovery.damages):
-            queue.reader.skip_tokens()
+            replay.skip_tokens()
         journal = recovered_journal(recovery, self.sizes, queue.checkpoint, wall_ms)
-        for item in live:
-            journal.adopt(item.lsn)
+        journal.ledger.adopt(queue.reader.live, queue.reader.live_bytes)
         if not queue.policy.durable:
             found.notes.append(
                 f"queue {queue.name.decode('ascii', 'replace')}: durable = false, but it has a "
                 "journal on disk and keeps it; delete the queue to have it in memory"
             )
-        queue.attach(JournalLog(journal, dirty, queue.policy.sync_ms))
+        queue.attach(JournalLog(journal, dirty, queue.policy.sync_ms, queue.state))
         broker.adopt(queue, now_ms)
+        self._read_first(queue, wall_ms)
         found.queues += 1
-        found.items += len(live)
+        found.items += len(queue.reader.live)
         found.damages += recovery.damages
+
+    def _read_first(self, queue: Queue, wall_ms: int) -> None:
+        """So that the first items are there, or known to be expired, before they are asked for."""
+        reader, backlog = queue.reader, queue.log.backlog
+        if not reader.ready.beyond or backlog is None:
+            return
+        made = backlog.order(reader.ready.frontier)
+        if made is not None:
+            life, order = made
+            try:
+                backlog.arrived(life, *order.run(self.files))
+            except OSError as error:
+                backlog.failed(life, error)
+        reader.refill(wall_ms)
+        reader.ask()
+
+    def remove_queue(self, name: bytes, generation: int) -> None:
+        """Remove a queue's folder, and before it what is left of earlier ones of its name. Blocks.
+
+        Else a queue of this name would come back with the next start.
+        """
+        found = [(parse_folder_name(folder)[1], folder) for folder in self.files.names(self.path)]
+        for made, folder in sorted(found):
+            if 0 < made <= generation and folder == folder_name(name, made):
+                self.remove(os.path.join(self.path, folder))
 
     def remove(self, folder: str) -> None:
         """Remove a queue's folder; it is gone for good on return. Blocks."""

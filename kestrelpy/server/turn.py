@@ -19,8 +19,10 @@ from journal.errors import JournalFailed
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import JournalLog
 from kestrelpy.core.queue import Queue
+from kestrelpy.core.reader import Reader
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.server import clock
+from kestrelpy.server.background import Background
 from kestrelpy.server.committer import Committer
 
 log = logging.getLogger("kestrelpy.turn")
@@ -33,6 +35,8 @@ GATHER_MS_MAX: Final = 3
 # When nobody waits for a sync (confirms are answered when written), it may come this much later,
 # for all that was written meanwhile.
 LAZY_SYNC_SECONDS: Final = 0.01
+# A journal with nothing to do for so long says that it is synced, and closes its files.
+REST_SECONDS: Final = 1.0
 # Waiters resumed in one turn: a resumed conversation can serve others, and so on.
 _WOKEN_ROUNDS_MAX: Final = 100
 
@@ -63,13 +67,17 @@ class Turn:
         self._removed = removed
         self._touched: list[Conversation] = []
         self._owed = False
+        self._is_over = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self._wall_checked_ms = 0
         self._unsynced: dict[JournalLog, asyncio.TimerHandle] = {}
+        self._resting: dict[JournalLog, asyncio.TimerHandle] = {}
         self._gathering_since_ms = 0  # 0: nothing is put off
         self.fed = False  # have bytes come in since the last turn?
         self.committer: Committer | None = None
+        self.background: Background | None = None
+        self._starving: list[Reader] = []
 
     def touch(self, conversation: Conversation) -> None:
         """This connection may have something to say."""
@@ -79,9 +87,13 @@ class Turn:
         if not self._owed:
             self.owe()
 
+    def stop(self) -> None:
+        """No more turns: the journals are being closed by somebody else."""
+        self._is_over = True
+
     def owe(self) -> None:
         """Run in this turn of the loop, after what is ready now."""
-        if not self._owed:
+        if not self._owed and not self._is_over:
             self._owed = True
             self._loop.call_soon(self._run)
 
@@ -89,6 +101,8 @@ class Turn:
 
     def _run(self) -> None:
         self._owed = False
+        if self._is_over:
+            return
         now_ms = clock.now_ms()
         broker = self._broker
         if now_ms - self._wall_checked_ms >= WALL_CHECK_MS:
@@ -102,6 +116,8 @@ class Turn:
             self._sweep_deleted()
         if self._dirty:
             self._commit_dirty(now_ms)
+        if broker.hungry or self._starving:
+            self._feed_hungry()
         self._speak(now_ms)
         self._arm(now_ms)
 
@@ -122,6 +138,12 @@ class Turn:
         self._broker.deleted.clear()
         for queue in deleted:
             self._removed(queue)
+
+    def _feed_hungry(self) -> None:
+        """Have read back what is needed next; what is not written yet is asked for again."""
+        assert self.background is not None
+        hungry = dict.fromkeys(self._starving + self._broker.take_hungry())
+        self._starving = [reader for reader in hungry if not self.background.feed(reader)]
 
     def _commit_dirty(self, now_ms: int) -> None:
         """Write every journal with something pending, once no more is coming in this breath."""
@@ -163,6 +185,9 @@ class Turn:
         target.advance()
         if journal.wants_spare:
             committer.prepare_spare(target, wall_ms)
+        if journal.upkeep.wants_snapshot and self.background is not None:
+            self.background.snapshot(target, wall_ms)
+            committer.sync(target)
         if journal.can_write:
             target.mark()
             self.owe()
@@ -187,7 +212,7 @@ class Turn:
 
     def _sync_later(self, target: JournalLog) -> None:
         self._unsynced.pop(target, None)
-        if self.committer is not None:
+        if self.committer is not None and not self._is_over:
             self.committer.sync(target)  # if one is in flight, its end sees that there is more
 
     def _touch_waiting(self, target: JournalLog) -> None:
@@ -219,14 +244,37 @@ class Turn:
         target.advance()
         self._touch_waiting(target)
         self._report_failure(target)
-        dead = target.journal.take_dead()
-        if dead and self.committer is not None:
-            self.committer.remove(target, dead)
+        if self.background is not None:
+            self.background.settle(target)
+        self.settled(target)
         commit = target.journal.commit
         if target.waiting_stored:
             target.mark()
         elif commit.lsn_written > commit.lsn_durable and commit.failure is None:
             self._sync(target)
+        elif target not in self._resting:
+            self._resting[target] = self._loop.call_later(REST_SECONDS, self._rest, target)
+        self.owe()
+
+    def _rest(self, target: JournalLog) -> None:
+        del self._resting[target]
+        if self._is_over:
+            return
+        if target.journal.is_resting:
+            target.journal.rest(clock.now_ms() + self._broker.wall.offset_ms)
+
+    def settled(self, target: JournalLog) -> None:
+        """Segments may be superfluous now."""
+        dead = target.journal.take_dead()
+        if dead and self.committer is not None:
+            self.committer.remove(target, dead)
+
+    def read_back(self, reader: Reader) -> None:
+        """What was ordered for this reader is there, or will never be."""
+        now_ms = clock.now_ms()
+        reader.refill(now_ms + self._broker.wall.offset_ms)
+        if reader.waiters:
+            reader.serve(now_ms)
         self.owe()
 
     def spare_ready(self, target: JournalLog) -> None:

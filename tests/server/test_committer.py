@@ -10,11 +10,18 @@ from pathlib import Path
 import pytest
 
 from journal.checkpoint import Checkpoint
+from journal.files import Files
+from journal.ids import IdCounts, IdSet
 from journal.journal import Journal, Sizes
 from journal.record import Draft, Kind
+from journal.upkeep import State
 from kestrelpy.core.log import JournalLog
 from kestrelpy.server.committer import Committer
 from tests.support.disks import HeldDisk
+
+
+def no_state() -> State:
+    return State(Checkpoint(b"q"), IdSet(), 0, IdCounts(), [])
 
 
 class Bench:
@@ -27,7 +34,7 @@ class Bench:
         self.journal = Journal(
             self.disk, str(folder / "q"), os.urandom(16), Sizes(), lambda: Checkpoint(b"q")
         )
-        self.log = JournalLog(self.journal, [], 0)
+        self.log = JournalLog(self.journal, [], 0, no_state)
         self.committer = Committer(
             self.disk, asyncio.get_running_loop(), self._finished, lambda _: self.prepared.set()
         )
@@ -99,9 +106,10 @@ async def test_whatever_goes_wrong_in_a_sync_counts_as_its_failure(bench: Bench)
 
 
 async def test_a_segment_is_prepared_again_until_there_is_room(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("kestrelpy.server.committer.SPARE_RETRY_SECONDS", 0.01)
+    caplog.set_level("INFO")
     bench.disk.no_room = True
     bench.journal.append(Draft(Kind.PUT, 1, 1, 0, 1, b"", b"x", 0, 0))
     bench.committer.prepare_spare(bench.log, 1)
@@ -110,7 +118,12 @@ async def test_a_segment_is_prepared_again_until_there_is_room(
     assert "disk full" in bench.log.no_room
     bench.disk.no_room = False
     await asyncio.wait_for(bench.prepared.wait(), 20)
-    assert bench.log.no_room == ""
+    while bench.log.no_room:
+        await asyncio.sleep(0.002)
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2, "once when it begins, once when it is over"
+    assert "no room for the next segment: No space left on device" in told[0]
+    assert "there is room again" in told[1]
 
 
 async def test_settle_waits_for_what_is_in_flight(bench: Bench) -> None:
@@ -128,13 +141,14 @@ async def test_segments_go_one_after_the_other_and_none_after_one_that_stays(
     gone: list[str] = []
     stuck = {"2"}
 
-    async def remove(path: str) -> None:
+    async def retire(_: Files, path: str, archive_path: str, keep: str) -> tuple[str, int]:
         await asyncio.sleep(0)
         if path in stuck:
             raise OSError(5, "Input/output error")
         gone.append(path)
+        return "", 0
 
-    monkeypatch.setattr(bench.committer, "_remove", remove)
+    monkeypatch.setattr(bench.committer, "_retire", retire)
     bench.committer.remove(bench.log, ["1", "2"])
     bench.committer.remove(bench.log, ["3"])
     for _ in range(20):

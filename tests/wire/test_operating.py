@@ -1,13 +1,8 @@
-"""reload, shutdown, status, a journal that fails: what an operator sees on the wire."""
+"""reload, shutdown, status: what an operator sees on the wire. Faults are in tests/faults."""
 
 from __future__ import annotations
 
-import shutil
-import signal
-import subprocess
 from pathlib import Path
-
-import pytest
 
 from tests.support.daemon import DaemonProcess
 from tests.support.raw import Raw, wait_until
@@ -93,68 +88,3 @@ def test_status_readonly_and_quiescent(tmp_path: Path) -> None:
         raw.send(b"get jobs\r\n")
         assert raw.line().startswith(b"SERVER_ERROR quiescent")
         raw.ask(b"status up\r\nset jobs 0 0 1\r\ny\r\n", b"END\r\nSTORED\r\n")
-
-
-# -- a journal that fails ----------------------------------------------------------------------
-
-
-def _may_trace() -> str:
-    """Why strace cannot be used here; empty if it can."""
-    if shutil.which("strace") is None:
-        return "strace is not installed"
-    tried = subprocess.run(["strace", "-f", "true"], capture_output=True, check=False)
-    return "" if tried.returncode == 0 else "strace may not trace here"
-
-
-@pytest.mark.slow
-def test_after_a_failed_sync_a_queue_acknowledges_nothing_and_others_go_on(tmp_path: Path) -> None:
-    reason = _may_trace()
-    if reason:
-        print(reason)
-        pytest.skip(reason)
-    data = tmp_path / "data"
-    with DaemonProcess(data) as daemon, connect(daemon) as raw:
-        for name in (b"bad", b"good"):
-            raw.ask(b"set %b 0 0 1\r\n0\r\n" % name, b"STORED\r\n")
-            raw.ask(b"set %b 0 0 1\r\n8\r\n" % name, b"STORED\r\n")
-        raw.ask(b"get bad/open\r\n", b"VALUE bad/open 0 1\r\n0\r\nEND\r\n")
-        [segment] = (data / f"bad.{_generation(data, 'bad')}").glob("*1.segment")
-        tracer = subprocess.Popen(
-            ["strace", "-f", "-p", str(daemon.pid), "-e", "trace=fdatasync", "-P", str(segment),
-             "-e", "inject=fdatasync:error=EIO", "-o", str(tmp_path / "trace")],
-            stderr=subprocess.PIPE,
-        )  # fmt: skip
-        assert tracer.stderr is not None and b"attached" in tracer.stderr.readline()
-        try:
-            with connect(daemon) as other:
-                other.send(b"set bad 0 0 1\r\n1\r\nset good 0 0 1\r\n1\r\n")
-                assert other.line().startswith(b"SERVER_ERROR ")
-                other.expect(b"STORED\r\n")
-                for request in (
-                    b"set bad 0 0 1\r\n2\r\n", b"add bad 0 0 1\r\n2\r\n", b"get bad\r\n",
-                    b"get bad/open\r\n", b"get bad/close\r\n", b"flush bad\r\n", b"delete bad\r\n",
-                ):  # fmt: skip
-                    other.send(request)
-                    assert other.line().startswith(b"SERVER_ERROR journal failed"), request
-                raw.send(b"get bad/close\r\n")
-                assert raw.line().startswith(b"SERVER_ERROR journal failed")
-                assert other.stats(b"stats bad")["queue_bad_failed"] == "1"
-                raw.ask(b"set good 0 0 1\r\n2\r\n", b"STORED\r\n")
-                raw.ask(b"get good\r\n", b"VALUE good 0 1\r\n0\r\nEND\r\n")
-                other.ask(b"get bad/peek\r\n", b"VALUE bad/peek 0 1\r\n8\r\nEND\r\n")
-        finally:
-            tracer.send_signal(signal.SIGINT)
-            tracer.wait()
-        wait_until(
-            lambda: any("acknowledges nothing until a restart" in li for li in daemon.lines),
-            "a log line",
-        )
-        daemon.kill()
-        daemon.start()
-        with connect(daemon) as again:
-            again.ask(b"get bad/open\r\n", b"VALUE bad/open 0 1\r\n0\r\nEND\r\n")
-
-
-def _generation(data: Path, name: str) -> str:
-    [folder] = data.glob(f"{name}.*")
-    return folder.suffix[1:]

@@ -1,0 +1,265 @@
+"""What the journals need beside writing and syncing, off the loop: bodies read back, snapshots,
+segments rewritten and removed.
+
+    turn ──▶ feed, settle ──▶ a thread ──▶ back on the loop: `Backlog.arrived`, `finish_snapshot`
+                                           and the turn is owed
+
+Reads have threads of their own, so that a disk that hangs in a sync does not hold up what the page
+cache has.
+
+One rule: a thread is given a value and the disk, and nothing that the loop owns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from aiofiles.base import wrap
+
+from journal.backlog import ReadOne, ReadOrder
+from journal.carry import CarryJob, DamagedVictim
+from journal.errors import Damage
+from journal.files import Files
+from journal.resume import set_aside
+from journal.rotation import Segment
+from journal.upkeep import SnapshotJob
+from kestrelpy.core.log import JournalLog
+from kestrelpy.core.reader import Reader
+
+log = logging.getLogger("kestrelpy.background")
+
+READ_THREADS: Final = 4
+RETRY_SECONDS: Final = 1.0
+PAUSE_SECONDS_MAX: Final = 0.05
+
+
+class Pause:
+    """Sleeps for as long as was worked since the last time: half of one processor at most."""
+
+    __slots__ = ("_since",)
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+
+    def pause(self) -> None:
+        """Called about every millisecond of work."""
+        time.sleep(min(time.monotonic() - self._since, PAUSE_SECONDS_MAX))
+        self._since = time.monotonic()
+
+
+class Background:
+    """Owned by the loop's thread. `read` is told which reader has more to take."""
+
+    def __init__(
+        self,
+        files: Files,
+        loop: asyncio.AbstractEventLoop,
+        read: Callable[[Reader], None],
+        settled: Callable[[JournalLog], None],
+        outdated: Callable[[JournalLog, list[str]], None],
+    ) -> None:
+        """`outdated` is given segments that another one stands for."""
+        self._files = files
+        self._loop = loop
+        self._read_done = read
+        self._settled = settled
+        self._outdated = outdated
+        self._readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="kestrelpy-read")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reviving: set[Reader] = set()
+        self._snapshots: dict[JournalLog, SnapshotJob] = {}
+        self._busy: dict[JournalLog, int] = {}
+
+    # -- reading back -----------------------------------------------------------------------
+
+    def feed(self, reader: Reader) -> bool:
+        """Have read back what `reader` needs next; False: nothing of it can be read yet."""
+        target = reader.log
+        if not isinstance(target, JournalLog):
+            return True
+        self._name(reader, target)
+        return self._feed_dead(reader, target) & self._feed_line(reader, target)
+
+    def _feed_dead(self, reader: Reader, target: JournalLog) -> bool:
+        missing, journal = reader.dead.missing, target.journal
+        if not missing or reader in self._reviving:
+            return True
+        one = journal.backlog.one(missing)
+        if one is not None:
+            self._reviving.add(reader)
+            self._start(target, self._revive(reader, one))
+            return True
+        if journal.has_pending and journal.commit.failure is None:
+            return False
+        reader.hide(missing)  # no segment holds it
+        self._look_again(reader, target)
+        return True
+
+    def _feed_line(self, reader: Reader, target: JournalLog) -> bool:
+        ready, backlog = reader.ready, target.journal.backlog
+        if not ready.beyond:
+            return True
+        made = backlog.order(ready.frontier)
+        if made is not None:
+            self._start(target, self._read(reader, target, *made))
+            return True
+        if backlog.is_reading:
+            return True
+        if backlog.has_more:
+            if reader.line.has_room():
+                self._look_again(reader, target)
+            return True
+        lost = backlog.lost_up_to(ready.frontier)
+        if not lost:
+            return False
+        backlog.give_up()
+        reader.pass_over(lost)
+        self._look_again(reader, target)
+        return True
+
+    def _look_again(self, reader: Reader, target: JournalLog) -> None:
+        """There is something to take, or to miss: in the next turn, so that others have theirs."""
+        self._name(reader, target)
+        self._loop.call_soon(self._read_done, reader)
+
+    async def _read(
+        self, reader: Reader, target: JournalLog, life: int, order: ReadOrder
+    ) -> None:
+        backlog = target.journal.backlog
+        try:
+            start, data = await wrap(order.run)(self._files, executor=self._readers)
+        except OSError as error:
+            backlog.failed(life, error)
+        else:
+            backlog.arrived(life, start, data)
+        self._read_done(reader)
+
+    async def _revive(self, reader: Reader, one: ReadOne) -> None:
+        try:
+            record = await wrap(one.run)(self._files, executor=self._readers)
+        except OSError as error:
+            log.error("%s: cannot be read: %s", one.path, error.strerror)
+            record = None
+        self._reviving.discard(reader)
+        if record is not None:
+            reader.revive(record)
+        else:
+            reader.hide(one.item)
+        self._read_done(reader)
+
+    def _name(self, reader: Reader, target: JournalLog) -> None:
+        """Say what was found to be damaged, and keep a copy of it."""
+        backlog = target.journal.backlog
+        damages = backlog.damages + reader.damages
+        if not damages:
+            return
+        backlog.damages, reader.damages = [], []
+        for damage in damages:
+            log.error("%s", damage.sentence())
+        self._start(target, self._set_aside(target, damages))
+
+    async def _set_aside(self, target: JournalLog, damages: list[Damage]) -> None:
+        try:
+            await wrap(set_aside)(self._files, target.journal.folder, damages)
+        except OSError as error:
+            log.error("%s: damage not set aside: %s", target.journal.folder, error.strerror)
+
+    # -- snapshots --------------------------------------------------------------------------
+
+    def snapshot(self, target: JournalLog, wall_ms: int) -> None:
+        """Keep the state as of now; it is written when the log is durable up to here."""
+        self._snapshots[target] = target.journal.upkeep.begin_snapshot(target.state(), wall_ms)
+
+    def settle(self, target: JournalLog) -> None:
+        """The log got on: what waited for that is done now."""
+        job = self._snapshots.get(target)
+        if job is not None and target.journal.commit.lsn_durable >= job.snapshot.lsn:
+            del self._snapshots[target]
+            self._start(target, self._write_snapshot(target, job))
+
+    async def _write_snapshot(self, target: JournalLog, job: SnapshotJob) -> None:
+        journal = target.journal
+        try:
+            await wrap(job.run)(self._files)
+        except OSError as error:
+            if target.failure is None:
+                log.error("%s: no snapshot: %s", journal.folder, error.strerror)
+            self._loop.call_later(RETRY_SECONDS, journal.upkeep.finish_snapshot, job, False)
+            return
+        outdated = journal.upkeep.finish_snapshot(job, True)
+        try:
+            if outdated:
+                await wrap(self._files.remove)(outdated)
+        except OSError as error:
+            log.error("%s: not removed: %s", outdated, error.strerror)
+        self._settled(target)
+        self._carry(target, job)
+
+    # -- rewriting --------------------------------------------------------------------------
+
+    def _carry(self, target: JournalLog, snapshot: SnapshotJob) -> None:
+        """Have the next segments rewritten that are mostly done with, if there are any."""
+        journal = target.journal
+        chosen = journal.upkeep.choose()
+        if chosen:
+            job = journal.upkeep.begin_carry(
+                chosen, snapshot.snapshot.live, Pause().pause, snapshot.time_ms
+            )
+            self._start(target, self._rewrite(target, chosen, job, snapshot))
+
+    async def _rewrite(
+        self, target: JournalLog, chosen: list[Segment], job: CarryJob, snapshot: SnapshotJob
+    ) -> None:
+        journal, goes_on = target.journal, True
+        survivors: Segment | None = None
+        try:
+            survivors = await wrap(job.run)(self._files)
+            goes_on = survivors is not None  # else not before the next snapshot
+        except DamagedVictim as damaged:
+            log.error("%s", damaged)
+            for segment in chosen:
+                segment.damaged |= segment.path == damaged.path
+        except OSError as error:  # a full disk, most likely; the next snapshot tries again
+            goes_on = False
+            if target.failure is None:
+                log.warning("%s: not rewritten: %s", job.path, error.strerror)
+        outdated = journal.upkeep.finish_carry(chosen, job, survivors)
+        if outdated:
+            self._outdated(target, outdated)
+        self._settled(target)
+        if goes_on:
+            self._carry(target, snapshot)
+
+    # -- tasks ------------------------------------------------------------------------------
+
+    def is_busy(self, target: JournalLog) -> bool:
+        """Is anything of this journal being read or written on a thread?"""
+        return target in self._busy
+
+    def _start(self, target: JournalLog, work: Coroutine[object, object, None]) -> None:
+        self._busy[target] = self._busy.get(target, 0) + 1
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+
+        def done(ended: asyncio.Task[None]) -> None:
+            self._tasks.discard(ended)
+            left = self._busy[target] - 1
+            if left:
+                self._busy[target] = left
+            else:
+                del self._busy[target]
+            if not ended.cancelled() and ended.exception() is not None:
+                log.error("a mistake of ours", exc_info=ended.exception())
+
+        task.add_done_callback(done)
+
+    def close(self) -> None:
+        """Nothing more is begun; what runs ends by itself."""
+        for task in list(self._tasks):
+            task.cancel()
+        self._readers.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,117 @@
+"""What is done off the loop: nothing is lost, begun twice, or waited for for good."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from journal.journal import Sizes
+from kestrelpy.core.policy import Policy
+from tests.support.life import Life, at_once
+from tests.support.memory_disk import Fault
+
+
+@pytest.fixture
+def life(monkeypatch: pytest.MonkeyPatch) -> Life:
+    monkeypatch.setattr("kestrelpy.server.background.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.core.residency.FREE_BYTES", 0)
+    return Life(Policy(max_memory_bytes=0), Sizes(2048, 2048, 1 << 20))
+
+
+def fill(life: Life, count: int) -> None:
+    for n in range(count):
+        life.put(b"%d" % n * 100)
+        life.commit()
+
+
+def names(life: Life, suffix: str) -> list[str]:
+    folder = life.directory.folder(life.queue)
+    return [name for name in life.disk.names(folder) if name.endswith(suffix)]
+
+
+def test_a_reader_has_one_read_under_way(life: Life) -> None:
+    life.put(b"1")
+    life.commit()
+    for _ in range(5):
+        life.reader.first(0)
+        life.feed()
+    assert len(life.background.work) == 1
+    life.settle()
+    assert life.reader.first(0) is not None
+
+
+def test_what_is_not_written_yet_is_asked_for_again(life: Life) -> None:
+    life.put(b"1")
+    life.wait("anna")
+    life.feed()
+    assert life.starving == [life.reader]
+    assert life.background.work == []
+    life.commit()
+    life.settle()
+    assert [w.lease.item.body for w in life.broker.take_woken() if w.lease] == [b"1"]
+
+
+def test_nothing_is_done_when_nobody_asks(life: Life) -> None:
+    fill(life, 3)
+    life.reader.first(0)
+    life.settle()
+    steps = life.disk.steps
+    for _ in range(10):
+        life.feed()
+    assert life.disk.steps == steps
+    assert not life.background.loop.soon
+
+
+def test_a_snapshot_is_written_once_the_log_is_on_disk_up_to_it(life: Life) -> None:
+    fill(life, 20)
+    life.settle()
+    before = names(life, ".snapshot")
+    life.put(b"x" * 100)
+    journal = life.log.journal
+    journal.write(0)
+    life.background.snapshot(life.log, 0)
+    life.background.settle(life.log)
+    assert life.background.work == [], "not before its records are durable"
+    life.commit()
+    life.settle()
+    assert names(life, ".snapshot") != before
+
+
+def test_a_snapshot_that_finds_no_room_is_tried_again(life: Life) -> None:
+    life.disk.faults = [Fault("create", "*.snapshot", error=errno.ENOSPC)]
+    fill(life, 30)
+    life.settle()
+    assert len(names(life, ".snapshot")) <= 2
+    fill(life, 30)
+    life.settle()
+    assert names(life, ".snapshot")
+
+
+def test_segments_go_when_snapshots_say_so_and_the_rest_is_read_from_survivors(life: Life) -> None:
+    fill(life, 60)
+    keep = []
+    for n in range(60):
+        lease = life.open()
+        assert lease is not None
+        if n % 20:
+            life.reader.confirm(lease, 0)
+        else:
+            keep.append(lease)
+        if n % 5 == 0:
+            life.commit()
+            life.settle()
+    before = len(names(life, ".segment"))
+    for _ in range(6):
+        fill(life, 5)
+        life.settle()
+        for _ in range(5):
+            lease = life.open()
+            assert lease is not None
+            life.reader.confirm(lease, 0)
+        life.commit()
+        life.settle()
+    assert len(names(life, ".segment")) <= before
+    again = life.killed()
+    assert again.take_all() == [lease.item.body for lease in keep]
+    assert again.damages == []
