@@ -1,7 +1,8 @@
-"""`python -m journal dump|verify DIR`: a journal as sentences, and whether it is whole.
+"""`python -m journal dump|verify|repair DIR`: a journal as sentences, whether it is whole, made so.
 
-DIR is a data directory or one queue's folder; a daemon may be writing there, nothing is locked and
-nothing changed. Exit code 0: all well; 1: damage found; 2: wrong usage, or nothing readable.
+DIR is a data directory or one queue's folder. `dump` and `verify` change nothing and lock nothing:
+a daemon may be writing there. `repair` needs the directory for itself.
+Exit code 0: all well; 1: damage found; 2: wrong usage, or nothing readable.
 A torn end is not damage: it was never acknowledged, and the next start cuts it.
 
 One rule: whatever DIR holds, the answer is lines a person can read, never a traceback.
@@ -10,63 +11,30 @@ One rule: whatever DIR holds, the answer is lines a person can read, never a tra
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
+import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from dataclasses import asdict
 from typing import Final, NoReturn, TextIO
 
-from journal.errors import JournalError
+from journal.check import Progress, Report, check_journal, is_running
+from journal.dump import Wanted, dumped, utc
+from journal.errors import Damage, JournalError
 from journal.files import Disk, Files
-from journal.reader import JournalView, journal_folders, read_journal
-from journal.record import Kind, Record
-from journal.sentence import BODY_BYTES_SHOWN, flush_spared, sentence, shown
+from journal.reader import folder_name, journal_folders, parse_folder_name, read_journal
+from journal.repair import Repair, owned, repair_of
+from journal.sentence import BODY_BYTES_SHOWN, shown
+
+__all__ = ["DAMAGED", "UNUSABLE", "WELL", "main", "utc"]
 
 WELL: Final = 0
 DAMAGED: Final = 1
 UNUSABLE: Final = 2
 
-_PROGRESS_RECORDS: Final = 50_000
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_ENDS: Final = frozenset(
-    {Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.MOVED, Kind.CANCELLED}
-)
-# After these the number of live items cannot be told without knowing more than ids.
-_UNCOUNTABLE: Final = frozenset({Kind.UPTO, Kind.DONE_MANY})
-
-
-class LiveItems:
-    """Counts what is still there: ready, delayed, lent or dead, for the queue's own reader."""
-
-    __slots__ = ("_dead", "_ids", "known")
-
-    def __init__(self) -> None:
-        self._ids: set[int] = set()
-        self._dead: set[int] = set()
-        self.known = True
-
-    def see(self, record: Record) -> None:
-        """Account for one record, in the order of the log."""
-        kind, item = record.kind, record.item
-        if record.reader:
-            return
-        if kind in {Kind.PUT, Kind.CARRIED}:
-            self._ids.add(item)
-        elif kind in _ENDS:
-            self._ids.discard(item)
-            self._dead.discard(item)
-        elif kind == Kind.DEAD:
-            self._dead.add(item)
-        elif kind == Kind.REDRIVEN:
-            self._dead.discard(item)
-        elif kind == Kind.FLUSHED:
-            spared = self._dead.union(flush_spared(record))
-            self._ids = {i for i in self._ids if i > item or i in spared}
-        elif kind in _UNCOUNTABLE:
-            self.known = False
-
-    def __str__(self) -> str:
-        return _counted(len(self._ids), "live item") if self.known else "live items not known"
+# Shows how far it is: called with what is being done, gives who is told; called at the end.
+Watch = Callable[[str], Progress]
 
 
 class _OneLine(argparse.ArgumentParser):
@@ -77,19 +45,25 @@ class _OneLine(argparse.ArgumentParser):
         raise SystemExit(UNUSABLE)
 
 
-def main(argv: list[str] | None = None, files: Files | None = None) -> int:
+def main(
+    argv: list[str] | None = None, files: Files | None = None, watch: Watch | None = None
+) -> int:
     """Run one command; returns the exit code. Never raises."""
     try:
         options = _parser().parse_args(argv)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else UNUSABLE
     files = files if files is not None else Disk()
+    watch = watch if watch is not None else _percent
     try:
         if options.command == "dump":
             bytes_max = sys.maxsize if options.bodies else BODY_BYTES_SHOWN
-            code = dump(files, options.dir, options.lsn_from, bytes_max)
+            wanted = Wanted(options.from_lsn, bytes_max, options.json)
+            code = dump(files, options.dir, options.queue, wanted)
+        elif options.command == "verify":
+            code = verify(files, options.dir, options.json, watch)
         else:
-            code = verify(files, options.dir)
+            code = repair(files, options.dir, options.dry_run, options.yes, watch)
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # `dump | head`: who closed the pipe has seen enough
@@ -97,83 +71,152 @@ def main(argv: list[str] | None = None, files: Files | None = None) -> int:
         return WELL
 
 
-def dump(files: Files, folder: str, lsn_from: int, body_bytes_max: int) -> int:
+def dump(files: Files, folder: str, queue: str | None, wanted: Wanted) -> int:
     """Print every record as a sentence, and each damage on stderr; returns the exit code."""
 
-    def one(view: JournalView) -> int:
-        _say(f"{_title(view)}:")
-        for record in view.records():
-            if record.lsn >= lsn_from:
-                _say(
-                    f"{record.segment:010d}:{record.offset:<9d} lsn {record.lsn}  "
-                    f"{utc(record.time_ms)}  {sentence(record, body_bytes_max)}"
-                )
-        return _name_damages(view, sys.stderr)
+    def one(path: str) -> int:
+        view = read_journal(files, path, live=True)
+        if not wanted.as_json:
+            _say(f"{_title(path)}:")
+        for line in dumped(view, wanted):
+            _say(line)
+        _name_damages([*view.damages, *view.torn], sys.stderr)
+        return DAMAGED if view.damages else WELL
 
-    return _each(files, folder, one)
+    return _each(files, folder, one, queue)
 
 
-def verify(files: Files, folder: str) -> int:
+def verify(files: Files, folder: str, as_json: bool, watch: Watch) -> int:
     """Print for each queue what is there and what is wrong with it; returns the exit code."""
+    reports: list[Report] = []
+    running = is_running(files, folder)
+    if running is not None and not as_json:
+        _say(f"{folder}: {'a daemon is running here' if running else 'no daemon is running here'}")
 
-    def one(view: JournalView) -> int:
-        live = LiveItems()
-        progress = _progress(f"verify {_title(view)}")
-        for record in view.records():
-            live.see(record)
-            progress(view.count)
-        progress(-1)
-        _say(
-            f"{_title(view)}: queue {shown(view.name, len(view.name))}, "
-            f"{_counted(view.segment_count, 'segment')}, {_counted(view.count, 'record')}, "
-            f"{live}, synced up to lsn {view.lsn_synced}, {_ending(view)}"
-        )
-        return _name_damages(view, sys.stdout)
+    def one(path: str) -> int:
+        report = check_journal(files, path, watch(f"verify {_title(path)}"))
+        reports.append(report)
+        if not as_json:
+            _say(report_line(report))
+            _name_damages([*report.damages, *report.torn], sys.stdout)
+        return DAMAGED if report.damages else WELL
 
-    return _each(files, folder, one)
+    code = _each(files, folder, one)
+    if as_json and (reports or code != UNUSABLE):
+        facts = {"data_dir": folder, "daemon_running": running, "clean": code == WELL}
+        _say(json.dumps({**facts, "journals": [report_facts(each) for each in reports]}))
+    return code
 
 
-def utc(time_ms: int) -> str:
-    """Milliseconds since 1970 as a UTC time; the bare number where no calendar reaches."""
+def repair(files: Files, folder: str, dry_run: bool, yes: bool, watch: Watch) -> int:
+    """Say what is damaged and what becomes of it, and do it; returns the exit code."""
+    if is_running(files, folder):
+        _say(f"journal: {folder}: a daemon is running here; stop it first", sys.stderr)
+        return UNUSABLE
+    repairs: list[Repair] = []
+
+    def plan(path: str) -> int:
+        found = repair_of(files, path, watch(f"check {_title(path)}"))
+        if found.needed:
+            repairs.append(found)
+            _say(f"{_title(path)}:")
+            for line in found.sentences():
+                _say(f"  {line}")
+        return WELL
+
+    code = _each(files, folder, plan)
+    if code != WELL or not repairs:
+        if code == WELL:
+            _say("nothing is damaged")
+        return code
+    if dry_run:
+        _say("nothing was changed (--dry-run)")
+        return DAMAGED
+    if not yes and not _asked("Do all of this?"):
+        _say("nothing was changed")
+        return DAMAGED
     try:
-        moment = _EPOCH + timedelta(milliseconds=time_ms)
-    except OverflowError:
-        return str(time_ms)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
+        with owned(files, folder):
+            for each in repairs:
+                each.run(time.time_ns() // 1_000_000)
+    except (JournalError, OSError) as error:
+        _say(f"journal: {_reason(error, folder)}", sys.stderr)
+        return UNUSABLE
+    return verify(files, folder, False, watch)
 
 
-def _each(files: Files, folder: str, act: Callable[[JournalView], int]) -> int:
+def report_line(report: Report) -> str:
+    """One journal in one line."""
+    of = f"snapshot of lsn {report.lsn_snapshot}, " if report.lsn_snapshot else ""
+    return (
+        f"{_title(report.folder)}: queue {shown(report.name, len(report.name))}, "
+        f"{_counted(report.segments, 'segment')}, {_counted(report.records, 'record')}, "
+        f"{report.account}, {of}synced up to lsn {report.lsn_synced}, {report.ending}"
+    )
+
+
+def report_facts(report: Report) -> dict[str, object]:
+    """The same for programs."""
+    return {
+        "folder": _title(report.folder),
+        "queue": shown(report.name, len(report.name)),
+        "generation": report.generation,
+        "segments": report.segments,
+        "snapshots": report.snapshots,
+        "lsn_snapshot": report.lsn_snapshot,
+        "records": report.records,
+        "live_items": report.items,
+        "bytes": report.bytes,
+        "lsn_synced": report.lsn_synced,
+        "records_behind_sync": report.records_behind_sync,
+        "ending": report.ending,
+        "damages": [asdict(each) | {"sentence": each.sentence()} for each in report.damages],
+        "torn": [asdict(each) | {"sentence": each.sentence()} for each in report.torn],
+    }
+
+
+def _each(
+    files: Files, folder: str, act: Callable[[str], int], queue: str | None = None
+) -> int:
     """Do it for every journal in `folder`; the highest exit code. What cannot be read says so."""
     try:
         folders = journal_folders(files, folder)
         if not folders:
             raise JournalError(f"{folder}: no journal here, nor in a folder directly below")
+        if queue is not None:
+            folders = [path for path in folders if _is_of(path, os.fsencode(queue))]
+            if not folders:
+                raise JournalError(f"{folder}: no journal of a queue {queue}")
     except JournalError as error:
         _say(f"journal: {error}", sys.stderr)
         return UNUSABLE
     code = WELL
     for one in folders:
         try:
-            code = max(code, act(read_journal(files, one, live=True)))
-        except (JournalError, ValueError) as error:
-            where = "" if one in str(error) else f"{one}: "
-            _say(f"journal: {where}{error}", sys.stderr)
+            code = max(code, act(one))
+        except BrokenPipeError:
+            raise
+        except (JournalError, ValueError, OSError) as error:
+            _say(f"journal: {_reason(error, one)}", sys.stderr)
             code = UNUSABLE
     return code
 
 
-def _ending(view: JournalView) -> str:
-    if view.damages:
-        return "damaged"
-    if view.torn or view.records_behind_sync:
-        return f"{_counted(view.records_behind_sync, 'record')} behind the last known sync"
-    return "clean"
+def _is_of(path: str, queue: bytes) -> bool:
+    title = _title(path)
+    return title == folder_name(queue, parse_folder_name(title)[1])
 
 
-def _name_damages(view: JournalView, stream: TextIO) -> int:
-    for damage in [*view.damages, *view.torn]:
+def _reason(error: Exception, folder: str) -> str:
+    text = str(error)
+    if isinstance(error, OSError):
+        text = f"{error.filename or folder}: {error.strerror or error}"
+    return text if folder in text else f"{folder}: {text}"
+
+
+def _name_damages(damages: list[Damage], stream: TextIO) -> None:
+    for damage in damages:
         _say(f"  {damage.sentence()}", stream)
-    return DAMAGED if view.damages else WELL
 
 
 def _say(text: str, stream: TextIO | None = None) -> None:
@@ -183,23 +226,28 @@ def _say(text: str, stream: TextIO | None = None) -> None:
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
-def _progress(doing: str) -> Callable[[int], None]:
-    """A counter on stderr while a person is watching; -1 wipes it."""
-    if not sys.stderr.isatty():
-        return lambda count: None
+def _asked(question: str) -> bool:
+    """Yes from standard input; anything else, and its end, is no."""
+    sys.stdout.write(f"{question} [y/N] ")
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
-    def show(count: int) -> None:
-        if count < 0:
-            sys.stderr.write("\r\033[K")
-        elif count % _PROGRESS_RECORDS == 0:
-            sys.stderr.write(f"\r{doing}: {count:,} records")
-            sys.stderr.flush()
+
+def _percent(doing: str) -> Progress:
+    """A percentage on stderr while a person is watching."""
+    if not sys.stderr.isatty():
+        return lambda done, total: None
+
+    def show(done: int, total: int) -> None:
+        text = f"\r{doing}: {done * 100 // total}%" if done < total else "\r\033[K"
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
     return show
 
 
-def _title(view: JournalView) -> str:
-    return os.path.basename(os.path.abspath(view.folder))
+def _title(folder: str) -> str:
+    return os.path.basename(os.path.abspath(folder))
 
 
 def _counted(count: int, noun: str) -> str:
@@ -207,15 +255,23 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _OneLine(prog="journal", description="Read the journal of a stopped or live daemon.")
+    parser = _OneLine(prog="journal", description="The journals of a stopped or live daemon.")
     commands = parser.add_subparsers(dest="command", required=True, parser_class=_OneLine)
     described = "a data directory, or one queue's folder in it"
     one = commands.add_parser("dump", help="print every record as a sentence")
     one.add_argument("dir", metavar="DIR", help=described)
-    one.add_argument("--lsn-from", type=int, default=0, metavar="N", help="begin at this record")
+    one.add_argument("--from-lsn", type=int, default=0, metavar="N", help="begin at this record")
+    one.add_argument("--lsn-from", type=int, dest="from_lsn", help=argparse.SUPPRESS)
+    one.add_argument("--queue", metavar="NAME", help="only this queue's")
     one.add_argument("--bodies", action="store_true", help="print bodies in full")
+    one.add_argument("--json", action="store_true", help="a line of JSON for each record")
     two = commands.add_parser("verify", help="say what is there and what is damaged")
     two.add_argument("dir", metavar="DIR", help=described)
+    two.add_argument("--json", action="store_true", help="for programs")
+    three = commands.add_parser("repair", help="set aside what is damaged, keep all the rest")
+    three.add_argument("dir", metavar="DIR", help=described)
+    three.add_argument("--dry-run", action="store_true", help="say what it would do, and no more")
+    three.add_argument("--yes", action="store_true", help="do not ask")
     return parser
 
 

@@ -37,6 +37,10 @@ DEFAULT_SERVER = "127.0.0.1:22133"
 
 queues = typer.Typer(help="What queues there are.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(queues, name="queues")
+journal = typer.Typer(
+    help="The journals of a data directory.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(journal, name="journal")
 
 
 def _print_version(wanted: bool) -> None:
@@ -188,10 +192,86 @@ def work(
     worker.work(worker.Order(server, queue, command, wait, lease, jobs, items_max, once))
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True,
-                               "help_option_names": []})  # fmt: skip
-def journal(context: typer.Context) -> None:
-    """Read the journals of a data directory: journal dump|verify DIR."""
-    from journal.__main__ import main as journal_main
+Folder = Annotated[
+    str | None,
+    typer.Argument(help="A data directory, or a queue's folder. Default: the configuration's."),
+]
+DataDir = Annotated[
+    str | None, typer.Option(help="The data directory. Default: the configuration's.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
-    raise typer.Exit(journal_main(context.args))
+
+@journal.command()
+def dump(
+    folder: Folder = None,
+    data_dir: DataDir = None,
+    from_lsn: Annotated[int, typer.Option("--from-lsn", "--lsn-from", min=0)] = 0,
+    queue: Annotated[str | None, typer.Option(help="Only this queue's.")] = None,
+    bodies: Annotated[bool, typer.Option("--bodies", help="Bodies in full.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Print every record as a sentence; a daemon may be running."""
+    from kestrelpy.cli import journal as tools
+
+    words = [f"--from-lsn={from_lsn}"]
+    words += [f"--queue={queue}"] if queue is not None else []
+    words += ["--bodies"] if bodies else []
+    words += ["--json"] if as_json else []
+    raise typer.Exit(tools.run("dump", folder, data_dir, *words))
+
+
+@journal.command()
+def verify(folder: Folder = None, data_dir: DataDir = None, as_json: Json = False) -> None:
+    """Say what is there and what is damaged; a daemon may be running.
+
+    Exit code 0: nothing is; 1: something is; 2: something cannot be read.
+    """
+    from kestrelpy.cli import journal as tools
+
+    words = ["--json"] if as_json else []
+    raise typer.Exit(tools.run("verify", folder, data_dir, *words))
+
+
+@journal.command()
+def repair(
+    folder: Folder = None,
+    data_dir: DataDir = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it would do, and no more.")
+    ] = False,
+    yes: Yes = False,
+) -> None:
+    """Set aside what is damaged and keep all the rest; no daemon may be running."""
+    from kestrelpy.cli import journal as tools
+
+    words = ["--dry-run"] if dry_run else []
+    words += ["--yes"] if yes else []
+    raise typer.Exit(tools.run("repair", folder, data_dir, *words))
+
+
+@app.command()
+def backup(
+    dest: Annotated[str, typer.Argument(metavar="DEST", help="A folder; empty, or not there.")],
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Copy every queue as a moment leaves it, on disk when it returns; a daemon may be running."""
+    from kestrelpy.cli import backup as tools
+
+    tools.backup(dest, data_dir, as_json)
+
+
+@app.command()
+def restore(
+    backup: Annotated[str, typer.Argument(metavar="BACKUP", help="What kestrelpy backup made.")],
+    data_dir: DataDir = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Also queues that are there: what is in them goes.")
+    ] = False,
+    yes: Yes = False,
+) -> None:
+    """Bring the queues of a backup back to life, as a new generation; no daemon may be running."""
+    from kestrelpy.cli import restore as tools
+
+    tools.restore(backup, data_dir, replace, yes)

@@ -33,6 +33,7 @@ _COLUMNS: Final = {
     "stored": "total_items",
     "redelivered": "redelivered",
     "on disk": "logsize",
+    "state": "state",
 }
 _WIDE: Final = 1000  # columns: a narrow terminal may wrap a name, but none is cut
 _SHORT_MS: Final = 10_000  # ages below this are shown with milliseconds
@@ -51,7 +52,7 @@ def status(server: str, new_mode: str | None, as_json: bool) -> None:
     for key, value in found.items():
         name = key.decode("ascii")
         if name in _OWN_FACTS or not name.startswith("queue_"):
-            facts[name] = value.decode("ascii") if isinstance(value, bytes) else value
+            facts[name] = _decoded(value)
     if as_json:
         print(json.dumps(facts))
         return
@@ -72,8 +73,8 @@ def queues_ls(server: str, as_json: bool) -> None:
         print(f"no queues on {server}", file=sys.stderr)
 
 
-def _queue_facts(client: Client) -> list[tuple[str, dict[str, int]]]:
-    """Queues with their counts.
+def _queue_facts(client: Client) -> list[tuple[str, dict[str, int | str]]]:
+    """Queues with their counts and their state.
 
     In `stats` names and counts run into each other (`queue_a_open_transactions`: of a, or of
     a_open?), so that tells only the names, by a count whose name ends no other's.
@@ -84,15 +85,19 @@ def _queue_facts(client: Client) -> list[tuple[str, dict[str, int]]]:
         if len(name) + len(b"queue__logsize") == len(key):
             prefix = b"queue_" + name + b"_"
             facts = {
-                each.removeprefix(prefix).decode("ascii"): number
-                for each, number in client.stats(name).items()
+                each.removeprefix(prefix).decode("ascii"): _decoded(fact)
+                for each, fact in client.stats(name).items()
             }
             if facts:  # else it was deleted meanwhile
                 found.append((name.decode("ascii"), facts))
     return found
 
 
-def _print_table(queues: Sequence[tuple[str, dict[str, int]]]) -> None:
+def _decoded(value: bytes | int) -> str | int:
+    return value.decode("ascii") if isinstance(value, bytes) else value
+
+
+def _print_table(queues: Sequence[tuple[str, dict[str, int | str]]]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("queue", no_wrap=True)
     for title in _COLUMNS:
@@ -103,7 +108,9 @@ def _print_table(queues: Sequence[tuple[str, dict[str, int]]]) -> None:
     Console(width=_WIDE).print(table)
 
 
-def _cell(title: str, number: int) -> str:
+def _cell(title: str, number: int | str) -> str:
+    if isinstance(number, str):
+        return number
     if title != "age":
         return f"{number:,}"
     return format_duration_ms(number if number < _SHORT_MS else number // 1000 * 1000)

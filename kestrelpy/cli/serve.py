@@ -14,7 +14,7 @@ import uvloop
 
 from kestrelpy.cli.errors import CommandError
 from kestrelpy.cli.logs import log_to_stderr
-from kestrelpy.config import Config, ConfigError, find_config_file, load_config
+from kestrelpy.config import Config, ConfigError, find_config_file, load_config, make_archives
 from kestrelpy.server.daemon import Daemon, StartError
 
 Flags = Mapping[tuple[str, str], object]
@@ -32,8 +32,9 @@ class Source:
         return load_config(self.path, environ=os.environ, overrides=self._flags)
 
     def load_and_log(self) -> Config:
-        """Read it now, and log as it says from then on; raises ConfigError."""
+        """Read it now, make its archives, and log as it says from then on; raises ConfigError."""
         config = self.load()
+        make_archives(config)
         log_to_stderr(config.server.log_format, config.server.log_level)
         return config
 

@@ -42,7 +42,9 @@ def test_serve_says_where_it_listens_then_ready_and_ends_with_0(
     kestrelpy: Command, tmp_path: Path
 ) -> None:
     path = str(tmp_path / "s")
-    where = config(tmp_path, f'[server]\nsocket = "{path}"')
+    where = config(
+        tmp_path, f'[server]\nsocket = "{path}"\n[queue_defaults]\narchive_to = "old/all"'
+    )
     process = kestrelpy.start(
         "serve", "--config", where, "--data-dir", "d", "--port", "0", "--http-port", "0"
     )
@@ -54,6 +56,7 @@ def test_serve_says_where_it_listens_then_ready_and_ends_with_0(
     assert unix == f"listening: memcache on {path}\n"
     assert ready.startswith(f"ready: data in {tmp_path}/d, 0 queues, 0 items, ")
     assert (ended.code, ended.out, ended.err) == (0, b"", "")
+    assert (tmp_path / "old/all").is_dir()
 
 
 def test_a_wrong_configuration_is_one_sentence_a_problem(

@@ -157,8 +157,8 @@ def test_verify_reads_on_when_one_queue_cannot_be_read(tmp_path: Path, capsys: C
     [
         ([], "journal: the following arguments are required: command (try --help)"),
         (["verify"], "journal verify: the following arguments are required: DIR (try --help)"),
-        (["dump", "x", "--lsn-from", "q"],
-         "journal dump: argument --lsn-from: invalid int value: 'q' (try --help)"),
+        (["dump", "x", "--from-lsn", "q"],
+         "journal dump: argument --from-lsn: invalid int value: 'q' (try --help)"),
         (["dump", "x", "--nonsense"],
          "journal: unrecognized arguments: --nonsense (try --help)"),
         (["verify", "nowhere"],

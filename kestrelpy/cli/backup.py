@@ -1,0 +1,178 @@
+"""`kestrelpy backup`: every queue's journal as one moment left it, in a folder of its own.
+
+    DEST/
+      jobs.1763712000/     a queue's journal; what is closed shares its bytes with the source
+      backup.json          written last: without it the backup is not finished
+
+A backup can be read with `kestrelpy journal`, and comes back to life with `kestrelpy restore`.
+
+One rule: when it says done, everything is on disk; when it fails, nothing of it is left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import kestrelpy
+from journal.copying import copy_journal
+from journal.errors import Damage, JournalError
+from journal.files import Disk, Files
+from journal.reader import journal_folders, parse_folder_name
+from kestrelpy.cli.errors import NOTHING, CommandError
+from kestrelpy.cli.journal import data_folder, watch
+
+MANIFEST: Final = "backup.json"
+FORMAT: Final = 1
+_SERVER_ID: Final = "server-id"
+
+
+@dataclass(frozen=True, slots=True)
+class BackedUp:
+    """One queue in a backup."""
+
+    folder: str
+    queue: str
+    generation: int
+    items: int
+    bytes: int
+    lsn: int
+
+
+def backup(destination: str, data_dir: str | None, as_json: bool) -> None:
+    """Make one, and say what is in it; raises CommandError."""
+    source = data_folder(data_dir)
+    files = Disk()
+    try:
+        made, damages = back_up(files, source, destination, watch("backup"))
+    except JournalError as error:
+        raise CommandError(str(error)) from None
+    except OSError as error:
+        where = error.filename2 or error.filename or destination
+        raise CommandError(f"{where}: {error.strerror or error}; nothing of it is left") from None
+    if as_json:
+        facts = {"backup": destination, "queues": [asdict(each) for each in made]}
+        print(json.dumps({**facts, "damages": [each.sentence() for each in damages]}))
+    else:
+        print(f"backup of {source} in {destination}: {summary(made)}")
+    if damages:
+        lines = [f"the source is damaged, and so is the backup: {each.sentence()}"
+                 for each in damages]  # fmt: skip
+        raise CommandError("\n".join(lines), NOTHING)
+
+
+def back_up(
+    files: Files, source: str, destination: str, progress: Callable[[int, int], None]
+) -> tuple[list[BackedUp], list[Damage]]:
+    """Copy every journal; what is in the backup, and what was damaged in the source already.
+
+    Raises JournalError or OSError, and then has removed what it had made.
+    """
+    if _is_inside(destination, source):
+        raise JournalError(f"{destination}: lies in the data directory itself")
+    if files.names(destination):
+        raise JournalError(f"{destination}: is not empty; a backup needs a folder of its own")
+    if _SERVER_ID not in files.names(source) and not journal_folders(files, source):
+        raise JournalError(f"{source}: no data directory of kestrelpy")
+    made: list[BackedUp] = []
+    damages: list[Damage] = []
+    folders = _newest(journal_folders(files, source))
+    total = sum(_bytes_in(files, folder) for folder in folders)
+    done = 0
+
+    def more(size: int) -> None:
+        nonlocal done
+        done += size
+        progress(min(done, total - 1), total)
+
+    try:
+        for folder in folders:
+            name = os.path.basename(folder)
+            copied = copy_journal(files, folder, os.path.join(destination, name), more)
+            if copied is None:
+                continue  # deleted meanwhile
+            generation = parse_folder_name(name)[1]
+            queue = copied.name.decode("utf-8", "backslashreplace")
+            made.append(
+                BackedUp(name, queue, generation, copied.items, copied.bytes, copied.lsn)
+            )
+            damages += copied.damages
+        files.make_folder(destination)
+        data = _manifest(files, source, made)
+        files.create(os.path.join(destination, MANIFEST), data, len(data)).close()
+    except BaseException:
+        for folder in folders:
+            with suppress(OSError):
+                files.remove_folder(os.path.join(destination, os.path.basename(folder)))
+        raise
+    finally:
+        progress(total, total)
+    return made, damages
+
+
+def summary(made: list[BackedUp]) -> str:
+    """How much it is."""
+    return (
+        f"{_counted(len(made), 'queue')}, {_counted(sum(each.items for each in made), 'item')}, "
+        f"{_counted(sum(each.bytes for each in made), 'byte')}"
+    )
+
+
+def read_manifest(files: Files, folder: str) -> list[BackedUp]:
+    """What a backup says is in it; raises JournalError when it is not a finished one."""
+    if MANIFEST not in files.names(folder):
+        raise JournalError(f"{folder}: no {MANIFEST} here: not a finished backup")
+    path = os.path.join(folder, MANIFEST)
+    try:
+        facts = json.loads(files.read(path))
+        if facts["format"] != FORMAT:
+            raise JournalError(f"{path}: made by a newer kestrelpy ({facts['kestrelpy']})")
+        return [BackedUp(**each) for each in facts["queues"]]
+    except (ValueError, KeyError, TypeError):
+        raise JournalError(f"{path}: not what a backup says of itself") from None
+
+
+def _manifest(files: Files, source: str, made: list[BackedUp]) -> bytes:
+    server = ""
+    if _SERVER_ID in files.names(source):
+        server = files.read(os.path.join(source, _SERVER_ID)).decode("ascii", "replace").strip()
+    facts = {
+        "format": FORMAT,
+        "kestrelpy": kestrelpy.__version__,
+        "made_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "of_server": server,
+        "queues": [asdict(each) for each in made],
+    }
+    return json.dumps(facts, indent=2).encode() + b"\n"
+
+
+def _newest(folders: list[str]) -> list[str]:
+    """Of several generations of a queue only the newest: a start removes the others."""
+    newest: dict[bytes, tuple[int, str]] = {}
+    for folder in folders:
+        name, generation = parse_folder_name(os.path.basename(folder))
+        if generation:
+            newest[name] = max(newest.get(name, (0, "")), (generation, folder))
+    return sorted(folder for _, folder in newest.values())
+
+
+def _bytes_in(files: Files, folder: str) -> int:
+    size = 0
+    for name in files.names(folder):
+        with suppress(OSError):
+            size += files.size(os.path.join(folder, name))
+    return size
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    path, folder = os.path.realpath(path), os.path.realpath(folder)
+    return os.path.commonpath([path, folder]) == folder
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,156 @@
+"""`kestrelpy restore`: the queues of a backup come back to life, each as a new generation.
+
+    D/jobs.1763712000~removed/    a copy of the backup's journal while it is made; what a crash
+                                  leaves of it goes with the next start
+    D/jobs.1763712000/            its name when it is whole and on disk
+    D/server-id                   a new one: markers and tokens of the old life mean nothing here
+
+A new generation is higher than any in the backup and in D, so a start takes it rather than an older
+one that a crash left beside it.
+
+One rule: a queue in D is what it was, or what the backup says, at every moment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from journal.account import Account
+from journal.check import check_journal
+from journal.copying import copy_journal
+from journal.errors import JournalError
+from journal.files import Disk, Files
+from journal.reader import parse_folder_name
+from journal.recovery import Recovery
+from journal.repair import opening_behind
+from journal.resume import recovered_journal
+from journal.rotation import Sizes
+from kestrelpy.cli.backup import BackedUp, read_manifest, summary
+from kestrelpy.cli.errors import NOTHING, CommandError
+from kestrelpy.cli.journal import data_folder, watch
+
+_STAGED: Final = "~removed"  # what a daemon removes when it starts
+_SERVER_ID: Final = "server-id"
+
+
+def restore(backup: str, data_dir: str | None, to_replace: bool, yes: bool) -> None:
+    """Do it, and say what is there now; raises CommandError."""
+    folder, files = data_folder(data_dir), Disk()
+    wall_ms = time.time_ns() // 1_000_000
+    try:
+        lost = replaced(files, backup, folder) if to_replace else []
+        if lost and not yes and not _asked(f"What is in {', '.join(lost)} goes. Replace it?"):
+            raise CommandError("nothing was changed", NOTHING)
+        restored = put_back(files, backup, folder, to_replace, wall_ms, watch)
+    except JournalError as error:
+        raise CommandError(str(error)) from None
+    except OSError as error:
+        where = error.filename2 or error.filename or folder
+        raise CommandError(f"{where}: {error.strerror or error}") from None
+    print(f"restored into {folder}: {summary(restored)}")
+
+
+def put_back(
+    files: Files,
+    backup: str,
+    data_dir: str,
+    to_replace: bool,
+    wall_ms: int,
+    watching: Callable[[str], Callable[[int, int], None]],
+) -> list[BackedUp]:
+    """Restore every queue of a backup; raises JournalError or OSError. Blocks."""
+    queues = read_manifest(files, backup)
+    for queue in queues:
+        _check(files, os.path.join(backup, queue.folder), watching(f"verify {queue.folder}"))
+    files.make_folder(data_dir)
+    lock = files.lock(os.path.join(data_dir, "lock"))
+    try:
+        older = _older(files, data_dir, queues)
+        if older and not to_replace:
+            raise JournalError(
+                f"{older[0]}: there is a queue of this name; --replace puts the backup's there"
+            )
+        server = uuid.uuid4().hex
+        generation = _next_generation(files, data_dir, queues, wall_ms)
+        staged = [_stage(files, backup, data_dir, queue, generation, server, wall_ms)
+                  for queue in queues]  # fmt: skip
+        data = server.encode() + b"\n"
+        files.create(os.path.join(data_dir, _SERVER_ID), data, len(data)).close()
+        for path in staged:
+            files.rename(path, path.removesuffix(_STAGED))
+        for path in older:
+            files.rename(path, path + _STAGED)
+            files.remove_folder(path + _STAGED)
+    finally:
+        lock.close()
+    return queues
+
+
+def replaced(files: Files, backup: str, data_dir: str) -> list[str]:
+    """The queues that are in both; raises JournalError."""
+    queues = read_manifest(files, backup)
+    return [os.path.basename(path) for path in _older(files, data_dir, queues)]
+
+
+def _asked(question: str) -> bool:
+    """Yes from standard input; anything else, and its end, is no."""
+    print(f"{question} [y/N] ", end="", flush=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _check(files: Files, folder: str, progress: Callable[[int, int], None]) -> None:
+    names = files.names(folder)
+    if not names:
+        raise JournalError(f"{folder}: it is in the backup's list and not there")
+    report = check_journal(files, folder, progress)
+    if report.damages:
+        raise JournalError(
+            f"the backup is damaged: {report.damages[0].sentence()} "
+            "(kestrelpy journal repair sets that aside)"
+        )
+
+
+def _older(files: Files, data_dir: str, queues: list[BackedUp]) -> list[str]:
+    stems = {queue.folder.rpartition(".")[0] for queue in queues}
+    return [
+        os.path.join(data_dir, name)
+        for name in files.names(data_dir)
+        if parse_folder_name(name)[1] and name.rpartition(".")[0] in stems
+    ]
+
+
+def _next_generation(
+    files: Files, data_dir: str, queues: list[BackedUp], wall_ms: int
+) -> int:
+    """Higher than any of the backup's and any in D, those that are being removed too."""
+    there = (name.removesuffix(_STAGED) for name in files.names(data_dir))
+    known = [parse_folder_name(name)[1] for name in there]
+    return max([wall_ms // 1000, *(q.generation + 1 for q in queues), *(g + 1 for g in known)])
+
+
+def _stage(
+    files: Files, backup: str, data_dir: str, queue: BackedUp, generation: int, server: str,
+    wall_ms: int,
+) -> str:  # fmt: skip
+    """A copy of one journal that goes on as the new generation, on disk; its path."""
+    source = os.path.join(backup, queue.folder)
+    stem = queue.folder.rpartition(".")[0]
+    path = os.path.join(data_dir, f"{stem}.{generation}{_STAGED}")
+    if copy_journal(files, source, path) is None:
+        raise JournalError(f"{source}: no journal here")
+    recovery, account = Recovery(files, path), Account()
+    for _ in account.follow(recovery):
+        pass
+    name = parse_folder_name(queue.folder)[0]
+    opening = opening_behind(recovery, account, name, generation)
+    opening = replace(opening, generation=generation, server=server.encode())
+    recovery.torn = True  # go on in a fresh segment, which says who this is from now on
+    journal = recovered_journal(recovery, Sizes(), lambda: opening, wall_ms)
+    journal.close(wall_ms)
+    return path
