@@ -1,0 +1,29 @@
+"""`python -m tests.simulation SEED [SEED...]`: each run as a story, and its verdict."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from tests.simulation.world import World
+
+
+def main(arguments: list[str]) -> int:
+    """Tell the runs of these seeds; 1 if a promise was broken in one of them."""
+    broken = 0
+    for argument in arguments:
+        began = time.perf_counter()
+        outcome = World(int(argument)).run()
+        print("\n".join(outcome.story))
+        counts = ", ".join(f"{name} {number}" for name, number in sorted(outcome.counts.items()))
+        print(f"seed {argument}: {counts}; {time.perf_counter() - began:.2f} s")
+        for violation in outcome.violations:
+            print(f"seed {argument}: VIOLATION: {violation}")
+        if not outcome.violations:
+            print(f"seed {argument}: every promise was kept")
+        broken |= bool(outcome.violations)
+    return broken
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

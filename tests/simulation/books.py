@@ -1,0 +1,276 @@
+"""What is known of one queue and its items from outside, and what is in doubt.
+
+    sent ─▶ arrived ─▶ STORED or shown: surely there ──┬─▶ held until ... ─▶ ready since ...
+              │                                         ├─▶ gone (confirmed, taken, deleted)
+              └─▶ refused: never to be seen             └─▶ in doubt (a confirm without an answer)
+
+A thing is only called surely ready, held or gone when no request that is under way could have
+made it something else. What is merely possible is counted instead: as many things may be missing
+from sight as there are requests that may have one of them.
+
+One rule: written from the spec and the wire; nothing here looks into the server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.simulation.requests import Request, Talk
+
+NEVER: Final = 1 << 62
+WALL_MS: Final = 1_700_000_000_000  # at the beginning of every run
+# How late a lease may be found over: timers are rounded up, and the loop may be busy.
+LATE_US: Final = 1_000_000
+# The server counts in milliseconds: what it calls 30 ms may be this much less.
+EARLY_US: Final = 2_000
+
+
+def wall_ms(us: int) -> int:
+    """The wall clock at that moment of the run."""
+    return WALL_MS + us // 1000
+
+
+@dataclass(frozen=True)
+class Rules:
+    """A queue's settings, as far as promises depend on them."""
+
+    lease_ms: int | None = 1_800_000
+    max_items: int | None = None
+    max_attempts: int | None = 100
+    max_leased: int | None = None
+    discards: bool = False
+    confirms_synced: bool = False
+    always_synced: bool = True
+
+    @property
+    def confirmed(self) -> str:
+        """How sure an answered confirm is."""
+        return "synced" if self.confirms_synced and self.always_synced else "written"
+
+    @property
+    def flushed(self) -> str:
+        """How sure an answered flush is."""
+        return "synced" if self.always_synced else "written"
+
+    @property
+    def lease_us(self) -> int:
+        return NEVER if self.lease_ms is None else self.lease_ms * 1000
+
+
+@dataclass(eq=False)
+class Thing:
+    """One item, by its number; times are microseconds of the run, 0: not yet."""
+
+    number: int
+    queue: str
+    body: bytes
+    expiry: int = 0
+    arrived_us: int = 0
+    stored_us: int = 0  # surely stored since then: STORED was said, or it was shown
+    refused: bool = False
+    doubt: bool = False  # may be gone
+    doubt_until_us: int = 0  # what is shown to a request from then on is there
+    gone: str = ""  # "written" or "synced": surely gone, and what brings it back
+    gone_us: int = 0
+    may_return: bool = False
+    talk: Talk | None = None  # on which it was stored
+    holder: Talk | None = None  # surely lent to, until ...
+    held_until_us: int = 0  # ... then its lease may be over ...
+    over_us: int = NEVER  # ... and then it surely is
+    ready_us: int = NEVER  # surely ready since then
+    ends: int = 0  # deliveries, each of which may end as an attempt
+    sure_ends: int = 0  # those that surely did
+    marker: int = 0
+    expires_first_ms: int = 0
+    expires_last_ms: int = 0
+
+    def may_be_expired(self, us: int) -> bool:
+        return bool(self.expires_first_ms) and wall_ms(us) >= self.expires_first_ms
+
+    def surely_before(self, other: Thing) -> bool:
+        """Did it become available before the other?"""
+        if self.talk is other.talk and self.number < other.number:
+            return True
+        return self.stored_us < other.arrived_us
+
+    def __str__(self) -> str:
+        return f"item {self.number} of {self.queue}"
+
+
+@dataclass(eq=False)
+class Book:
+    """One queue."""
+
+    name: str
+    rules: Rules
+    things: dict[int, Thing] = field(default_factory=dict)  # may be there
+    ghosts: dict[int, Thing] = field(default_factory=dict)  # gone, and a power cut may undo it
+    underway: list[Request] = field(default_factory=list)  # fetches without an answer
+    died_us: list[int] = field(default_factory=list)  # when such a one died without
+    takes_lost: int = 0  # plain gets that died: each may have taken an item nobody saw
+    opens_lost: int = 0  # opens that died: each may be an attempt nobody saw
+    wipes: list[Request] = field(default_factory=list)  # flushes and deletes without an answer
+    wiped_us: int = 0
+    fetched_us: int = 0
+    removed_us: list[int] = field(default_factory=list)
+    deleted_us: int = 0  # when the last delete came, or ended
+    half_deleted: bool = False  # a delete of it was not answered DELETED in this life
+    tokens: set[int] = field(default_factory=set)
+    markers: dict[int, Thing] = field(default_factory=dict)
+    may_fail: bool = False  # a write or sync of its journal failed in this life
+    fault_us: int = 0  # when, in this generation
+    failed_us: int = 0  # and a client was told
+
+    # -- what is sure -----------------------------------------------------------------------
+
+    def surely_ready(self, since_us: int, now_us: int) -> list[Thing]:
+        """Ready from `since_us` until now, unless a request under way has it."""
+        found = []
+        for thing in self.things.values():
+            self._end_lease(thing, now_us)
+            if (
+                0 < thing.stored_us < since_us
+                and not thing.doubt
+                and thing.holder is None
+                and thing.ready_us < since_us
+                and not thing.may_be_expired(now_us)
+                and not self.may_be_dead(thing)
+            ):
+                found.append(thing)
+        return found
+
+    def _end_lease(self, thing: Thing, now_us: int) -> None:
+        if thing.holder is not None and thing.over_us < now_us - LATE_US:
+            thing.holder = None
+            thing.ready_us = thing.over_us + LATE_US
+
+    def may_be_dead(self, thing: Thing) -> bool:
+        most = self.rules.max_attempts
+        return most is not None and thing.ends + self.opens_unseen >= most
+
+    @property
+    def opens_unseen(self) -> int:
+        """Leases that were, or may be, without anybody knowing of which thing."""
+        return self.opens_lost + sum(each.lends for each in self.underway)
+
+    def excuses(self, request: Request) -> int:
+        """How many ready things `request` may have been unable to see, at most."""
+        others = sum(each is not request for each in self.underway)
+        return others + sum(us >= request.arrived_us for us in self.died_us) + self.takes_lost
+
+    def is_fresh(self, request: Request, now_us: int) -> bool:
+        """Is what `request` is being lent still its own, as far as anybody can know?"""
+        if request.takes:
+            return True
+        talk = request.talk
+        assert talk is not None
+        return not (
+            any(each.ending and each.queue == self.name for each in talk.asked)
+            or talk.at_end
+            or now_us - request.arrived_us >= self.rules.lease_us
+            or request.arrived_us <= self.last_wipe_us
+        )
+
+    @property
+    def last_wipe_us(self) -> int:
+        return NEVER if self.wipes else self.wiped_us
+
+    # -- changes ----------------------------------------------------------------------------
+
+    def possible(self, since_us: int) -> int:
+        """How many things may have been there at some moment since then."""
+        removed = sum(us >= since_us for us in self.removed_us)
+        return len(self.things) + len(self.ghosts) + removed
+
+    def put(self, thing: Thing) -> None:
+        """A set of it has come."""
+        self.things[thing.number] = thing
+        if self.wipes:
+            self.suspect(thing)
+        if self.rules.discards and self.rules.max_items is not None:
+            in_order = sorted(self.things.values(), key=lambda each: each.arrived_us)
+            for older in in_order[: -self.rules.max_items]:
+                self.suspect(older, NEVER)
+
+    def suspect(self, thing: Thing, until_us: int = 0) -> None:
+        """It may be gone."""
+        thing.doubt = True
+        thing.doubt_until_us = max(thing.doubt_until_us, until_us)
+
+    def remove(self, thing: Thing, how: str, now_us: int) -> None:
+        """It is gone, confirmed, taken or deleted: written, or synced (a ghost may come back)."""
+        thing.gone, thing.gone_us = how, now_us
+        thing.holder, thing.ready_us = None, NEVER
+        self.things.pop(thing.number, None)
+        self.removed_us.append(now_us)
+        if how != "synced":
+            self.ghosts[thing.number] = thing
+
+    def back(self, thing: Thing) -> None:
+        """It was shown again, as it may be."""
+        thing.gone, thing.may_return = "", False
+        self.ghosts.pop(thing.number, None)
+        self.things[thing.number] = thing
+
+    def wipe(self, request: Request, now_us: int) -> None:
+        """A flush or delete has come."""
+        self.wipes.append(request)
+        for thing in self.things.values():
+            self.suspect(thing)
+        if request.verb == "delete":
+            self._forget_generation(now_us)
+
+    def end_wipe(self, request: Request, now_us: int) -> None:
+        """It was answered, or will not be any more."""
+        self.wipes.remove(request)
+        self.wiped_us = now_us
+        if request.verb == "delete":
+            self._forget_generation(now_us)
+
+    def _forget_generation(self, now_us: int) -> None:
+        """Numbers may begin again, and who held something holds nothing."""
+        self.deleted_us = now_us
+        self.fault_us = self.failed_us = 0
+        self.tokens.clear()
+        self.markers.clear()
+        for thing in self.things.values():
+            thing.holder, thing.ready_us, thing.marker = None, NEVER, 0
+
+    def end_life(self, how: str, now_us: int) -> None:
+        """The server ended: clean, kill or power."""
+        self.takes_lost += sum(request.takes for request in self.underway)
+        self.opens_lost += sum(request.lends for request in self.underway)
+        self.underway.clear()
+        self.died_us.clear()
+        self.removed_us.clear()
+        for wipe in list(self.wipes):
+            self.end_wipe(wipe, now_us)
+        self.fault_us = self.failed_us = 0
+        self.may_fail = False
+        for thing in self.things.values():
+            thing.holder = None
+            thing.over_us = NEVER
+            thing.ready_us = now_us
+            thing.doubt_until_us = min(thing.doubt_until_us, now_us)
+            if thing.expiry > 0 and thing.arrived_us and not thing.expires_last_ms:
+                thing.expires_last_ms = wall_ms(now_us) + thing.expiry * 1000
+            if how == "power":
+                thing.sure_ends = 0
+                if not self.rules.always_synced:
+                    self.suspect(thing, now_us)
+        if how == "power" and not self.rules.always_synced:
+            self.tokens.clear()
+            self.markers.clear()
+            for thing in self.things.values():
+                thing.marker = 0
+        for ghost in self.ghosts.values():
+            ghost.may_return |= how == "power" or ghost.gone == "known bug"
+
+    def begin_life(self) -> None:
+        """The server answers again: what it found is on disk."""
+        self.half_deleted = False
+        for thing in list(self.ghosts.values()):
+            if not thing.may_return:
+                thing.gone = "synced"
+                del self.ghosts[thing.number]

@@ -1,0 +1,226 @@
+"""Clients that do what clients do, and what they should not: at random, from the run's one Random.
+
+    producer   set, add, noreply, pipelined, with and without expiry
+    consumer   open, close, close/open, abort, defer, plain get, waits, and leaving in between
+    visitor    peek, gets, stats, the dead line, and now and then flush and delete
+
+One rule: a client acts on what it was told and on nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from tests.simulation.books import Thing
+from tests.simulation.loop import Timeline
+from tests.simulation.requests import Request
+from tests.simulation.wire import Wire
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_THINK_US: Final = (0, 100, 500, 2_000, 10_000)
+_SIZES: Final = ((0, 20), (0, 60), (40, 300), (300, 1500), (1500, 5000))
+_LAST_WORDS: Final = (b"set ", b"get jo", b"set jobs 9999999 0 30\r\nabc", b"\r", b"get jobs/op")
+
+
+class Client:
+    """Somebody with at most one connection at a time."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world = world
+        self.number = number
+        self.random: Random = world.random
+        self.timeline: Timeline = world.timeline
+        self.wire: Wire | None = None
+        self.holds = ""  # the queue of which it was told it has an item open
+        self.seen = 0
+        self.sent = 0
+        self.leaves = False
+        self.later(0)
+
+    def later(self, least_us: int) -> None:
+        """Act again, after a thought."""
+        self.timeline.after(least_us + self.random.choice(_THINK_US), self._act)
+
+    def _act(self) -> None:
+        if self.world.is_closing_time:
+            return
+        if self.wire is None or self.wire.is_closed or self.wire.is_closing():
+            self.wire = self.world.connect()
+            self.holds, self.seen, self.sent, self.leaves = "", 0, 0, False
+            self.later(500 if self.wire is not None else 20_000)
+            return
+        self._listen(self.wire)
+        if self.leaves:
+            self.later(2_000)
+        elif self.seen < self.sent:
+            self._wait(self.wire)
+        else:
+            self.do(self.wire)
+            self.later(200)
+
+    def _wait(self, wire: Wire) -> None:
+        """Something is not answered yet: wait, or leave."""
+        if self.random.random() < 0.002:
+            self._leave(wire)
+        elif self.random.random() < 0.05 and self.sent - self.seen < 20:
+            self.ahead(wire)
+        self.later(1_500)
+
+    def _leave(self, wire: Wire) -> None:
+        self.leaves = True
+        kind = self.random.random()
+        if kind < 0.3:
+            wire.send([], self.random.choice(_LAST_WORDS))
+        if kind < 0.2:
+            wire.end()
+        else:
+            wire.hang_up()
+
+    def _listen(self, wire: Wire) -> None:
+        told = wire.talk.told
+        while self.seen < len(told):
+            request = told[self.seen]
+            self.seen += 1
+            reply = request.reply
+            assert reply is not None
+            if request.ending:
+                self.holds = ""
+            if request.lends and reply.word == "VALUE":
+                self.holds = request.queue
+
+    def say(self, wire: Wire, *requests: Request) -> None:
+        """Send these in one go."""
+        self.sent += sum(not request.quiet for request in requests)
+        wire.send(list(requests))
+
+    def queue(self) -> str:
+        """Some queue."""
+        return self.random.choice(self.world.queues)
+
+    def do(self, wire: Wire) -> None:
+        """The next thing it has to say."""
+        raise NotImplementedError
+
+    def ahead(self, wire: Wire) -> None:
+        """Something to say before the last thing was answered."""
+
+
+class Producer(Client):
+    """Stores."""
+
+    def do(self, wire: Wire) -> None:
+        random = self.random
+        if random.random() < 0.01:
+            self._leave(wire)
+            return
+        count = random.choice((1, 1, 1, 2, 3, 8))
+        one = self.queue() if random.random() < 0.7 else ""
+        self.say(wire, *(self._set(one or self.queue()) for _ in range(count)))
+
+    def ahead(self, wire: Wire) -> None:
+        self.say(wire, self._set(self.queue()))
+
+    def _set(self, queue: str) -> Request:
+        random = self.random
+        low, high = random.choice(_SIZES)
+        size = random.randint(low, high) if random.random() < 0.9 else 0
+        thing = self.world.new_thing(queue, size)
+        kind = random.random()
+        if kind < 0.08:
+            thing.expiry = random.choice((-1, 1, 1, 2, 5))
+        return Request(
+            "add" if random.random() < 0.05 else "set", queue, item=thing,
+            quiet=random.random() < 0.08, expiry=thing.expiry,
+        )  # fmt: skip
+
+
+class Consumer(Client):
+    """Fetches and confirms, most of the time."""
+
+    def do(self, wire: Wire) -> None:
+        if self.random.random() < 0.015:
+            self._leave(wire)
+        elif self.holds:
+            self._go_on(wire, self.holds)
+        else:
+            self._begin(wire, self.queue())
+
+    def _begin(self, wire: Wire, queue: str) -> None:
+        random = self.random
+        verb = random.choice(("get", "get", "gets"))
+        waits = random.choice(("", "/t=5", "/t=50", "/t=400ms", "/t=2s"))
+        kind = random.random()
+        if kind < 0.55:
+            self.say(wire, Request(verb, queue, "open" + waits))
+        elif kind < 0.7:
+            self.say(wire, Request(verb, queue, waits[1:]))
+        elif kind < 0.8:
+            ending = random.choice(("close", "close", "abort"))
+            self.say(wire, Request(verb, queue, "open"), Request("get", queue, ending))
+        elif kind < 0.9:
+            self.say(wire, Request("get", queue, "peek" + waits))
+        elif kind < 0.96:
+            self.say(wire, Request(verb, queue, "close/open" + waits))
+        else:
+            self.say(wire, Request(verb, queue, "dead/open"), Request("get", queue, "dead/close"))
+
+    def _go_on(self, wire: Wire, queue: str) -> None:
+        random = self.random
+        kind = random.random()
+        if kind < 0.5:
+            self.say(wire, Request("get", queue, "close"))
+        elif kind < 0.75:
+            waits = random.choice(("", "/t=10", "/t=300"))
+            self.say(wire, Request("get", queue, "close/open" + waits))
+        elif kind < 0.85:
+            self.say(wire, Request("get", queue, random.choice(("abort", "abort", "defer"))))
+        elif kind < 0.9:
+            self.say(wire, Request("touch", queue, seconds=random.choice((1, 2))))
+        elif kind < 0.92:
+            self.say(wire, Request("get", queue, "open"))
+        elif kind < 0.95:
+            self._leave(wire)
+        else:
+            self.later(random.randrange(1_500_000))  # it works on it for long
+
+
+class Visitor(Client):
+    """Looks, counts, and sometimes clears away."""
+
+    def do(self, wire: Wire) -> None:
+        random, queue = self.random, self.queue()
+        kind = random.random()
+        if kind < 0.3:
+            self.say(wire, Request(random.choice(("get", "gets")), queue, "peek"))
+        elif kind < 0.55:
+            self.say(wire, Request("stats", queue))
+        elif kind < 0.65:
+            self.say(wire, Request("get", queue, "dead/peek"))
+        elif kind < 0.68:
+            self.say(wire, Request("flush", queue))
+        elif kind < 0.705:
+            self.say(wire, Request("delete", queue))
+        elif kind < 0.72:
+            self._leave(wire)
+        else:
+            self.later(random.randrange(50_000))
+
+
+KINDS: Final[tuple[Callable[[World, int], Client], ...]] = (
+    Producer, Producer, Consumer, Consumer, Consumer, Visitor,
+)  # fmt: skip
+
+
+def body_of(number: int, size: int) -> bytes:
+    """Bytes that no other item has: its number again and again, or nothing."""
+    word = b"<%d>" % number
+    return (word * (size // len(word) + 1))[:size]
+
+
+def new_thing(number: int, queue: str, size: int) -> Thing:
+    """An item nobody has stored yet."""
+    return Thing(number, queue, body_of(number, size))

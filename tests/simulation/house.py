@@ -1,0 +1,140 @@
+"""What a run puts in the place of the world: clocks, threads, chance, and tiny sizes.
+
+One rule: nothing in the server knows that it is simulated; every stand-in is put where the name is
+looked up, for the length of a run, and taken away again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import uuid
+from collections.abc import Iterator
+from itertools import count
+from random import Random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+from unittest import mock
+
+from kestrelpy.config import Config
+from kestrelpy.protocol.conversation import Conversation
+from kestrelpy.server import clock, committer, daemon
+from kestrelpy.server.connection import Connection
+from tests.simulation.books import WALL_MS
+from tests.simulation.loop import JobQueue
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_STEADY_MS: Final = 5_000  # the machine has been on that long when the server starts
+_SEGMENTS: Final = ((2048, 2048), (2048, 8192), (4096, 16384))
+_BATCHES: Final = (1024, 4096, 1 << 20)
+
+
+def configuration(random: Random, queues: dict[str, dict[str, Any]]) -> Config:
+    """Settings with sizes far below what is sensible, so that everything happens soon."""
+    blank = Config()
+    least, most = random.choice(_SEGMENTS)
+    # model_construct: an operator may not set such sizes, and they would be refused.
+    journal = type(blank.journal).model_construct(
+        **{
+            **blank.journal.model_dump(),
+            "segment_min_bytes": least,
+            "segment_max_bytes": most,
+            "batch_max_bytes": random.choice(_BATCHES),
+        }
+    )
+    server: dict[str, Any] = {"data_dir": "/data"}
+    memory = random.choice((None, 1, 300, 3000))
+    if "max_memory_bytes" in type(blank.queue_defaults).model_fields and memory is not None:
+        queues = {name: {"max_memory": memory, **block} for name, block in queues.items()}
+    config = Config.model_validate({"server": server, "queues": queues})
+    return config.model_copy(update={"journal": journal})
+
+
+class SimConnection(Connection):
+    """A connection that sorts into sets the same way in every run."""
+
+    __slots__ = ("serial",)
+    _serials = count()
+
+    def __init__(self, door: Any) -> None:
+        super().__init__(door)
+        self.serial = next(SimConnection._serials)
+
+    def __hash__(self) -> int:
+        return self.serial
+
+    __eq__ = object.__eq__
+
+
+class _Ear(logging.Handler):
+    """Hears what the server writes to its log."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.WARNING)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text += f": {record.exc_info[1]!r}"
+        self._world.hear_log(record.levelno, text, bool(record.exc_info))
+
+
+def _hash_of(conversation: Conversation) -> int:
+    return int(conversation.holder.name.rpartition(":")[2])
+
+
+@contextlib.contextmanager
+def patched(world: World) -> Iterator[None]:
+    """The server's world is the run's, as long as this lasts."""
+    timeline, chance = world.timeline, Random(world.seed)
+
+    def now_ms() -> int:
+        return _STEADY_MS + (timeline.us - world.steady_from_us) // 1000
+
+    def wall_offset_ms() -> int:
+        return WALL_MS + timeline.us // 1000 - now_ms()
+
+    def nothing(*args: object) -> None:
+        return None
+
+    calm = SimpleNamespace(
+        collect=nothing, freeze=nothing, set_threshold=nothing, setswitchinterval=nothing
+    )
+    ear = _Ear(world)
+    log = logging.getLogger("kestrelpy")
+    propagated, log.propagate = log.propagate, False
+    log.addHandler(ear)
+    with contextlib.ExitStack() as stack:
+        for where, name, stand_in in (
+            (clock, "now_ms", now_ms),
+            (clock, "wall_offset_ms", wall_offset_ms),
+            (committer, "threading", SimpleNamespace(Thread=lambda **n: _thread(world, **n))),
+            (committer, "SimpleQueue", lambda: _jobs(world)),
+            (daemon, "gc", calm),
+            (daemon, "sys", calm),
+            (daemon, "Connection", SimConnection),
+            (daemon, "_raise_file_limit", nothing),
+            (os, "urandom", chance.randbytes),
+            (uuid, "uuid4", lambda: SimpleNamespace(hex=chance.randbytes(16).hex())),
+            (Conversation, "__hash__", _hash_of),
+        ):
+            stack.enter_context(mock.patch.object(where, name, stand_in))
+        try:
+            yield
+        finally:
+            log.removeHandler(ear)
+            log.propagate = propagated
+
+
+def _thread(world: World, **named: Any) -> Any:
+    assert world.threads is not None
+    return world.threads.Thread(**named)
+
+
+def _jobs(world: World) -> JobQueue:
+    assert world.threads is not None
+    return JobQueue(world.threads)

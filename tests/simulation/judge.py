@@ -1,0 +1,82 @@
+"""What may be wrong with an item that a reply shows, lends or hands out.
+
+One rule: each of these is a sentence of the spec that was broken, whatever else is going on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.simulation.books import Book, Thing, wall_ms
+from tests.simulation.requests import Reply, Request
+
+
+def wrong_with(
+    request: Request, reply: Reply, thing: Thing, book: Book, fresh: bool
+) -> Iterator[str]:
+    """Everything that is. `fresh`: what is lent by this is surely still its own."""
+    if reply.body != thing.body:
+        yield f"{request} shows {thing} with another body: {reply.body[:60]!r}"
+    if thing.refused:
+        yield f"{request} shows {thing}, which was refused"
+    yield from _gone(request, thing, book, fresh)
+    yield from _held(request, thing, fresh)
+    yield from _out_of_time(request, thing, book, fresh)
+    if not (request.dead or book.may_fail):
+        yield from _out_of_order(request, thing, book)
+    if reply.number and request.arrived_us > book.deleted_us:
+        yield from _misnumbered(request, reply.number, thing, book)
+
+
+def _gone(request: Request, thing: Thing, book: Book, fresh: bool) -> Iterator[str]:
+    if not thing.gone or thing.may_return:
+        return
+    since_us = book.last_wipe_us if request.fetches and fresh else thing.gone_us
+    if request.arrived_us > since_us:
+        yield (
+            f"{request} shows {thing}, which was confirmed, taken or deleted at "
+            f"{thing.gone_us / 1000}"
+        )
+
+
+def _held(request: Request, thing: Thing, fresh: bool) -> Iterator[str]:
+    if (
+        request.fetches
+        and fresh
+        and thing.holder not in (None, request.talk)
+        and request.left_us < thing.held_until_us
+    ):
+        yield f"{request} is lent {thing}, which another connection holds"
+
+
+def _out_of_time(request: Request, thing: Thing, book: Book, fresh: bool) -> Iterator[str]:
+    last_ms = thing.expires_last_ms
+    if last_ms and not request.dead and wall_ms(request.arrived_us) > last_ms:
+        yield f"{request} shows {thing}, which has expired"
+    most = book.rules.max_attempts
+    if most is None or not fresh:
+        return
+    if request.dead and thing.ends + book.opens_unseen < most:
+        yield f"{thing} is among the dead after {thing.ends} attempts"
+    if request.fetches and not request.dead and thing.sure_ends >= most:
+        yield f"{thing} is delivered after {thing.sure_ends} attempts"
+
+
+def _out_of_order(request: Request, thing: Thing, book: Book) -> Iterator[str]:
+    sure = book.surely_ready(request.arrived_us, request.left_us)
+    before = [each for each in sure if each.surely_before(thing) and each is not thing]
+    if len(before) > book.excuses(request):
+        yield f"{request} shows {thing}, but {before[0]} was before it"
+
+
+def _misnumbered(request: Request, number: int, thing: Thing, book: Book) -> Iterator[str]:
+    """A token is never issued twice; a marker is one item's for good."""
+    if request.lends:
+        if number in book.tokens:
+            yield f"{request}: token {number} was issued before"
+        book.tokens.add(number)
+        return
+    other = book.markers.setdefault(number, thing)
+    if other is not thing or thing.marker not in (0, number):
+        yield f"{request}: {thing} has marker {number}, which is {other}'s"
+    thing.marker = number

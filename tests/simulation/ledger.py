@@ -1,0 +1,402 @@
+"""The checker: hears every request and every reply, and knows what the spec promises.
+
+    arrived ─▶ what may have happened      said ─▶ what surely did, and whether it may
+    lost, ended, fault, end_life, begin_life: what makes certain things uncertain, or fair again
+
+One rule: a violation is only called one when nothing that a correct server may do explains it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tests.simulation.books import EARLY_US, LATE_US, NEVER, Book, Rules, Thing, wall_ms
+from tests.simulation.judge import wrong_with
+from tests.simulation.requests import NotWellFormed, Reply, Request, Talk
+
+# What is broken and known to be; each is looked away from until it is mended (see test_known.py).
+KNOWN: Final = frozenset({
+    "synced again after a failed end",
+})
+_NO_ROOM: Final = re.compile("disk full|nothing is stored")
+_JOURNAL: Final = re.compile(r"journal failed|(writing|syncing|preparing).* failed")
+
+
+class Ledger:
+    """All queues of one run, and every connection of the present life."""
+
+    def __init__(
+        self,
+        rules: dict[str, Rules],
+        now: Callable[[], int],
+        tell: Callable[[str], None],
+        known: frozenset[str] = KNOWN,
+    ) -> None:
+        self.known = known
+        self.books = {name: Book(name, each) for name, each in rules.items()}
+        self.things: dict[int, Thing] = {}
+        self.talks: list[Talk] = []
+        self.violations: list[str] = []
+        self.answers = 0
+        self.is_leaving = False
+        self.no_room_us = 0  # a segment could not be prepared in this life
+        self.has_faults = False  # something failed in this life
+        self.is_unreadable = False  # something could not be read in this life
+        self.was_unreadable = False  # or in an earlier one: what was named then is named again
+        self._now = now
+        self._tell = tell
+
+    def mistake(self, text: str) -> None:
+        """The server logged an exception that it did not expect."""
+        if not (self.is_leaving and "written while it ends" in self.known):
+            self.complain(f"a mistake of ours: {text}")
+
+    def complain(self, text: str) -> None:
+        """The server broke a promise."""
+        self.violations.append(text)
+        self._tell(f"VIOLATION: {text}")
+
+    # -- connections ------------------------------------------------------------------------
+
+    def connected(self, talk: Talk) -> None:
+        self.talks.append(talk)
+
+    def ended(self, talk: Talk) -> None:
+        """Its client says no more; the server will give back what it holds."""
+        self._tell(f"{talk.number}: says no more")
+        talk.at_end = True
+        if talk.held is not None and talk.held.holder is talk:
+            talk.held_to_end = True
+            talk.held.holder, talk.held.ready_us = None, NEVER
+
+    def closed_by_server(self, talk: Talk) -> None:
+        if not (talk.at_end or self.is_leaving):
+            self.complain(f"connection {talk.number} was closed by the server")
+
+    def lost(self, talk: Talk) -> None:
+        """The server was told that the connection is gone."""
+        self._tell(f"{talk.number}: hangs up")
+        now = self._now()
+        talk.is_over = True
+        self.talks.remove(talk)
+        self._count_unseen(talk)
+        for request in talk.asked:
+            self._give_up(request, now)
+        held = talk.held
+        if held is None or held.gone:
+            return
+        if held.holder is talk or (talk.held_to_end and now < talk.until_us):
+            held.holder, held.ready_us = None, now
+
+    def _count_unseen(self, talk: Talk) -> None:
+        """A close behind an open that was not answered: what it confirmed, nobody saw."""
+        opened = set()
+        for request in talk.asked:
+            if request.ending == "close" and request.queue in opened:
+                self.books[request.queue].takes_lost += 1
+            if request.lends:
+                opened.add(request.queue)
+
+    def _give_up(self, request: Request, now: int) -> None:
+        """It will not be answered; whatever it did is done."""
+        book = self.books[request.queue]
+        if request in book.underway:
+            book.underway.remove(request)
+            book.died_us.append(now)
+            book.takes_lost += request.takes
+            book.opens_lost += request.lends
+        if request in book.wipes:
+            book.half_deleted |= request.verb == "delete"
+            book.end_wipe(request, now)
+        if request.item is not None and request.expiry > 0:
+            request.item.expires_last_ms = wall_ms(now) + request.expiry * 1000
+        held = request.talk.held if request.talk is not None else None
+        if request.ending == "close" and held is not None and held.doubt_until_us == NEVER:
+            held.doubt_until_us = now
+
+    # -- requests ---------------------------------------------------------------------------
+
+    def arrived(self, talk: Talk, request: Request) -> None:
+        """Its last byte is with the server."""
+        self._tell(f"{talk.number}> {request}")
+        now = request.arrived_us = self._now()
+        request.talk = talk
+        if not request.quiet:
+            talk.asked.append(request)
+        book = self.books[request.queue]
+        held = talk.held if talk.held_queue == request.queue else None
+        thing = request.item
+        if thing is not None:
+            thing.arrived_us = now
+            thing.talk = talk
+            if request.expiry:
+                thing.expires_first_ms = wall_ms(now) + max(request.expiry, 0) * 1000
+                if request.expiry < 0:
+                    thing.expires_last_ms = wall_ms(now)
+            self.things[thing.number] = thing
+            book.put(thing)
+        elif request.verb in ("flush", "delete"):
+            self._note_sure(request, book, now)
+            book.wipe(request, now)
+        elif request.verb == "touch" and held is not None:
+            talk.until_us = min(talk.until_us, now + request.seconds * 1_000_000 - EARLY_US)
+            talk.over_us = NEVER
+            if held.holder is talk:
+                held.held_until_us, held.over_us = talk.until_us, NEVER
+        if request.ending and held is not None:
+            if held.holder is talk:
+                request.was_sure = True
+                held.holder, held.ready_us = None, NEVER
+            if request.ending == "close":
+                book.suspect(held, NEVER)
+        if request.fetches:
+            book.underway.append(request)
+            book.fetched_us = now
+
+    def _note_sure(self, request: Request, book: Book, now: int) -> None:
+        """What a flush or delete surely finds."""
+        if book.wipes:
+            request.found = []
+        elif request.verb == "delete":
+            request.found = [t for t in book.things.values() if t.stored_us and not t.doubt]
+        elif not book.excuses(request):
+            request.found = book.surely_ready(now, now)
+
+    # -- replies ----------------------------------------------------------------------------
+
+    def said(self, talk: Talk, data: bytes) -> None:
+        """The server let go of these bytes."""
+        talk.buffer += data
+        try:
+            while (request := talk.parse()) is not None:
+                assert request.reply is not None
+                request.left_us = self._now()
+                self._tell(f"{talk.number}< {request.reply}")
+                self.answers += 1
+                self._answered(talk, request, request.reply)
+                talk.told.append(request)
+        except NotWellFormed as wrong:
+            self.complain(f"connection {talk.number}: {wrong}")
+            talk.buffer = b""
+
+    def _answered(self, talk: Talk, request: Request, reply: Reply) -> None:
+        book = self.books[request.queue]
+        now = request.left_us
+        if reply.word == "SERVER_ERROR":
+            self._refused(talk, request, reply, book)
+        elif (
+            book.failed_us
+            and request.arrived_us > book.failed_us
+            and not (request.peeks or request.verb == "stats")
+        ):
+            self.complain(f"{reply} to {request}, but the journal of {book.name} has failed")
+        elif reply.word == "CLIENT_ERROR":
+            if "close or abort the open item first" not in reply.error or not talk.may_hold:
+                self.complain(f"{request} was answered {reply}")
+        elif request.item is not None:
+            self._stored(request, reply, request.item, book)
+        elif request.verb in ("flush", "delete"):
+            self._wiped(request, reply, book)
+        elif request.verb == "touch":
+            self._touched(talk, request, reply, book)
+        elif request.verb in ("get", "gets"):
+            if request.ending:
+                self._ended_lease(talk, request, book)
+            if reply.word == "VALUE":
+                self._shown(talk, request, reply, book)
+            elif request.fetches or request.peeks:
+                self._nothing(request, book)
+        if request in book.underway:
+            book.underway.remove(request)
+        if request in book.wipes:
+            book.end_wipe(request, now)
+
+    def _refused(self, talk: Talk, request: Request, reply: Reply, book: Book) -> None:
+        now = request.left_us
+        held = talk.held if talk.held_queue == request.queue else None
+        if request.item is not None and request.expiry > 0:
+            request.item.expires_last_ms = wall_ms(now) + request.expiry * 1000
+        if "lease expired" in reply.error and request.ending == "close" and held is not None:
+            if now < talk.until_us and book.deleted_us < talk.held_arrived_us:
+                self.complain(f"{request} answered {reply}, but the lease of {held} is not over")
+            self._over(talk, held)
+        elif _JOURNAL.search(reply.error):
+            if not book.may_fail:
+                self.complain(f"{request} answered {reply}, but nothing failed there")
+            elif book.deleted_us < request.arrived_us:
+                book.failed_us = book.failed_us or now
+            book.opens_lost += request.lends
+            book.takes_lost += request.takes or (request.ending == "close" and held is None)
+            talk.lends_failed |= request.lends
+        elif "was deleted" in reply.error and book.deleted_us >= request.arrived_us:
+            book.opens_lost += request.lends
+            book.takes_lost += request.takes or (request.ending == "close" and held is None)
+            talk.lends_failed |= request.lends
+        elif "was not removed from disk" in reply.error and self.has_faults:
+            book.half_deleted = True
+        elif request.item is not None and self.no_room_us and _NO_ROOM.search(reply.error):
+            request.item.refused = True
+            book.things.pop(request.item.number, None)
+        else:
+            self.complain(f"{request} answered {reply} without a reason")
+
+    def _over(self, talk: Talk, held: Thing) -> None:
+        """Its lease was over before the close came: it was not confirmed by that."""
+        if held.doubt_until_us == NEVER and not held.gone:
+            held.doubt = False
+            held.doubt_until_us = self._now()
+            if self.books[held.queue].last_wipe_us >= talk.held_arrived_us:
+                held.doubt = True
+        talk.held = None
+
+    def _stored(self, request: Request, reply: Reply, thing: Thing, book: Book) -> None:
+        now, most = request.left_us, book.rules.max_items
+        sure = book.surely_ready(request.arrived_us, now)
+        if reply.word == "NOT_STORED":
+            thing.refused = True
+            book.things.pop(thing.number, None)
+            there = book.possible(request.arrived_us)
+            if request.verb == "set" and (most is None or there < most or book.rules.discards):
+                self.complain(f"{request} answered NOT_STORED, but {book.name} is not full")
+            if request.verb == "add" and not there:
+                self.complain(f"{request} answered NOT_STORED, but {book.name} is empty")
+            return
+        if book.rules.always_synced and 0 < book.fault_us < request.arrived_us:
+            self.complain(f"{request} answered STORED after a write or sync had failed")
+        excuses = book.excuses(request)
+        if most is not None and not book.rules.discards and len(sure) - excuses >= most:
+            self.complain(f"{request} answered STORED, but {book.name} holds {len(sure)}")
+        if request.verb == "add" and len(sure) > excuses:
+            self.complain(f"{request} answered STORED, but {book.name} is not empty")
+        if not thing.stored_us:
+            thing.stored_us = thing.ready_us = now
+        if request.expiry > 0:
+            thing.expires_last_ms = wall_ms(now) + request.expiry * 1000
+        if request.arrived_us <= book.last_wipe_us:
+            book.suspect(thing)
+
+    def _wiped(self, request: Request, reply: Reply, book: Book) -> None:
+        now = request.left_us
+        found: Sequence[Thing] = request.found
+        if reply.word == "NOT_FOUND" and found and book.wipes == [request]:
+            self.complain(f"{request} answered NOT_FOUND, but {found[0]} is there")
+        if reply.word == "DELETED":
+            undone = book.half_deleted or any(each is not request for each in book.wipes)
+            returns = undone and "older generation returns" in self.known
+            for thing in list(book.things.values()):
+                if thing.stored_us and thing.stored_us < request.arrived_us:
+                    book.remove(thing, "known bug" if returns else "synced", now)
+        elif request.verb == "flush" and book.fetched_us < request.arrived_us:
+            for thing in found:
+                if not thing.gone and thing.holder is None:
+                    book.remove(thing, book.rules.flushed, now)
+
+    def _touched(self, talk: Talk, request: Request, reply: Reply, book: Book) -> None:
+        held = talk.held
+        if held is None or talk.held_queue != book.name or reply.word != "TOUCHED":
+            return
+        length_us = request.seconds * 1_000_000
+        talk.until_us = request.arrived_us + length_us - EARLY_US
+        talk.over_us = request.left_us + length_us
+        if held.holder is talk:
+            held.held_until_us, held.over_us = talk.until_us, talk.over_us
+
+    def _ended_lease(self, talk: Talk, request: Request, book: Book) -> None:
+        """close, abort or defer went well: for what this connection held, if anything."""
+        thing, now = talk.held, request.left_us
+        if thing is None or talk.held_queue != book.name:
+            return
+        talk.held = None
+        deleted = book.deleted_us >= talk.held_arrived_us
+        if request.ending == "close":
+            if deleted or thing.gone:
+                thing.doubt_until_us = min(thing.doubt_until_us, now)
+                return
+            if talk.over_us + LATE_US < request.arrived_us:
+                self.complain(f"{request} confirmed {thing}, but its lease was over")
+            book.remove(thing, book.rules.confirmed, now)
+            return
+        is_back = request.was_sure and now < talk.until_us
+        if is_back and thing.holder is None and not thing.gone and not deleted:
+            thing.ready_us = now
+            thing.sure_ends += request.ending == "abort"
+
+    # -- what is shown ----------------------------------------------------------------------
+
+    def _nothing(self, request: Request, book: Book) -> None:
+        """END: was there really nothing?"""
+        talk = request.talk
+        assert talk is not None
+        if request.dead or talk.at_end or book.may_fail:
+            return
+        if book.rules.max_leased and not request.peeks:
+            return
+        sure = book.surely_ready(request.arrived_us, request.left_us)
+        if len(sure) > book.excuses(request):
+            self.complain(f"{request} answered END, but {sure[0]} is ready")
+
+    def _shown(self, talk: Talk, request: Request, reply: Reply, book: Book) -> None:
+        thing = self.things.get(reply.flags)
+        if thing is None or thing.queue != request.queue or not thing.arrived_us:
+            self.complain(f"{request} shows item {reply.flags}, which was never stored there")
+            return
+        now = request.left_us
+        fresh = book.is_fresh(request, now)
+        for wrong in wrong_with(request, reply, thing, book, fresh):
+            self.complain(wrong)
+        if request.lends:
+            thing.ends += 1
+            talk.held, talk.held_queue, talk.held_arrived_us = thing, book.name, request.arrived_us
+            talk.until_us = request.arrived_us + book.rules.lease_us - EARLY_US
+            talk.over_us = now + book.rules.lease_us
+        if thing.gone and not thing.may_return and request.arrived_us <= thing.gone_us:
+            return  # an old answer, from before it went
+        book.back(thing)
+        thing.stored_us = thing.stored_us or now
+        if request.arrived_us > thing.doubt_until_us and request.arrived_us > book.last_wipe_us:
+            thing.doubt = False
+        if request.peeks:
+            if thing.ready_us == NEVER and thing.holder is None and not request.dead:
+                thing.ready_us = now + LATE_US
+            return
+        if request.takes:
+            book.remove(thing, book.rules.confirmed, now)
+            return
+        thing.holder = talk if fresh else None
+        thing.ready_us = NEVER
+        thing.held_until_us, thing.over_us = talk.until_us, talk.over_us
+        if any(each.ending == "close" and each.queue == book.name for each in talk.asked):
+            book.suspect(thing, NEVER)
+
+    # -- lives of the server ----------------------------------------------------------------
+
+    def fault(self, verb: str, queue: str) -> None:
+        """Something failed, of this queue if it has a name."""
+        self.has_faults = True
+        if verb in ("read", "open", "size", "names"):
+            self.is_unreadable = self.was_unreadable = True
+        if queue not in self.books:
+            return
+        book = self.books[queue]
+        book.may_fail = True
+        is_old = book.half_deleted or any(each.verb == "delete" for each in book.wipes)
+        if verb in ("write", "sync") and not is_old:
+            book.fault_us = book.fault_us or self._now()
+
+    def end_life(self, how: str) -> None:
+        """The server ended: clean, kill or power."""
+        for talk in self.talks:
+            self._count_unseen(talk)
+        for book in self.books.values():
+            book.end_life(how, self._now())
+        self.talks.clear()
+        self.is_leaving = False
+        self.no_room_us = 0
+        self.has_faults = self.is_unreadable = False
+
+    def begin_life(self) -> None:
+        """The server answers again."""
+        for book in self.books.values():
+            book.begin_life()

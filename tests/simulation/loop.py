@@ -1,0 +1,311 @@
+"""An event loop whose time, threads and sockets are a list of events, moved by hand.
+
+    Timeline   (when, what), earliest first: the only thing that happens by itself
+       ├── SimLoop: one life of the server. What is ready runs together, as in a real loop's turn
+       └── jobs of `run_in_executor` and of the committer's threads: each begins and ends after
+           delays of its own, so that syncs, reads and removals overlap with everything else
+
+One rule: whatever is random comes from the run's one `Random`, and nothing else decides: no
+threads, no sockets, no time, no addresses in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from itertools import count
+from random import Random
+from typing import Any, Final
+
+# A loop that owes itself a turn this many times without anything from outside is busy for nothing.
+TURNS_ALONE_MAX: Final = 3000
+_TURN_US: Final = (8, 20, 20, 20, 40, 400)
+_JOB_US: Final = (30, 60, 100, 300, 300, 900, 4_000)
+_SLOW_JOB_US: Final = 80_000
+
+
+class Timeline:
+    """What happens when, in microseconds since the beginning of the run."""
+
+    def __init__(self) -> None:
+        self.us = 0
+        self.stopped = False
+        self._events: list[tuple[int, int, Callable[[], object]]] = []
+        self._serial = count()
+
+    def at(self, us: int, what: Callable[[], object]) -> None:
+        """Do it then, after what stands there for the same moment."""
+        heapq.heappush(self._events, (max(us, self.us), next(self._serial), what))
+
+    def after(self, us: int, what: Callable[[], object]) -> None:
+        """Do it that much later."""
+        self.at(self.us + us, what)
+
+    def run_until(self, us: int) -> None:
+        """Let everything happen that is due until then, or until somebody says stop."""
+        while not self.stopped and self._events and self._events[0][0] <= us:
+            self.us, _, what = heapq.heappop(self._events)
+            what()
+        if not self.stopped:
+            self.us = us
+
+
+class SimTask(asyncio.Task[Any]):
+    """A task that sorts into sets the same way in every run."""
+
+    _serials = count()
+
+    def __init__(self, work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.serial = next(SimTask._serials)
+        super().__init__(work, loop=loop)
+
+    def __hash__(self) -> int:
+        return self.serial
+
+    __eq__ = object.__eq__
+
+
+class Listener:
+    """What `create_server` returns."""
+
+    def __init__(self, accept: Callable[[], asyncio.Protocol]) -> None:
+        self.accept = accept
+        self.is_open = True
+        self.sockets = [self]
+
+    def getsockname(self) -> tuple[str, int]:
+        return ("sim", 22133)
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+class SimLoop(asyncio.AbstractEventLoop):
+    """One life of the server. `check` runs after every callback; over, nothing runs any more."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        random: Random,
+        complain: Callable[[str], None],
+        check: Callable[[], None],
+    ) -> None:
+        self.timeline = timeline
+        self.random = random
+        self.is_over = False
+        self.is_mute = False  # the machine is off: what is said now, nobody hears
+        self.turns = 0
+        self.turns_alone = 0
+        self.jobs = 0
+        self.listener: Listener | None = None
+        self._complain = complain
+        self._check = check
+        self._ready: deque[asyncio.Handle] = deque()
+        self._arranged = False
+
+    # -- what asyncio asks of a loop --------------------------------------------------------
+
+    def time(self) -> float:
+        return self.timeline.us / 1e6
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return not self.is_over
+
+    def is_closed(self) -> bool:
+        return self.is_over
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, Any], **named: object
+    ) -> asyncio.Task[Any]:
+        task = SimTask(coro, self)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # crashes are normal here
+        return task
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        self._arrange()
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+
+        def due() -> None:
+            if not handle.cancelled():
+                self._ready.append(handle)
+                self._arrange()
+                self.turns_alone = 0
+
+        self.timeline.at(round(when * 1e6), due)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It is passed over when it is due."""
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not self.is_over:
+            self._complain(f"on the loop: {context.get('message')}: {context.get('exception')!r}")
+
+    def add_signal_handler(  # type: ignore[override]
+        self, sig: int, callback: Callable[..., object], *args: Any
+    ) -> None:
+        """Signals are what the simulation calls by name."""
+
+    async def create_server(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.Protocol], *args: Any, **named: Any
+    ) -> Listener:
+        self.listener = Listener(protocol_factory)
+        return self.listener
+
+    async def run_in_executor(  # type: ignore[override]
+        self, executor: object, func: Callable[..., object], *args: Any
+    ) -> object:
+        future = self.create_future()
+
+        def done(value: object, error: BaseException | None) -> None:
+            if future.cancelled():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(value)
+
+        self.work(lambda: func(*args), done)
+        return await future
+
+    # -- threads ----------------------------------------------------------------------------
+
+    def work(
+        self,
+        job: Callable[[], object],
+        done: Callable[[object, BaseException | None], None] | None = None,
+    ) -> None:
+        """Do `job` as a thread would: some time later; tell `done` on the loop, later still."""
+        self.jobs += 1
+
+        def run() -> None:
+            if self.is_over:
+                return
+            value, error = None, None
+            try:
+                value = job()
+            except Exception as failed:
+                error = failed
+            self._check()
+            if done is not None:
+                told = done
+                self.timeline.after(self._pause(), lambda: self.outside(told, value, error))
+            self.jobs -= 1
+
+        self.timeline.after(self._pause(), run)
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> None:
+        """What a thread says is heard some time later."""
+        self.timeline.after(self._pause(), lambda: self.outside(callback, *args))
+
+    def _pause(self) -> int:
+        if self.random.random() < 0.02:
+            return self.random.randrange(_SLOW_JOB_US)
+        return self.random.choice(_JOB_US)
+
+    # -- turns ------------------------------------------------------------------------------
+
+    def outside(self, callback: Callable[..., object], *args: Any) -> None:
+        """Something came from outside: the loop sees it in its next turn."""
+        if not self.is_over:
+            self.turns_alone = 0
+            self.call_soon(callback, *args)
+
+    def _arrange(self) -> None:
+        if not self._arranged and not self.is_over:
+            self._arranged = True
+            self.timeline.after(self.random.choice(_TURN_US), self._turn)
+
+    def _turn(self) -> None:
+        self._arranged = False
+        self.turns += 1
+        self.turns_alone += 1
+        if self.turns_alone == TURNS_ALONE_MAX:
+            self._complain(f"the loop took {TURNS_ALONE_MAX} turns and nothing came from outside")
+        asyncio._set_running_loop(self)
+        try:
+            for _ in range(len(self._ready)):
+                if self.is_over:
+                    return
+                handle = self._ready.popleft()
+                if not handle.cancelled():
+                    handle._run()
+                    self._check()
+        finally:
+            asyncio._set_running_loop(None)
+        if self._ready:
+            self._arrange()
+
+
+class JobQueue:
+    """Stands for the committer's SimpleQueue: what is put is done by a thread that is none."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._waiting: deque[object] = deque()
+
+    def put(self, job: object) -> None:
+        """Some thread takes it, some time later."""
+        if job is None:
+            return
+        loop = self._threads.loop
+
+        def run() -> None:
+            self._waiting.append(job)
+            worker = self._threads.worker
+            assert worker is not None, "a job without a thread"
+            worker()
+
+        loop.work(run)
+
+    def get(self) -> object:
+        """The worker asks; None ends its life, and there is a new one for the next job."""
+        return self._waiting.popleft() if self._waiting else None
+
+
+class Threads:
+    """Stands for the module `threading` in the committer."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self.loop = loop
+        self.worker: Callable[[], None] | None = None
+
+    def Thread(self, target: Callable[[], None], **named: object) -> Threads:  # noqa: N802
+        self.worker = target
+        return self
+
+    def start(self) -> None:
+        """It waits for jobs."""

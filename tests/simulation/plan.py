@@ -1,0 +1,90 @@
+"""What a run is made of before it begins: queues, their settings, crashes, and what will fail.
+
+One rule: settings are small enough that every limit is met in a run of a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from kestrelpy.config import Config
+from tests.simulation.books import Rules
+from tests.simulation.house import configuration
+from tests.support.memory_disk import Fault, MemoryDisk
+
+
+@dataclass
+class Plan:
+    """What one run is made of, before it begins."""
+
+    rules: dict[str, Rules]
+    crashes: int
+    faults: float  # how likely a life has one
+    config: Config
+
+    @classmethod
+    def of(cls, random: Random) -> Plan:
+        """A random one."""
+        rules: dict[str, Rules] = {}
+        settings: dict[str, dict[str, Any]] = {}
+        for name in random.sample(("jobs", "mail", "logs"), random.choice((1, 2, 2, 3))):
+            rules[name], settings[name] = _some_rules(random)
+        crashes, faults = random.choice((0, 1, 2, 3, 5)), random.choice((0, 0.3, 0.7))
+        return cls(rules, crashes, faults, configuration(random, settings))
+
+    def new_faults(self, random: Random, disk: MemoryDisk, tell: Callable[[str], None]) -> None:
+        """Perhaps a fault for the life that begins."""
+        if random.random() >= self.faults:
+            return
+        verb, path, most, times = random.choice(_FAULTS)
+        fault = Fault(
+            verb, path, nth=random.randint(1, most), times=random.randint(1, times),
+            error=random.choice((5, 28)), keep_sectors=random.choice((0, 0, 1, 3)),
+        )  # fmt: skip
+        disk.faults.append(fault)
+        tell(f"in store: {fault}")
+
+
+_FAULTS: Final = (
+    ("sync", "*.segment", 8, 1),
+    ("sync", "*.segment", 40, 1),
+    ("sync", "*.segment", 40, 1),
+    ("sync", "*.segment", 200, 1),
+    ("write", "*.segment", 100, 1),
+    ("write", "*.segment", 300, 2),
+    ("create", "*.segment", 10, 4),
+    ("create:rename", "*.segment", 10, 2),
+    ("create:names", "*.segment", 10, 1),
+    ("create", "*.snapshot", 6, 2),
+    ("remove", "*", 10, 2),
+    ("read", "*", 30, 1),
+    ("open", "*", 3, 1),
+    ("rename", "*", 3, 1),
+    ("names", "*", 10, 1),
+    ("make_folder", "*", 6, 1),
+)
+
+
+def _some_rules(random: Random) -> tuple[Rules, dict[str, Any]]:
+    """A queue's settings, as the ledger and as the configuration have them."""
+    lease_ms = random.choice((None, 1_800_000, 1_800_000, 1_800_000, 400, 100, 30))
+    max_items = random.choice((None, None, None, 3, 12))
+    attempts = random.choice((None, 100, 100, 2, 1))
+    leased = random.choice((None, None, None, None, 1, 3))
+    discards = max_items is not None and random.random() < 0.3
+    synced = random.random() < 0.3
+    sync: str = random.choice(("always",) * 7 + ("20ms", "never"))
+    rules = Rules(lease_ms, max_items, attempts, leased, discards, synced, sync == "always")
+    settings: dict[str, Any] = {
+        "lease": "none" if lease_ms is None else f"{lease_ms}ms",
+        "max_items": max_items or "none",
+        "max_attempts": attempts or "none",
+        "max_leased": leased or "none",
+        "discard_old_when_full": discards,
+        "confirms": "synced" if synced else "written",
+        "sync": sync,
+    }
+    return rules, settings

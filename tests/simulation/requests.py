@@ -1,0 +1,191 @@
+"""What clients say and what they may be told: requests, and replies read back in order.
+
+One rule: a reply is read by what was asked; bytes that no request explains are a violation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.simulation.books import Thing
+
+LINES = {
+    "set": (b"STORED", b"NOT_STORED"),
+    "add": (b"STORED", b"NOT_STORED"),
+    "delete": (b"DELETED", b"NOT_FOUND"),
+    "touch": (b"TOUCHED", b"NOT_FOUND"),
+    "flush": (b"END",),
+    "get": (b"END",),
+    "gets": (b"END",),
+    "stats": (b"END",),
+}
+_VALUE = re.compile(rb"VALUE (\S+) (\d+) (\d+)(?: (\d+))?")
+_STAT = re.compile(rb"STAT (\S+) (.*)")
+
+
+class NotWellFormed(Exception):
+    """The server said something that answers nothing that was asked."""
+
+
+@dataclass(eq=False)
+class Reply:
+    """One answer. `word` is VALUE for an item; `error` the text behind an ERROR word."""
+
+    word: str
+    error: str = ""
+    number: int = 0
+    flags: int = 0
+    body: bytes = b""
+    stats: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        if self.word == "VALUE":
+            return f"item {self.flags}" + (f" number {self.number}" if self.number else "")
+        return f"{self.word} {self.error}".strip()
+
+
+@dataclass(eq=False)
+class Request:
+    """One command. Times are microseconds of the run, 0: not yet."""
+
+    verb: str
+    queue: str
+    options: str = ""
+    item: Thing | None = None  # of a set or add
+    quiet: bool = False
+    expiry: int = 0
+    seconds: int = 0
+    arrived_us: int = 0
+    left_us: int = 0
+    talk: Talk | None = None
+    reply: Reply | None = None
+    found: list[Thing] = field(default_factory=list)  # what a flush or delete surely finds
+    was_sure: bool = False  # of an ending: was the item surely held when it came?
+
+    def __post_init__(self) -> None:
+        parts = self.options.split("/")
+        self.lends = "open" in parts
+        self.peeks = "peek" in parts
+        self.dead = "dead" in parts
+        self.ending = next((p for p in parts if p in ("close", "abort", "defer")), "")
+        fetches = self.verb in ("get", "gets")
+        self.takes = fetches and not (self.lends or self.peeks or self.ending)
+        self.fetches = fetches and (self.lends or self.takes)
+
+    @property
+    def key(self) -> bytes:
+        return (self.queue + ("/" + self.options if self.options else "")).encode()
+
+    @property
+    def data(self) -> bytes:
+        """As it goes over the wire."""
+        noreply = b" noreply" if self.quiet else b""
+        verb = self.verb.encode()
+        if self.item is not None:
+            body = self.item.body
+            return b"%b %b %d %d %d%b\r\n%b\r\n" % (
+                verb, self.key, self.item.number, self.expiry, len(body), noreply, body,
+            )  # fmt: skip
+        if self.verb == "touch":
+            return b"touch %b %d%b\r\n" % (self.key, self.seconds, noreply)
+        return b"%b %b%b\r\n" % (verb, self.key, noreply)
+
+    def __str__(self) -> str:
+        if self.item is not None:
+            extra = f" {len(self.item.body)} bytes"
+            extra += f" expires in {self.expiry} s" if self.expiry else ""
+            extra += " noreply" if self.quiet else ""
+            return f"{self.verb} {self.key.decode()} item {self.item.number}{extra}"
+        return f"{self.verb} {self.key.decode()}" + (f" {self.seconds}" if self.seconds else "")
+
+
+class Talk:
+    """One connection as the ledger sees it: what was asked and is not answered, what is held."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.asked: deque[Request] = deque()
+        self.buffer = b""
+        self.held: Thing | None = None
+        self.held_queue = ""
+        self.held_arrived_us = 0
+        self.until_us = 0  # the lease of what is held may be over then ...
+        self.over_us = 0  # ... and surely is then
+        self.at_end = False
+        self.lends_failed = False  # an open was answered with the error of its journal
+        self.held_to_end = False  # it surely held something when its client said no more
+        self.is_over = False
+        self.told: list[Request] = []  # answered, for the client to see
+
+    @property
+    def may_hold(self) -> bool:
+        """May an open be refused because something is open?"""
+        return self.held is not None or self.lends_failed
+
+    def parse(self) -> Request | None:
+        """The next request that has its whole answer; raises NotWellFormed."""
+        if not self.buffer:
+            return None
+        if not self.asked:
+            raise NotWellFormed(f"said without being asked: {self.buffer[:80]!r}")
+        request = self.asked[0]
+        reply = self._reply(request)
+        if reply is None:
+            return None
+        request.reply = reply
+        return self.asked.popleft()
+
+    def _line(self, at: int) -> tuple[bytes, int] | None:
+        end = self.buffer.find(b"\r\n", at)
+        return None if end < 0 else (self.buffer[at:end], end + 2)
+
+    def _reply(self, request: Request) -> Reply | None:
+        found = self._line(0)
+        if found is None:
+            return None
+        line, at = found
+        if line in LINES[request.verb]:
+            self.buffer = self.buffer[at:]
+            return Reply(line.decode())
+        word, _, text = line.partition(b" ")
+        if word in (b"SERVER_ERROR", b"CLIENT_ERROR"):
+            self.buffer = self.buffer[at:]
+            return Reply(word.decode(), text.decode())
+        if word == b"STAT" and request.verb == "stats":
+            return self._stats()
+        match = _VALUE.fullmatch(line)
+        if not match or request.verb not in ("get", "gets"):
+            raise NotWellFormed(f"{line[:100]!r} does not answer {request}")
+        return self._value(request, match, at)
+
+    def _value(self, request: Request, match: re.Match[bytes], at: int) -> Reply | None:
+        size = int(match[3])
+        end = at + size
+        if len(self.buffer) < end + 7:
+            return None
+        if self.buffer[end : end + 7] != b"\r\nEND\r\n":
+            raise NotWellFormed(f"no END behind the item that answers {request}")
+        if match[1] != request.key:
+            raise NotWellFormed(f"key {match[1]!r} in the answer to {request}")
+        if (match[4] is not None) != (request.verb == "gets"):
+            raise NotWellFormed(f"a number too many or too few in the answer to {request}")
+        body = self.buffer[at:end]
+        self.buffer = self.buffer[end + 7 :]
+        return Reply("VALUE", "", int(match[4] or 0), int(match[2]), body)
+
+    def _stats(self) -> Reply | None:
+        end = self.buffer.find(b"END\r\n")
+        if end < 0:
+            return None
+        stats = {}
+        for line in self.buffer[:end].split(b"\r\n")[:-1]:
+            match = _STAT.fullmatch(line)
+            if not match:
+                raise NotWellFormed(f"{line!r} among stats")
+            stats[match[1].decode()] = match[2].decode()
+        self.buffer = self.buffer[end + 5 :]
+        return Reply("STATS", stats=stats)

@@ -1,0 +1,28 @@
+"""The checker is worth something: it finds every planted mistake, soon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from tests.simulation.plants import PLANTS
+from tests.simulation.world import World
+
+SEEDS_MAX = 400
+pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_mistake_is_found(
+    plant: Callable[[], AbstractContextManager[object]],
+) -> None:
+    for seed in range(SEEDS_MAX):
+        with plant():
+            outcome = World(seed).run()
+        if outcome.violations:
+            print(f"found with seed {seed}: {outcome.violations[0]}")
+            return
+    pytest.fail(f"{plant.__name__} was not found in {SEEDS_MAX} runs", pytrace=False)

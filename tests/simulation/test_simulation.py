@@ -1,0 +1,82 @@
+"""The whole server, hundreds of lives at a time: every promise of the spec, whatever happens.
+
+    python -m tests.simulation SEED            one run as a story
+    KESTRELPY_SEEDS=5000-9000 make soak        as many as wanted
+
+One rule: a failure names its seed, and the seed is all it takes to see it again.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.world import World
+
+GROUPS = 26
+SEEDS_IN_GROUP = 20
+SOAK = os.environ.get("KESTRELPY_SEEDS", "10000-20000")
+# A life that ends in the middle leaves work behind that was never begun.
+pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+# What a run is for; each of these happens in any hundred runs, or the runs have become too tame.
+WANTED = {
+    "clean ends", "crash kill", "crash power", "crash while starting", "starts failed",
+    "fault create", "fault create:rename", "fault remove", "fault read", "fault sync",
+    "fault write",
+}  # fmt: skip
+
+
+def run(seed: int) -> Counter[str]:
+    outcome = World(seed).run()
+    if outcome.violations:
+        pytest.fail(
+            f"seed {seed}: {outcome.violations[0]}\n"
+            + "\n".join(outcome.story[-25:])
+            + f"\n\nthe whole story: python -m tests.simulation {seed}",
+            pytrace=False,
+        )
+    return Counter(outcome.counts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_every_promise_is_kept(group: int) -> None:
+    for seed in range(group * SEEDS_IN_GROUP, (group + 1) * SEEDS_IN_GROUP):
+        run(seed)
+
+
+@pytest.mark.slow
+def test_a_hundred_runs_see_every_kind_of_trouble() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(GROUPS * SEEDS_IN_GROUP, GROUPS * SEEDS_IN_GROUP + 100):
+        seen += run(seed)
+        if not WANTED - set(seen):
+            break
+    assert set(seen) >= WANTED
+
+
+@pytest.mark.slow
+def test_one_seed_is_one_run_whatever_the_process() -> None:
+    stories = set()
+    for hash_seed in ("1", "2"):
+        told = subprocess.run(
+            [sys.executable, "-m", "tests.simulation", "3", "9"],
+            cwd=Path(__file__).parent.parent.parent,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            check=True,
+        ).stdout.splitlines()
+        stories.add(b"\n".join(line for line in told if not line.startswith(b"seed")))
+    assert len(stories) == 1
+
+
+@pytest.mark.soak
+def test_soak() -> None:
+    first, _, last = SOAK.rpartition("-")
+    for seed in range(int(first or 0), int(last)):
+        run(seed)

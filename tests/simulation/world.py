@@ -1,0 +1,359 @@
+"""One run: a disk, a server that lives several times, clients, crashes, faults, and the verdict.
+
+    life ─▶ crash (kill, power, now or at a verb) or clean end ─▶ life ─▶ ... ─▶ rest ─▶ drain
+
+At the end nobody asks for anything more: everything that was asked is answered and the loop sleeps.
+Then the server starts once more, and what comes out of it is held against the ledger.
+
+One rule: all that happens follows from the seed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from journal.errors import JournalError
+from journal.reader import parse_folder_name
+from kestrelpy.server.daemon import Daemon, StartError
+from tests.simulation.books import Thing
+from tests.simulation.clients import KINDS, new_thing
+from tests.simulation.drain import Drain
+from tests.simulation.house import patched
+from tests.simulation.ledger import KNOWN, Ledger
+from tests.simulation.loop import SimLoop, Threads, Timeline
+from tests.simulation.plan import Plan
+from tests.simulation.wire import Wire
+from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
+
+RUN_US: Final = 900_000  # of clients at work; the rest of a run is what they left
+REST_US: Final = 8_000_000
+SLEEP_US: Final = 3_000_000
+# At rest a timer may ring once a second for each of a handful of reasons, and no more.
+TURNS_ASLEEP_MAX: Final = 60
+_STARTS_MAX: Final = 30
+_LIVES_MAX: Final = 12
+_START_US_MAX: Final = 20_000_000
+
+
+@dataclass
+class Outcome:
+    """What came of a run."""
+
+    seed: int
+    violations: list[str] = field(default_factory=list)
+    story: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+class SimDisk(MemoryDisk):
+    """A memory disk that says when the power went off, and which faults struck."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_off = False
+        self.on_fault: Callable[[str, str], None] = lambda verb, path: None
+        self.on_off: Callable[[], None] = lambda: None
+
+    def struck(self, verb: str, path: str) -> Fault | None:
+        try:
+            fault = super().struck(verb, path)
+        except PowerCut:
+            self.is_off = True
+            self.on_off()
+            raise
+        if fault is not None:
+            self.on_fault(verb, path)
+        return fault
+
+
+class World:
+    """One run of one seed."""
+
+    def __init__(
+        self, seed: int, plan: Plan | None = None, known: frozenset[str] = KNOWN
+    ) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.timeline = Timeline()
+        self.plan = plan or Plan.of(self.random)
+        self.queues = list(self.plan.rules)
+        self.story: list[str] = []
+        self.ledger = Ledger(self.plan.rules, lambda: self.timeline.us, self.tell, known)
+        self.disk = SimDisk()
+        self.loop: SimLoop | None = None
+        self.threads: Threads | None = None
+        self.daemon: Daemon | None = None
+        self.is_up = False
+        self.is_closing_time = False
+        self.has_ended = False
+        self.lives = 0
+        self.counts: dict[str, int] = {}
+        self.steady_from_us = 0
+        self._at_verb = ""  # what a crash at a verb is to be
+        self._things = 0
+        self._wires = 0
+        self._graveyard: list[object] = []  # nothing of a dead server is finalized during the run
+
+    # -- the story --------------------------------------------------------------------------
+
+    def tell(self, text: str) -> None:
+        """One line of the story."""
+        self.story.append(f"{self.timeline.us / 1000:12.3f}  {text}")
+
+    def count(self, what: str) -> None:
+        """It happened."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def hear_log(self, level: int, text: str, is_mistake: bool) -> None:
+        """The server wrote a line to its log."""
+        if self.disk.is_off or not (self.loop and not self.loop.is_over):
+            return
+        self.tell(f"log: {text}")
+        if is_mistake:
+            self.ledger.mistake(text)
+        for kind in (": corrupt at byte", ": truncated at byte", ": foreign at byte"):
+            if kind in text and not self.ledger.was_unreadable:
+                self.ledger.complain(f"damage after a mere crash: {text}")
+
+    # -- clients ----------------------------------------------------------------------------
+
+    def new_thing(self, queue: str, size: int) -> Thing:
+        self._things += 1
+        return new_thing(self._things, queue, size)
+
+    def connect(self) -> Wire | None:
+        """A new connection, if anybody listens."""
+        loop = self.loop
+        if not self.is_up or loop is None or loop.is_over or loop.listener is None:
+            return None
+        if not loop.listener.is_open:
+            return None
+        self._wires += 1
+        wire = Wire(loop, self.random, self.ledger, self._wires)
+        wire.connect(loop.listener.accept)
+        self._graveyard.append(wire)
+        return wire
+
+    # -- lives ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """The server starts, on what the disk shows."""
+        self.lives += 1
+        self.has_ended = False
+        self.steady_from_us = self.timeline.us
+        self.loop = SimLoop(  # type: ignore[abstract]  # what the server does not ask for
+            self.timeline, self.random, self.ledger.complain, self._check
+        )
+        self.threads = Threads(self.loop)
+        self.disk.on_fault = self._fault
+        self.disk.on_off = self._mute
+        self.loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        loop = self.loop
+        assert loop is not None
+        self._graveyard.append(loop.create_task(self._live(loop)))
+
+    async def _live(self, loop: SimLoop) -> None:
+        try:
+            daemon = Daemon(self.plan.config, lambda: self.plan.config, self._say, self.disk)
+            self.daemon = daemon
+            await daemon.start()
+        except (StartError, JournalError) as error:
+            self.tell(f"does not start: {error}")
+            if not self.ledger.has_faults:
+                self.ledger.complain(f"the server does not start: {error}")
+            self.count("starts failed")
+            self._over("kill", loop)
+            return
+        self.is_up = True
+        self.count("lives")
+        self.ledger.begin_life()
+        await daemon._ending.wait()
+        self.ledger.is_leaving = True
+        await daemon.stop()
+        self._over("clean", loop)
+
+    def _say(self, line: str) -> None:
+        if line.startswith("ready"):
+            self.tell(line.partition(", fdatasync")[0])
+
+    def _fault(self, verb: str, path: str) -> None:
+        self.count(f"fault {verb}")
+        self.tell(f"FAULT {verb} {path}")
+        name, generation = parse_folder_name(os.path.basename(os.path.dirname(path)))
+        self.ledger.fault(verb, name.decode("ascii") if generation else "")
+        if verb.startswith(("create", "make_folder")):
+            self.ledger.no_room_us = self.timeline.us
+
+    def _mute(self) -> None:
+        if self.loop is not None:
+            self.loop.is_mute = True
+
+    def _check(self) -> None:
+        """After everything that the server did: is the machine still on?"""
+        if self.disk.is_off and self.loop is not None and not self.loop.is_over:
+            self.crash(self._at_verb or "power")
+
+    # -- ends -------------------------------------------------------------------------------
+
+    def crash(self, how: str) -> None:
+        """kill: the page cache stays. power: what was not synced may be lost, torn, reordered."""
+        loop = self.loop
+        if loop is None or loop.is_over:
+            return
+        when = "" if self.is_up else ", while it was starting"
+        at = f" at verb {self.disk.trace[-1]}" if self.disk.is_off else ""
+        self.tell(f"CRASH: {how}{at}{when}")
+        self.count(f"crash {how}")
+        if not self.is_up:
+            self.count("crash while starting")
+        self._retire()
+        if how == "kill":
+            self.disk = self._turn_on(self.disk.kill_clone())
+        else:
+            self.disk = self._turn_on(self.disk.crash_clone(self.random))
+        self._over(how, loop)
+
+    def _retire(self) -> None:
+        if self.disk.retried_syncs:
+            self.ledger.complain(f"synced again after a sync failed: {self.disk.retried_syncs}")
+        self.disk.retried_syncs = []
+
+    def _turn_on(self, found: MemoryDisk) -> SimDisk:
+        disk = SimDisk()
+        disk._root = found._root
+        disk.faults = [fault for fault in self.disk.faults if not fault.fired]
+        return disk
+
+    def _over(self, how: str, loop: SimLoop) -> None:
+        """This life is over; another begins soon."""
+        self._retire()
+        loop.is_over = True
+        self.is_up = False
+        self._graveyard.append((loop, self.daemon))
+        self.daemon = None
+        self.ledger.end_life(how)
+        self.has_ended = True
+        if how == "clean":
+            self.tell("clean end")
+            self.count("clean ends")
+            if "synced again after a failed end" in self.ledger.known:
+                self.disk.failed_syncs.clear()
+        self._at_verb = ""
+        if not self.is_closing_time:
+            self.timeline.after(self.random.randrange(1_000, 30_000), self._start_again)
+
+    def _start_again(self) -> None:
+        if self.is_closing_time or self.lives >= _LIVES_MAX:
+            return
+        self.plan.new_faults(self.random, self.disk, self.tell)
+        if self.random.random() < 0.35:
+            self.arm(self.random.randrange(1, 120))
+        self.start()
+
+    def arm(self, steps: int) -> None:
+        """Crash at a verb, that many from now."""
+        self._at_verb = self.random.choice(("kill", "power", "power"))
+        self.disk.cut_power_at(steps)
+
+    # -- the run ----------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """All of it."""
+        with patched(self):
+            self._work()
+            if not self.ledger.violations:
+                self._come_to_rest()
+            if not self.ledger.violations:
+                Drain(self).run()
+        counts = self.counts | {"answers": self.ledger.answers, "turns asleep": self._asleep}
+        return Outcome(self.seed, self.ledger.violations, self.story, counts)
+
+    _asleep = 0
+
+    def _work(self) -> None:
+        random, timeline = self.random, self.timeline
+        self.plan.new_faults(random, self.disk, self.tell)
+        self.start()
+        clients = [kind(self, n) for n, kind in enumerate(KINDS)]
+        at = 0
+        for _ in range(self.plan.crashes):
+            at += random.randrange(20_000, 2 * RUN_US // (self.plan.crashes + 1))
+            timeline.at(at, self._some_end)
+        self._graveyard.append(clients)
+        self._run(max(at, RUN_US))
+
+    def _run(self, until_us: int) -> None:
+        """Go on until then, or until something was wrong."""
+        while self.timeline.us < until_us and not self.ledger.violations:
+            self.timeline.run_until(min(until_us, self.timeline.us + 50_000))
+
+    def _some_end(self) -> None:
+        loop = self.loop
+        if self.is_closing_time or loop is None or loop.is_over or self.disk._cut_at:
+            return
+        kind = self.random.choice(("clean", "kill", "power", "verb", "verb"))
+        if kind == "verb":
+            self.arm(self.random.randrange(1, 40))
+        elif kind != "clean":
+            self.crash(kind)
+        elif self.daemon is not None and self.is_up:
+            self.tell("SIGTERM")
+            self.daemon.shutdown()
+
+    def mend(self) -> None:
+        """Nothing more fails from now on."""
+        self.disk.faults.clear()
+        self.disk._cut_at = 0
+
+    def ensure_up(self) -> None:
+        """Have it run, whatever it takes."""
+        for _ in range(_STARTS_MAX):
+            self._until(lambda: self.is_up or self.has_ended, _START_US_MAX)
+            if self.is_up or self.ledger.violations:
+                return
+            if not self.has_ended:
+                break
+            self.start()
+        self.ledger.complain("the server does not start")
+
+    def _until(self, true: Callable[[], bool], within_us: int) -> bool:
+        end = self.timeline.us + within_us
+        while not true() and self.timeline.us < end and not self.ledger.violations:
+            self.timeline.run_until(min(end, self.timeline.us + 20_000))
+        return true()
+
+    def _come_to_rest(self) -> None:
+        """Nobody asks any more: what was asked is answered, and the loop sleeps."""
+        self.is_closing_time = True
+        self.mend()
+        self.ensure_up()
+        if self.ledger.violations:
+            return
+        self._run(self.timeline.us + REST_US)
+        for talk in self.ledger.talks:
+            if talk.asked:
+                self.ledger.complain(f"connection {talk.number}: no answer to {talk.asked[0]}")
+            elif talk.buffer:
+                self.ledger.complain(f"connection {talk.number}: half an answer {talk.buffer!r}")
+        loop = self.loop
+        assert loop is not None
+        before = loop.turns
+        self._run(self.timeline.us + SLEEP_US)
+        self._asleep = loop.turns - before
+        if self._asleep > TURNS_ASLEEP_MAX:
+            self.ledger.complain(f"{self._asleep} turns in {SLEEP_US // 1_000_000} s of rest")
+
+    def restart_cleanly(self) -> None:
+        """The orderly end before what is left is counted."""
+        if self.daemon is not None and self.is_up:
+            self.daemon.shutdown()
+            if not self._until(lambda: self.has_ended, _START_US_MAX):
+                self.ledger.complain("the server does not end when it is asked to")
+        self.start()
+        self.ensure_up()
