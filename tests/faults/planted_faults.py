@@ -1,0 +1,373 @@
+"""The faults that are planted: each a small change to the source, and the tests that must find it.
+
+One rule: a fault breaks one promise, compiles, and looks like a mistake somebody could make.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+COMMIT = "journal/commit.py"
+JOURNAL = "journal/journal.py"
+FILES = "journal/files.py"
+REPLIES = "kestrelpy/protocol/replies.py"
+FETCHING = "kestrelpy/protocol/fetching.py"
+READER = "kestrelpy/core/reader.py"
+UPKEEP = "journal/upkeep.py"
+
+TESTS_OF_THE_JOURNAL = ("tests/journal/test_commit.py", "tests/journal/test_journal.py")
+TESTS_OF_FILES = (
+    "tests/journal/test_files.py", "tests/journal/test_files_order.py",
+    "tests/journal/test_machine.py",
+)  # fmt: skip
+TESTS_OF_FORMAT = (
+    "tests/journal/test_record.py", "tests/journal/test_segment.py",
+    "tests/journal/test_every_damage.py",
+)  # fmt: skip
+TESTS_OF_THE_WIRE = (
+    "tests/protocol/test_replies.py", "tests/protocol/test_conversation.py",
+    "tests/protocol/test_fetching.py", "tests/protocol/test_transcripts.py",
+)  # fmt: skip
+TESTS_OF_THE_SERVER = (
+    "tests/server/test_committer.py", "tests/server/test_turn.py", "tests/server/test_daemon.py",
+)  # fmt: skip
+TESTS_OF_THE_CORE = ("tests/core", "tests/machines")
+TESTS_OF_UPKEEP = (
+    "tests/journal/test_upkeep.py", "tests/server/test_background.py",
+    "tests/machines/test_memory_machine.py",
+)  # fmt: skip
+SIMULATION = ("tests/simulation/test_simulation.py",)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`old` stands exactly once in `path` and becomes `new`; one of `tests` has to notice."""
+
+    name: str
+    path: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+FAULTS: tuple[Fault, ...] = (
+    # -- syncs -----------------------------------------------------------------------------
+    Fault(
+        "a record counts as synced when the sync begins",
+        COMMIT,
+        "        self.lsn_in_flight = self.lsn_written\n",
+        "        self.lsn_in_flight = self.lsn_durable = self.lsn_written\n",
+        TESTS_OF_THE_JOURNAL,
+    ),
+    Fault(
+        "a sync covers what was written while it ran",
+        COMMIT,
+        "            self.lsn_durable = self.lsn_in_flight\n",
+        "            self.lsn_durable = self.lsn_written\n",
+        TESTS_OF_THE_JOURNAL,
+    ),
+    Fault(
+        "a journal that failed syncs again",
+        COMMIT,
+        "        if self.failure or self.lsn_in_flight or",
+        "        if self.lsn_in_flight or",
+        TESTS_OF_THE_JOURNAL,
+    ),
+    Fault(
+        "only the first of several files is synced",
+        COMMIT,
+        "            for handle in self.handles:\n",
+        "            for handle in self.handles[:1]:\n",
+        TESTS_OF_THE_JOURNAL,
+    ),
+    Fault(
+        "a sync's error is ignored by the journal",
+        JOURNAL,
+        '            self.fail("syncing", self.folder, error)\n',
+        "            self.commit.finish_sync()\n",
+        TESTS_OF_THE_JOURNAL,
+    ),
+    Fault(
+        "a write's error is ignored by the journal",
+        JOURNAL,
+        '            self.fail("writing", segment.path, error)\n            return False\n',
+        "            pass\n",
+        TESTS_OF_THE_JOURNAL,
+    ),
+    Fault(
+        "a sync's error is lost on its way from the thread",
+        "kestrelpy/server/committer.py",
+        "                error = failed\n",
+        "                error = None\n",
+        TESTS_OF_THE_SERVER,
+    ),
+    Fault(
+        "STORED is said when the item is written",
+        "kestrelpy/core/log.py",
+        "commit.lsn_durable if self.sync_ms == 0 else commit.lsn_written",
+        "commit.lsn_written",
+        (*TESTS_OF_THE_WIRE, "tests/core/test_log.py", *TESTS_OF_THE_SERVER),
+    ),
+    # -- files -----------------------------------------------------------------------------
+    Fault(
+        "a new file has its name before its bytes are on disk",
+        FILES,
+        "            handle.sync()\n            os.rename(fresh, path)\n",
+        "            os.rename(fresh, path)\n",
+        TESTS_OF_FILES,
+    ),
+    Fault(
+        "the folder of a new file is not synced",
+        FILES,
+        "            os.rename(fresh, path)\n"
+        "            self._sync_folder(os.path.dirname(path))\n",
+        "            os.rename(fresh, path)\n",
+        TESTS_OF_FILES,
+    ),
+    Fault(
+        "removals are not synced, so they may lose their order",
+        FILES,
+        "            return\n        self._sync_folder(os.path.dirname(path))\n",
+        "            return\n",
+        TESTS_OF_FILES,
+    ),
+    Fault(
+        "a short write counts as a whole one",
+        FILES,
+        "        if written == len(data):\n",
+        "        if written <= len(data):\n",
+        TESTS_OF_FILES,
+    ),
+    Fault(
+        "two daemons may own one directory",
+        FILES,
+        "            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)\n",
+        TESTS_OF_FILES,
+    ),
+    # -- bytes -----------------------------------------------------------------------------
+    Fault(
+        "a record's checksum is not looked at",
+        "journal/record.py",
+        "    if crc32(data[offset + CRC_BYTES : end]) != crc:\n",
+        "    if crc32(data[offset + CRC_BYTES : end]) < 0:\n",
+        TESTS_OF_FORMAT,
+    ),
+    Fault(
+        "a record of an earlier segment parses, where a file was used again",
+        "journal/record.py",
+        "        number_of_segment != segment\n",
+        "        number_of_segment < 0\n",
+        TESTS_OF_FORMAT,
+    ),
+    Fault(
+        "a record of another journal parses",
+        "journal/record.py",
+        "        or (journal and owner != journal)\n",
+        "",
+        TESTS_OF_FORMAT,
+    ),
+    Fault(
+        "a file header's checksum is not looked at",
+        "journal/segment.py",
+        "        if crc32(data[: FILE_HEADER_BYTES - 4]) != crc:\n",
+        "        if crc32(data[: FILE_HEADER_BYTES - 4]) < 0:\n",
+        TESTS_OF_FORMAT,
+    ),
+    # -- replies ---------------------------------------------------------------------------
+    Fault(
+        "a reply leaves without waiting for its record",
+        REPLIES,
+        "        if not self.held and log.lsn_stored >= stored and log.lsn_written >= written:\n",
+        "        if not self.held:\n",
+        TESTS_OF_THE_WIRE,
+    ),
+    Fault(
+        "a reply that is true overtakes one that is held",
+        REPLIES,
+        "            self.held.append((data, log, 0, 0))\n",
+        "            self.out.append(data)\n",
+        TESTS_OF_THE_WIRE,
+    ),
+    Fault(
+        "when the log fails, what was held is said as if it were true",
+        REPLIES,
+        '                data = _failed(log.failure) if data else b""\n',
+        "",
+        TESTS_OF_THE_WIRE,
+    ),
+    Fault(
+        "an item is handed out before it is synced",
+        FETCHING,
+        "        stored = max(stored, item.lsn)\n",
+        "",
+        TESTS_OF_THE_WIRE,
+    ),
+    Fault(
+        "a peek shows an item before it is synced",
+        FETCHING,
+        "            to.hold(data, queue.log, item.lsn)\n",
+        "            to.say(data)\n",
+        TESTS_OF_THE_WIRE,
+    ),
+    Fault(
+        "a token is shown before its range is reserved on disk",
+        FETCHING,
+        "                stored = max(stored, reader.tokens_lsn)\n",
+        "                pass\n",
+        TESTS_OF_THE_WIRE,
+    ),
+    Fault(
+        "a failed queue still hands out",
+        FETCHING,
+        "        if queue is not None and not target.peeks and queue.log.failure is not None:\n"
+        "            queue.raise_failed()\n"
+        "        lease = ",
+        "        lease = ",
+        TESTS_OF_THE_WIRE,
+    ),
+    # -- leases and order ------------------------------------------------------------------
+    Fault(
+        "a close after the lease has ended is taken for one with nothing open",
+        READER,
+        "            lease.holder.overdue.append(self)\n",
+        "",
+        (*TESTS_OF_THE_WIRE, *TESTS_OF_THE_CORE),
+    ),
+    Fault(
+        "what is given back goes to the end of the line",
+        "kestrelpy/core/ready.py",
+        "        heappush(self._returned, (place, item))\n",
+        "        self._line.append(item)\n",
+        TESTS_OF_THE_CORE,
+    ),
+    Fault(
+        "an item is delivered once more than max_attempts says",
+        READER,
+        "attempts >= most and reason",
+        "attempts > most and reason",
+        TESTS_OF_THE_CORE,
+    ),
+    Fault(
+        "a deferred item counts an attempt",
+        READER,
+        "            attempts = lease.attempts + (reason != DEFERRED)\n",
+        "            attempts = lease.attempts + 1\n",
+        TESTS_OF_THE_CORE,
+    ),
+    Fault(
+        "tokens are issued again after a restart",
+        READER,
+        "        self._next_token = self._tokens_below = max(below, self._tokens_below)\n",
+        "        self._tokens_below = max(below, self._tokens_below)\n",
+        TESTS_OF_THE_CORE,
+    ),
+    Fault(
+        "the last to wait is served first",
+        "kestrelpy/core/waiters.py",
+        "        self._lines[waiter.dead].append(waiter)\n",
+        "        self._lines[waiter.dead].appendleft(waiter)\n",
+        TESTS_OF_THE_CORE,
+    ),
+    # -- what waits in the log only ----------------------------------------------------------
+    Fault(
+        "memory has no bound",
+        "kestrelpy/core/line.py",
+        "            cost >= reader.residency.allowed\n",
+        "            cost >= 1 << 60\n",
+        TESTS_OF_THE_CORE,
+    ),
+    Fault(
+        "what is let go does not move the frontier back",
+        "kestrelpy/core/ready.py",
+        "        self.frontier = min(self.frontier, id_)\n",
+        "        self.frontier = self.frontier if self.beyond else id_\n",
+        TESTS_OF_THE_CORE,
+    ),
+    Fault(
+        "what is read back is not checked",
+        "journal/backlog.py",
+        "            if record is None:\n",
+        "            if record is None and at < 0:\n",
+        ("tests/journal/test_backlog.py", "tests/machines/test_memory_machine.py"),
+    ),
+    # -- snapshots, rewriting, removal -------------------------------------------------------
+    Fault(
+        "a snapshot claims one record more than it includes",
+        UPKEEP,
+        "            journal.commit.lsn_written, active.number,",
+        "            journal.commit.lsn_written + 1, active.number,",
+        TESTS_OF_UPKEEP,
+    ),
+    Fault(
+        "a snapshot is written before its log is durable",
+        "kestrelpy/server/background.py",
+        "target.journal.commit.lsn_durable >= job.snapshot.lsn",
+        "target.journal.commit.lsn_written >= job.snapshot.lsn",
+        TESTS_OF_UPKEEP,
+    ),
+    Fault(
+        "a survivor is dropped when segments are rewritten",
+        "journal/carry.py",
+        "if kind == _PUT and item in live and lsn <= victim.lsn_last:",
+        "if kind == _PUT and item in live and lsn < victim.lsn_last:",
+        ("tests/journal/test_carry.py", "tests/machines/test_memory_machine.py"),
+    ),
+    Fault(
+        "what is rewritten is what is alive now, though a power cut may take a confirm away",
+        "kestrelpy/server/background.py",
+        "                chosen, snapshot.snapshot.live, ",
+        "                chosen, target.state().live, ",
+        SIMULATION,
+    ),
+    Fault(
+        "a segment is removed before the records that emptied it are durable",
+        "journal/ledger.py",
+        "if settled and not segment.live and segment.emptied_lsn <= lsn_durable:",
+        "if settled and not segment.live:",
+        ("tests/journal/test_ledger.py", *SIMULATION),
+    ),
+    Fault(
+        "a segment is removed that the older snapshot needs",
+        "journal/ledger.py",
+        "settled = 0 < segment.lsn_last <= snapshots[0] and",
+        "settled = 0 < segment.lsn_last <= snapshots[-1] and",
+        ("tests/journal/test_ledger.py", *SIMULATION),
+    ),
+    Fault(
+        "a file is used again though a backup shares it",
+        "journal/reclaim.py",
+        "        if files.links(keep) == 1:\n",
+        "        if files.links(keep) >= 1:\n",
+        ("tests/journal/test_reclaim.py",),
+    ),
+    # -- starts ------------------------------------------------------------------------------
+    Fault(
+        "the page cache is trusted after an unclean end",
+        "journal/recovery.py",
+        "        if self.tail or self.torn:\n",
+        "        if self.torn:\n",
+        ("tests/journal/test_recovery.py", "tests/journal/test_machine.py"),
+    ),
+    Fault(
+        "the log is cut behind the first record that may be torn",
+        "journal/recovery.py",
+        "if is_lost and first > self.lsn_synced and",
+        "if is_lost and first > self.lsn_synced + 1 and",
+        ("tests/journal/test_recovery.py", "tests/journal/test_every_damage.py"),
+    ),
+    Fault(
+        "an item is accepted without room for its confirm",
+        "journal/spares.py",
+        "        return self.is_short or active is None or ",
+        "        return True or active is None or ",
+        ("tests/journal/test_journal.py", "tests/faults/test_full_disk.py"),
+    ),
+    Fault(
+        "a deleted queue leaves an earlier one of its name behind",
+        "kestrelpy/server/data_directory.py",
+        "            if 0 < made <= generation and",
+        "            if made == generation and",
+        ("tests/server/test_data_directory.py", *SIMULATION),
+    ),
+)

@@ -1,0 +1,229 @@
+"""A disk that fills under a running daemon: storing is refused, fetching and confirming go on.
+
+Spec 1.9. The disk is a tmpfs of a few mebibytes; other files on it take what is left, as a log
+that nobody rotates would, and take at once whatever the daemon gives back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemon import DaemonProcess
+from tests.support.faults import SmallDisk, small_disk
+from tests.support.raw import Raw, wait_until
+
+DISK_BYTES = 4 << 20
+BODY_BYTES = 1000
+CONFIG = """
+[journal]
+segment_min = "16KiB"
+segment_max = "64KiB"
+[queue_defaults]
+max_attempts = "none"
+[queues.memory]
+durable = false
+"""
+# More records than a segment of the least size holds: giving back must not use up the room that
+# the confirms need.
+GIVEN_BACK = 500
+# A queue cannot store more than the disk holds, so storing until it refuses comes to an end.
+ITEMS_MAX = DISK_BYTES // BODY_BYTES
+
+pytestmark = pytest.mark.slow
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path / "disk", DISK_BYTES) as mounted:
+        yield mounted
+
+
+@pytest.fixture
+def daemon(disk: SmallDisk, tmp_path: Path) -> Iterator[DaemonProcess]:
+    process = DaemonProcess(disk.folder / "data", config=CONFIG)
+    with process:
+        yield process
+
+
+def connect(daemon: DaemonProcess) -> Raw:
+    raw = Raw(("127.0.0.1", daemon.port))
+    raw.sock.settimeout(10)  # a set that is neither stored nor refused is found out sooner
+    return raw
+
+
+def body(number: int) -> bytes:
+    return b"%0*d" % (BODY_BYTES, number)
+
+
+def store(raw: Raw, queue: bytes, number: int) -> bytes:
+    """Store item `number`; the answer."""
+    raw.send(b"set %b 0 0 %d\r\n%b\r\n" % (queue, BODY_BYTES, body(number)))
+    return raw.line()
+
+
+def store_some(raw: Raw, queue: bytes, count: int) -> None:
+    for number in range(count):
+        assert store(raw, queue, number) == b"STORED"
+
+
+def store_until_refused(raw: Raw, queue: bytes, first: int) -> tuple[int, bytes]:
+    """Store items from `first` on until one is refused: the number of that one, and the answer."""
+    for number in range(first, first + ITEMS_MAX):
+        answer = store(raw, queue, number)
+        if answer != b"STORED":
+            return number, answer
+    raise AssertionError("a full disk refused nothing")
+
+
+def drain(raw: Raw, queue: bytes, disk: SmallDisk | None = None) -> list[int]:
+    """Open and confirm item after item to the last; their numbers. The `disk` is kept full."""
+    found: list[int] = []
+    request = b"get %b/open\r\n" % queue
+    while True:
+        raw.send(request)
+        line = raw.line()
+        if line == b"END":
+            return found
+        assert line.startswith(b"VALUE "), line
+        found.append(int(raw.line()))
+        raw.expect(b"END\r\n")
+        if disk is not None and len(found) % 10 == 0:
+            disk.fill()
+        request = b"get %b/close/open\r\n" % queue
+
+
+def is_full(answer: bytes) -> bool:
+    return answer.startswith(b"SERVER_ERROR disk full")
+
+
+def test_storing_is_refused_and_everything_stored_is_fetched_and_confirmed_to_the_last_item(
+    daemon: DaemonProcess, disk: SmallDisk
+) -> None:
+    with connect(daemon) as raw:
+        store_some(raw, b"jobs", 100)
+        disk.fill()
+
+        refused, answer = store_until_refused(raw, b"jobs", 100)
+        assert is_full(answer), answer
+        assert disk.free_bytes < 1 << 16, "it was refused although there was room"
+        told = raw.stats()
+        assert told["health"] == told["queue_jobs_state"] == "disk_full"
+        assert told["queue_jobs_reason"].startswith("disk_full")
+
+        assert drain(raw, b"jobs") == list(range(refused))
+        raw.ask(b"get jobs/open\r\n", b"END\r\n")
+    wait_until(lambda: any("no room" in line for line in daemon.lines), "a line in the log")
+
+
+def test_everything_is_confirmed_though_what_it_gives_back_is_taken_by_others_at_once(
+    daemon: DaemonProcess, disk: SmallDisk
+) -> None:
+    with connect(daemon) as raw:
+        # Small ones: their confirms take more than what is left of any segment.
+        for _ in range(4):
+            raw.ask(b"set jobs 0 0 1\r\n0\r\n" * 1000, b"STORED\r\n" * 1000)
+        disk.fill()
+        store_until_refused(raw, b"jobs", 0)
+
+        found = drain(raw, b"jobs", disk)
+        assert found[:4000] == [0] * 4000
+        assert found[4000:] == list(range(len(found) - 4000))
+        disk.make_room()
+        wait_until(lambda: store(raw, b"jobs", 0) == b"STORED", "storing resumes")
+
+
+def test_storing_resumes_by_itself_when_there_is_room_again(
+    daemon: DaemonProcess, disk: SmallDisk
+) -> None:
+    with connect(daemon) as raw:
+        store_some(raw, b"jobs", 10)
+        disk.fill()
+        refused, _ = store_until_refused(raw, b"jobs", 10)
+        disk.make_room()
+
+        wait_until(lambda: store(raw, b"jobs", refused) == b"STORED", "storing resumes")
+        for number in range(refused + 1, refused + 101):
+            assert store(raw, b"jobs", number) == b"STORED"
+        assert raw.stats()["health"] == "ok"
+        assert drain(raw, b"jobs") == list(range(refused + 101))
+    assert any("there is room again" in line for line in daemon.lines)
+
+
+def test_on_a_full_disk_leases_by_connection_go_on_and_what_is_given_back_comes_again(
+    daemon: DaemonProcess, disk: SmallDisk
+) -> None:
+    with connect(daemon) as raw:
+        store_some(raw, b"jobs", 20)
+        disk.fill()
+        refused, _ = store_until_refused(raw, b"jobs", 20)
+
+        for _ in range(GIVEN_BACK):
+            raw.send(b"get jobs/open\r\n")
+            assert raw.line().startswith(b"VALUE ")
+            assert int(raw.line()) == 0
+            raw.ask(b"get jobs/abort\r\n", b"END\r\nEND\r\n")
+        with connect(daemon) as gone:
+            gone.send(b"get jobs/open\r\n")
+            assert gone.line().startswith(b"VALUE ")
+        wait_until(lambda: raw.stats()["queue_jobs_leased"] == "0", "given back at the hang-up")
+        assert drain(raw, b"jobs", disk) == list(range(refused))
+
+
+def test_on_a_full_disk_other_queues_answer_and_can_be_drained_too(
+    daemon: DaemonProcess, disk: SmallDisk
+) -> None:
+    with connect(daemon) as raw:
+        for queue in (b"jobs", b"other", b"memory"):
+            store_some(raw, queue, 10)
+        disk.fill()
+        store_until_refused(raw, b"jobs", 10)
+
+        assert store(raw, b"memory", 10) == b"STORED", "a queue in memory needs no disk"
+        assert drain(raw, b"memory") == list(range(11))
+        assert is_full(store(raw, b"new", 0)), "a queue that is new has no room to begin"
+        refused, answer = store_until_refused(raw, b"other", 10)
+        assert is_full(answer), answer
+        assert drain(raw, b"other") == list(range(refused))
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_daemon_starts_on_a_full_disk_with_everything_that_was_stored(
+    daemon: DaemonProcess, disk: SmallDisk, end: str
+) -> None:
+    with connect(daemon) as raw:
+        store_some(raw, b"jobs", 30)
+        store_some(raw, b"other", 30)
+        disk.fill()
+        refused, _ = store_until_refused(raw, b"jobs", 30)
+        raw.send(b"get jobs\r\n")
+        assert raw.line().startswith(b"VALUE ")
+    if end == "stop":
+        assert daemon.stop() == 0
+    else:
+        daemon.kill()
+    disk.fill()
+
+    daemon.start()
+
+    with connect(daemon) as raw:
+        assert drain(raw, b"jobs", disk) == list(range(1, refused))
+        assert drain(raw, b"other") == list(range(30))
+        disk.make_room()
+        wait_until(lambda: store(raw, b"jobs", 0) == b"STORED", "storing resumes")
+
+
+def test_min_disk_free_is_left_to_others(disk: SmallDisk) -> None:
+    least = 2 << 20
+    config = CONFIG + '[server]\nmin_disk_free = "2MiB"\n'
+    with DaemonProcess(disk.folder / "data", config=config) as daemon, connect(daemon) as raw:
+        store_some(raw, b"jobs", 10)
+
+        refused, answer = store_until_refused(raw, b"jobs", 10)
+        assert is_full(answer), answer
+        assert disk.free_bytes >= least
+        assert disk.free_bytes < least + (1 << 19), "it was refused although there was room"
+        assert raw.stats()["queue_jobs_state"] == "disk_full"
+        assert drain(raw, b"jobs") == list(range(refused))
+        wait_until(lambda: store(raw, b"jobs", 0) == b"STORED", "its own segments made room")
