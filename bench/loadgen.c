@@ -11,6 +11,7 @@
  *   dialect            requests of one item                                expected replies
  *   memcache-set       set Q 0 0 N                                         STORED
  *   memcache-consume   get Q/close/open   (first: Q/open, last: Q/close)   VALUE, or END = empty
+ *   memcache-return    get Q/open, then get Q/abort                       VALUE, or END; END
  *   memcache-get       mg Q v             (stored once before the start)   VA
  *   redis-push         LPUSH Q body                                        :length
  *   redis-consume      LMOVE Q P RIGHT LEFT, then LREM P -1 body           $body, :1   ($-1 = empty)
@@ -20,7 +21,8 @@
  *   body = seed(8 hex) ' ' connection(5) ' ' number(10) ' ' filler made from the seed
  *
  * `number` counts from 0 over all connections. A consumer checks length, seed and filler, and that
- * no number comes twice; so N items consumed after N stored are exactly those that were stored.
+ * no number comes twice; so N items consumed after N stored are exactly those that were stored. What
+ * is returned comes again: there only the bytes are checked.
  *
  * Requests on one connection are answered in order; a ring remembers what was asked. Everything is
  * bounded: items, seconds, a time limit without appeal, loopback addresses only.
@@ -52,7 +54,7 @@ enum {
     MAX_IN_FLIGHT = 1024,
     MAX_BODY = 8 << 20,
     MAX_ITEMS = 1 << 27, /* one bit each while consuming: 16 MiB */
-    MAX_SECONDS = 600,
+    MAX_SECONDS = 3600, /* ten million items on a slow disk */
     TIME_LIMIT_S = 60, /* for a number of items; --seconds get GRACE_S on top */
     GRACE_S = 15,
     MAX_QUEUE_NAME = 64,
@@ -66,13 +68,13 @@ enum {
 /* ---- what is asked for ---------------------------------------------------------------------- */
 
 typedef enum {
-    MEMCACHE_SET, MEMCACHE_CONSUME, MEMCACHE_GET, REDIS_PUSH, REDIS_CONSUME, BEANSTALK_PUT,
-    BEANSTALK_CONSUME, DIALECTS
+    MEMCACHE_SET, MEMCACHE_CONSUME, MEMCACHE_RETURN, MEMCACHE_GET, REDIS_PUSH, REDIS_CONSUME,
+    BEANSTALK_PUT, BEANSTALK_CONSUME, DIALECTS
 } dialect_t;
 
 static const char *const DIALECT_NAMES[DIALECTS] = {
-    "memcache-set", "memcache-consume", "memcache-get", "redis-push", "redis-consume",
-    "beanstalk-put", "beanstalk-consume",
+    "memcache-set", "memcache-consume", "memcache-return", "memcache-get", "redis-push",
+    "redis-consume", "beanstalk-put", "beanstalk-consume",
 };
 
 static struct {
@@ -91,7 +93,7 @@ static struct {
 
 /* ---- one run -------------------------------------------------------------------------------- */
 
-typedef enum { STORE, OPEN, CLOSE_OPEN, CLOSE, GET, MOVE, REMOVE, RESERVE, DELETE } request_kind;
+typedef enum { STORE, OPEN, CLOSE_OPEN, CLOSE, ABORT, GET, MOVE, REMOVE, RESERVE, DELETE } request_kind;
 
 typedef struct {
     request_kind kind;
@@ -120,7 +122,8 @@ static char *template_; /* a whole storing request, its body's header to be fill
 static size_t template_bytes, template_header;
 static char *filler; /* a body's expected bytes; the header's are filled in per item */
 static uint8_t *seen; /* one bit per number consumed */
-static char open_text[128], close_open_text[128], close_text[128], get_text[128], va_text[32];
+static char open_text[128], close_open_text[128], close_text[128], abort_text[128];
+static char get_text[128], va_text[32];
 static size_t va_bytes;
 
 static uint64_t now_ns(void) {
@@ -232,7 +235,7 @@ static void check_body(const char *body, size_t n) {
     if (memcmp(body, filler, 9) != 0 || memcmp(body + HEADER, filler + HEADER, n - HEADER) != 0 ||
         number >= MAX_ITEMS)
         fail("a body came back that was never stored in this run: \"%.25s\"", body);
-    if (want.dialect == MEMCACHE_GET) return;
+    if (want.dialect == MEMCACHE_GET || want.dialect == MEMCACHE_RETURN) return;
     if (seen[number / 8] & 1u << number % 8)
         fail("item %llu was delivered twice", (unsigned long long)number);
     seen[number / 8] |= (uint8_t)(1u << number % 8);
@@ -275,6 +278,10 @@ static bool begin_item(connection *c, uint64_t now) {
             strlen(c->opened ? close_open_text : open_text));
         ask(c, c->opened ? CLOSE_OPEN : OPEN, now);
         c->opened = true;
+        break;
+    case MEMCACHE_RETURN:
+        put(c, open_text, strlen(open_text));
+        ask(c, OPEN, now);
         break;
     case MEMCACHE_GET:
         put(c, get_text, strlen(get_text));
@@ -380,11 +387,20 @@ static size_t answer(connection *c, const char *p, size_t n, uint64_t now) {
         used = value_reply(r.kind == OPEN ? open_text : close_open_text, p, line, n, &bytes);
         if (!used) return 0;
         check_body(p + line, bytes);
+        if (want.dialect == MEMCACHE_RETURN) {
+            put(c, abort_text, strlen(abort_text));
+            next_step = true;
+            break;
+        }
         c->opened = true;
         item_done(&r, now);
         break;
     case CLOSE:
         if (!starts(p, line, "END\r\n")) unexpected(p, line, "END");
+        break;
+    case ABORT:
+        if (!starts(p, line, "END\r\n")) unexpected(p, line, "END");
+        item_done(&r, now);
         break;
     case GET:
         if (line != va_bytes || memcmp(p, va_text, line) != 0) unexpected(p, line, "VA");
@@ -439,7 +455,7 @@ static size_t answer(connection *c, const char *p, size_t n, uint64_t now) {
     c->waiting--;
     last_reply_ns = now;
     if (next_step)
-        ask(c, r.kind == MOVE ? REMOVE : DELETE, r.begun_ns);
+        ask(c, r.kind == MOVE ? REMOVE : r.kind == OPEN ? ABORT : DELETE, r.begun_ns);
     else if (r.kind == CLOSE)
         finish(c);
     else if (!begin_item(c, now) && !c->waiting)
@@ -577,6 +593,7 @@ static void make_texts(void) {
     snprintf(open_text, sizeof open_text, "get %s/open\r\n", q);
     snprintf(close_open_text, sizeof close_open_text, "get %s/close/open\r\n", q);
     snprintf(close_text, sizeof close_text, "get %s/close\r\n", q);
+    snprintf(abort_text, sizeof abort_text, "get %s/abort\r\n", q);
     snprintf(get_text, sizeof get_text, "mg %s v\r\n", q);
     va_bytes = (size_t)snprintf(va_text, sizeof va_text, "VA %zu\r\n", n);
 }

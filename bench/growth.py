@@ -1,0 +1,108 @@
+"""`python -m bench backlog [--quick] [--only NAMES]`: what a backlog and its like cost.
+
+The one rule: a scenario that fails is a sentence in the report, and the others go on.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench import hung, loadgen
+from bench.backlog import backlog
+from bench.figures import Figure, as_json, markdown
+from bench.loadgen import LoadFailed
+from bench.queues import queues
+from bench.scenarios import FULL, QUICK, Bench
+from bench.servers import ServerFailed, file_system
+from bench.stuck import stuck
+
+MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
+
+Scenario = Callable[[Bench], list[Figure]]
+SCENARIOS: dict[str, Scenario] = {
+    "small": lambda bench: backlog(bench, 100, bench.sizes.small_items),
+    "large": lambda bench: backlog(bench, 10 << 10, bench.sizes.large_items),
+    "stuck": stuck,
+    "queues": queues,
+    "hung": hung.hung,
+}
+
+
+def arguments(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench backlog", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="minutes; without it about an hour")
+    parser.add_argument(
+        "--dir", type=Path, default=loadgen.OUT, help="where data goes: on a real disk"
+    )
+    parser.add_argument("--python", default=sys.executable, help="what kestrelpy runs on")
+    parser.add_argument("--only", metavar="NAMES", help=f"some of {','.join(SCENARIOS)}")
+    wanted = parser.parse_args(words)
+    unknown = set(wanted.only.split(",") if wanted.only else ()) - set(SCENARIOS)
+    if unknown:
+        parser.error(f"--only does not know {', '.join(sorted(unknown))}")
+    return wanted
+
+
+def measure(bench: Bench, names: Sequence[str]) -> tuple[list[Figure], list[str]]:
+    """The figures of these scenarios, and a sentence for each that could not be measured."""
+    figures: list[Figure] = []
+    notes: list[str] = []
+    for name in names:
+        if name == "hung" and (why := hung.missing()):
+            notes.append(why)
+            continue
+        began = time.monotonic()
+        try:
+            figures += SCENARIOS[name](bench)
+        except (ServerFailed, LoadFailed, OSError) as failure:
+            notes.append(f"{name}: FAILED: {failure}")
+            bench.say(notes[-1])
+        bench.say(f"{name}: {time.monotonic() - began:.0f} s")
+    return figures, notes
+
+
+def main(words: Sequence[str]) -> int:
+    wanted = arguments(words)
+
+    def say(text: str) -> None:
+        print(f"bench: {text}", file=sys.stderr, flush=True)
+
+    kind = file_system(wanted.dir)
+    if kind in MEMORY_FILE_SYSTEMS:
+        say(f"{wanted.dir} is on {kind}, where a sync means nothing; use --dir on a disk.")
+        return 1
+    try:
+        binary = loadgen.build()
+    except LoadFailed as failure:
+        say(str(failure))
+        return 1
+    sizes = QUICK if wanted.quick else FULL
+    wanted.dir.mkdir(parents=True, exist_ok=True)
+    data = Path(tempfile.mkdtemp(prefix="data-", dir=wanted.dir))
+    began = time.monotonic()
+    try:
+        names = wanted.only.split(",") if wanted.only else list(SCENARIOS)
+        figures, notes = measure(Bench(binary, data, wanted.python, sizes, say), names)
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+    about = {
+        "run": f"{sizes.name}, {time.monotonic() - began:.0f} s in all, "
+        f"{time.strftime('%Y-%m-%d %H:%M')}",
+        "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, "
+        f"{platform.machine()}, disk {kind}",
+    }
+    loadgen.OUT.mkdir(parents=True, exist_ok=True)
+    text = markdown(figures, about, notes)
+    (loadgen.OUT / "backlog.md").write_text(text)
+    as_text = json.dumps(as_json(figures, about, notes), indent=1)
+    (loadgen.OUT / "backlog.json").write_text(as_text + "\n")
+    print(text)
+    say(f"written to {loadgen.OUT / 'backlog.md'} and {loadgen.OUT / 'backlog.json'}")
+    return 1 if notes else 0

@@ -1,0 +1,69 @@
+"""What is measured of a backlog, and how much of it: sizes, and the goals beside each figure.
+
+The one rule: every goal stands here, with the sentence it comes from.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.loadgen import Load, Result, run
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything."""
+
+    name: str
+    small_items: int  # of 100 B
+    large_items: int  # of 10 KiB
+    rounds: int
+    seconds: float  # of each turn of a comparison
+    leases: int
+    stuck_items: int
+    segment_max: str  # of the journals behind a stuck item: small, so that growth shows
+    queues: int
+    hang_seconds: float
+
+
+FULL = Sizes("full", 10_000_000, 1_000_000, 5, 3.0, 1_000_000, 1_000_000, "1MiB", 10_000, 10.0)
+QUICK = Sizes("quick", 300_000, 20_000, 5, 0.5, 50_000, 50_000, "256KiB", 500, 3.0)
+# For the tests of the bench itself.
+TINY = Sizes("tiny", 3000, 300, 1, 0.05, 2000, 2000, "64KiB", 20, 0.5)
+
+
+class Goals:
+    """What is wanted. Memory is above that of the empty daemon."""
+
+    memory_mib = 150.0
+    peak_memory_mib = 150.0
+    # A backlog on disk slows down nobody who stores, and little whoever drains it.
+    set_ratio = 0.9
+    drain_ratio = 0.7
+    # "Start-up does not depend on the length of history": kill -9 to the first item.
+    first_item_s = 2.0
+    # Disk: at most 2 x what is alive and four segments.
+    disk_ratio = 1.0
+    # 10,000 quiet queues.
+    start_s = 5.0
+    queue_memory_kib = 10.0
+    queue_disk_kib = 128.0
+    queue_files = 500.0
+    # "A disk that hangs stops nobody": the loop's own turns, with strace at work.
+    answer_ms = 50.0
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What every scenario is given."""
+
+    binary: Path
+    parent: Path
+    python: str
+    sizes: Sizes
+    say: Callable[[str], None]
+
+    def load(self, dialect: str, port: int, queue: str, **more: float | int | None) -> Result:
+        """One run of the load generator: 50 connections, in words of `Load`."""
+        wanted: dict[str, object] = {"connections": 50, "time_limit_s": 3500.0, **more}
+        return run(self.binary, Load(dialect, port, queue=queue, **wanted))  # type: ignore[arg-type]
