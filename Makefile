@@ -35,7 +35,7 @@ lint: $(VENV)/.installed-lint ## ruff and mypy
 	$(PY) -m mypy
 
 bench: $(VENV)/.installed-bench ## measure against redis-server and beanstalkd
-	@.ci/system-packages redis-server beanstalkd memcached gcc
+	@.ci/system-packages redis-server beanstalkd memcached gcc strace
 	$(PY) -m bench $(ARGS)
 
 soak: $(VENV)/.installed-test ## the long tests
