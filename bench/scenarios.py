@@ -63,7 +63,21 @@ class Bench:
     sizes: Sizes
     say: Callable[[str], None]
 
-    def load(self, dialect: str, port: int, queue: str, **more: float | int | None) -> Result:
-        """One run of the load generator: 50 connections, in words of `Load`."""
-        wanted: dict[str, object] = {"connections": 50, "time_limit_s": 3500.0, **more}
-        return run(self.binary, Load(dialect, port, queue=queue, **wanted))  # type: ignore[arg-type]
+    def load(
+        self,
+        dialect: str,
+        port: int,
+        queue: str,
+        *,
+        ops: int | None = None,
+        seconds: float | None = None,
+        body_bytes: int = 100,
+        in_flight: int = 1,
+        seed: int = 1,
+    ) -> Result:
+        """One run of the load generator with 50 connections, in words of `Load`."""
+        wanted = Load(
+            dialect, port, connections=50, in_flight=in_flight, body_bytes=body_bytes, ops=ops,
+            seconds=seconds, seed=seed, queue=queue, time_limit_s=3500.0,
+        )  # fmt: skip
+        return run(self.binary, wanted)

@@ -155,7 +155,8 @@ class IdSet:
         """Of those up to `up_to`, only these (which are in the set) stay; those above do too."""
         above = self.between(up_to + 1, max(self._last, up_to + 1))
         last = self._last
-        self.__init__()  # type: ignore[misc]  # as new
+        self._bits, self._counts = {}, {}
+        self._first, self._last, self.count = 1, 0, 0
         for id_ in sorted(ids):
             self.add(id_)
         if above.count:

@@ -201,7 +201,7 @@ def test_a_configuration_cannot_be_changed() -> None:
     with pytest.raises(ValidationError):
         config.server.port = 1
     with pytest.raises(FrozenInstanceError):
-        config.queue(b"q").lease_ms = 1  # type: ignore[misc]
+        config.queue(b"q").lease_ms = 1
     assert not hasattr(config.queue(b"q"), "__dict__")
 
 

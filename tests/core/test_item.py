@@ -35,4 +35,4 @@ def test_the_first_place_is_the_marker_for_good() -> None:
 
 def test_an_item_has_room_for_nothing_else() -> None:
     with pytest.raises(AttributeError):
-        Item(1, 1, b"", 0, 0, 0).remark = "slots only"  # type: ignore[attr-defined]
+        Item(1, 1, b"", 0, 0, 0).remark = "slots only"

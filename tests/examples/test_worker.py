@@ -33,7 +33,7 @@ def test_the_worker_writes_down_before_it_confirms(daemon: DaemonProcess, tmp_pa
         if body.startswith(b"1"):
             worker.stop()
 
-    worker.handle = handle  # type: ignore[method-assign]
+    worker.handle = handle
     worker.run()
 
     checksums = [zlib.crc32(b"some line"), zlib.crc32(b"another")]
@@ -59,7 +59,7 @@ def test_an_item_whose_confirm_was_not_answered_is_noted_and_handled_again(
             else:
                 worker.stop()
 
-        worker.handle = handle  # type: ignore[method-assign]
+        worker.handle = handle
         worker.run()
 
     words = [line.split()[:2] for line in results.read_text().splitlines()]

@@ -127,7 +127,7 @@ def test_without_a_snapshot_the_log_says_it_all_again_also_over_survivors() -> N
 def test_a_settled_segment_is_read_at_its_front_and_its_footer_only() -> None:
     one = laid(capacity=1 << 20)
     files = Counting(one.disk)
-    records, _, recovery = recovered(files)  # type: ignore[arg-type]
+    records, _, recovery = recovered(files)
 
     assert lsns(records) == BEHIND
     settled = [s for s in recovery.segments if s.settled]
@@ -167,7 +167,7 @@ def test_what_a_start_reads_does_not_grow_with_history() -> None:
             checkpoint=opening(count + 1), tally=Tally(),
         )  # fmt: skip
         files = Counting(disk)
-        recovery = Recovery(files, FOLDER)  # type: ignore[arg-type]
+        recovery = Recovery(files, FOLDER)
         assert lsns(list(recovery.records())) == [count + 1]
         assert recovery.clean
         bodies = [s for s in recovery.segments if not s.settled]
@@ -228,7 +228,7 @@ def test_a_segment_that_was_never_sealed_is_settled_by_the_snapshot_that_lists_i
         four = one.segments[4]
         disk.damage(path_of(4), four.capacity - FOOTER_SPACE_BYTES, old or older_footer(four))
         files = Counting(disk)
-        _, _, recovery = recovered(files)  # type: ignore[arg-type]
+        _, _, recovery = recovered(files)
         found = recovery.segments[2]
         assert (found.number, found.settled, found.lsn_last) == (4, True, 16)
         assert (found.item_first, found.item_last) == (9, 10)
@@ -665,7 +665,7 @@ def test_a_large_stretch_is_kept_aside_in_pieces() -> None:
     recovery = Recovery(disk, FOLDER)
     assert lsns(list(recovery.records())) == [1]
     files = Biggest(disk)
-    recovery.files = files  # type: ignore[assignment]
+    recovery.files = files
     recovered_journal(recovery, Sizes(), lambda: opening(3), TIME_MS).abandon()
 
     (copy,) = disk.names(f"{FOLDER}/{SET_ASIDE_FOLDER}")

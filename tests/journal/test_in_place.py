@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tests.support.journals import Writer, bodies, fresh, start
-from tests.support.memory_disk import Fault, MemoryDisk
+from tests.support.memory_disk import Fate, Fault, MemoryDisk
 
 BODIES = [b"one", b"two", b"three", b"four"]
 SEEDS = range(40)
@@ -49,11 +49,11 @@ def test_nothing_is_lost_and_the_log_goes_on_in_the_same_segment() -> None:
 
 
 @pytest.mark.parametrize("fate", ["lost", "random"])
-def test_what_was_kept_is_on_disk_before_the_first_answer(fate: str) -> None:
+def test_what_was_kept_is_on_disk_before_the_first_answer(fate: Fate) -> None:
     for seed in SEEDS:
         disk = unclean()
         start_without_room(disk)
-        after = disk.crash_clone(Random(seed), fate)  # type: ignore[arg-type]
+        after = disk.crash_clone(Random(seed), fate)
         assert bodies(start(after).records) == BODIES, f"seed {seed}"
 
 

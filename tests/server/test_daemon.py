@@ -24,7 +24,7 @@ async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         other = Running(tmp_path / "other")
         load = other._load
         port = server.port
-        other._load = lambda: load().model_copy(  # type: ignore[method-assign]
+        other._load = lambda: load().model_copy(
             update={"server": load().server.model_copy(update={"port": port})}
         )
         with pytest.raises(StartError, match=f"cannot listen on 127.0.0.1:{port}: Address already"):

@@ -123,14 +123,14 @@ class SimLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
-    def create_task(  # type: ignore[override]
+    def create_task(
         self, coro: Coroutine[Any, Any, Any], **named: object
     ) -> asyncio.Task[Any]:
         task = SimTask(coro, self)
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # crashes are normal here
+        task._log_destroy_pending = False  # crashes are normal here
         return task
 
-    def call_soon(  # type: ignore[override]
+    def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
@@ -138,7 +138,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._arrange()
         return handle
 
-    def call_later(  # type: ignore[override]
+    def call_later(
         self,
         delay: float,
         callback: Callable[..., object],
@@ -147,7 +147,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.TimerHandle:
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
-    def call_at(  # type: ignore[override]
+    def call_at(
         self,
         when: float,
         callback: Callable[..., object],
@@ -172,18 +172,18 @@ class SimLoop(asyncio.AbstractEventLoop):
         if not self.is_over:
             self._complain(f"on the loop: {context.get('message')}: {context.get('exception')!r}")
 
-    def add_signal_handler(  # type: ignore[override]
+    def add_signal_handler(
         self, sig: int, callback: Callable[..., object], *args: Any
     ) -> None:
         """Signals are what the simulation calls by name."""
 
-    async def create_server(  # type: ignore[override]
+    async def create_server(
         self, protocol_factory: Callable[[], asyncio.Protocol], *args: Any, **named: Any
     ) -> Listener:
         self.listener = Listener(protocol_factory)
         return self.listener
 
-    async def run_in_executor(  # type: ignore[override]
+    async def run_in_executor(
         self, executor: object, func: Callable[..., object], *args: Any
     ) -> object:
         future = self.create_future()
@@ -225,7 +225,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
         self.timeline.after(self._pause(), run)
 
-    def call_soon_threadsafe(  # type: ignore[override]
+    def call_soon_threadsafe(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> None:
         """What a thread says is heard some time later."""

@@ -114,7 +114,7 @@ class Wire(asyncio.Transport):
 
     # -- the server's end -------------------------------------------------------------------
 
-    def write(self, data: bytes) -> None:  # type: ignore[override]
+    def write(self, data: bytes) -> None:
         loop = self._loop
         if self._closing or self.is_closed or loop.is_over or loop.is_mute:
             return

@@ -145,7 +145,7 @@ class World:
         self.lives += 1
         self.has_ended = False
         self.steady_from_us = self.timeline.us
-        self.loop = SimLoop(  # type: ignore[abstract]  # what the server does not ask for
+        self.loop = SimLoop(  # what the server does not ask for
             self.timeline, self.random, self.ledger.complain, self._check
         )
         self.threads = Threads(self.loop)

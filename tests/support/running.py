@@ -64,7 +64,7 @@ class Peer:
 
     def has_heard_nothing(self) -> bool:
         """Has no byte come in that was not read?"""
-        return not self.reader._buffer  # type: ignore[attr-defined]
+        return not self.reader._buffer
 
     async def closed(self) -> bool:
         """Wait until the daemon ends the connection."""

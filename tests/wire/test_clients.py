@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import memcache  # type: ignore[import-untyped]
-import pylibmc  # type: ignore[import-untyped]
+import memcache
+import pylibmc
 import pytest
-from pymemcache.client.base import Client  # type: ignore[import-untyped]
-from pymemcache.client.hash import HashClient  # type: ignore[import-untyped]
-from pymemcache.exceptions import MemcacheClientError, MemcacheServerError  # type: ignore[import-untyped]
-from pymemcache.serde import pickle_serde  # type: ignore[import-untyped]
+from pymemcache.client.base import Client
+from pymemcache.client.hash import HashClient
+from pymemcache.exceptions import MemcacheClientError, MemcacheServerError
+from pymemcache.serde import pickle_serde
 
 import kestrelpy
 from tests.support.daemon import DaemonProcess
