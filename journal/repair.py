@@ -24,7 +24,7 @@ from typing import Final
 
 from journal.account import Account
 from journal.check import LOCK, Progress, Report, check_journal, owning_folder, silent
-from journal.checkpoint import Checkpoint
+from journal.checkpoint import TOKENS_SKIPPED, Checkpoint
 from journal.dump import snapshots
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Files
@@ -38,7 +38,6 @@ from journal.rotation import Sizes
 from journal.segment import FILE_HEADER_BYTES, SegmentHeader, segment_name, segment_number
 from journal.snapshot import Snapshot, SnapshotDamaged, snapshot_lsn
 
-TOKENS_SKIPPED: Final = 1 << 32  # a record that reserved tokens may be among what is lost
 # What cannot be read at first (a file without its header) shows what else is lost in a later round.
 _ROUNDS: Final = 6
 _SUFFIX_DAMAGED: Final = ".damaged"

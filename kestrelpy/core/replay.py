@@ -14,17 +14,12 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Iterable
-from typing import Final
 
-from journal.checkpoint import Checkpoint
+from journal.checkpoint import TOKENS_SKIPPED, Checkpoint
 from journal.errors import NewerFormat
 from journal.record import Kind, Record, Tag, decode_meta, ended_bytes
 from journal.snapshot import Snapshot
 from kestrelpy.core.queue import Queue
-
-# Passed over when a reservation may be among what was damaged: more than were ever issued between
-# two that are known, and room for two million such accidents below 2^53.
-TOKENS_SKIPPED: Final = 1 << 32
 
 
 class Replay:

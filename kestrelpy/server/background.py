@@ -13,10 +13,12 @@ One rule: a thread is given a value and the disk, and nothing that the loop owns
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Final
 
 from aiofiles.base import wrap
@@ -33,6 +35,7 @@ from kestrelpy.core.reader import Reader
 
 log = logging.getLogger("kestrelpy.background")
 
+# KNOWN FLAW: a read that the disk never ends holds up the end of the process, like its threads.
 READ_THREADS: Final = 4
 RETRY_SECONDS: Final = 1.0
 PAUSE_SECONDS_MAX: Final = 0.05
@@ -41,14 +44,16 @@ PAUSE_SECONDS_MAX: Final = 0.05
 class Pause:
     """Sleeps for as long as was worked since the last time: half of one processor at most."""
 
-    __slots__ = ("_since",)
+    __slots__ = ("_ending", "_since")
 
-    def __init__(self) -> None:
+    def __init__(self, ending: Event) -> None:
+        self._ending = ending
         self._since = time.monotonic()
 
     def pause(self) -> None:
-        """Called about every millisecond of work."""
-        time.sleep(min(time.monotonic() - self._since, PAUSE_SECONDS_MAX))
+        """Called about every millisecond of work; raises InterruptedError when the daemon ends."""
+        if self._ending.wait(min(time.monotonic() - self._since, PAUSE_SECONDS_MAX)):
+            raise InterruptedError(errno.EINTR, "the daemon ends")
         self._since = time.monotonic()
 
 
@@ -70,6 +75,9 @@ class Background:
         self._settled = settled
         self._outdated = outdated
         self._readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="kestrelpy-read")
+        # One, and its own: rewriting takes its time, and spares must not wait behind it.
+        self._rewriter = ThreadPoolExecutor(1, thread_name_prefix="kestrelpy-rewrite")
+        self._ending = Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._reviving: set[Reader] = set()
         self._snapshots: dict[JournalLog, SnapshotJob] = {}
@@ -208,7 +216,7 @@ class Background:
         chosen = journal.upkeep.choose()
         if chosen:
             job = journal.upkeep.begin_carry(
-                chosen, snapshot.snapshot.live, Pause().pause, snapshot.time_ms
+                chosen, snapshot.snapshot.live, Pause(self._ending).pause, snapshot.time_ms
             )
             self._start(target, self._rewrite(target, chosen, job, snapshot))
 
@@ -218,7 +226,7 @@ class Background:
         journal, goes_on = target.journal, True
         survivors: Segment | None = None
         try:
-            survivors = await wrap(job.run)(self._files)
+            survivors = await wrap(job.run)(self._files, executor=self._rewriter)
             goes_on = survivors is not None  # else not before the next snapshot
         except DamagedVictim as damaged:
             log.error("%s", damaged)
@@ -259,7 +267,9 @@ class Background:
         task.add_done_callback(done)
 
     def close(self) -> None:
-        """Nothing more is begun; what runs ends by itself."""
+        """Nothing more is begun; a rewriting stops and leaves nothing, others end by themselves."""
         for task in list(self._tasks):
             task.cancel()
-        self._readers.shutdown(wait=False, cancel_futures=True)
+        self._ending.set()
+        for threads in (self._readers, self._rewriter):
+            threads.shutdown(wait=False, cancel_futures=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+from threading import Event
 
 import pytest
 
 from journal.journal import Sizes
 from kestrelpy.core.policy import Policy
+from kestrelpy.server.background import Pause
 from tests.support.life import Life, at_once
 from tests.support.memory_disk import Fault
 
@@ -115,3 +117,12 @@ def test_segments_go_when_snapshots_say_so_and_the_rest_is_read_from_survivors(l
     again = life.killed()
     assert again.take_all() == [lease.item.body for lease in keep]
     assert again.damages == []
+
+
+def test_a_rewriting_ends_when_the_daemon_does() -> None:
+    ending = Event()
+    pause = Pause(ending)
+    pause.pause()
+    ending.set()
+    with pytest.raises(InterruptedError):
+        pause.pause()
