@@ -48,14 +48,14 @@ class DeadLine:
     def keep(self, item: Item, always: bool) -> None:
         """Its body is here; it stays if there is room for it."""
         if item.id not in self._items and (
-            always or self._kept_bytes + len(item.body) <= KEPT_BYTES_MAX or not self._items
+            always or self._kept_bytes + item.size <= KEPT_BYTES_MAX or not self._items
         ):
             self._items[item.id] = item
-            self._kept_bytes += len(item.body)
+            self._kept_bytes += item.size
 
     def take_in(self, item: Item) -> None:
         """The body of the first has been read back: others make room for it if need be."""
-        if self._kept_bytes + len(item.body) > KEPT_BYTES_MAX:
+        if self._kept_bytes + item.size > KEPT_BYTES_MAX:
             self._items.clear()
             self._kept_bytes = 0
         self.keep(item, True)
@@ -74,7 +74,7 @@ class DeadLine:
         order, _ = heappop(self._line)
         self.count -= 1
         del self._items[item.id]
-        self._kept_bytes -= len(item.body)
+        self._kept_bytes -= item.size
         return order, item
 
     def first(self) -> Item | None:
@@ -102,7 +102,7 @@ class DeadLine:
             self.count -= 1
             item = self._items.pop(id_, None)
             if item is not None:
-                self._kept_bytes -= len(item.body)
+                self._kept_bytes -= item.size
 
     def _first(self) -> int:
         line = self._line

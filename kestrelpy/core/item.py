@@ -11,10 +11,10 @@ class Item:
     """`id` names it in its queue for good; `marker` is its first place in the ready line.
 
     `stored_ms` and `expires_ms` (0: never) are wall clock; `lsn` is that of its put, 0 in a
-    memory queue.
+    memory queue. `size` is that of the body in bytes, be it in memory or let go.
     """
 
-    __slots__ = ("body", "expires_ms", "flags", "id", "lsn", "marker", "stored_ms")
+    __slots__ = ("body", "expires_ms", "flags", "id", "lsn", "marker", "size", "stored_ms")
 
     def __init__(
         self,
@@ -33,3 +33,13 @@ class Item:
         self.stored_ms = stored_ms
         self.expires_ms = expires_ms
         self.lsn = lsn
+        self.size = len(body)
+
+    @property
+    def is_whole(self) -> bool:
+        """Is its body in memory?"""
+        return len(self.body) == self.size
+
+    def let_go(self) -> None:
+        """From now on only the log has its body."""
+        self.body = b""

@@ -59,7 +59,7 @@ class Line:
             and not reader.residency.grow(cost)
             and reader.log.backlog is not None  # else it is nowhere but here
         ):
-            ready.push_beyond(item.id, len(item.body))
+            ready.push_beyond(item.id, item.size)
             return
         ready.push(item)
         if item.expires_ms:
@@ -144,7 +144,7 @@ class Line:
             ready.advance(id_ + 1)
             return
         item = item_of(record)
-        ready.drop_beyond(len(item.body))
+        ready.drop_beyond(item.size)
         ready.advance(id_ + 1)
         if 0 < item.expires_ms <= wall_ms:
             reader.expire(item, wall_ms)

@@ -208,7 +208,7 @@ class JournalLog:
         return lsn
 
     def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
-        size = len(item.body)
+        size = item.size
         if size <= _SMALL_BODY_MAX and attempts < DELIVERY_MAX:
             small, meta = attempts + 1 | size << 8, b""
         else:
@@ -232,15 +232,15 @@ class JournalLog:
         )
 
     def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
-        meta = encode_meta({Tag.REASON: reason, Tag.BYTES: len(item.body)})
+        meta = encode_meta({Tag.REASON: reason, Tag.BYTES: item.size})
         return self._add(Draft(_DEAD, item.id, began_ms, attempts, wall_ms, meta, b"", 0, 0))
 
     def expired(self, item: Item, wall_ms: int) -> int:
-        small, meta = ended(0, len(item.body))
+        small, meta = ended(0, item.size)
         return self._add(Draft(_EXPIRED, item.id, 0, small, wall_ms, meta, b"", 0, item.lsn))
 
     def discarded(self, item: Item, wall_ms: int) -> int:
-        small, meta = ended(0, len(item.body))
+        small, meta = ended(0, item.size)
         return self._add(Draft(_DISCARDED, item.id, 0, small, wall_ms, meta, b"", 0, item.lsn))
 
     def flushed(

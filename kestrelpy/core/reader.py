@@ -202,7 +202,7 @@ class Reader:
         item = lease.item
         if lease.dead:
             self.dead.forget(item.id, True)
-        self._apply_done(item.id, len(item.body))
+        self._apply_done(item.id, item.size)
         wall_ms = now_ms + self.wall.offset_ms
         lsn = self.log.done(item, lease.attempts, lease.began_ms, wall_ms)
         if self.policy.max_leased is not None and self.waiters:
@@ -229,7 +229,7 @@ class Reader:
             attempts = lease.attempts + (reason != DEFERRED)
             most = self.policy.max_attempts
             if most is not None and attempts >= most and reason != DEFERRED:
-                self._apply_dead(item.id, attempts, reason, wall_ms, len(item.body))
+                self._apply_dead(item.id, attempts, reason, wall_ms, item.size)
                 self.dead.keep(item, self.log.backlog is None)
                 lsn = self.log.dead(item, attempts, lease.began_ms, wall_ms, reason)
             else:
@@ -311,7 +311,7 @@ class Reader:
 
     def expire(self, item: Item, wall_ms: int) -> None:
         """It lived past its expiry and is out of the line."""
-        self._apply_done(item.id, len(item.body))
+        self._apply_done(item.id, item.size)
         self.counters.expired += 1
         self.log.expired(item, wall_ms)
 
@@ -327,13 +327,13 @@ class Reader:
             item = self.line.unread_first()
         else:
             return
-        self._apply_done(item.id, len(item.body))
+        self._apply_done(item.id, item.size)
         self.counters.discarded += 1
         self.log.discarded(item, wall_ms)
 
     def flush(self, last_id: int, now_ms: int) -> int:
         """Everything ready is gone; what is lent or dead stays. Returns the record to wait for."""
-        stay = [(lease.item.id, len(lease.item.body)) for lease in self.leases if not lease.dead]
+        stay = [(lease.item.id, lease.item.size) for lease in self.leases if not lease.dead]
         spared = [id_ for id_, _ in stay]
         stay += [(id_, death.body_bytes) for id_, death in self.dead.deaths.items()]
         self._apply_flushed(spared, last_id, sum(size for _, size in stay))

@@ -70,18 +70,18 @@ class Ready:
         """An arrival: its place is its marker, higher than any before."""
         self._line.append(item)
         self.resident += 1
-        self.resident_bytes += len(item.body)
+        self.resident_bytes += item.size
 
     def give_back(self, place: int, item: Item) -> None:
         """An item that was popped, or one whose place is not its marker."""
         if item.id in self._removed:
             self._compact()  # it was removed and is back before it was passed over
         if item.id >= self.frontier:
-            self.push_beyond(item.id, len(item.body))
+            self.push_beyond(item.id, item.size)
             return
         heappush(self._returned, (place, item))
         self.resident += 1
-        self.resident_bytes += len(item.body)
+        self.resident_bytes += item.size
 
     def pop(self) -> tuple[int, Item] | None:
         """The next item with its place; None: there is none in memory."""
@@ -96,7 +96,7 @@ class Ready:
             item = line.popleft()
             first = (item.marker, item)
         self.resident -= 1
-        self.resident_bytes -= len(first[1].body)
+        self.resident_bytes -= first[1].size
         return first
 
     def first(self) -> Item | None:
@@ -113,7 +113,7 @@ class Ready:
     def remove(self, item: Item) -> None:
         """Take out an item that is in memory, wherever it stands."""
         self.resident -= 1
-        self.resident_bytes -= len(item.body)
+        self.resident_bytes -= item.size
         if self._line and self._line[0] is item:
             self._line.popleft()
             return
@@ -175,8 +175,8 @@ class Ready:
                 break
             item = self._line.pop()
             self.resident -= 1
-            self.resident_bytes -= len(item.body)
-            self.push_beyond(item.id, len(item.body))
+            self.resident_bytes -= item.size
+            self.push_beyond(item.id, item.size)
             gone.append(item)
         return gone
 
