@@ -46,8 +46,8 @@ class DeadLine:
         heappush(self._line, (order, id_))
 
     def keep(self, item: Item, always: bool) -> None:
-        """Its body is here; it stays if there is room for it."""
-        if item.id not in self._items and (
+        """If its body is here, it stays if there is room for it."""
+        if item.is_whole and item.id not in self._items and (
             always or self._kept_bytes + item.size <= KEPT_BYTES_MAX or not self._items
         ):
             self._items[item.id] = item
@@ -83,7 +83,7 @@ class DeadLine:
         return self._items.get(id_) if id_ else None
 
     def give_back(self, item: Item) -> None:
-        """It was popped and is back at its place."""
+        """It was popped and is back at its place; a body that was let go is read again."""
         heappush(self._line, (self.deaths[item.id].order, item.id))
         self.count += 1
         self.keep(item, True)

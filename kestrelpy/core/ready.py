@@ -180,6 +180,21 @@ class Ready:
             gone.append(item)
         return gone
 
+    def evict_from(self, id_: int) -> list[Item]:
+        """Leave this item, which stands outside, and all behind it to the log; who they were."""
+        if self._removed:
+            self._compact()
+        gone = [i for i in self._line if i.id > id_] + [i for _, i in self._returned if i.id > id_]
+        self._line = deque(i for i in self._line if i.id < id_)
+        self._returned = [each for each in self._returned if each[1].id < id_]
+        heapify(self._returned)
+        self.resident -= len(gone)
+        self.resident_bytes -= sum(item.size for item in gone)
+        self.frontier = min(self.frontier, id_)
+        for item in gone:
+            self.push_beyond(item.id, item.size)
+        return gone
+
     def _line_up(self) -> bool:
         """What came back is a part of the line again, as far as it is at its marker; is any?"""
         back = self._returned

@@ -224,6 +224,8 @@ class Fetching:
         data = _value(target.raw, item, end, number)
         to.value_bytes += len(data)
         to.hold(data, reader.log, stored, written)
+        if target.lends:
+            reader.line.said(item)
 
     def oldest(self, queue: Queue | None) -> Lease | None:
         """This connection's oldest open item of that queue."""

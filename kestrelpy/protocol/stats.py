@@ -85,7 +85,6 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
     oldest = reader.ready.first()
     age_ms = now_ms + queue.wall.offset_ms - oldest.stored_ms if oldest is not None else 0
     state = state_of(queue.log)
-    lent_bytes = sum(len(lease.item.body) for lease in reader.leases)
     return [
         ("items", ready.count),
         ("bytes", ready.bytes),
@@ -93,7 +92,7 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
         ("logsize", queue.log.disk_bytes()),
         ("expired_items", counters.expired),
         ("mem_items", ready.resident + len(reader.leases)),
-        ("mem_bytes", ready.resident_bytes + lent_bytes),
+        ("mem_bytes", ready.resident_bytes + reader.lent_bytes),
         ("age", max(age_ms, 0)),
         ("discarded", counters.discarded),
         ("waiters", reader.waiters.count),
