@@ -204,6 +204,7 @@ class Journal:
             return 0
         segment.at = offset
         commit.lsn_written = lsn
+        commit.item_written = item_last or commit.item_written
         return offset - start
 
     def _batch(self, segment: Segment, size: int, count: int, time_ms: int) -> list[bytes]:

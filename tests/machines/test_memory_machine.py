@@ -46,6 +46,7 @@ class MemoryMachine(RuleBasedStateMachine):
         self.patch.setattr("kestrelpy.server.background.wrap", at_once)
         self.patch.setattr("journal.upkeep.SNAPSHOT_RECORDS", 20)
         self.patch.setattr("journal.backlog.PIECE_BYTES", piece)
+        self.patch.setattr("journal.seeking.PIECE_BYTES", piece)
         self.patch.setattr("kestrelpy.core.line._SLACK_BYTES", 200)
         self.patch.setattr("kestrelpy.core.residency.FREE_BYTES", 0)
         self.patch.setattr("kestrelpy.core.residency.GRAIN_BYTES", 500)
