@@ -42,8 +42,8 @@ PIECE_BYTES_OF_ONE: Final = 64 << 10  # ... where one item is wanted
 WALKED_BYTES_MAX: Final = 16 << 20
 # Further ahead than this a place is looked for by halving instead of walking there.
 NEAR_ITEMS: Final = 4096
-# An order knows of so many ids at most which of them are there: a bit for each.
-_SPAN_ITEMS: Final = 1 << 20
+# An order knows of so many times the ids that it may find which of them are there: a bit for each.
+_SPAN: Final = 4
 _FRAME: Final = struct.Struct("<IIIIIIQQQQBBHHH")
 _PUT: Final = int(Kind.PUT)
 
@@ -141,7 +141,7 @@ class _Walk:
                 and HEADER_BYTES + meta_bytes <= length <= stop - at
             )  # fmt: skip
             if is_frame and end > size:
-                self.needed = padded(length)
+                self.needed = length
                 return at
             if not is_frame or crc32(here[at + CRC_BYTES : end]) != crc:
                 at = _behind(data, at, base, owner, number)
@@ -158,7 +158,7 @@ class _Walk:
                     self.is_over = True
                     return padded(end)
             at += length + 7 & ~7
-        return min(at, size)
+        return at
 
     def _take(
         self, data: bytes, at: int, end: int, meta_bytes: int, small: int, time_ms: int, item: int,
@@ -225,13 +225,14 @@ def order(
         return None
     segment = segments[at]
     first, last = max(first, segment.item_first), min(last, segment.item_last)
-    last = min(last, first + _SPAN_ITEMS - 1)
+    last = min(last, first + max(_SPAN * most, NEAR_ITEMS) - 1)
     if last < first:
         return None
     start = FILE_HEADER_BYTES if first == segment.item_first else -1
-    if place is not None and place.number == segment.number:
-        if place.item <= first < place.item + NEAR_ITEMS:
-            start = place.offset
+    if place is not None and place.number == segment.number and (
+        place.item <= first < place.item + NEAR_ITEMS
+    ):
+        start = place.offset
     limit = segments[at + 1].lsn_first if at + 1 < len(segments) else 0
     wanted = live.between(first, last)
     return Gathering(

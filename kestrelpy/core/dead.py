@@ -82,6 +82,10 @@ class DeadLine:
         id_ = self._first()
         return self._items.get(id_) if id_ else None
 
+    def at(self, id_: int) -> Item | None:
+        """The dead item of this number, if its body is in memory and it is not lent."""
+        return self._items.get(id_)
+
     def give_back(self, item: Item) -> None:
         """It was popped and is back at its place; a body that was let go is read again."""
         heappush(self._line, (self.deaths[item.id].order, item.id))

@@ -6,6 +6,11 @@ came back is each reader's own knowledge.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from journal.gather import Put
+
 
 class Item:
     """`id` names it in its queue for good; `marker` is its first place in the ready line.
@@ -34,6 +39,11 @@ class Item:
         self.expires_ms = expires_ms
         self.lsn = lsn
         self.size = len(body)
+
+    @property
+    def put(self) -> Put:
+        """Itself as the log would tell it."""
+        return (self.id, self.marker, self.flags, self.stored_ms, self.expires_ms, self.body)
 
     @property
     def is_whole(self) -> bool:

@@ -146,8 +146,8 @@ class JournalLog:
 
     __slots__ = (
         "_append", "_dirty", "_is_dirty", "_journal", "archive_to", "backlog", "failure",
-        "is_reported", "item_stored", "lsn_appended", "lsn_stored", "lsn_told", "lsn_written", "no_room",
-        "state", "sync_ms", "waiting_stored", "waiting_written",
+        "is_reported", "item_stored", "lsn_appended", "lsn_stored", "lsn_told", "lsn_written",
+        "no_room", "state", "sync_ms", "waiting_stored", "waiting_written",
     )  # fmt: skip
 
     def __init__(

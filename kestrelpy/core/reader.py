@@ -241,7 +241,10 @@ class Reader:
         self.alarm.need(lease.deadline_ms)
 
     def serve(self, now_ms: int) -> None:
-        """Hand what is ready, and what is dead, to those who wait, in the order they came."""
+        """Hand what is ready, and what is dead, to those who wait, in the order they came.
+
+        Whoever observes is told that there is something behind its marker.
+        """
         if self._serving or self.log.failure is not None:
             return
         self._serving = True
@@ -252,6 +255,9 @@ class Reader:
                 waiters.finish(waiter)
                 self.woken.append(waiter)
                 waiter = waiters.first(dead)
+        for observer in waiters.take_observers(self.live.last):
+            observer.owner = self
+            self.woken.append(observer)
         self._serving = False
 
     def _hand_to(self, waiter: Waiter, now_ms: int) -> bool:

@@ -12,9 +12,11 @@ frontier.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, merge
+from itertools import islice
 from operator import attrgetter
 from typing import Final
 
@@ -159,6 +161,29 @@ class Ready:
     def advance(self, frontier: int) -> None:
         """Everything ready below this id is in memory."""
         self.frontier = frontier if self.beyond else NO_FRONTIER
+
+    def at(self, marker: int) -> Item | None:
+        """The item with this marker, if it is in memory."""
+        line, back = self._line, self._returned
+        if line and line[0].marker <= marker <= line[-1].marker:
+            # Markers rise without repeating, mostly by one: the index is all but known.
+            low = max(len(line) - 1 - (line[-1].marker - marker), 0)
+            high = min(len(line), marker - line[0].marker + 1)
+            found = line[bisect_left(line, marker, low, high - 1, key=_marker)]
+            if found.marker == marker:
+                return found
+        return next((item for _, item in back if item.marker == marker), None) if back else None
+
+    def behind(self, marker: int) -> Iterator[Item]:
+        """Items in memory from this marker on, in order, and perhaps some that were removed."""
+        line = self._line
+        at = bisect_left(line, marker, key=_marker)
+        back = [item for _, item in self._returned if item.marker >= marker]
+        if at * 2 > len(line):
+            arrived = [*islice(reversed(line), len(line) - at)]
+            arrived.reverse()
+            return merge(arrived, sorted(back, key=_marker), key=_marker)
+        return merge(islice(line, at, None), sorted(back, key=_marker), key=_marker)
 
     def evict(self, cost: int) -> list[Item]:
         """Leave the youngest to the log until the line costs no more than this; who they were.
