@@ -291,7 +291,7 @@ def lend(q: Life, count: int) -> list[Lease]:
     for n in range(count):
         lease = q.open(f"worker {n}")
         assert lease is not None
-        q.reader.line.said(lease.item)
+        q.reader.line.said(lease)
         leases.append(lease)
     return leases
 
@@ -342,5 +342,5 @@ def test_a_queue_in_memory_lets_go_of_nothing() -> None:
     queue.put(b"only here", 0, 0, 0)
     lease = queue.reader.open(Holder("anna"), 0)
     assert lease is not None
-    queue.reader.line.said(lease.item)
+    queue.reader.line.said(lease)
     assert lease.item.body == b"only here"
