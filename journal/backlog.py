@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import ITEM_MAX, Damage
-from journal.files import Files
+from journal.files import Files, read_around
 from journal.record import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, padded
 from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
 
@@ -52,7 +52,7 @@ class ReadOrder:
     def run(self, files: Files) -> tuple[int, bytes]:
         """Where they begin, and the bytes. Blocks; raises OSError."""
         start = self.start if self.start >= 0 else self._seek(files)
-        return start, files.read(self.path, start, min(self.size, self.stop - start))
+        return start, read_around(files, self.path, start, min(self.size, self.stop - start))
 
     def _seek(self, files: Files) -> int:
         low, high = FILE_HEADER_BYTES, self.stop
@@ -69,7 +69,7 @@ class ReadOrder:
         """The first whole put at or after `start` that is found with bounded effort."""
         size = _WINDOW_BYTES
         while size <= _WINDOW_BYTES_MAX:
-            data = files.read(self.path, start, min(size, stop - start))
+            data = read_around(files, self.path, start, min(size, stop - start))
             at = 0
             while (at := _find(data, at, start, self.journal, self.number)) >= 0:
                 record = decode(data, at, self.journal, self.number, start)
@@ -98,7 +98,7 @@ class ReadOne:
         start, needed = order._seek(files), 0
         while start < self.stop:
             size = min(max(PIECE_BYTES, needed), self.stop - start)
-            data = files.read(self.path, start, size)
+            data = read_around(files, self.path, start, size)
             at = _find(data, 0, start, self.journal, self.number)
             while at >= 0:
                 record = decode(data, at, self.journal, self.number, start)

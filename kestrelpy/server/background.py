@@ -100,7 +100,7 @@ class Background:
         one = journal.backlog.one(missing)
         if one is not None:
             self._reviving.add(reader)
-            self._start(target, self._revive(reader, one))
+            self._start(target, self._revive(reader, target, one))
             return True
         if journal.has_pending and journal.commit.failure is None:
             return False
@@ -147,16 +147,21 @@ class Background:
             backlog.arrived(life, start, data)
         self._read_done(reader)
 
-    async def _revive(self, reader: Reader, one: ReadOne) -> None:
+    async def _revive(self, reader: Reader, target: JournalLog, one: ReadOne) -> None:
         try:
             record = await wrap(one.run)(self._files, executor=self._readers)
         except OSError as error:
-            log.error("%s: cannot be read: %s", one.path, error.strerror)
-            record = None
+            record, reason = None, error.strerror
+        else:
+            reason = "not found"
         self._reviving.discard(reader)
+        again = target.journal.backlog.one(one.item)
         if record is not None:
             reader.revive(record)
+        elif again is not None and again.number != one.number:
+            reader.ask()  # that segment was rewritten meanwhile
         else:
+            log.error("%s: item %d cannot be read: %s", one.path, one.item, reason)
             reader.hide(one.item)
         self._read_done(reader)
 

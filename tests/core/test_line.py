@@ -148,10 +148,21 @@ def test_a_failed_read_is_named_and_what_comes_later_is_served() -> None:
         q.put(b"%d" % n * 300)
         q.commit()
     second = q.log.journal.segments[1]
-    q.disk.faults = [Fault("read", "*" + second.path.rpartition("/")[2], error=errno.EIO)]
+    where = "*" + second.path.rpartition("/")[2]
+    q.disk.faults = [Fault("read", where, times=99, error=errno.EIO)]
     found = q.take_all()
     assert 12 - (second.item_last - second.item_first + 1) <= len(found) < 12
     assert any("Input/output error" in d.reason for d in q.damages)
+
+
+def test_a_read_that_fails_once_costs_nothing() -> None:
+    q = life(Sizes(2048, 2048, 1 << 20))
+    for n in range(12):
+        q.put(b"%d" % n * 300)
+        q.commit()
+    q.disk.faults = [Fault("read", "*.segment", error=errno.EIO)]
+    assert q.take_all() == [b"%d" % n * 300 for n in range(12)]
+    assert q.damages == []
 
 
 def test_a_dead_item_without_a_segment_is_hidden_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
