@@ -104,9 +104,16 @@ class Background:
             return True
         if journal.has_pending and journal.commit.failure is None:
             return False
-        reader.hide(missing)  # no segment holds it
+        self._hide(reader, target, missing)  # no segment holds it
         self._look_again(reader, target)
         return True
+
+    def _hide(self, reader: Reader, target: JournalLog, id_: int) -> None:
+        """A dead item that is not offered before the next start: there is no body."""
+        if target.failure is None:
+            reader.hide(id_)
+        elif id_ == reader.dead.missing:
+            reader.dead.hide(id_)  # never written, most likely: that is no damage
 
     def _feed_line(self, reader: Reader, target: JournalLog) -> bool:
         ready, backlog = reader.ready, target.journal.backlog
@@ -122,6 +129,8 @@ class Background:
             if reader.line.has_room():
                 self._look_again(reader, target)
             return True
+        if target.failure is not None:
+            return True  # what was never written is not damage, and never comes
         lost = backlog.lost_up_to(ready.frontier)
         if not lost:
             return False
@@ -162,7 +171,7 @@ class Background:
             reader.ask()  # that segment was rewritten meanwhile
         else:
             log.error("%s: item %d cannot be read: %s", one.path, one.item, reason)
-            reader.hide(one.item)
+            self._hide(reader, target, one.item)
         self._read_done(reader)
 
     def _name(self, reader: Reader, target: JournalLog) -> None:

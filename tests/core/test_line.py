@@ -210,6 +210,27 @@ def test_a_look_at_a_failed_queue_does_not_wait_for_what_is_never_written() -> N
     assert not q.reader.is_busy(0)
 
 
+@pytest.mark.parametrize("attempts", [None, 1])
+def test_what_was_never_written_when_a_journal_failed_is_no_damage(attempts: int | None) -> None:
+    q = life(max_attempts=attempts, max_memory_bytes=900)
+    q.put(b"0")
+    q.commit()
+    leases = lend(q, 1)
+    q.put(b"1" * 1000)
+    leases += lend(q, 1)
+    assert not leases[1].item.is_whole
+    q.disk.faults = [Fault("write", "*.segment", error=errno.EIO)]
+    q.commit()
+    assert q.log.failure is not None
+    for lease in leases:
+        q.reader.give_back(lease, 0, ABORTED)
+    assert q.peek(dead=attempts is not None) == b"0"
+    q.reader.open(q.who("anna"), 0, attempts is not None)
+    assert q.peek(dead=attempts is not None) is None
+    q.settle()
+    assert q.damages + q.reader.damages == []
+
+
 def test_what_is_dropped_unread_leaves_no_wrong_counts_behind() -> None:
     q = life(max_items=50, discard_old_when_full=True)
     for n in range(300):
