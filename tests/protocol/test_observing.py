@@ -195,3 +195,19 @@ def test_an_answer_takes_no_second_item_that_is_larger_than_its_room() -> None:
     assert answer.add([(1, 1, 0, 0, 0, b"x" * (3 << 20))], [b""])
     assert not answer.add([(2, 2, 0, 0, 0, b"x" * (2 << 20))], [b""])
     assert answer.is_full
+
+
+def test_a_long_answer_of_a_queue_in_memory_takes_several_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kestrelpy.protocol.observing.SLICE_ITEMS", 4)
+    stage = Stage()
+    stage.set_queue(durable=False)
+    for n in range(1, COUNT + 1):
+        stage.say("producer", b"set jobs 0 0 300", b"%3d" % n * 100)
+    talk = stage.client("a").conversation
+    talk.feed(b"gets jobs/peek/after=0/n=100\r\n", stage.now_ms)
+    assert talk.stream is not None
+    assert stage.say("b", b"get jobs").startswith(b"VALUE jobs 0 300\r\n")
+    stage.work()
+    assert markers(stage.client("a").take()) == list(range(2, COUNT + 1)), "but what is done"
