@@ -1,0 +1,1 @@
+"""What went through the queues of many servers, as tables for Spark."""
