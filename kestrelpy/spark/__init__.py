@@ -4,7 +4,7 @@
     spark.read.format("kestrel").option("mode", "events").load("/var/lib/kestrelpy/*")
 
 Spark finds the format by itself where this package is installed; `register` tells a session of it
-where it is not (`--py-files`).
+where it is not (`--py-files`); `kestrelpy.spark.session` makes one that suits.
 
 One rule: importing this needs neither pyspark nor Java; whoever lacks them is told in a sentence.
 """
@@ -18,7 +18,7 @@ from kestrelpy.spark.errors import KestrelError, sentence_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["KestrelError", "register", "sentence_of", "session"]
+__all__ = ["KestrelError", "register", "sentence_of"]
 
 
 def register(spark: SparkSession) -> None:
@@ -26,10 +26,3 @@ def register(spark: SparkSession) -> None:
     from kestrelpy.spark.session import register as register_in
 
     register_in(spark)
-
-
-def session(name: str = "kestrelpy", master: str | None = None, **settings: str) -> SparkSession:
-    """A Spark session that suits; raises KestrelError with what is missing. See `session.py`."""
-    from kestrelpy.spark.session import session as make
-
-    return make(name, master, settings)

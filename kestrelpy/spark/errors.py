@@ -55,8 +55,9 @@ def one_sentence(*others: type[Exception]) -> Iterator[None]:
     `others` are errors of our own rooms whose text is such a sentence. Spark looks at the variable
     when it writes the error down; the process ends after that, so nobody else is touched.
     """
+    ours: tuple[type[Exception], ...] = (KestrelError, *others)
     try:
         yield
-    except (KestrelError, *others) as error:
+    except ours as error:
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         raise KestrelError(str(error)) from None

@@ -89,12 +89,14 @@ def range_of(starting: Mark, ending: Mark, earliest: int, latest: int) -> Range:
     latest ends there.
     """
     floor = max(earliest - 1, 0)
-    after = {"earliest": floor, "latest": latest}.get(str(starting), starting)
-    upto = {"earliest": floor, "latest": latest}.get(str(ending), ending)
-    assert isinstance(after, int)
-    assert isinstance(upto, int)
-    after = max(after, floor)
-    return Range(after, max(min(upto, latest), after))
+    after = max(_number(starting, floor, latest), floor)
+    return Range(after, max(min(_number(ending, floor, latest), latest), after))
+
+
+def _number(mark: Mark, floor: int, latest: int) -> int:
+    if isinstance(mark, int):
+        return mark
+    return floor if mark == "earliest" else latest
 
 
 def parse_address(text: str) -> Address:
@@ -142,9 +144,10 @@ def format_offsets(markers: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def _mark(value: object, server: str, queue: str) -> Mark:
-    if value == "earliest" or value == "latest":
+    if value == "earliest":
+        return "earliest"
+    if value == "latest":
+        return "latest"
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MARKER_MAX:
         return value
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not (whole and isinstance(value, int) and 0 <= value <= _MARKER_MAX):
-        raise ValueError(f"the marker {shown(value)} of {server} {queue} is none; {_FORM}")
-    return value
+    raise ValueError(f"the marker {shown(value)} of {server} {queue} is none; {_FORM}")

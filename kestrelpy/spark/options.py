@@ -85,10 +85,11 @@ class Options:
 def parse_options(given: Mapping[str, str]) -> Options:
     """What was said, checked; raises KestrelError with one sentence and its remedy."""
     said = _Said(given)
+    nothing: tuple[str, ...] = ()
     options = Options(
         servers=said.value("servers", _servers, ()),
         queues=said.value("queues", _queues, ("*",)),
-        path=said.value("path", _path, ()) + said.value("paths", _path, ()),
+        path=(*said.value("path", _path, nothing), *said.value("paths", _path, nothing)),
         starting_markers=said.value("startingMarkers", parse_starting, EARLIEST),
         ending_markers=said.value("endingMarkers", parse_ending, LATEST),
         starting_timestamp_ms=said.value("startingTimestamp", _timestamp, None),
@@ -189,14 +190,15 @@ def _path(text: str) -> tuple[str, ...]:
     except ValueError:
         found = text  # a folder may begin with a bracket: in a glob it is a set of characters
     folders = []
-    for text in map(str, found if isinstance(found, list) else [text]):
-        scheme = _SCHEME.match(text)
+    for each in found if isinstance(found, list) else [text]:
+        name = str(each)
+        scheme = _SCHEME.match(name)
         if scheme and scheme[1].lower() != "file":
             raise ValueError(
-                f"{shown(text)} is not a folder that every executor sees; journals are read from "
+                f"{shown(name)} is not a folder that every executor sees; journals are read from "
                 "local or mounted folders"
             )
-        folder = re.sub("^/+", "/", text[len(scheme[1]) + 1 :]) if scheme else text
+        folder = re.sub("^/+", "/", name[len(scheme[1]) + 1 :]) if scheme else name
         if not folder:
             raise ValueError("it is empty; say the folder of a data directory or of a journal")
         folders.append(folder)

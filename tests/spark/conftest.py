@@ -22,7 +22,7 @@ _names = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The one session, on two cores; where Java is missing its tests are skipped, with the reason."""
+    """The one session, on two cores; without Java its tests are skipped, with the reason."""
     missing = what_is_missing()
     if missing is not None:
         pytest.skip(missing)
