@@ -4,7 +4,7 @@
     1. action  reader(), partitions()    once per DataFrame: what there is now, cut into partitions
     executors  read(partition)           Arrow batches; a partition says all that is needed
 
-One rule: Spark keeps the partitions of a DataFrame, so all its actions see what the first one found.
+One rule: Spark keeps the partitions of a DataFrame: all its actions see what the first one found.
 """
 
 from __future__ import annotations
