@@ -85,10 +85,13 @@ def plan(options: Options) -> list[list[Slice]]:
     seen = look(options)
     _refuse_unknown(options, seen)
     slices = []
+    wanted = options.wanted
     for server in seen:
+        if wanted.servers is not None and server.server not in wanted.servers:
+            continue
         names = (str(server.address), server.server)
         for queue, held in sorted(server.queues.items()):
-            if not any(fnmatch.fnmatchcase(queue, glob) for glob in options.queues):
+            if not chosen(queue, options):
                 continue
             span = range_of(
                 options.starting_markers.of(names, queue),
@@ -96,6 +99,7 @@ def plan(options: Options) -> list[list[Slice]]:
                 held.earliest,
                 held.latest,
             )
+            span &= wanted.markers
             if span:
                 slices.append(
                     Slice(
@@ -104,6 +108,13 @@ def plan(options: Options) -> list[list[Slice]]:
                     )
                 )  # fmt: skip
     return packed(slices, options.max_partition_bytes, options.min_partitions, _cut)
+
+
+def chosen(queue: str, options: Options) -> bool:
+    """Is this queue one of those that are asked for?"""
+    if options.wanted.queues is not None and queue not in options.wanted.queues:
+        return False
+    return any(fnmatch.fnmatchcase(queue, glob) for glob in options.queues)
 
 
 def _size(held: Held, span: Range) -> int:

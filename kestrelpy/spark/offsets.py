@@ -76,6 +76,11 @@ class Range:
     def __bool__(self) -> bool:
         return self.upto > self.after
 
+    def __and__(self, other: Range) -> Range:
+        """What both have."""
+        after = max(self.after, other.after)
+        return Range(after, max(min(self.upto, other.upto), after))
+
     def split(self, parts: int) -> list[Range]:
         """At most so many ranges that follow each other, of about the same length."""
         length = max(self.upto - self.after, 0)

@@ -8,7 +8,7 @@ import pytest
 
 from kestrelpy.spark.errors import KestrelError, one_sentence, sentence_of
 
-PLANNER = """[PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source instance: Traceback (most recent call last):
+PLANNER = """[PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source: Traceback (most ...):
   File "/x/batch.py", line 33, in schema
     raise KestrelError("There is no option a.")
 kestrelpy.spark.KestrelError: There is no option a. Did you mean b?
@@ -27,7 +27,7 @@ EXECUTOR = """An error occurred while calling o71.count.
         (EXECUTOR, "The server a:1 cannot be reached: refused. Start it."),
         ("Traceback ...\n  File x\nValueError: no such thing\n", "ValueError: no such thing"),
         (
-            "An error occurred while calling o7.load.\n: java.lang.Foo$BarException: no room\n\tat x",
+            "An error occurred while calling o7.load.\n: java.Foo$BarException: no room\n\tat x",
             "no room",
         ),
         ("[PATH_NOT_FOUND] Path does not exist: /x. SQLSTATE: 42K03", "[PATH_NOT_FOUND] Path"),
