@@ -313,7 +313,8 @@ class _Plan:
             time_first=tally.time_min, time_last=tally.time_max,
         )  # fmt: skip
         if not found.file.bytes_missing and (cut is not None or found.footer is None):
-            piece = replace(piece, stop=last.end)
+            is_lost_behind = cut is None and any(g.offset >= last.end for g in scanned.gaps)
+            piece = replace(piece, stop=scanned.read_to if is_lost_behind else last.end)
         return piece
 
     def _name_unreadable(self, found: Found, before: int) -> None:
