@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from journal.errors import Damage, JournalError
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.live import chosen
-from kestrelpy.spark.offsets import packed
+from kestrelpy.spark.offsets import packed, refuse_strangers
 from kestrelpy.spark.options import ALL_MARKERS, Options
 from kestrelpy.spark.pieces import Limits, Piece, PieceGone
 
@@ -61,6 +61,7 @@ def plan(options: Options) -> list[list[Part]]:
     except JournalError as error:
         raise KestrelError(str(error)) from None
     _refuse_unknown(options, history)
+    refuse_strangers(options.markers, {j.server for j in history.journals if j.server})
     wanted = [journal for journal in history.journals if _is_wanted(journal, options)]
     losses = [problem.sentence for problem in history.problems if problem.is_loss]
     for journal in wanted:

@@ -24,7 +24,7 @@ from operator import attrgetter
 from typing import Final, TypeVar
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.offsets import Address, Range, packed, range_of
+from kestrelpy.spark.offsets import Address, Range, packed, range_of, refuse_strangers
 from kestrelpy.spark.options import Options
 from kestrelpy.spark.wire import ITEMS_MAX, Lost, Patience, Unreachable, Values, Wire
 
@@ -84,6 +84,7 @@ def plan(options: Options) -> list[list[Slice]]:
     """What each partition reads; raises KestrelError."""
     seen = look(options)
     _refuse_unknown(options, seen)
+    refuse_strangers(options.markers, [*map(str, options.servers), *(s.server for s in seen)])
     slices = []
     wanted = options.wanted
     for server in seen:
