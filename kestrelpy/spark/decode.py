@@ -129,13 +129,13 @@ class _Walk:
                 yield heads
             if self._is_beyond_limit:
                 return
-            size = CHUNK_BYTES
             if stopped or at == 0:
                 left = padded(int.from_bytes(data[at + 4 : at + 8], "little"))
-                whole = HEADER_BYTES <= left <= end - self.at
-                if stopped or not whole or left <= len(data):
-                    break
+                if stopped or not size < left <= end - self.at:
+                    break  # not whole, though all of it was asked for
                 size = left  # one record larger than a piece
+            else:
+                size = CHUNK_BYTES
         if self.at < end or not self._is_complete(footer):
             yield from self._slowly(path)
 

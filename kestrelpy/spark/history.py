@@ -258,7 +258,7 @@ class _Plan:
         if file.unreadable:
             self._name_unreadable(found, before)
             return self._made(found, 1, 0)
-        piece = self._made(found, first or before or 1, last)
+        piece = self._made(found, first or before or max(last, 1), last)
         piece = replace(piece, lsn_before=before)
         if (footer is not None or file.lsn_limit) and last <= synced:
             return piece
@@ -335,13 +335,18 @@ class _Plan:
         if file.unreadable:
             self._name_unreadable(found, file.lsn_first)
             return None
-        last = footer.lsn - 1 if footer is not None else self._scan(found).lsn_next - 1
-        first = file.lsn_first or self._scan(found).lsn_first
+        behind = [f.file.lsn_first for f in self._logs if f.file.rank > file.rank_last]
+        limit = min((lsn for lsn in behind if lsn), default=0)
+        last = footer.lsn - 1 if footer is not None else limit - 1
+        if last < 1:
+            last = self._scan(found).lsn_next - 1
+        first = file.lsn_first or self._scan(found).lsn_first or 1
         left = _without([(first, last)], *covered)
-        if not left or not first:
+        if not left:
             return None
         skip = _without([(first, last)], *left)
-        return replace(self._made(found, first, last), is_survivors=True, skip=tuple(skip))
+        made = self._made(found, first, last)
+        return replace(made, is_survivors=True, lsn_limit=limit, skip=tuple(skip))
 
     def _made(self, found: Found, first: int, last: int) -> Piece:
         file, journal = found.file, self.journal
