@@ -352,6 +352,7 @@ EVENT_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
     "reason": lambda source: source.tagged(Tag.REASON),
     "number": lambda source: _numbers(source.heads.number),
     "journal": _text(lambda piece: piece.identity.hex()),
+    "origin": lambda source: source.tagged(Tag.ORIGIN),
 }
 ITEM_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
     **_COMMON,

@@ -23,7 +23,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
-from typing import Final
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +34,7 @@ from kestrelpy.spark.jobs import events as ev
 from kestrelpy.spark.jobs.balance import Basis, Books, Wrong, books, judged
 from kestrelpy.spark.jobs.findings import Found, outcome
 from kestrelpy.spark.jobs.holes import Continuity, Extent, continuity, extents
-from kestrelpy.spark.jobs.items import Flush, fold, there, with_flushes
+from kestrelpy.spark.jobs.items import fold, there, with_flushes
 from kestrelpy.spark.jobs.order import Order, check_order
 from kestrelpy.spark.jobs.running import Outcome, Progress, Request, folders, parse, run
 from kestrelpy.spark.jobs.state import (
@@ -46,10 +45,6 @@ from kestrelpy.spark.jobs.state import (
     read_openings,
     read_state,
     reliable,
-)
-
-_FLUSH_COLUMNS: Final = (
-    "journal string, lsn bigint, op string, item bigint, timestamp timestamp, value binary"
 )
 
 
@@ -89,13 +84,14 @@ def audit(
     named = folders(paths)
     sources = _sources(spark, named)
     progress.step("reading events")
-    events = _up_to(spark, ev.compact(ev.read_events(spark, paths, ev.NEEDED)), sources.states)
-    events = events.persist(StorageLevel.MEMORY_AND_DISK)
+    events = ev.compact(ev.read_events(spark, paths, ev.NEEDED)).drop("attempts")
+    events = _up_to(spark, events, sources.states).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         spans = extents(events)
         _check_known(spark, paths, sources, spans)
         runs = {jid: _continuity(events, jid, spans[jid], sources) for jid in sources.states}
-        flushes = read_flushes(spark, paths, spans)
+        has_flushes = any(span.by_kind.get(ev.FLUSH) for span in spans.values())
+        flushes = ev.read_flushes(spark, paths) if has_flushes else []
         bases = _bases(sources, runs, flushes)
         progress.step("adding up items")
         present = there(spark, sources.states.items())
@@ -212,7 +208,7 @@ def _continuity(events: DataFrame, jid: int, span: Extent, sources: Sources) -> 
 
 
 def _bases(
-    sources: Sources, runs: dict[int, Continuity], flushes: Sequence[Flush]
+    sources: Sources, runs: dict[int, Continuity], flushes: Sequence[ev.Flush]
 ) -> list[Basis]:
     """Where the books of each journal begin, and with what."""
     made = []
@@ -235,28 +231,6 @@ def _bases(
             )
         made.append(basis)
     return made
-
-
-def read_flushes(
-    spark: SparkSession, paths: Sequence[str], spans: dict[int, Extent]
-) -> list[Flush]:
-    """Flushes with the items that they spared; read only where there are any."""
-    if not any(span.by_kind.get(ev.FLUSH) for span in spans.values()):
-        return []
-    rows = ev.read_events(spark, paths, _FLUSH_COLUMNS).where(fn.col("op") == "flush")
-    named = rows.select(
-        fn.xxhash64("journal").alias("jid"), "lsn", "item",
-        fn.unix_millis("timestamp").alias("ms"), "value",
-    )  # fmt: skip
-    return [
-        Flush(r.jid, r.lsn, r.item, r.ms, _spared(bytes(r.value or b""))) for r in named.collect()
-    ]
-
-
-def _spared(body: bytes) -> tuple[int, ...]:
-    return tuple(
-        int.from_bytes(body[at : at + 8], "little") for at in range(0, len(body) // 8 * 8, 8)
-    )
 
 
 # -- what came of it ------------------------------------------------------------------------------

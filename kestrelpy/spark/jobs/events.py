@@ -13,6 +13,7 @@ One rule: what a job does not need is not read.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -49,14 +50,25 @@ _BY_WORD: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """A flush: everything up to item `last` was gone, but what was dead and `spared`."""
+
+    jid: int
+    lsn: int
+    last: int
+    ms: int
+    spared: tuple[int, ...]
+
+
 def read_events(spark: SparkSession, paths: Sequence[str], columns: str) -> DataFrame:
     """Every record under these folders, each once; what is damaged is passed over, not an error."""
     reader = spark.read.format("kestrel").option("mode", "events").schema(columns)
     return reader.option("failOnDataLoss", "false").load(list(paths))
 
 
-def compact(events: DataFrame) -> DataFrame:
-    """The columns above from those of NEEDED, for the queue's own line."""
+def compact(events: DataFrame, *more: Column | str) -> DataFrame:
+    """The columns above from those of NEEDED, and more."""
     kind, how = fn.col("kind"), fn.col("how")
     before = (
         fn.when(kind == RETURN, fn.col("attempts") - (how != DEFER).cast("int"))
@@ -76,9 +88,32 @@ def compact(events: DataFrame) -> DataFrame:
             fn.when(fn.col("key").isNotNull(), fn.xxhash64("key")).alias("key_hash"),
             "segment",
             fn.col("reader").isNotNull().alias("of_child"),
+            *more,
         )
         .withColumn("before", before)
-        .drop("attempts")
+    )
+
+
+_FLUSHES: Final = (
+    "journal string, lsn bigint, op string, item bigint, timestamp timestamp, value binary"
+)
+
+
+def read_flushes(spark: SparkSession, paths: Sequence[str]) -> list[Flush]:
+    """Flushes with the items that they spared. (`value` of all records is read for them.)"""
+    rows = read_events(spark, paths, _FLUSHES).where(fn.col("op") == OPS[Kind.FLUSHED])
+    named = rows.select(
+        fn.xxhash64("journal").alias("jid"), "lsn", "item",
+        fn.unix_millis("timestamp").alias("ms"), "value",
+    )  # fmt: skip
+    return [
+        Flush(r.jid, r.lsn, r.item, r.ms, _spared(bytes(r.value or b""))) for r in named.collect()
+    ]
+
+
+def _spared(body: bytes) -> tuple[int, ...]:
+    return tuple(
+        int.from_bytes(body[at : at + 8], "little") for at in range(0, len(body) // 8 * 8, 8)
     )
 
 

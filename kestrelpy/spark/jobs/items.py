@@ -17,7 +17,6 @@ One rule: a row says what records say; what to think of it is `balance`'s.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from kestrelpy.spark.jobs import events as ev
+from kestrelpy.spark.jobs.events import Flush
 from kestrelpy.spark.jobs.state import JournalState, pairs_of
 
 # Beside the kinds of records: what is known of an item without them.
@@ -42,17 +42,6 @@ _FLUSHES = ArrayType(
         ]
     )
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Flush:
-    """A flush: everything up to item `last` was gone, but what was dead and `spared`."""
-
-    jid: int
-    lsn: int
-    last: int
-    ms: int
-    spared: tuple[int, ...]
 
 
 def there(spark: SparkSession, states: Iterable[tuple[int, JournalState]]) -> DataFrame:
@@ -79,12 +68,17 @@ def there(spark: SparkSession, states: Iterable[tuple[int, JournalState]]) -> Da
     return runs.select("jid", "kind", fn.explode(fn.sequence("first", "last")).alias("item"))
 
 
-def fold(events: DataFrame, present: DataFrame | None = None) -> DataFrame:
-    """One row for each item of the queue's own line, from `events.compact`."""
+def fold(
+    events: DataFrame, present: DataFrame | None = None, *more: Column, needs: tuple[str, ...] = ()
+) -> DataFrame:
+    """One row for each item of the queue's own line, from `events.compact`.
+
+    `more` are further sums, of columns that are named in `needs`.
+    """
     wanted = events.where(
         fn.col("item").isNotNull() & ~fn.col("kind").isin(ev.FLUSH, ev.TOKENS) & ~fn.col("of_child")
     )
-    columns = ("jid", "item", "kind", "lsn", "ms", "opened_ms", "before", "key_hash")
+    columns = ("jid", "item", "kind", "lsn", "ms", "opened_ms", "before", "key_hash", *needs)
     rows = wanted.select(*columns)
     if present is not None:
         rows = rows.unionByName(present, allowMissingColumns=True)
@@ -112,6 +106,7 @@ def fold(events: DataFrame, present: DataFrame | None = None) -> DataFrame:
         fn.min_by("before", ended_lsn).alias("before"),
         fn.max((kind == THERE).cast("int")).alias("there"),
         fn.max((kind == BURIED).cast("int")).alias("buried"),
+        *more,
     )
 
 
