@@ -118,7 +118,9 @@ class Conversation:
     @property
     def is_blocked(self) -> bool:
         """Must the next command wait?"""
-        if self.closing or self.paused or self.stream is not None or self.is_waiting:
+        if self.closing or self.paused or self.stream is not None:
+            return True
+        if self.fetching.waiter is not None:
             return True
         replies = self.replies
         in_flight = len(replies.held) + len(replies.out)
@@ -138,7 +140,7 @@ class Conversation:
             self._stored_bytes = 0
         if (
             self.stream is not None
-            and not (replies.held or self.paused)
+            and not (replies.held or self.paused or self.is_waiting)
             and replies.value_bytes < HELD_BYTES_MAX
         ):
             self.last_command_ms = now_ms
@@ -154,7 +156,9 @@ class Conversation:
         """Is there something to do that no new byte and no record will announce?"""
         if self.paused or self.replies.held:
             return False
-        return self.stream is not None or (self.is_behind and not self.is_blocked)
+        if self.stream is not None:
+            return not self.is_waiting
+        return self.is_behind and not self.is_blocked
 
     @property
     def is_finished(self) -> bool:
@@ -163,8 +167,8 @@ class Conversation:
 
     @property
     def is_waiting(self) -> bool:
-        """Does it wait for an item?"""
-        return self.fetching.waiter is not None
+        """Does it wait for an item, or for one to be read?"""
+        return self.fetching.is_held_up
 
     @property
     def is_idle(self) -> bool:
@@ -174,6 +178,7 @@ class Conversation:
     def hang_up(self, now_ms: int) -> None:
         """The client is gone: what it held goes back, what it waited for goes to others."""
         self.closing = True
+        self.stream = None  # the rest of a long answer is for nobody
         self.fetching.stop_waiting()
         self.broker.hang_up(self.holder, now_ms)
 
