@@ -34,7 +34,7 @@ from kestrelpy.spark.jobs import events as ev
 from kestrelpy.spark.jobs.balance import Basis, Books, Wrong, books, judged
 from kestrelpy.spark.jobs.findings import Found, outcome
 from kestrelpy.spark.jobs.holes import Continuity, Extent, continuity, extents
-from kestrelpy.spark.jobs.items import fold, there, with_flushes
+from kestrelpy.spark.jobs.items import THERE, count, fold, there, together, with_flushes
 from kestrelpy.spark.jobs.order import Order, check_order
 from kestrelpy.spark.jobs.running import Outcome, Progress, Request, folders, parse, run
 from kestrelpy.spark.jobs.state import (
@@ -85,22 +85,25 @@ def audit(
     sources = _sources(spark, named)
     progress.step("reading events")
     events = ev.compact(ev.read_events(spark, paths, ev.NEEDED)).drop("attempts")
-    events = _up_to(spark, events, sources.states).persist(StorageLevel.MEMORY_AND_DISK)
+    events = _up_to(spark, events, sources.states)
+    present = there(spark, sources.states.items())
+    rows = together(spark, events.unionByName(present, allowMissingColumns=True))
+    rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+    events = rows.where(fn.col("kind") < THERE)
     try:
         spans = extents(events)
         _check_known(spark, paths, sources, spans)
         runs = {jid: _continuity(events, jid, spans[jid], sources) for jid in sources.states}
-        has_flushes = any(span.by_kind.get(ev.FLUSH) for span in spans.values())
-        flushes = ev.read_flushes(spark, paths) if has_flushes else []
+        kinds = {kind for span in spans.values() for kind in span.by_kind}
+        keyed = any(span.keyed for span in spans.values())
+        flushes = ev.read_flushes(spark, paths) if ev.FLUSH in kinds else []
         bases = _bases(sources, runs, flushes)
         progress.step("adding up items")
-        present = there(spark, sources.states.items())
-        items = with_flushes(spark, fold(events, present), flushes)
+        items = with_flushes(spark, fold(rows, kinds, keyed), flushes)
         items = judged(spark, items, bases).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             sums = books(items, bases)
             progress.step("looking at the order")
-            keyed = any(span.keyed for span in spans.values())
             orders = check_order(spark, events, items, keyed, examples)
             lists = _lists(items, sums, examples)
             found = [
@@ -115,7 +118,7 @@ def audit(
         finally:
             items.unpersist()
     finally:
-        events.unpersist()
+        rows.unpersist()
     return sorted(found, key=lambda each: (each.server, each.queue, each.generation))
 
 
@@ -216,7 +219,7 @@ def _bases(
         unbroken = runs[jid].unbroken_lsn
         lsns = tuple(each.lsn for each in flushes if each.jid == jid)
         has_lost = bool(runs[jid].lost)
-        basis = Basis(jid, unbroken, 0, 0, has_lost, lsns)
+        basis = Basis(jid, unbroken, 0, 0, 1, has_lost, lsns)
         if unbroken > 1:
             known = [
                 each
@@ -228,6 +231,7 @@ def _bases(
                 basis,
                 as_of=first.as_of if first else unbroken - 1,
                 opening=first.live if first else None,
+                id_from=first.next_item if first else 0,
             )
         made.append(basis)
     return made
@@ -281,7 +285,7 @@ def _write(
         .join(fn.broadcast(names), "jid")
         .join(fn.broadcast(words), "wrong")
         .select("server", "queue", "generation", "list", "item", "what", "put_lsn", "end_lsn",
-                "flushed_lsn", "confirms", "puts")
+                "flushed_lsn", count("confirms").alias("confirms"), count("puts").alias("puts"))
     )  # fmt: skip
     wrong.orderBy("server", "queue", "generation", "item").write.mode("overwrite").parquet(
         f"{out.rstrip('/')}/items"

@@ -24,6 +24,7 @@ from pyspark.sql import functions as fn
 
 from journal.record import Kind
 from kestrelpy.spark.jobs import events as ev
+from kestrelpy.spark.jobs.items import count
 
 # The sides of the books, by the kind of record that ends an item.
 ENDED: Final[dict[str, int]] = {
@@ -82,14 +83,16 @@ _TEXTS: Final = {
 class Basis:
     """What is known of a journal before its items are looked at.
 
-    `opening` items were there as of `as_of` (None: nobody says how many); `has_lost`: records are
-    missing that should be there; `flushed_lsns`: of its flushes.
+    `opening` items were there as of `as_of` (None: nobody says how many), all below `id_from` (0:
+    not known); `has_lost`: records are missing that should be there; `flushed_lsns`: of its
+    flushes.
     """
 
     jid: int
     unbroken_lsn: int
     as_of: int
     opening: int | None
+    id_from: int
     has_lost: bool
     flushed_lsns: tuple[int, ...] = ()
 
@@ -123,36 +126,31 @@ class Books:
 
 def judged(spark: SparkSession, items: DataFrame, bases: Iterable[Basis]) -> DataFrame:
     """Items (`items.with_flushes`) with `wrong`, a number of Wrong or 0, and their basis' lsns."""
-    rows = [(b.jid, b.unbroken_lsn, b.as_of, b.has_lost) for b in bases]
-    schema = "jid bigint, unbroken_lsn bigint, as_of bigint, has_lost boolean"
+    rows = [(b.jid, b.unbroken_lsn, b.as_of, b.id_from or None, b.has_lost) for b in bases]
+    schema = "jid bigint, unbroken_lsn bigint, as_of bigint, id_from bigint, has_lost boolean"
     known = fn.broadcast(spark.createDataFrame(rows, schema))
-    items = items.join(known, "jid")
-    whole = fn.col("put_lsn") >= fn.col("unbroken_lsn")
-    firsts = items.where(whole).groupBy("jid").agg(fn.min("item").alias("id_from"))
-    items = items.join(fn.broadcast(firsts), "jid", "left")
-    return items.withColumn("wrong", _wrong(whole))
+    return items.join(known, "jid").withColumn("wrong", _wrong()).drop("has_lost", "id_from")
 
 
-def _wrong(whole: Column) -> Column:
+def _wrong() -> Column:
     put, end, back = fn.col("put_lsn"), fn.col("end_lsn"), fn.col("back_lsn")
-    flushed, there = fn.col("flushed_lsn"), fn.coalesce(fn.col("there"), fn.lit(0)) == 1
-    buried = fn.coalesce(fn.col("buried"), fn.lit(0)) == 1
-    whole = fn.coalesce(whole, fn.lit(False))
+    flushed, there, buried = fn.col("flushed_lsn"), count("there") == 1, count("buried") == 1
+    whole = fn.coalesce(put >= fn.col("unbroken_lsn"), fn.lit(False))
     redriven = fn.coalesce(fn.col("redrive_lsn") > fn.col("dead_lsn"), fn.lit(False))
-    died = (fn.col("deads") > 0) & ~redriven
-    ended = fn.col("ends") > 0
+    died = (count("deads") > 0) & ~redriven
+    ended = count("ends") > 0
     # Opened and given back, or ended: something that only an item can do that was put.
     lived = end.isNotNull() | back.isNotNull()
     from_here = fn.coalesce(fn.col("item") >= fn.col("id_from"), fn.lit(False))
     reached = flushed.isNotNull() & whole
     cases = (
-        (Wrong.CONFIRMED_TWICE, fn.col("confirms") > 1),
-        (Wrong.ENDED_TWICE, fn.col("ends") > 1),
-        (Wrong.PUT_TWICE, fn.col("puts") > 1),
+        (Wrong.CONFIRMED_TWICE, count("confirms") > 1),
+        (Wrong.ENDED_TWICE, count("ends") > 1),
+        (Wrong.PUT_TWICE, count("puts") > 1),
         (Wrong.LOST, whole & ~ended & flushed.isNull() & ~there),
-        (Wrong.NO_PUT, there & (fn.col("puts") == 0)),
-        (Wrong.PUT_LOST, (fn.col("puts") == 0) & lived & from_here & fn.col("has_lost")),
-        (Wrong.NEVER_PUT, (fn.col("puts") == 0) & lived & from_here),
+        (Wrong.NO_PUT, there & (count("puts") == 0)),
+        (Wrong.PUT_LOST, (count("puts") == 0) & lived & from_here & fn.col("has_lost")),
+        (Wrong.NEVER_PUT, (count("puts") == 0) & lived & from_here),
         (Wrong.BEFORE_ITS_PUT, fn.least(end, back) < put),
         (Wrong.AFTER_ITS_END, whole & ((back > end) | (flushed < fn.greatest(end, back)))),
         (Wrong.THERE_ALTHOUGH_ENDED, there & (ended | (reached & ~buried))),
@@ -169,28 +167,28 @@ def books(items: DataFrame, bases: Iterable[Basis]) -> dict[int, Books]:
     by_jid = {basis.jid: basis for basis in bases}
     found = {jid: Books(opening=basis.opening) for jid, basis in by_jid.items()}
     as_of = fn.col("as_of")
-    there, buried = fn.col("there") == 1, fn.col("buried") == 1
-    flushed = (fn.col("ends") == 0) & ~fn.coalesce(there, fn.lit(False))
+    there, buried = count("there") == 1, count("buried") == 1
+    deliveries = count("deliveries")
     sums = {
         "stored": fn.col("put_lsn") > as_of,
-        "flushed": flushed & (fn.col("flushed_lsn") > as_of),
-        "dead": buried & there,
-        "there": there & ~fn.coalesce(buried, fn.lit(False)),
-        "delivered": fn.col("deliveries") > 0,
-        "delivered_once": (fn.col("deliveries") == 1) & (fn.col("before") == 0),
+        "flushed": (count("ends") == 0) & ~there & (fn.col("flushed_lsn") > as_of),
+        "dead": there & buried,
+        "there": there & ~buried,
+        "delivered": deliveries > 0,
+        "delivered_once": (deliveries == 1) & (fn.col("before") == 0),
     }
-    totals = [_count(condition).alias(name) for name, condition in sums.items()]
+    totals = [_sum(condition).alias(name) for name, condition in sums.items()]
     totals += [
-        _count((fn.col("end") == kind) & (fn.col("end_lsn") > as_of)).alias(name)
+        _sum((fn.col("end") == kind) & (fn.col("end_lsn") > as_of)).alias(name)
         for name, kind in ENDED.items()
     ]
-    more = fn.greatest(fn.col("deliveries") - 1, fn.lit(0))
+    more = fn.greatest(deliveries - 1, fn.lit(0))
     rows = items.groupBy("jid").agg(
         *totals,
-        fn.sum("deliveries").alias("deliveries"),
+        fn.sum(deliveries).alias("deliveries"),
         fn.sum(more).alias("repeated"),
         fn.sum(fn.greatest(fn.col("before"), fn.lit(0))).alias("unrecorded"),
-        *(_count(fn.col("wrong") == int(each)).alias(each.name) for each in Wrong),
+        *(_sum(fn.col("wrong") == int(each)).alias(each.name) for each in Wrong),
     )
     for row in rows.collect():
         made = found[row.jid]
@@ -210,7 +208,7 @@ def _note_flushed(made: Books, basis: Basis) -> None:
         made.flushed_unseen = max(min(left - named, made.opening), 0)
 
 
-def _count(condition: Column) -> Column:
+def _sum(condition: Column) -> Column:
     return fn.coalesce(fn.sum(condition.cast("int")), fn.lit(0))
 
 

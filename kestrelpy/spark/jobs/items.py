@@ -1,22 +1,24 @@
 """One row for each item: what its records add up to.
 
-    put_lsn  puts        its put, and how many there are (more than one: somebody wrote it twice)
-    end      end_lsn     the first record after which it is gone, by kind, and `ends` of them
-    dead_lsn deads       its death; a later `redrive` takes it back
-    begin_ms first_lsn   its first delivery: when it began, the record that ended it
-    deliveries           how many there were that a record ended; `before`: how many the first of
-                         those says came before it
+    seen                 how many records of each sort there are, counted in one number: see `count`
+    put_lsn, end_lsn     its put; the record after which it is gone, and `end`, of which kind
+    first_lsn begin_ms   its first delivery: the record that ended it, and when it began
+    before               how many deliveries the first of those says came before it
+    dead_lsn             its death; a later `redrive_lsn` takes it back
+    back_lsn             the last record that gave it back or buried it
     flushed_lsn          the first flush that reached it
-    there    buried      what is said of it elsewhere (`state`): it is there, it is dead
+    there, buried        what is said of it elsewhere (`state`): it is there, it is dead
 
-All of it are sums, least and greatest of numbers: one pass, one shuffle, no sorting.
+All of it are sums, least and greatest of numbers, and those of kinds that do not occur are left
+out: one pass, no sorting. Rows are brought together by blocks of items beforehand (`together`),
+once for all that is asked of them.
 
 One rule: a row says what records say; what to think of it is `balance`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import pyarrow as pa
@@ -31,8 +33,16 @@ from kestrelpy.spark.jobs.state import JournalState, pairs_of
 # Beside the kinds of records: what is known of an item without them.
 THERE: Final = 1000
 BURIED: Final = 1001
-_RUN_MAX: Final = 1 << 16  # ids written out at once
-_FLUSHES = ArrayType(
+BLOCK_BITS: Final = 16  # items of one block lie together
+_RUN_MAX: Final = 1 << BLOCK_BITS  # ids written out at once
+# What `seen` counts, by the bit where each count begins; the last has room for any number.
+_SEEN: Final = {"puts": 0, "confirms": 8, "ends": 16, "deads": 24, "there": 32, "buried": 33,
+                "deliveries": 34}  # fmt: skip
+_COUNT_MAX: Final = {"there": 1, "buried": 1, "deliveries": (1 << 29) - 1}
+_COUNT_OF_FEW: Final = 255  # of a record that an item has once: so many are as wrong as more
+_KIND_BITS: Final = 6  # an lsn and a kind in one number
+_BEFORE_BITS: Final = 10  # and an lsn and a number of deliveries; so many, or more
+_FLUSHES: Final = ArrayType(
     StructType(
         [
             StructField("lsn", LongType(), False),
@@ -45,7 +55,7 @@ _FLUSHES = ArrayType(
 
 
 def there(spark: SparkSession, states: Iterable[tuple[int, JournalState]]) -> DataFrame:
-    """What is there, by `state`, as rows that `fold` takes beside events."""
+    """What is there, by `state`, as rows beside events."""
     jids, kinds, firsts, lasts = [], [], [], []
     for jid, state in states:
         rows = [(THERE, *run) for run in pairs_of(state.runs)]
@@ -65,53 +75,91 @@ def there(spark: SparkSession, states: Iterable[tuple[int, JournalState]]) -> Da
         }
     )
     runs = spark.createDataFrame(table)
-    return runs.select("jid", "kind", fn.explode(fn.sequence("first", "last")).alias("item"))
+    ids = fn.explode(fn.sequence("first", "last")).alias("item")
+    return runs.select("jid", "kind", ids, fn.lit(False).alias("of_child"))
+
+
+def together(spark: SparkSession, rows: DataFrame) -> DataFrame:
+    """Rows of items of one block in one place, so that nothing has to move any more."""
+    parts = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    block = fn.shiftright(fn.coalesce("item", fn.lit(0).cast("bigint")), BLOCK_BITS)
+    return rows.withColumn("block", block).repartition(parts, "jid", "block")
+
+
+def count(name: str) -> Column:
+    """How many there are, from `seen`."""
+    most = _COUNT_MAX.get(name, _COUNT_OF_FEW)
+    return fn.shiftright("seen", _SEEN[name]).bitwiseAND(fn.lit(most).cast("bigint"))
 
 
 def fold(
-    events: DataFrame, present: DataFrame | None = None, *more: Column, needs: tuple[str, ...] = ()
-) -> DataFrame:
-    """One row for each item of the queue's own line, from `events.compact`.
+    events: DataFrame, kinds: Collection[int], keyed: bool, *more: Column,
+) -> DataFrame:  # fmt: skip
+    """One row for each item of the queue's own line, from rows that are `together`.
 
-    `more` are further sums, of columns that are named in `needs`.
+    `kinds` are those that occur; `keyed`: some items have a key. `more` are further sums.
     """
+    kind, lsn = fn.col("kind"), fn.col("lsn")
     wanted = events.where(
-        fn.col("item").isNotNull() & ~fn.col("kind").isin(ev.FLUSH, ev.TOKENS) & ~fn.col("of_child")
+        fn.col("item").isNotNull() & ~kind.isin(ev.FLUSH, ev.TOKENS) & ~fn.col("of_child")
     )
-    columns = ("jid", "item", "kind", "lsn", "ms", "opened_ms", "before", "key_hash", *needs)
-    rows = wanted.select(*columns)
-    if present is not None:
-        rows = rows.unionByName(present, allowMissingColumns=True)
-    kind, lsn, ms = fn.col("kind"), fn.col("lsn"), fn.col("ms")
-    is_end, is_delivery = kind.isin(*ev.ENDS), kind.isin(*ev.DELIVERIES)
-    has_begun = is_delivery & (fn.col("opened_ms") > 0)
+    is_end = kind.isin(*ev.ENDS)
+    has_begun = kind.isin(*ev.DELIVERIES) & (fn.col("opened_ms") > 0)
     ended_lsn = fn.when(has_begun, lsn)
-    return rows.groupBy("jid", "item").agg(
-        _count(kind == ev.PUT).alias("puts"),
+    before = fn.least(fn.greatest("before", fn.lit(0)), fn.lit((1 << _BEFORE_BITS) - 1))
+    nothing = fn.lit(None).cast("bigint")
+
+    rows = wanted.groupBy("jid", "block", "item").agg(
+        fn.sum(_seen(kind, is_end, has_begun)).alias("seen"),
         fn.min(fn.when(kind == ev.PUT, lsn)).alias("put_lsn"),
-        fn.min(fn.when(kind == ev.PUT, ms)).alias("put_ms"),
-        fn.max("key_hash").alias("key_hash"),
-        _count(is_end).alias("ends"),
-        _count(kind == ev.CONFIRM).alias("confirms"),
-        fn.min(fn.when(is_end, lsn)).alias("end_lsn"),
-        fn.min(fn.when(is_end, kind)).alias("end"),
-        fn.max(fn.when(is_end, ms)).alias("end_ms"),
-        _count(kind == ev.DEAD).alias("deads"),
-        fn.max(fn.when(kind == ev.DEAD, lsn)).alias("dead_lsn"),
-        fn.max(fn.when(kind == ev.REDRIVE, lsn)).alias("redrive_lsn"),
-        fn.max(fn.when(kind.isin(ev.RETURN, ev.DEAD), lsn)).alias("back_lsn"),
-        _count(has_begun).alias("deliveries"),
-        fn.min(ended_lsn).alias("first_lsn"),
+        fn.min(fn.when(is_end, fn.shiftleft(lsn, _KIND_BITS) + kind)).alias("end_and_kind"),
+        fn.min(fn.shiftleft(ended_lsn, _BEFORE_BITS) + before).alias("first_and_before"),
         fn.min_by("opened_ms", ended_lsn).alias("begin_ms"),
-        fn.min_by("before", ended_lsn).alias("before"),
-        fn.max((kind == THERE).cast("int")).alias("there"),
-        fn.max((kind == BURIED).cast("int")).alias("buried"),
+        *_rare(kind, lsn, kinds, keyed),
         *more,
     )
+    end, first = fn.col("end_and_kind"), fn.col("first_and_before")
+    made = (
+        rows.withColumn("end_lsn", fn.shiftright(end, _KIND_BITS))
+        .withColumn("end", end.bitwiseAND((1 << _KIND_BITS) - 1))
+        .withColumn("first_lsn", fn.shiftright(first, _BEFORE_BITS))
+        .withColumn("before", first.bitwiseAND((1 << _BEFORE_BITS) - 1))
+        .drop("end_and_kind", "first_and_before")
+    )
+    for name in ("dead_lsn", "redrive_lsn", "back_lsn", "key_hash"):
+        if name not in made.columns:
+            made = made.withColumn(name, nothing)
+    return made
 
 
-def _count(condition: Column) -> Column:
-    return fn.sum(condition.cast("int"))
+def _seen(kind: Column, is_end: Column, has_begun: Column) -> Column:
+    """What one record adds to the counts of its item."""
+    put, dead = fn.lit(1 << _SEEN["puts"]), fn.lit(1 << _SEEN["deads"])
+    end, begun = fn.lit(1 << _SEEN["ends"]), fn.lit(1 << _SEEN["deliveries"])
+    confirm = fn.lit(1 << _SEEN["confirms"])
+    one = (
+        fn.when(kind == ev.CONFIRM, confirm + end)
+        .when(kind == ev.PUT, put)
+        .when(kind == ev.DEAD, dead)
+        .when(kind == THERE, fn.lit(1 << _SEEN["there"]))
+        .when(kind == BURIED, fn.lit(1 << _SEEN["buried"]))
+        .when(is_end, end)
+        .otherwise(0)
+    )
+    return one.cast("bigint") + fn.when(has_begun, begun).otherwise(0).cast("bigint")
+
+
+def _rare(kind: Column, lsn: Column, kinds: Collection[int], keyed: bool) -> list[Column]:
+    """Sums that many journals have no use for."""
+    made = [fn.max("key_hash").alias("key_hash")] if keyed else []
+    if ev.DEAD in kinds:
+        made.append(fn.max(fn.when(kind == ev.DEAD, lsn)).alias("dead_lsn"))
+    if ev.REDRIVE in kinds:
+        made.append(fn.max(fn.when(kind == ev.REDRIVE, lsn)).alias("redrive_lsn"))
+    if {ev.DEAD, ev.RETURN}.intersection(kinds):
+        back = kind.isin(ev.RETURN, ev.DEAD)
+        made.append(fn.max(fn.when(back, lsn)).alias("back_lsn"))
+    return made
 
 
 def with_flushes(spark: SparkSession, items: DataFrame, flushes: Iterable[Flush]) -> DataFrame:

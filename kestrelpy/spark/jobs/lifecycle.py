@@ -20,7 +20,7 @@ One rule: the same journals make the same rows.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from pyspark import StorageLevel
@@ -31,7 +31,7 @@ from pyspark.sql import functions as fn
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.history import plan_events
 from kestrelpy.spark.jobs import events as ev
-from kestrelpy.spark.jobs.items import fold, with_flushes
+from kestrelpy.spark.jobs.items import count, fold, together, with_flushes
 from kestrelpy.spark.jobs.running import Outcome, Progress, Request, counted, folders, parse, run
 
 _PARTITION: Final = ("date", "server", "queue")
@@ -63,7 +63,8 @@ def work(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
     events = ev.compact(
         ev.read_events(spark, request.paths, _NEEDED), "bytes", "flags",
         fn.unix_millis("expires").alias("expires_ms"), *_TEXTS,
-    ).persist(StorageLevel.MEMORY_AND_DISK)  # fmt: skip
+    )  # fmt: skip
+    events = together(spark, events).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         lives = lifecycle(spark, events, request.paths).persist(StorageLevel.MEMORY_AND_DISK)
         try:
@@ -75,26 +76,31 @@ def work(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
         events.unpersist()
 
 
-def lifecycle(spark: SparkSession, events: DataFrame, paths: Sequence[str]) -> DataFrame:
-    """One row for each item."""
-    facts = events.agg(
-        fn.count(fn.when(fn.col("kind") == ev.FLUSH, 1)).alias("flushes"),
-        fn.count("key").alias("keys"), fn.count("origin").alias("origins"),
-    ).first()  # fmt: skip
-    assert facts is not None, "a sum of nothing is a row"
-    flushes = ev.read_flushes(spark, paths) if facts.flushes else []
-    items = with_flushes(spark, _folded(events), flushes)
-    items = items.join(_given_back(events), ["jid", "item"], "left")
-    if facts["keys"] or facts.origins:
-        puts = events.where((fn.col("kind") == ev.PUT) & ~fn.col("of_child"))
-        items = items.join(puts.select("jid", "item", "key", "origin"), ["jid", "item"], "left")
+def lifecycle(spark: SparkSession, rows: DataFrame, paths: Sequence[str]) -> DataFrame:
+    """One row for each item, from rows that are `items.together`."""
+    facts = rows.groupBy("kind").agg(
+        fn.count("key").alias("keys"), fn.count("origin").alias("origins")
+    )
+    found = {row.kind: row["keys"] + row.origins for row in facts.collect()}
+    flushes = ev.read_flushes(spark, paths) if ev.FLUSH in found else []
+    items = with_flushes(spark, _folded(rows, found), flushes)
+    if {ev.RETURN, ev.DEAD}.intersection(found):
+        items = items.join(_given_back(rows), ["jid", "block", "item"], "left")
+    else:
+        nothing = fn.lit(None)
+        items = items.withColumn("back", nothing.cast(_DELIVERIES)).withColumn("returns", nothing)
+        items = items.withColumn("aborts", nothing).withColumn("dead_reason", nothing)
+    if any(found.values()):
+        puts = rows.where((fn.col("kind") == ev.PUT) & ~fn.col("of_child"))
+        puts = puts.select("jid", "block", "item", "key", "origin")
+        items = items.join(puts, ["jid", "block", "item"], "left")
     else:
         for name in ("key", "origin"):
             items = items.withColumn(name, fn.lit(None).cast("string"))
     return _rows(items.join(fn.broadcast(_names(spark, paths)), "jid"))
 
 
-def _folded(events: DataFrame) -> DataFrame:
+def _folded(rows: DataFrame, kinds: Collection[int]) -> DataFrame:
     """The sums of `items.fold`, and those that only a life is told with."""
     kind = fn.col("kind")
 
@@ -102,14 +108,13 @@ def _folded(events: DataFrame) -> DataFrame:
         return fn.max(fn.when(kind == which, fn.col(column))).alias(name)
 
     return fold(
-        events, None,
-        of(ev.PUT, "bytes", "bytes"), of(ev.PUT, "flags", "flags"),
+        rows, kinds, False,
+        of(ev.PUT, "ms", "put_ms"), of(ev.PUT, "bytes", "bytes"), of(ev.PUT, "flags", "flags"),
         of(ev.PUT, "expires_ms", "expires_ms"),
         of(ev.CONFIRM, "opened_ms", "confirm_opened_ms"),
         of(ev.CONFIRM, "attempts", "confirm_attempts"),
+        fn.max(fn.when(kind.isin(*ev.ENDS), fn.col("ms"))).alias("end_ms"),
         of(ev.DEAD, "ms", "dead_ms"),
-        fn.min("ms").alias("first_ms"),
-        needs=("bytes", "flags", "expires_ms", "attempts"),
     )  # fmt: skip
 
 
@@ -126,13 +131,13 @@ def _given_back(events: DataFrame) -> DataFrame:
         fn.when(kind == ev.DEAD, fn.col("reason")).alias("reason"),
     )
     return (
-        back.groupBy("jid", "item")
+        back.groupBy("jid", "block", "item")
         .agg(fn.array_sort(fn.collect_list(told)).alias("back"))
         .withColumn("returns", fn.size(fn.filter("back", lambda each: each.how != "dead")))
         .withColumn("aborts", fn.size(fn.filter("back", lambda each: each.how == "abort")))
         .withColumn(
             "dead_reason",
-            fn.element_at(fn.filter("back", lambda each: each.how == "dead"), -1).reason,
+            fn.get(fn.filter("back", lambda each: each.how == "dead"), 0).reason,
         )
     )
 
@@ -140,7 +145,7 @@ def _given_back(events: DataFrame) -> DataFrame:
 def _rows(items: DataFrame) -> DataFrame:
     """As they are written."""
     confirmed = fn.when(
-        fn.col("confirms") > 0,
+        count("confirms") > 0,
         fn.array(
             fn.struct(
                 fn.timestamp_millis("confirm_opened_ms").alias("opened"),
@@ -173,7 +178,7 @@ def _rows(items: DataFrame) -> DataFrame:
             fn.timestamp_millis(fn.when(fn.col("end") == kind, fn.col("end_ms"))).alias(state)
             for kind, state in _STATES.items()
         ),
-        fn.timestamp_millis(fn.when(fn.col("ends") == 0, fn.col("flushed_ms"))).alias("flushed"),
+        fn.timestamp_millis(fn.when(count("ends") == 0, fn.col("flushed_ms"))).alias("flushed"),
         fn.timestamp_millis("dead_ms").alias("dead"),
         "dead_reason",
         fn.when(is_first, fn.col("begin_ms") - fn.col("put_ms")).alias("dwell_ms"),
@@ -184,7 +189,7 @@ def _rows(items: DataFrame) -> DataFrame:
 
 
 def _state() -> Column:
-    died = (fn.col("deads") > 0) & fn.coalesce(
+    died = (count("deads") > 0) & fn.coalesce(
         fn.col("redrive_lsn") < fn.col("dead_lsn"), fn.lit(True)
     )
     state = fn.when(fn.lit(False), "")

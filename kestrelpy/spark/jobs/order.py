@@ -18,6 +18,7 @@ One rule: what is explained is counted and shown; only what nothing explains is 
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as fn
 
 from kestrelpy.spark.jobs import events as ev
+from kestrelpy.spark.jobs.items import count
 
 # The daemon follows the wall clock in steps of this size (`server.clock`).
 CLOCK_STEP_MS: Final = 10
@@ -66,11 +68,17 @@ def check_order(
     _check_puts(items, found, examples)
     firsts = items.where(
         (fn.col("put_lsn") >= fn.col("unbroken_lsn")) & (fn.col("before") == 0)
-    ).select("jid", "item", "key_hash", "begin_ms", "first_lsn")
-    for row in firsts.groupBy("jid").count().collect():
-        found[row.jid].judged = row["count"]
-    _check_firsts(spark, events, firsts, found, examples)
-    again = items.where(fn.col("deliveries") > 1)
+    ).select("jid", "block", "item", "key_hash", "begin_ms", "first_lsn")
+    blocks = firsts.groupBy("jid", "block").agg(
+        fn.count("*").alias("judged"), fn.max("begin_ms").alias("latest_ms")
+    )
+    rows = blocks.orderBy("jid", "block").collect()
+    for row in rows:
+        found[row.jid].judged += row.judged
+    suspects = _suspects(spark, firsts, rows, keyed)
+    if suspects:
+        _check_firsts(spark, events, firsts, suspects, found, examples)
+    again = items.where(count("deliveries") > 1)
     held = "key_hash" if keyed else "item"
     _check_overlaps(spark, events, items if keyed else again, found, held, examples)
     if keyed:
@@ -84,35 +92,68 @@ def check_order(
 def _check_puts(items: DataFrame, found: dict[int, Order], examples: int) -> None:
     """Markers rise with the log, and none is left out."""
     puts = items.where(fn.col("put_lsn") >= fn.col("unbroken_lsn"))
-    by_item = Window.partitionBy("jid").orderBy("item")
+    by_item = Window.partitionBy("jid", "block").orderBy("item")
     steps = puts.select(
         "jid", "item", "put_lsn",
         fn.lag("item").over(by_item).alias("item_before"),
         fn.lag("put_lsn").over(by_item).alias("lsn_before"),
-    ).where(
-        (fn.col("item") > fn.col("item_before") + 1) | (fn.col("put_lsn") < fn.col("lsn_before"))
     )  # fmt: skip
-    for row in steps.orderBy("jid", "item").limit(_CLOSE_MAX).collect():
-        order = found[row.jid]
-        if row.item > row.item_before + 1:
-            order.gaps.append((row.item_before + 1, row.item - 1))
-        if row.put_lsn < row.lsn_before:
+    is_wrong = (fn.col("item") > fn.col("item_before") + 1) | (
+        fn.col("put_lsn") < fn.col("lsn_before")
+    )
+    rows = steps.where(is_wrong).orderBy("jid", "item").limit(_CLOSE_MAX).collect()
+    pairs = [(r.jid, r.item_before, r.lsn_before, r.item, r.put_lsn) for r in rows]
+    ends = puts.groupBy("jid", "block").agg(
+        fn.min("item").alias("first"), fn.min_by("put_lsn", "item").alias("first_lsn"),
+        fn.max("item").alias("last"), fn.max_by("put_lsn", "item").alias("last_lsn"),
+    )  # fmt: skip
+    blocks = ends.orderBy("jid", "block").collect()
+    pairs += [
+        (b.jid, a.last, a.last_lsn, b.first, b.first_lsn)
+        for a, b in itertools.pairwise(blocks)
+        if a.jid == b.jid
+    ]
+    for jid, item_before, lsn_before, item, put_lsn in sorted(pairs):
+        order = found[jid]
+        if item > item_before + 1:
+            order.gaps.append((item_before + 1, item - 1))
+        if put_lsn < lsn_before:
             order.puts_swapped += 1
-            _tell(order, examples, f"item {row.item} was put (lsn {row.put_lsn}) before item "
-                                   f"{row.item_before} (lsn {row.lsn_before})")  # fmt: skip
+            _tell(order, examples, f"item {item} was put (lsn {put_lsn}) before item "
+                                   f"{item_before} (lsn {lsn_before})")  # fmt: skip
 
 
 # -- first deliveries ---------------------------------------------------------------------------
 
 
+def _suspects(
+    spark: SparkSession, firsts: DataFrame, blocks: list[Row], keyed: bool
+) -> dict[int, int]:
+    """Journals in which items were opened before one of a lower marker was, and how many.
+
+    Without keys, block by block: each is told the latest of those before it.
+    """
+    if keyed:
+        late = _late(firsts, ("jid", "key_hash"))
+    else:
+        told, latest = [], dict[int, int]()
+        for row in blocks:
+            told.append((row.jid, row.block, latest.get(row.jid)))
+            latest[row.jid] = max(latest.get(row.jid, 0), row.latest_ms)
+        if not told:
+            return {}
+        earlier = spark.createDataFrame(told, "jid bigint, block bigint, earlier_ms bigint")
+        in_block = Window.partitionBy("jid", "block").orderBy("item").rowsBetween(*_BEFORE)
+        before = firsts.withColumn("latest_ms", fn.max("begin_ms").over(in_block))
+        before = before.join(fn.broadcast(earlier), ["jid", "block"])
+        late = before.where(fn.col("begin_ms") < fn.greatest("latest_ms", "earlier_ms"))
+    return {row.jid: row["count"] for row in late.groupBy("jid").count().collect()}
+
+
 def _check_firsts(
-    spark: SparkSession, events: DataFrame, firsts: DataFrame, found: dict[int, Order],
-    examples: int,
+    spark: SparkSession, events: DataFrame, firsts: DataFrame, suspects: dict[int, int],
+    found: dict[int, Order], examples: int,
 ) -> None:  # fmt: skip
-    late = _late(firsts, ("jid", "key_hash")).groupBy("jid").count().collect()
-    if not late:
-        return
-    suspects = {row.jid: row["count"] for row in late}
     marked = _with_lives(spark, events, firsts.where(fn.col("jid").isin(list(suspects))), suspects)
     unsure = marked.where("unsure").groupBy("jid").count().collect()
     sure = marked.where("not unsure")
@@ -130,10 +171,10 @@ def _check_firsts(
     swaps.unpersist()
     for row in unsure:
         found[row.jid].clock = row["count"]
-    for jid, count in suspects.items():
+    for jid, late_ones in suspects.items():
         order = found[jid]
         order.swapped = swapped[jid] - order.close
-        order.restart = max(count - swapped[jid] - order.clock, 0)
+        order.restart = max(late_ones - swapped[jid] - order.clock, 0)
 
 
 def _late(firsts: DataFrame, within: tuple[str, ...]) -> DataFrame:

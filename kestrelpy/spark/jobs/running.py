@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import glob
+from importlib import import_module
 from typing import TYPE_CHECKING, Final, TextIO
 
 from journal.errors import JournalError
@@ -39,7 +40,11 @@ _LOOK_SECONDS: Final = 0.25
 # What Spark takes for a cluster of many machines, unless somebody says otherwise.
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PARTITIONS_UNSAID: Final = "200"
-_SETTINGS: Final[Mapping[str, str]] = {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.log.level": "OFF",  # what goes wrong is said in one sentence
+    "spark.driver.memory": "2g",  # where this process starts the virtual machine; if need be
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +200,11 @@ def _errors() -> Iterator[None]:
     """What Spark raises comes out as one sentence."""
     from pyspark.errors import PySparkException
 
+    # What the virtual machine raises and Spark does not know; py4j says nothing of its types.
+    unknown: type[Exception] = import_module("py4j.protocol").Py4JError
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, unknown) as error:
         raise KestrelError(sentence_of(error)) from None
 
 
