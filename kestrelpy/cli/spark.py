@@ -1,3 +1,4 @@
+# ruff: noqa: PLC0415
 """`kestrelpy spark <job>`: the jobs of `kestrelpy.spark.jobs`, each with its flags.
 
     kestrelpy spark audit DIR        exit code 0: the books balance, 1: they do not, 2: unusable

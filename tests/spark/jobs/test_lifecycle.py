@@ -1,4 +1,4 @@
-"""Lives of items as Parquet: one row for each, whatever was rewritten; a second run changes nothing."""
+"""Lives of items as Parquet: one row for each, however often it runs and whatever was rewritten."""
 
 from __future__ import annotations
 
