@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, Literal
 
 from kestrelpy.durations import shown
@@ -79,7 +80,7 @@ class Range:
         length = max(self.upto - self.after, 0)
         parts = max(1, min(parts, length))
         cuts = [self.after + length * i // parts for i in range(parts + 1)]
-        return [Range(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+        return [Range(a, b) for a, b in pairwise(cuts)]
 
 
 def range_of(starting: Mark, ending: Mark, earliest: int, latest: int) -> Range:

@@ -188,10 +188,11 @@ def _path(text: str) -> tuple[str, ...]:
     try:
         found = json.loads(text)
     except ValueError:
-        found = text  # a folder may begin with a bracket: in a glob it is a set of characters
+        found = None
+    # A folder may begin with a bracket, too: in a glob it is a set of characters.
+    listed = isinstance(found, list) and all(isinstance(each, str) for each in found)
     folders = []
-    for each in found if isinstance(found, list) else [text]:
-        name = str(each)
+    for name in found if listed else [text]:
         scheme = _SCHEME.match(name)
         if scheme and scheme[1].lower() != "file":
             raise ValueError(
