@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kestrelpy.spark.jobs.measures import EVENTS, ITEMS
+from kestrelpy.spark.jobs.lives import EVENTS, ITEMS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +33,7 @@ class Event:
     queue: str = "jobs"
     server: str = "s1"
     generation: int = 1
+    reader: str | None = None
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ def events_table(spark: SparkSession, story: Sequence[Event]) -> DataFrame:
     rows = [
         (
             each.server, each.queue, each.generation, each.item, lsn, each.op, at(each.seconds),
-            None if each.opened is None else at(each.opened), each.attempts, each.reason,
+            each.reader, None if each.opened is None else at(each.opened), each.attempts,
+            each.reason,
         )
         for lsn, each in enumerate(story, 1)
     ]  # fmt: skip

@@ -19,7 +19,9 @@ def make_series(name: str | None, queues: int = 1, minutes: int = 3) -> Series:
     return Series(name, queues, tuple(buckets), SOME, SOME)
 
 
-def make_figures(*names: str, whole: bool = True) -> Figures:
+def make_figures(
+    *names: str, whole: bool = True, problems: tuple[str, ...] = ()
+) -> Figures:
     """Of these queues on one server, and a queue more that has no plots of its own."""
     return Figures(
         interval_ms=MINUTE_MS,
@@ -36,4 +38,7 @@ def make_figures(*names: str, whole: bool = True) -> Figures:
         histories=tuple(
             History(SERVER, name, 1, 1 if whole else 41, START_MS, START_MS + 9) for name in names
         ),
+        journals=len(names),
+        broken=0 if whole else len(names),
+        problems=problems,
     )

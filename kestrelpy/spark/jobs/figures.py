@@ -108,7 +108,7 @@ class History:
     generation: int
     lsn: int
     begin_ms: int | None
-    end_ms: int | None = None
+    end_ms: int | None
 
     @property
     def is_whole(self) -> bool:
@@ -132,7 +132,9 @@ class Figures:
     rows_left_out: int = 0
     deaths: tuple[Death, ...] = ()
     histories: tuple[History, ...] = ()
-    histories_left_out: int = 0
+    journals: int = 0
+    broken: int = 0  # journals whose first records are no longer kept
+    problems: tuple[str, ...] = ()  # what was not read, and why, as sentences
 
 
 def interval_for(first_ms: int, last_ms: int) -> int:

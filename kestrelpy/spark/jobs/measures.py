@@ -5,10 +5,6 @@
             └─ by item: a life each ──┬───▶ waiting, service, repeated deliveries
     items ─── what is still there ────┘ └─▶ depth: one more where it was put, one less where it left
 
-A life is when the item was put, first delivered, confirmed, and when it left the line. Whoever left
-without a record of its own was flushed, if a later flush reached it; if none did, and it is not
-there any more, its end is no longer kept.
-
 One rule: the driver is handed aggregates only, each with a limit; what is beyond it is summed.
 """
 
@@ -19,12 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Row as Found
 from pyspark.sql import functions as fn
 from pyspark.sql.types import LongType
 
+from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs.figures import (
+    BUCKETS_MAX,
     DEATHS_MAX,
     HISTORIES_MAX,
     QUEUES_MAX,
@@ -38,30 +36,32 @@ from kestrelpy.spark.jobs.figures import (
     Spread,
     bucket_count,
     interval_for,
+    interval_word,
 )
-
-# What is read of both tables; the bodies are not.
-EVENTS: Final = (
-    "server string, queue string, generation bigint, item bigint, lsn bigint, op string, "
-    "timestamp timestamp, opened timestamp, attempts int, reason string"
-)
-ITEMS: Final = "server string, queue string, generation bigint, item bigint, state string"
+from kestrelpy.spark.jobs.lives import JOURNAL, lives_of, ms_of
 
 # A percentile is that of a rank at most a ten-thousandth of the count away.
 ACCURACY: Final = 10_000
 _RANKS: Final = (0.5, 0.95, 0.99)
 
-_JOURNAL: Final = ("server", "queue", "generation")
-_ITEM: Final = (*_JOURNAL, "item")
 _RATES: Final = {"put": "put", "confirm": "confirmed", "return": "returned", "dead": "dead"}
-_DELIVERIES: Final = ("confirm", "return", "dead")  # each ends one
-_LEAVES: Final = ("confirm", "dead", "expire", "discard", "cancel", "move")
 _COUNTS: Final = {
     "put": "put", "confirmed": "confirm", "returned": "return", "expired": "expire",
     "discarded": "discard", "died": "dead",
 }  # fmt: skip
 
+UNNAMED: Final = "unnamed"  # a server whose id is not in the journal
+
+Journal = tuple[str, str, int]  # server, queue, generation
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Of a journal: from `begin_lsn` on every record is kept; `end_lsn` was its last record."""
+
+    begin_lsn: int
+    end_lsn: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,72 +76,68 @@ class Limits:
 
 
 def measure(
-    events: DataFrame, items: DataFrame, histories: Sequence[History], limits: Limits, say: Say
+    events: DataFrame, items: DataFrame, kept: Mapping[Journal, Kept], limits: Limits, say: Say
 ) -> Figures | None:
-    """All figures, from tables with the columns EVENTS and ITEMS; None: there is no event."""
+    """All figures, from tables with the columns EVENTS and ITEMS; None: there is no event.
+
+    Daemons may be writing: `kept` is from before both tables are first read, and what is still
+    there is read before events are.
+    """
+    # A fan-out child's line is a queue of its own, in the same journal.
+    events = events.where(fn.col("reader").isNull()).na.fill(UNNAMED, ["server"])
+    items = items.na.fill(UNNAMED, ["server"])
+    say("counting items")
+    held = _held(items).persist()
+    held.count()
     say("counting events")
-    counts = events.groupBy("server", "queue", "op").agg(
-        fn.count(fn.lit(1)).alias("n"),
-        fn.min(_ms("timestamp")).alias("first_ms"),
-        fn.max(_ms("timestamp")).alias("last_ms"),
-    ).persist()  # fmt: skip
-    lives = lives_of(events, items).persist()
+    known = _known(events.sparkSession, kept)
+    counts = _counts(events, known).persist()
+    lives = lives_of(events, items, known).persist()
     try:
         axes = _axes(counts, limits)
         if axes is None:
             return None
         say("following every item")
-        rows, total, left_out = _rows(counts, lives, items, limits)
+        rows, total, left_out = _rows(counts, lives, held, limits)
         say("rates and latencies")
         everything, series = _all_series(events, lives, axes)
         deaths = _deaths(events, total.died, limits)
+        histories, journals, broken = _histories(counts, limits)
         total = replace(total, waiting=everything.waiting, service=everything.service)
         return Figures(
             axes.interval_ms, axes.first_ms, axes.last_ms, everything, series, total,
-            axes.servers, axes.queues, rows, left_out, deaths,
-            tuple(histories[: limits.histories]), max(len(histories) - limits.histories, 0),
+            axes.servers, axes.queues, rows, left_out, deaths, histories, journals, broken,
         )  # fmt: skip
     finally:
         lives.unpersist()
         counts.unpersist()
+        held.unpersist()
 
 
-def lives_of(events: DataFrame, items: DataFrame) -> DataFrame:
-    """One row for each item of which something is kept."""
-    op, at, opened = fn.col("op"), _ms("timestamp"), _ms("opened")
-    # A confirm says how many deliveries ended before it, the others how many with theirs.
-    number = fn.when(op == "confirm", fn.col("attempts") + 1).otherwise(fn.col("attempts"))
-    own = events.where(fn.col("item").isNotNull() & (op != "flush")).groupBy(*_ITEM).agg(
-        fn.min(fn.when(op == "put", at)).alias("put_ms"),
-        fn.min(opened).alias("opened_ms"),
-        fn.min(fn.when(op.isin(*_DELIVERIES), number)).alias("first_number"),
-        fn.min(fn.when(op.isin(*_LEAVES), at)).alias("left_ms"),
-        fn.max(fn.when(op == "confirm", fn.struct(at.alias("at"), (at - opened).alias("ms"))))
-        .alias("confirm"),
-        fn.count(fn.when(op.isin(*_DELIVERIES), 1)).alias("deliveries"),
-        fn.max("lsn").alias("lsn"),
-    )  # fmt: skip
-    flushes = events.where(op == "flush").groupBy(*_JOURNAL).agg(
-        fn.sort_array(fn.collect_list(fn.struct("lsn", "item", at.alias("at")))).alias("flushes")
-    )  # fmt: skip
-    lives = own.join(items.select(*_ITEM, "state"), list(_ITEM), "left").join(
-        fn.broadcast(flushes), list(_JOURNAL), "left"
+def _known(spark: SparkSession, kept: Mapping[Journal, Kept]) -> DataFrame:
+    schema = "server string, queue string, generation bigint, begin_lsn bigint, end_lsn bigint"
+    rows = [(*journal, each.begin_lsn, each.end_lsn) for journal, each in kept.items()]
+    return fn.broadcast(spark.createDataFrame(rows, schema))
+
+
+def _held(items: DataFrame) -> DataFrame:
+    """How many items are still there, by server and queue."""
+    return items.groupBy("server", "queue").agg(
+        fn.count(fn.when(fn.col("state") != "dead", 1)).alias("ready"),
+        fn.count(fn.when(fn.col("state") == "dead", 1)).alias("dead"),
     )
-    # A flush spares what is lent; that has a later record, or is still there.
-    reached = fn.filter(
-        "flushes", lambda f: (f["lsn"] > fn.col("lsn")) & (f["item"] >= fn.col("item"))
-    )
-    is_gone = fn.col("left_ms").isNull() & fn.col("state").isNull()
-    flushed = fn.when(is_gone, fn.try_element_at(reached, fn.lit(1))["at"])
-    waiting = fn.greatest(fn.col("opened_ms") - fn.col("put_ms"), fn.lit(0))
-    return lives.select(
-        "server", "queue", "put_ms", "state", "deliveries", "opened_ms",
-        fn.coalesce("left_ms", flushed).alias("left_ms"),
-        flushed.isNotNull().alias("is_flushed"),
-        fn.when(fn.col("put_ms").isNotNull() & (fn.col("first_number") <= 1), waiting)
-        .alias("waiting"),
-        fn.col("confirm.at").alias("confirmed_ms"),
-        fn.greatest(fn.col("confirm.ms"), fn.lit(0)).alias("service"),
+
+
+def _counts(events: DataFrame, known: DataFrame) -> DataFrame:
+    """How many events of each kind every journal has, and when; from where on it has all."""
+    at = ms_of("timestamp")
+    begin_lsn = fn.coalesce("begin_lsn", fn.lit(1))
+    return events.join(known, list(JOURNAL), "left").groupBy(*JOURNAL, "op").agg(
+        fn.count(fn.lit(1)).alias("n"),
+        fn.min(at).alias("first_ms"),
+        fn.max(at).alias("last_ms"),
+        fn.min(fn.when(fn.col("lsn") >= begin_lsn, at)).alias("begin_ms"),
+        fn.max(begin_lsn).alias("begin_lsn"),
     )  # fmt: skip
 
 
@@ -189,12 +185,21 @@ def _axes(counts: DataFrame, limits: Limits) -> _Axes | None:
     ).collect()  # fmt: skip
     first_ms, last_ms = span["first_ms"], span["last_ms"]
     interval_ms = limits.interval_ms or interval_for(first_ms, last_ms)
+    _check_interval(interval_ms, bucket_count(first_ms, last_ms, interval_ms))
     names = tuple(each["queue"] for each in busiest)
     return _Axes(interval_ms, first_ms, last_ms, names, span["queues"], span["servers"])
 
 
+def _check_interval(interval_ms: int, buckets: int) -> None:
+    if buckets > BUCKETS_MAX:
+        raise KestrelError(
+            f"An interval of {interval_word(interval_ms)} makes {buckets:,} points in time, and a "
+            f"page has at most {BUCKETS_MAX:,}. Say a longer one, or none."
+        )
+
+
 def _rows(
-    counts: DataFrame, lives: DataFrame, items: DataFrame, limits: Limits
+    counts: DataFrame, lives: DataFrame, held: DataFrame, limits: Limits
 ) -> tuple[tuple[Row, ...], Row, int]:
     """The busiest rows, the sum over all, and how many are not shown."""
     by = ("server", "queue")
@@ -205,10 +210,6 @@ def _rows(
             for name, op in _COUNTS.items()
         ),
     )  # fmt: skip
-    held = items.groupBy(*by).agg(
-        fn.count(fn.when(fn.col("state") != "dead", 1)).alias("ready"),
-        fn.count(fn.when(fn.col("state") == "dead", 1)).alias("dead"),
-    )
     is_gone = fn.col("left_ms").isNull() & fn.col("state").isNull()
     lived = lives.groupBy(*by).agg(
         fn.count(fn.when(fn.col("is_flushed"), 1)).alias("flushed"),
@@ -249,6 +250,22 @@ def _deaths(events: DataFrame, died: int, limits: Limits) -> tuple[Death, ...]:
     deaths = [Death(each["queue"], each["reason"] or "not said", each["n"]) for each in found]
     others = died - sum(each.count for each in deaths)
     return (*deaths, Death(None, None, others)) if others else tuple(deaths)
+
+
+def _histories(counts: DataFrame, limits: Limits) -> tuple[tuple[History, ...], int, int]:
+    """Those that are not whole first; how many there are, and how many are not whole."""
+    journals = counts.groupBy(*JOURNAL).agg(
+        fn.max("begin_lsn").alias("lsn"),
+        fn.min("begin_ms").alias("begin_ms"),
+        fn.max("last_ms").alias("end_ms"),
+    )
+    is_whole = fn.col("lsn") <= 1
+    shown = journals.orderBy(is_whole, *JOURNAL).limit(limits.histories).collect()
+    how_many = _one(journals.agg(
+        fn.count(fn.lit(1)).alias("all"), fn.count(fn.when(~is_whole, 1)).alias("broken")
+    ))  # fmt: skip
+    histories = tuple(History(**each.asDict()) for each in shown)
+    return histories, how_many["all"], how_many["broken"]
 
 
 @dataclass(slots=True)
@@ -305,7 +322,7 @@ def _series(
 def _rates(events: DataFrame, axes: _Axes) -> dict[tuple[int, int], dict[str, int]]:
     found = (
         events.where(fn.col("op").isin(*_RATES))
-        .groupBy(axes.label.alias("label"), axes.bucket(_ms("timestamp")).alias("bucket"), "op")
+        .groupBy(axes.label.alias("label"), axes.bucket(ms_of("timestamp")).alias("bucket"), "op")
         .agg(fn.count(fn.lit(1)).alias("n"))
     )
     rates: dict[tuple[int, int], dict[str, int]] = defaultdict(dict)
@@ -355,10 +372,6 @@ def _spread_of(found: Found, name: str) -> Spread | None:
     if not isinstance(ranks, list) or not ranks:
         return None
     return Spread(int(found[f"{name}s"]), *(int(each) for each in ranks))
-
-
-def _ms(column: str) -> Column:
-    return fn.unix_millis(fn.col(column))
 
 
 def _one(found: DataFrame) -> Found:

@@ -69,12 +69,17 @@ def _head(figures: Figures, title: str, made_ms: int) -> Iterator[str]:
         f"Each point is one {interval_word(figures.interval_ms)}. "
         f"Made {_clock(made_ms)} UTC.</p>"
     )
-    broken = sum(not each.is_whole for each in figures.histories)
+    broken = figures.broken
     if broken:
         yield (
             f'<p class="note">{_count(broken, "journal")} no longer '
             f"{'has its' if broken == 1 else 'have their'} whole history: see "
             '<a href="#histories">where each begins</a>. What was before is not counted.</p>'
+        )
+    if figures.problems:
+        yield (
+            f'<p class="note">{_count(len(figures.problems), "problem")} met while reading: see '
+            '<a href="#histories">the end of the histories</a>.</p>'
         )
     yield "</header>"
 
@@ -228,7 +233,7 @@ def _deaths(figures: Figures) -> Iterator[str]:
 
 def _histories(figures: Figures) -> Iterator[str]:
     yield '<section id="histories"><h2>Where the history begins</h2>'
-    left_out = figures.histories_left_out
+    left_out = figures.journals - len(figures.histories)
     more = f"; {left_out:,} more are not shown" if left_out else ""
     rows = [
         (
@@ -239,6 +244,10 @@ def _histories(figures: Figures) -> Iterator[str]:
     ]  # fmt: skip
     heads = ("Server", "Queue", "Generation", "Every record from", "Last event (UTC)")
     yield from _table(f"Journals that were read{more}", heads, 2, rows, None)
+    if figures.problems:
+        yield "<p>Not read, or read with holes:</p><ul>"
+        yield from (f"<li>{_safe(each)}</li>" for each in figures.problems)
+        yield "</ul>"
     yield "</section>"
 
 

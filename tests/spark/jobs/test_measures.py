@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kestrelpy.spark.jobs.figures import Death, Figures, Row, Series, Spread
-from kestrelpy.spark.jobs.measures import Limits, measure
+from kestrelpy.spark.jobs.figures import Death, Figures, History, Row, Series, Spread
+from kestrelpy.spark.jobs.measures import Journal, Kept, Limits, measure
 from tests.support.events import START_MS, Event, Held, events_table, items_table
 
 if TYPE_CHECKING:
@@ -103,15 +103,33 @@ STORIES: Mapping[str, tuple[Sequence[Event], Sequence[Held]]] = {
         ],
         [Held(1)],
     ),
+    "growing": (
+        [
+            Event("put", 1, 0),
+            Event("put", 2, 60),  # after the items had been read
+            Event("confirm", 1, 61, opened=61),
+        ],
+        [Held(1)],
+    ),
+    "parent": (
+        [
+            Event("put", 1, 0),
+            Event("confirm", 1, 1, opened=0.5, reader="1"),  # a child's line, not this one
+        ],
+        [Held(1)],
+    ),
 }
 
 
 def figures_of(
-    spark: SparkSession, story: Sequence[Event], held: Sequence[Held], limits: Limits
+    spark: SparkSession,
+    story: Sequence[Event],
+    held: Sequence[Held],
+    limits: Limits,
+    kept: Mapping[Journal, Kept] | None = None,
 ) -> Figures:
-    found = measure(
-        events_table(spark, story), items_table(spark, held), (), limits, lambda text: None
-    )
+    tables = (events_table(spark, story), items_table(spark, held))
+    found = measure(*tables, kept or {}, limits, lambda text: None)
     assert found is not None
     return found
 
@@ -121,7 +139,12 @@ def figures(spark: SparkSession) -> Figures:
     """Of all the stories."""
     events = [replace(each, queue=queue) for queue, told in STORIES.items() for each in told[0]]
     held = [replace(each, queue=queue) for queue, told in STORIES.items() for each in told[1]]
-    return figures_of(spark, events, held, MINUTES)
+    first = {each.queue: lsn for lsn, each in reversed(list(enumerate(events, 1)))}
+    kept = {
+        ("s1", "trimmed", 1): Kept(first["trimmed"] + 1, len(events)),
+        ("s1", "growing", 1): Kept(1, first["growing"]),
+    }
+    return figures_of(spark, events, held, MINUTES, kept)
 
 
 def series(figures: Figures, queue: str) -> Series:
@@ -222,6 +245,25 @@ def test_a_queue_on_two_servers_is_one_series_and_two_rows(figures: Figures) -> 
     assert figures.servers == 2
 
 
+def test_what_a_fan_out_child_did_is_not_the_queues_own(figures: Figures) -> None:
+    assert (row(figures, "parent").confirmed, row(figures, "parent").ready) == (0, 1)
+
+
+def test_what_a_daemon_writes_meanwhile_is_neither_lost_nor_unknown(figures: Figures) -> None:
+    assert depths(figures, "growing") == [1, 1, 1]
+    assert row(figures, "growing").unknown == 0
+
+
+def test_each_journal_says_where_its_history_begins(figures: Figures) -> None:
+    trimmed, *others = figures.histories
+
+    assert (trimmed.queue, trimmed.is_whole) == ("trimmed", False)
+    assert (trimmed.begin_ms, trimmed.end_ms) == (START_MS + 61_000, START_MS + 120_000)
+    assert all(each.is_whole for each in others)
+    assert History("s1", "remade", 2, 1, START_MS + 2_000, START_MS + 2_000) in others
+    assert (figures.journals, figures.broken) == (len(STORIES) + 2, 1)
+
+
 def test_the_sum_is_that_of_all_rows_and_everything_that_of_all_series(figures: Figures) -> None:
     for name in ("put", "confirmed", "delivered", "repeated", "dropped", "unknown", "ready"):
         assert getattr(figures.total, name) == sum(getattr(row, name) for row in figures.rows)
@@ -270,6 +312,6 @@ def test_beyond_the_most_frequent_reasons_the_other_deaths_are_one_line(small: F
 
 
 def test_where_nothing_happened_there_are_no_figures(spark: SparkSession) -> None:
-    nothing = (events_table(spark, []), items_table(spark, []), ())
+    nothing = (events_table(spark, []), items_table(spark, []), {})
 
     assert measure(*nothing, MINUTES, lambda text: None) is None
