@@ -15,13 +15,14 @@ that the end of one read is the beginning of the next.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final, Literal
+from typing import Final, Literal, Protocol, TypeVar
 
 from kestrelpy.durations import shown
 
+_S = TypeVar("_S", bound="Sized")
 Mark = int | Literal["earliest", "latest"]
 _MARKER_MAX: Final = 2**53 - 1
 _FORM: Final = (
@@ -75,6 +76,11 @@ class Range:
     def __bool__(self) -> bool:
         return self.upto > self.after
 
+    def __and__(self, other: Range) -> Range:
+        """What both have."""
+        after = max(self.after, other.after)
+        return Range(after, max(min(self.upto, other.upto), after))
+
     def split(self, parts: int) -> list[Range]:
         """At most so many ranges that follow each other, of about the same length."""
         length = max(self.upto - self.after, 0)
@@ -98,6 +104,37 @@ def _number(mark: Mark, floor: int, latest: int) -> int:
     if isinstance(mark, int):
         return mark
     return floor if mark == "earliest" else latest
+
+
+class Sized(Protocol):
+    """What can be packed."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes."""
+
+
+def packed(
+    pieces: Sequence[_S], size_max: int, partitions_min: int, cut: Callable[[_S, int], list[_S]]
+) -> list[list[_S]]:
+    """The pieces in their order, in partitions of about `size_max` bytes.
+
+    Where that makes fewer than `partitions_min`, smaller ones. `cut` makes a piece into so many,
+    or as many as it can.
+    """
+    total = sum(piece.size for piece in pieces)
+    size_max = max(min(size_max, -(-total // partitions_min)), 1)
+    partitions: list[list[_S]] = []
+    room = 0
+    for piece in pieces:
+        parts = -(-piece.size // size_max)
+        for each in cut(piece, parts) if parts > 1 else [piece]:
+            if not partitions or each.size > room:
+                partitions.append([])
+                room = size_max
+            partitions[-1].append(each)
+            room -= each.size
+    return partitions
 
 
 def parse_address(text: str) -> Address:

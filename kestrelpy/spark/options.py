@@ -23,6 +23,7 @@ from kestrelpy.spark.offsets import (
     LATEST,
     Address,
     Offsets,
+    Range,
     parse_address,
     parse_ending,
     parse_starting,
@@ -30,6 +31,7 @@ from kestrelpy.spark.offsets import (
 
 Mode = Literal["items", "events"]
 _T = TypeVar("_T")
+NUMBER_MAX: Final = 2**53 - 1  # of a marker, of anything
 
 NAMES: Final = (
     "servers", "queues", "path", "paths", "startingMarkers", "endingMarkers", "startingTimestamp",
@@ -48,10 +50,22 @@ _CONNECT_MS: Final = 10_000
 _READ_MS: Final = 30_000  # one answer of at most 4 MiB
 _RETRIES: Final = 3
 _RETRY_MS: Final = 500
-_NUMBER_MAX: Final = 2**53 - 1
 _UNITS: Final = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE: Final = re.compile(r"([0-9]{1,16})\s*([bkmgt]?)(i?b)?", re.IGNORECASE)
 _SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
+
+
+_ALL_MARKERS: Final = Range(0, NUMBER_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What comparisons in the query leave over; None: everything."""
+
+    servers: frozenset[str] | None = None
+    queues: frozenset[str] | None = None
+    ops: frozenset[str] | None = None
+    markers: Range = _ALL_MARKERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +89,7 @@ class Options:
     fetch_retries: int
     fetch_retry_interval_ms: int
     pushdown: bool
+    wanted: Wanted = Wanted()
 
     @property
     def live(self) -> bool:
@@ -228,7 +243,7 @@ def _mode(text: str) -> Mode:
 
 
 def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or len(text) > 16 or int(text) > _NUMBER_MAX:
+    if not (text.isascii() and text.isdigit()) or len(text) > 16 or int(text) > NUMBER_MAX:
         raise ValueError(f"{shown(text)} is not a whole number")
     return int(text)
 
@@ -246,8 +261,8 @@ def _bytes(text: str) -> int:
     if found is None or (found[3] and not found[2]):
         raise ValueError(f"{shown(text)} is not a size; say 134217728, 128m or 128MiB")
     size = int(found[1]) << _UNITS[(found[2] or "b").lower()]
-    if not 0 < size <= _NUMBER_MAX:
-        raise ValueError(f"{shown(text)} is out of range; say 1 to {_NUMBER_MAX} bytes")
+    if not 0 < size <= NUMBER_MAX:
+        raise ValueError(f"{shown(text)} is out of range; say 1 to {NUMBER_MAX} bytes")
     return size
 
 

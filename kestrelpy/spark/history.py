@@ -1,0 +1,398 @@
+"""Which files hold the history of which journal, and the pieces in which it is read.
+
+    places          live folder       archive          backup
+                    4  6  7  8:       1  2  3  5       3  4  5  7         segments there
+                          └ survivors of 2 to 5 stand in 6
+    by journal      1  2  3  4  5  7  8:                                  each once, the best copy
+    lsns            |--|--|--|--|--|--|     6 adds nothing: its originals are there
+
+Every numbered record that is kept anywhere is in one piece, once per journal and lsn: of copies
+one is read; a newer segment supersedes older records from its own first lsn on; survivors give
+what no original that is there has. Planning reads fronts, ends and snapshots, and whole only what
+is not known to be synced, where the log may have a torn end.
+
+One rule: what is planned is fixed. What a daemon writes afterwards is for the next plan.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Final
+
+from journal.errors import ITEM_MAX, Damage, JournalError
+from journal.files import Disk, Files
+from journal.reader import live_files
+from journal.recovery import MISSING_BEFORE, SHORTER
+from journal.scan import Scan
+from journal.segment import FILE_HEADER_BYTES, Tally
+from kestrelpy.spark.gaps import Judge
+from kestrelpy.spark.pieces import Piece, PieceGone, Range
+from kestrelpy.spark.places import Found, Looked, Problem, look, naming
+
+_number: Final = attrgetter("file.number")
+_offset: Final = attrgetter("offset")
+
+
+@dataclass(slots=True)
+class Journal:
+    """One journal: what is kept of it, as pieces by lsn.
+
+    `holes` are lsns that are not there because they were reclaimed, `damages` what else is not
+    there, `torn` where the log ends though bytes follow. `lsn_first` is where its history begins
+    (0: nothing is kept), `lsn_next` one behind the last record.
+    """
+
+    identity: bytes
+    server: str | None
+    queue: str
+    generation: int
+    folders: list[str]
+    pieces: list[Piece] = field(default_factory=list)
+    holes: list[Range] = field(default_factory=list)
+    damages: list[Damage] = field(default_factory=list)
+    torn: list[Damage] = field(default_factory=list)
+    lsn_synced: int = 0
+
+    @property
+    def lsn_first(self) -> int:
+        return min((p.lsn_first for p in self.pieces), default=0)
+
+    @property
+    def lsn_next(self) -> int:
+        return max((p.lsn_last for p in self.pieces), default=0) + 1
+
+
+@dataclass(slots=True)
+class History:
+    """Everything under some paths; `problems` are files that are not read."""
+
+    journals: list[Journal]
+    problems: list[Problem]
+
+    @property
+    def pieces(self) -> list[Piece]:
+        return [piece for journal in self.journals for piece in journal.pieces]
+
+    @property
+    def damages(self) -> list[Damage]:
+        return [damage for journal in self.journals for damage in journal.damages]
+
+
+def plan_events(paths: Sequence[str], files: Files | None = None) -> History:
+    """The pieces with every record kept under these paths; raises JournalError where none is."""
+    disk = live_files(files if files is not None else Disk())
+    looked, problems = look(disk, paths)
+    journals = []
+    for group in _by_journal(looked, problems):
+        journals.append(_Plan(group, problems).made())
+    return History(journals, problems)
+
+
+def look_again(
+    gone: PieceGone, piece: Piece, paths: Sequence[str], files: Files | None = None
+) -> tuple[list[Piece], list[Range]]:
+    """Where the records of a piece that has gone are now, and which of them are nowhere.
+
+    Those that survivors do not carry (all but the puts of living items) are nowhere, unless the
+    segment was archived.
+    """
+    wanted = (gone.lsn_first, gone.lsn_last)
+    found: list[Piece] = []
+    missing = [wanted]
+    try:
+        history = plan_events(paths, files)
+    except JournalError:
+        return [], missing
+    for journal in history.journals:
+        if journal.identity != piece.identity:
+            continue
+        for each in journal.pieces:
+            if each.lsn_first <= wanted[1] and wanted[0] <= each.lsn_last:
+                same = replace(each, held=piece.held, lsn_limit=each.lsn_limit)
+                found.append(same.only(*wanted))
+                if not each.is_survivors:
+                    missing = _without(missing, (each.lsn_first, each.lsn_last))
+    return found, missing
+
+
+# -- one journal --------------------------------------------------------------------------------
+
+
+def _by_journal(looked: list[Looked], problems: list[Problem]) -> list[list[Looked]]:
+    """Places that hold files of the same journal; one that went on by itself is left out."""
+    groups: dict[bytes, list[Looked]] = {}
+    for each in looked:
+        if not each.segments:
+            continue
+        group = groups.setdefault(each.chain.identity, [])
+        other = next((o for one in group for o in one.segments for m in each.segments
+                      if _differ(o, m)), None)  # fmt: skip
+        if other is None:
+            group.append(each)
+            continue
+        problems.append(
+            Problem(
+                f"{each.place.folder}: goes on otherwise than {other.place.folder}, though it is "
+                f"the same journal (a restored backup beside its original?); not read. Read the "
+                f"two apart."
+            )
+        )
+    return list(groups.values())
+
+
+def _differ(one: Found, other: Found) -> bool:
+    """Are these two segments of one number that are no copies of each other?"""
+    if one.file.number != other.file.number:
+        return False
+    return bool(one.file.header and other.file.header) and one.header != other.header
+
+
+class _Plan:
+    """One journal's pieces."""
+
+    def __init__(self, group: list[Looked], problems: list[Problem]) -> None:
+        self._group = group
+        self._problems = problems
+        self._scans: dict[int, Scan] = {}
+        best = _best_copies(group)
+        newest_first = sorted(best, key=_number, reverse=True)
+        server, queue, generation = naming(newest_first)
+        folders = list(dict.fromkeys(each.place.folder for each in group))
+        self.journal = Journal(group[0].chain.identity, server, queue, generation, folders)
+        self._logs = [f for f in best if not f.file.is_survivors]
+        self._survivors = [f for f in best if f.file.is_survivors]
+        self._known = max(each.lsn_known for each in group)
+        self._expected = 0  # the next record's lsn, as far as it is known what stands before
+
+    def made(self) -> Journal:
+        """Plan it."""
+        journal = self.journal
+        journal.damages = [d for each in self._group for d in each.damages if d.kind != "foreign"]
+        self._find_synced()
+        self._find_limits()
+        pieces = []
+        for found in self._logs:
+            piece, is_short = self._piece(found), found.file.bytes_missing
+            if piece is not None and (is_short or piece.lsn_last >= piece.lsn_first):
+                pieces.append(piece)
+            if journal.torn:
+                break  # here the log ends
+        covered = [(p.lsn_first, p.lsn_last) for p in pieces]
+        for found in self._survivors:
+            if (extra := self._of_survivors(found, covered)) is not None:
+                pieces.append(extra)
+                covered.append((extra.lsn_first, extra.lsn_last))
+        journal.pieces = sorted(pieces, key=lambda p: (p.lsn_first, p.segment))
+        if covered:
+            journal.holes = _without([(min(covered)[0], max(c[1] for c in covered))], *covered)
+        return journal
+
+    def _scan(self, found: Found) -> Scan:
+        number = found.file.number
+        scanned = self._scans.get(number)
+        if scanned is None:
+            chain = next(e.chain for e in self._group if e.place is found.place)
+            scanned = self._scans[number] = chain.scan(found.file)
+            scanned.path = found.path
+        return scanned
+
+    def _find_synced(self) -> None:
+        """As `Recovery` does: newest first, until a batch says up to where it was synced."""
+        synced, before_unreadable = self._known, False
+        for found in reversed(self._logs):
+            if found.footer is not None and found.footer.lsn <= self._known + 1:
+                break
+            if self._is_blank(found):
+                continue
+            scanned = self._scan(found)
+            synced = max(synced, scanned.lsn_synced)
+            if before_unreadable:
+                synced = max(synced, scanned.lsn_next - 1)
+            before_unreadable = before_unreadable or scanned.unreadable
+            if scanned.batches or 0 < found.file.lsn_first <= self._known + 1:
+                break
+        self.journal.lsn_synced = synced
+
+    def _is_blank(self, found: Found) -> bool:
+        """Was nothing ever written to it?"""
+        file = found.file
+        return not (file.lsn_first or file.unreadable) and file.is_spare(self._scan(found))
+
+    def _find_limits(self) -> None:
+        """Newest first: up to which lsn each counts; those that hold nothing of it are left out."""
+        limit = 0
+        kept: list[Found] = []
+        for found in reversed(self._logs):
+            file = found.file
+            if not file.lsn_first and not file.unreadable:
+                file.lsn_first = self._scan(found).lsn_first
+            file.lsn_limit = limit
+            first = file.lsn_first
+            if first and file.supersedes(first):
+                while kept and not kept[0].file.lsn_first:
+                    kept.pop(0)
+            elif first or not self._is_blank(found):
+                kept.insert(0, found)
+                limit = first or limit
+        self._logs = kept
+
+    # -- pieces -------------------------------------------------------------------------------
+
+    def _piece(self, found: Found) -> Piece | None:
+        """What is read of a segment; None: the log ended before it."""
+        file, footer, synced = found.file, found.footer, self.journal.lsn_synced
+        last = footer.lsn - 1 if footer is not None else file.lsn_limit - 1
+        if file.lsn_limit:
+            last = min(last, file.lsn_limit - 1)
+        first = file.lsn_first
+        if self._is_cut_before(found, first):
+            return None
+        before, self._expected = self._expected, max(self._expected, last + 1)
+        if file.unreadable:
+            self._name_unreadable(found, before)
+            return self._made(found, 1, 0)
+        piece = self._made(found, first or before or 1, last)
+        piece = replace(piece, lsn_before=before)
+        if (footer is not None or file.lsn_limit) and last <= synced:
+            return piece
+        return self._with_end(found, piece)
+
+    def _is_cut_before(self, found: Found, first: int) -> bool:
+        """Do records miss before this segment? Then they are named, or the log ended there."""
+        if not first or first <= self._known + 1 or not 0 < self._expected < first:
+            return False
+        lost = (max(self._expected, self._known + 1), first - 1)
+        theirs = [(s.file.lsn_first, s.footer.lsn - 1) for s in self._survivors if s.footer]
+        if not _without([lost], *theirs):
+            return False
+        at = FILE_HEADER_BYTES
+        if lost[0] > self.journal.lsn_synced:
+            self.journal.torn.append(
+                Damage("torn", found.path, at, found.file.capacity, MISSING_BEFORE, *lost)
+            )
+            return True
+        if lost[1] >= lost[0]:
+            self.journal.damages.append(
+                Damage("truncated", found.path, at, at, MISSING_BEFORE, *lost)
+            )
+        return False
+
+    def _with_end(self, found: Found, piece: Piece) -> Piece | None:
+        """A piece that may have the torn end of the log in it: read now, and cut there."""
+        scanned, limit = self._scan(found), found.file.lsn_limit
+        records = scanned.records
+        if limit:
+            records = records[: bisect_left(records, limit, key=attrgetter("lsn"))]
+        judge, cut = Judge(replace(piece, lsn_last=0)), None
+        done = 0
+        for gap in judge.gaps(scanned, found.file.capacity, records):
+            behind = bisect_left(records, gap.offset, done, key=_offset)
+            judge.see(records[done:behind])
+            done = behind
+            is_end, damage = judge.verdict(found.path, gap, 0)
+            if is_end:
+                cut, records = gap, records[:behind]
+                self.journal.torn.append(
+                    damage or Damage("torn", found.path, gap.offset, gap.end, gap.reason,
+                                     judge.expected or 1, max(scanned.lsn_next - 1, 0))
+                )  # fmt: skip
+                break
+        is_short = cut is not None and cut.reason == SHORTER  # whoever reads it says so
+        if not records:
+            return None if cut and not is_short else replace(piece, lsn_last=piece.lsn_first - 1)
+        tally = Tally()
+        tally.see_all(records)
+        last = records[-1]
+        self._expected = last.lsn + 1
+        piece = replace(
+            piece, lsn_first=records[0].lsn, lsn_last=last.lsn, records=len(records),
+            item_first=tally.item_first, item_last=tally.item_last,
+            time_first=tally.time_min, time_last=tally.time_max,
+        )  # fmt: skip
+        if not found.file.bytes_missing and (cut is not None or found.footer is None):
+            piece = replace(piece, stop=last.end)
+        return piece
+
+    def _name_unreadable(self, found: Found, before: int) -> None:
+        limit = found.file.lsn_limit
+        last = limit - 1 if limit else ITEM_MAX
+        self.journal.damages.append(
+            Damage("corrupt", found.path, 0, found.file.capacity, found.file.unreadable,
+                   before or 1, last, 1, ITEM_MAX)
+        )  # fmt: skip
+
+    def _of_survivors(self, found: Found, covered: list[Range]) -> Piece | None:
+        """What of survivors no original has; None: nothing."""
+        file, footer = found.file, found.footer
+        if file.unreadable:
+            self._name_unreadable(found, file.lsn_first)
+            return None
+        last = footer.lsn - 1 if footer is not None else self._scan(found).lsn_next - 1
+        first = file.lsn_first or self._scan(found).lsn_first
+        left = _without([(first, last)], *covered)
+        if not left or not first:
+            return None
+        skip = _without([(first, last)], *left)
+        return replace(self._made(found, first, last), is_survivors=True, skip=tuple(skip))
+
+    def _made(self, found: Found, first: int, last: int) -> Piece:
+        file, journal = found.file, self.journal
+        server, queue, generation = journal.server, journal.queue, journal.generation
+        if found.opening is not None and found.opening.name:
+            server, queue, generation = naming([found])
+        tally = Tally.from_footer(found.footer) if found.footer is not None else Tally()
+        return Piece(
+            found.path, journal.identity, file.journal, file.number,
+            file.capacity + file.bytes_missing, first, last, server, queue, generation,
+            copies=tuple(each.path for each in found.copies), version=found.version,
+            is_headless=file.header is None, lsn_limit=file.lsn_limit,
+            lsn_synced=journal.lsn_synced, item_first=tally.item_first,
+            item_last=tally.item_last, time_first=tally.time_min, time_last=tally.time_max,
+            records=sum(tally.counts),
+        )  # fmt: skip
+
+
+def _best_copies(group: list[Looked]) -> list[Found]:
+    """Each segment once, by number."""
+    best: dict[int, Found] = {}
+    for looked in group:
+        for found in looked.segments:
+            number = found.file.number
+            there = best.setdefault(number, found)
+            if there is found:
+                continue
+            first, second = (found, there) if _is_better(found, there, group) else (there, found)
+            if first.footer is not None and second.goodness == first.goodness:
+                first.copies = [*first.copies, *second.copies, second]
+            best[number] = first
+    return [best[number] for number in sorted(best)]
+
+
+def _is_better(one: Found, other: Found, group: list[Looked]) -> bool:
+    if one.goodness != other.goodness or one.footer is not None:
+        return one.goodness > other.goodness
+    scans = []
+    for each in (one, other):  # both were still written to when they were copied
+        chain = next(e.chain for e in group if e.place is each.place)
+        scans.append(chain.scan(each.file).lsn_next)
+    return scans[0] > scans[1]
+
+
+def _without(ranges: Iterable[Range], *others: Range) -> list[Range]:
+    """What of these no other range has; rising."""
+    left = sorted(ranges)
+    for first, last in others:
+        rest: list[Range] = []
+        for low, high in left:
+            if last < low or high < first:
+                rest.append((low, high))
+                continue
+            if low < first:
+                rest.append((low, first - 1))
+            if last < high:
+                rest.append((last + 1, high))
+        left = rest
+    return left
