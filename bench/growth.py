@@ -17,6 +17,7 @@ from pathlib import Path
 from bench import hung, loadgen
 from bench.backlog import backlog
 from bench.figures import Figure, as_json, markdown
+from bench.lent import lent
 from bench.loadgen import LoadFailed
 from bench.queues import queues
 from bench.scenarios import FULL, QUICK, Bench
@@ -31,6 +32,7 @@ SCENARIOS: dict[str, Scenario] = {
     "large": lambda bench: backlog(bench, 10 << 10, bench.sizes.large_items),
     "stuck": stuck,
     "queues": queues,
+    "lent": lent,
     "hung": hung.hung,
 }
 

@@ -23,13 +23,16 @@ class Sizes:
     stuck_items: int
     segment_max: str  # of the journals behind a stuck item: small, so that growth shows
     queues: int
+    lent_items: int  # of 10 KiB
     hang_seconds: float
 
 
-FULL = Sizes("full", 10_000_000, 1_000_000, 5, 3.0, 1_000_000, 1_000_000, "1MiB", 10_000, 10.0)
-QUICK = Sizes("quick", 300_000, 20_000, 5, 0.5, 50_000, 50_000, "256KiB", 500, 3.0)
+FULL = Sizes(
+    "full", 10_000_000, 1_000_000, 5, 3.0, 1_000_000, 1_000_000, "1MiB", 10_000, 50_000, 10.0
+)
+QUICK = Sizes("quick", 300_000, 20_000, 5, 0.5, 50_000, 50_000, "256KiB", 500, 3_000, 3.0)
 # For the tests of the bench itself.
-TINY = Sizes("tiny", 3000, 300, 1, 0.05, 2000, 2000, "64KiB", 20, 0.5)
+TINY = Sizes("tiny", 3000, 300, 1, 0.05, 2000, 2000, "64KiB", 20, 50, 0.5)
 
 
 class Goals:

@@ -5,8 +5,7 @@ for, and after a start all of them.
       ^                                                             |
       +---- when nothing more can be taken, or little is left ------+
 
-A place to begin at is found by halving: ids rise with the log, and every frame says where it
-belongs, so the first whole frame behind any byte can be told.
+A place to begin at is found by halving (`seeking`).
 
 One rule: what is handed out has been checked, byte for byte, against its checksum and its place;
 what does not parse is passed over and named, and nothing is guessed about it.
@@ -21,18 +20,14 @@ from typing import TYPE_CHECKING, Final
 from journal.errors import ITEM_MAX, Damage
 from journal.files import Files
 from journal.record import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, padded
+from journal.seeking import PIECE_BYTES, Extent, find_frame
 from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
 
 if TYPE_CHECKING:
     from journal.journal import Journal
     from journal.rotation import Segment
 
-PIECE_BYTES: Final = 256 << 10  # read at once
-_WINDOW_BYTES: Final = 64 << 10  # looked through for a frame, while halving
-_WINDOW_BYTES_MAX: Final = 16 << 20
 _PLACED: Final = struct.Struct("<IIIII")  # checksum, length, journal, segment, offset
-_IDENTITY: Final = struct.Struct("<II")
-_IDENTITY_AT: Final = 8
 _PUT: Final = int(Kind.PUT)
 _NOT_WHOLE: Final = "not a whole record"
 
@@ -55,31 +50,8 @@ class ReadOrder:
         return start, files.read(self.path, start, min(self.size, self.stop - start))
 
     def _seek(self, files: Files) -> int:
-        low, high = FILE_HEADER_BYTES, self.stop
-        while high - low > PIECE_BYTES:
-            middle = (low + high) // 2 // ALIGN_BYTES * ALIGN_BYTES
-            put = self._put_behind(files, middle, high)
-            if put is not None and put.item < self.item:
-                low = put.offset
-            else:
-                high = middle
-        return low
-
-    def _put_behind(self, files: Files, start: int, stop: int) -> Record | None:
-        """The first whole put at or after `start` that is found with bounded effort."""
-        size = _WINDOW_BYTES
-        while size <= _WINDOW_BYTES_MAX:
-            data = files.read(self.path, start, min(size, stop - start))
-            at = 0
-            while (at := _find(data, at, start, self.journal, self.number)) >= 0:
-                record = decode(data, at, self.journal, self.number, start)
-                if record is not None and record.kind == _PUT:
-                    return record
-                at = record.end - start if record is not None else at + ALIGN_BYTES
-            if start + size >= stop:
-                return None
-            size *= 4
-        return None
+        extent = Extent(self.path, self.journal, self.number, self.stop)
+        return extent.seek(files, lambda put: put.item < self.item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +71,7 @@ class ReadOne:
         while start < self.stop:
             size = min(max(PIECE_BYTES, needed), self.stop - start)
             data = files.read(self.path, start, size)
-            at = _find(data, 0, start, self.journal, self.number)
+            at = find_frame(data, 0, start, self.journal, self.number)
             while at >= 0:
                 record = decode(data, at, self.journal, self.number, start)
                 if record is not None and record.kind == _PUT and record.item == self.item:
@@ -108,7 +80,7 @@ class ReadOne:
                 if record is None and len(data) < at + length <= self.stop - start:
                     break  # its end lies behind what was read
                 behind = at + ALIGN_BYTES if record is None else record.end - start
-                at = _find(data, behind, start, self.journal, self.number)
+                at = find_frame(data, behind, start, self.journal, self.number)
             if len(data) < size:
                 return None
             if at >= 0:
@@ -363,7 +335,7 @@ class Backlog:
         if self._hole_at < 0:
             self._hole_at = self._base + at
         short = self._journal.short_identity
-        found = _find(self._data, at + ALIGN_BYTES, self._base, short, self._number)
+        found = find_frame(self._data, at + ALIGN_BYTES, self._base, short, self._number)
         if found >= 0:
             return found
         behind = (len(self._data) - HEADER_BYTES) // ALIGN_BYTES * ALIGN_BYTES + ALIGN_BYTES
@@ -378,17 +350,3 @@ class Backlog:
             )
             self._seen = max(self._seen, item_last)
         self._holes = []
-
-
-def _find(data: bytes, at: int, base: int, journal: int, number: int) -> int:
-    """Where the next frame of this segment may begin, -1: nowhere."""
-    needle = _IDENTITY.pack(journal, number)
-    found = data.find(needle, at + _IDENTITY_AT)
-    while found >= 0:
-        start = found - _IDENTITY_AT
-        if (base + start) % ALIGN_BYTES == 0 and start + HEADER_BYTES <= len(data):
-            (position,) = struct.unpack_from("<I", data, found + 8)
-            if position == base + start:
-                return start
-        found = data.find(needle, found + 1)
-    return -1

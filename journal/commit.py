@@ -35,28 +35,38 @@ class SyncJob:
 
 
 class GroupCommit:
-    """The four positions of one journal, as log sequence numbers."""
+    """The four positions of one journal, as log sequence numbers; and the last item put by then."""
 
-    __slots__ = ("failure", "lsn_appended", "lsn_durable", "lsn_in_flight", "lsn_written")
+    __slots__ = (
+        "failure", "item_durable", "item_in_flight", "item_written", "lsn_appended", "lsn_durable",
+        "lsn_in_flight", "lsn_written",
+    )  # fmt: skip
 
     def __init__(self, lsn_last: int) -> None:
         self.lsn_appended = lsn_last
         self.lsn_written = lsn_last
         self.lsn_in_flight = 0  # 0: no sync is in flight
         self.lsn_durable = lsn_last
+        self.item_written = self.item_in_flight = self.item_durable = 0
         self.failure: JournalFailed | None = None
+
+    def begin_with(self, item_last: int) -> None:
+        """Of the log as it was found, which is durable, this is the last item."""
+        self.item_written = self.item_in_flight = self.item_durable = item_last
 
     def begin_sync(self) -> bool:
         """Is there something to sync and no sync under way? Then one is under way from now on."""
         if self.failure or self.lsn_in_flight or self.lsn_written == self.lsn_durable:
             return False
         self.lsn_in_flight = self.lsn_written
+        self.item_in_flight = self.item_written
         return True
 
     def finish_sync(self) -> None:
         """The sync that began is over; unless something failed it said that all is well."""
         if not self.failure:
             self.lsn_durable = self.lsn_in_flight
+            self.item_durable = self.item_in_flight
         self.lsn_in_flight = 0
 
     def fail(self, failure: JournalFailed) -> None:

@@ -202,8 +202,8 @@ class Journal:
         del pending[:taken]
         if not self._write_at(segment, start, b"".join(batch)):
             return 0
-        segment.at = offset
-        commit.lsn_written = lsn
+        segment.at, commit.lsn_written = offset, lsn
+        commit.item_written = item_last or commit.item_written
         return offset - start
 
     def _batch(self, segment: Segment, size: int, count: int, time_ms: int) -> list[bytes]:

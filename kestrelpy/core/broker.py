@@ -115,10 +115,11 @@ class Broker:
     # -- waiting ----------------------------------------------------------------------------
 
     def wait(
-        self, want: Want, name: bytes, holder: Holder, dead: bool, conversation: object, due_ms: int
-    ) -> Waiter:
-        """Stand in line for an item of `name`, until `due_ms`."""
-        waiter = Waiter(want, name, holder, dead, conversation)
+        self, want: Want, name: bytes, holder: Holder, dead: bool, conversation: object,
+        due_ms: int, after: int = 0,
+    ) -> Waiter:  # fmt: skip
+        """Stand in line for an item of `name`, or observe what is behind `after`, till `due_ms`."""
+        waiter = Waiter(want, name, holder, dead, conversation, after)
         queue = self.queues.get(name)
         if queue is not None:
             line = queue.reader.waiters
@@ -166,6 +167,10 @@ class Broker:
     def _time_out(self, waiter: Waiter, now_ms: int) -> None:
         if waiter.done:
             return  # served in this very turn
+        if waiter.want is Want.OBSERVE:
+            self.give_up(waiter)
+            self._answer_nothing(waiter)
+            return
         queue = self.queues.get(waiter.name)
         lends = waiter.want is not Want.PEEK
         if queue is not None and queue.reader.is_busy(now_ms, waiter.dead, lends):

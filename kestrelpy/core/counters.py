@@ -11,8 +11,8 @@ class QueueCounters:
     """What happened in one queue."""
 
     __slots__ = (
-        "cancelled", "closes_without_open", "discarded", "expired", "flushes", "lease_expired",
-        "opened", "redelivered",
+        "cancelled", "closes_without_open", "discarded", "expired", "flushes", "gaps",
+        "lease_expired", "opened", "redelivered",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -24,6 +24,7 @@ class QueueCounters:
         self.redelivered = 0
         self.lease_expired = 0
         self.closes_without_open = 0
+        self.gaps = 0  # answers to observers whose marker was older than what is kept
 
 
 class ServerCounters:

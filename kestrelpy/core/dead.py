@@ -46,16 +46,16 @@ class DeadLine:
         heappush(self._line, (order, id_))
 
     def keep(self, item: Item, always: bool) -> None:
-        """Its body is here; it stays if there is room for it."""
-        if item.id not in self._items and (
-            always or self._kept_bytes + len(item.body) <= KEPT_BYTES_MAX or not self._items
+        """If its body is here, it stays if there is room for it."""
+        if item.is_whole and item.id not in self._items and (
+            always or self._kept_bytes + item.size <= KEPT_BYTES_MAX or not self._items
         ):
             self._items[item.id] = item
-            self._kept_bytes += len(item.body)
+            self._kept_bytes += item.size
 
     def take_in(self, item: Item) -> None:
         """The body of the first has been read back: others make room for it if need be."""
-        if self._kept_bytes + len(item.body) > KEPT_BYTES_MAX:
+        if self._kept_bytes + item.size > KEPT_BYTES_MAX:
             self._items.clear()
             self._kept_bytes = 0
         self.keep(item, True)
@@ -74,7 +74,7 @@ class DeadLine:
         order, _ = heappop(self._line)
         self.count -= 1
         del self._items[item.id]
-        self._kept_bytes -= len(item.body)
+        self._kept_bytes -= item.size
         return order, item
 
     def first(self) -> Item | None:
@@ -82,8 +82,12 @@ class DeadLine:
         id_ = self._first()
         return self._items.get(id_) if id_ else None
 
+    def at(self, id_: int) -> Item | None:
+        """The dead item of this number, if its body is in memory and it is not lent."""
+        return self._items.get(id_)
+
     def give_back(self, item: Item) -> None:
-        """It was popped and is back at its place."""
+        """It was popped and is back at its place; a body that was let go is read again."""
         heappush(self._line, (self.deaths[item.id].order, item.id))
         self.count += 1
         self.keep(item, True)
@@ -102,7 +106,7 @@ class DeadLine:
             self.count -= 1
             item = self._items.pop(id_, None)
             if item is not None:
-                self._kept_bytes -= len(item.body)
+                self._kept_bytes -= item.size
 
     def _first(self) -> int:
         line = self._line

@@ -6,15 +6,20 @@ came back is each reader's own knowledge.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from journal.gather import Put
+
 
 class Item:
     """`id` names it in its queue for good; `marker` is its first place in the ready line.
 
     `stored_ms` and `expires_ms` (0: never) are wall clock; `lsn` is that of its put, 0 in a
-    memory queue.
+    memory queue. `size` is that of the body in bytes, be it in memory or let go.
     """
 
-    __slots__ = ("body", "expires_ms", "flags", "id", "lsn", "marker", "stored_ms")
+    __slots__ = ("body", "expires_ms", "flags", "id", "lsn", "marker", "size", "stored_ms")
 
     def __init__(
         self,
@@ -33,3 +38,18 @@ class Item:
         self.stored_ms = stored_ms
         self.expires_ms = expires_ms
         self.lsn = lsn
+        self.size = len(body)
+
+    @property
+    def put(self) -> Put:
+        """Itself as the log would tell it."""
+        return (self.id, self.marker, self.flags, self.stored_ms, self.expires_ms, self.body)
+
+    @property
+    def is_whole(self) -> bool:
+        """Is its body in memory?"""
+        return len(self.body) == self.size
+
+    def let_go(self) -> None:
+        """From now on only the log has its body."""
+        self.body = b""

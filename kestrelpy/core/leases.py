@@ -85,6 +85,10 @@ class Leases:
     def __contains__(self, item_id: int) -> bool:
         return item_id in self._in_order or item_id in self._others
 
+    def of(self, item_id: int) -> Lease | None:
+        """The lease of this item, if it is lent."""
+        return self._in_order.get(item_id) or self._others.get(item_id)
+
     def grant(self, lease: Lease) -> None:
         """It is lent from now on."""
         lease.holder.leases.append(lease)

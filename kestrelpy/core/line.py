@@ -49,42 +49,75 @@ class Line:
 
     # -- into memory, and out of it ---------------------------------------------------------
 
+    @property
+    def cost(self) -> int:
+        """How much memory the line and the bodies of lent items take, in bytes."""
+        ready = self._reader.ready
+        return ready.resident_bytes + ready.resident * ITEM_COST + self._reader.lent_bytes
+
+    def said(self, item: Item) -> None:
+        """Its holder has the body of this lent item: if memory is scarce, only the log keeps it."""
+        reader, cost = self._reader, self.cost
+        if (
+            cost > reader.residency.allowed
+            and not reader.residency.grow(cost)
+            and reader.log.backlog is not None
+        ):
+            reader.lent_bytes -= len(item.body)
+            item.let_go()
+
     def keep(self, item: Item) -> None:
         """An arrival, into the line: in memory, or left to the log."""
         reader = self._reader
         ready = reader.ready
-        cost = ready.resident_bytes + ready.resident * ITEM_COST
+        cost = self.cost
         if ready.beyond or (
             cost >= reader.residency.allowed
             and not reader.residency.grow(cost)
             and reader.log.backlog is not None  # else it is nowhere but here
         ):
-            ready.push_beyond(item.id, len(item.body))
+            ready.push_beyond(item.id, item.size)
             return
         ready.push(item)
         if item.expires_ms:
             self._watch_expiry(item)
 
     def take_back(self, item: Item, place: int) -> None:
-        """It is back at its place; the youngest make room for it if need be."""
+        """It is back at its place; the youngest make room for it if need be.
+
+        Without its body it is left to the log, and everything behind it with it: it is read again
+        in its order.
+        """
         reader = self._reader
         ready = reader.ready
+        if not item.is_whole and item.id < ready.frontier:
+            self._leave(ready.evict_from(item.id))
         ready.give_back(place, item)
         if item.id >= ready.frontier:
             self.forget_expiry(item.id)
         elif item.expires_ms and item.id not in self.watched:
             self._watch_expiry(item)
-        cost, allowed = ready.cost, reader.residency.allowed
-        if cost > allowed + _SLACK_BYTES and not reader.residency.grow(cost):
-            self._let_go(allowed - allowed // _SPARE_PART)
-
-    def _let_go(self, cost: int) -> None:
-        backlog = self._reader.log.backlog
-        if backlog is None:
+        cost, allowed = self.cost, reader.residency.allowed
+        if cost <= allowed + _SLACK_BYTES or reader.residency.grow(cost):
             return
-        for item in self._reader.ready.evict(cost):
+        if reader.log.backlog is not None:
+            most = allowed - allowed // _SPARE_PART - reader.lent_bytes
+            self._leave(ready.evict(most))
+
+    def _leave(self, gone: list[Item]) -> None:
+        """These are left to the log; what is read next is another item than was thought."""
+        for item in gone:
             self.forget_expiry(item.id)
-        backlog.reset()
+        if self._reader.log.backlog is not None:
+            self._reader.log.backlog.reset()
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Will what waits behind the frontier never be written?"""
+        reader, backlog = self._reader, self._reader.log.backlog
+        if reader.log.failure is None or reader.is_hungry or backlog is None:
+            return False
+        return not (backlog.is_reading or backlog.has_more)
 
     def begin(self) -> None:
         """After replay: everything that is ready is left to the log, and read back as needed."""
@@ -110,7 +143,7 @@ class Line:
         ready = self._reader.ready
         if not ready.beyond or ready.resident >= most:
             return False
-        cost, residency = ready.cost, self._reader.residency
+        cost, residency = self.cost, self._reader.residency
         return not ready.resident or cost < residency.allowed or residency.grow(cost)
 
     def refill(self, wall_ms: int, most: int = REFILL_ITEMS) -> None:
@@ -129,7 +162,7 @@ class Line:
                 self._take_in(record, wall_ms)
         if not ready.beyond:
             backlog.rest()
-            reader.residency.shrink(ready.cost)
+            reader.residency.shrink(self.cost)
         elif self.has_room(most):
             reader.ask()
 
@@ -144,7 +177,7 @@ class Line:
             ready.advance(id_ + 1)
             return
         item = item_of(record)
-        ready.drop_beyond(len(item.body))
+        ready.drop_beyond(item.size)
         ready.advance(id_ + 1)
         if 0 < item.expires_ms <= wall_ms:
             reader.expire(item, wall_ms)
@@ -179,8 +212,17 @@ class Line:
         lent = sum(first <= lease.item.id <= last for lease in leases if not lease.dead)
         return live.count_between(first, last) - lent - sum(first <= i <= last for i in deaths)
 
-    def unread_first(self) -> Item:
-        """The head, out of the line, while only the log knows it: its size is a guess."""
+    def pop_any(self, wall_ms: int) -> Item | None:
+        """The head, out of the line; if only the log knows it, its size is a guess."""
+        ready = self._reader.ready
+        if ready.beyond and ready.resident < REFILL_ITEMS:
+            self.refill(wall_ms)
+        found = ready.pop()
+        if found is not None:
+            return found[1]
+        return self._unread_first() if ready.beyond else None
+
+    def _unread_first(self) -> Item:
         reader = self._reader
         ready = reader.ready
         id_ = reader.live.first_from(ready.frontier)

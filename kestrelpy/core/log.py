@@ -38,6 +38,7 @@ class Log(Protocol):
     lsn_written: int
     lsn_stored: int
     lsn_appended: int
+    item_stored: int  # the last item that may be shown to an observer
     failure: Exception | None
     no_room: str
     archive_to: str  # a directory for segments that go; "": they just go
@@ -88,13 +89,14 @@ class NullLog:
     """A queue in memory: every record is true already and leaves no trace."""
 
     __slots__ = (
-        "archive_to", "backlog", "failure", "lsn_appended", "lsn_stored", "lsn_written", "no_room",
-        "waiting_stored", "waiting_written",
+        "archive_to", "backlog", "failure", "item_stored", "lsn_appended", "lsn_stored",
+        "lsn_written", "no_room", "waiting_stored", "waiting_written",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.lsn_written = _ALWAYS
         self.lsn_stored = _ALWAYS
+        self.item_stored = _ALWAYS
         self.lsn_appended = 0
         self.archive_to = ""
         self.backlog: Backlog | None = None
@@ -144,8 +146,8 @@ class JournalLog:
 
     __slots__ = (
         "_append", "_dirty", "_is_dirty", "_journal", "archive_to", "backlog", "failure",
-        "is_reported", "lsn_appended", "lsn_stored", "lsn_told", "lsn_written", "no_room",
-        "state", "sync_ms", "waiting_stored", "waiting_written",
+        "is_reported", "item_stored", "lsn_appended", "lsn_stored", "lsn_told", "lsn_written",
+        "no_room", "state", "sync_ms", "waiting_stored", "waiting_written",
     )  # fmt: skip
 
     def __init__(
@@ -172,7 +174,7 @@ class JournalLog:
         self.failure: Exception | None = None
         self.waiting_stored: set[object] = set()
         self.waiting_written: set[object] = set()
-        self.lsn_written = self.lsn_stored = self.lsn_appended = 0
+        self.lsn_written = self.lsn_stored = self.lsn_appended = self.item_stored = 0
         self.lsn_told = 0  # the shell's: up to where those who wait for a sync were told
         self.advance()
 
@@ -191,7 +193,9 @@ class JournalLog:
         commit = self._journal.commit
         self.failure = commit.failure
         self.lsn_written = commit.lsn_written
-        self.lsn_stored = commit.lsn_durable if self.sync_ms == 0 else commit.lsn_written
+        waits = self.sync_ms == 0
+        self.lsn_stored = commit.lsn_durable if waits else commit.lsn_written
+        self.item_stored = commit.item_durable if waits else commit.item_written
         self.lsn_appended = commit.lsn_appended
 
     def cleaned(self) -> None:
@@ -208,7 +212,7 @@ class JournalLog:
         return lsn
 
     def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
-        size = len(item.body)
+        size = item.size
         if size <= _SMALL_BODY_MAX and attempts < DELIVERY_MAX:
             small, meta = attempts + 1 | size << 8, b""
         else:
@@ -232,15 +236,15 @@ class JournalLog:
         )
 
     def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
-        meta = encode_meta({Tag.REASON: reason, Tag.BYTES: len(item.body)})
+        meta = encode_meta({Tag.REASON: reason, Tag.BYTES: item.size})
         return self._add(Draft(_DEAD, item.id, began_ms, attempts, wall_ms, meta, b"", 0, 0))
 
     def expired(self, item: Item, wall_ms: int) -> int:
-        small, meta = ended(0, len(item.body))
+        small, meta = ended(0, item.size)
         return self._add(Draft(_EXPIRED, item.id, 0, small, wall_ms, meta, b"", 0, item.lsn))
 
     def discarded(self, item: Item, wall_ms: int) -> int:
-        small, meta = ended(0, len(item.body))
+        small, meta = ended(0, item.size)
         return self._add(Draft(_DISCARDED, item.id, 0, small, wall_ms, meta, b"", 0, item.lsn))
 
     def flushed(

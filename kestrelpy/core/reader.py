@@ -51,8 +51,8 @@ class Reader:
 
     __slots__ = (
         "_next_token", "_serving", "_tokens_below", "alarm", "attempts", "counters", "damages",
-        "dead", "hungry", "is_hungry", "leases", "line", "live", "live_bytes", "log", "name",
-        "policy", "ready", "residency", "tokens_lsn", "waiters", "wall", "woken",
+        "dead", "hungry", "is_hungry", "leases", "lent_bytes", "line", "live", "live_bytes", "log",
+        "name", "policy", "ready", "residency", "tokens_lsn", "waiters", "wall", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +76,7 @@ class Reader:
         self.ready = Ready()
         self.line = Line(self)
         self.leases = Leases()
+        self.lent_bytes = 0  # of the bodies of lent items that are in memory
         self.dead = DeadLine()
         self.waiters = Waiters()
         self.live = IdSet()
@@ -113,8 +114,9 @@ class Reader:
         if found is None:
             return None
         if self.residency.grains > 1 and not self.ready.resident & _LOOK_ITEMS:
-            self.residency.shrink(self.ready.cost)
+            self.residency.shrink(self.line.cost)
         place, item = found
+        self.lent_bytes += item.size
         if self._next_token >= self._tokens_below:
             self._reserve_tokens(wall_ms)
         token = self._next_token
@@ -175,20 +177,12 @@ class Reader:
         item = self.ready.first()
         if item is not None:
             return 0 < item.expires_ms <= now_ms + self.wall.offset_ms
-        return self.ready.beyond > 0 and not self._is_cut_off
+        return self.ready.beyond > 0 and not self.line.is_cut_off
 
     @property
     def _lends_no_more(self) -> bool:
         most = self.policy.max_leased
         return most is not None and len(self.leases) >= most
-
-    @property
-    def _is_cut_off(self) -> bool:
-        """Will what waits never be written?"""
-        backlog = self.log.backlog
-        if self.log.failure is None or self.is_hungry or backlog is None:
-            return False
-        return not (backlog.is_reading or backlog.has_more)
 
     def _reserve_tokens(self, wall_ms: int) -> None:
         self._tokens_below = self._next_token + TOKENS_RESERVED
@@ -198,11 +192,10 @@ class Reader:
 
     def confirm(self, lease: Lease, now_ms: int) -> int:
         """It is done; returns the record to wait for."""
-        self.leases.end(lease)
-        item = lease.item
+        item = self._end(lease)
         if lease.dead:
             self.dead.forget(item.id, True)
-        self._apply_done(item.id, len(item.body))
+        self._apply_done(item.id, item.size)
         wall_ms = now_ms + self.wall.offset_ms
         lsn = self.log.done(item, lease.attempts, lease.began_ms, wall_ms)
         if self.policy.max_leased is not None and self.waiters:
@@ -216,10 +209,14 @@ class Reader:
             self.serve(now_ms)
         return lsn
 
+    def _end(self, lease: Lease) -> Item:
+        self.leases.end(lease)
+        self.lent_bytes -= len(lease.item.body)
+        return lease.item
+
     def take_back(self, lease: Lease, now_ms: int, reason: bytes) -> int:
         """`give_back` for one of several: they are all back in their order before `serve`."""
-        self.leases.end(lease)
-        item = lease.item
+        item = self._end(lease)
         wall_ms = now_ms + self.wall.offset_ms
         self.counters.cancelled += 1
         if lease.dead:
@@ -229,7 +226,7 @@ class Reader:
             attempts = lease.attempts + (reason != DEFERRED)
             most = self.policy.max_attempts
             if most is not None and attempts >= most and reason != DEFERRED:
-                self._apply_dead(item.id, attempts, reason, wall_ms, len(item.body))
+                self._apply_dead(item.id, attempts, reason, wall_ms, item.size)
                 self.dead.keep(item, self.log.backlog is None)
                 lsn = self.log.dead(item, attempts, lease.began_ms, wall_ms, reason)
             else:
@@ -244,7 +241,10 @@ class Reader:
         self.alarm.need(lease.deadline_ms)
 
     def serve(self, now_ms: int) -> None:
-        """Hand what is ready, and what is dead, to those who wait, in the order they came."""
+        """Hand what is ready, and what is dead, to those who wait, in the order they came.
+
+        Whoever observes is told that there is something behind its marker.
+        """
         if self._serving or self.log.failure is not None:
             return
         self._serving = True
@@ -255,6 +255,9 @@ class Reader:
                 waiters.finish(waiter)
                 self.woken.append(waiter)
                 waiter = waiters.first(dead)
+        for observer in waiters.take_observers(self.live.last):
+            observer.owner = self
+            self.woken.append(observer)
         self._serving = False
 
     def _hand_to(self, waiter: Waiter, now_ms: int) -> bool:
@@ -311,29 +314,22 @@ class Reader:
 
     def expire(self, item: Item, wall_ms: int) -> None:
         """It lived past its expiry and is out of the line."""
-        self._apply_done(item.id, len(item.body))
+        self._apply_done(item.id, item.size)
         self.counters.expired += 1
         self.log.expired(item, wall_ms)
 
     def discard_first(self, wall_ms: int) -> None:
         """Drop the head to make room."""
-        ready = self.ready
-        if ready.beyond and ready.resident < REFILL_ITEMS:
-            self.refill(wall_ms)
-        found = ready.pop()
-        if found is not None:
-            item = found[1]
-        elif ready.beyond:
-            item = self.line.unread_first()
-        else:
+        item = self.line.pop_any(wall_ms)
+        if item is None:
             return
-        self._apply_done(item.id, len(item.body))
+        self._apply_done(item.id, item.size)
         self.counters.discarded += 1
         self.log.discarded(item, wall_ms)
 
     def flush(self, last_id: int, now_ms: int) -> int:
         """Everything ready is gone; what is lent or dead stays. Returns the record to wait for."""
-        stay = [(lease.item.id, len(lease.item.body)) for lease in self.leases if not lease.dead]
+        stay = [(lease.item.id, lease.item.size) for lease in self.leases if not lease.dead]
         spared = [id_ for id_, _ in stay]
         stay += [(id_, death.body_bytes) for id_, death in self.dead.deaths.items()]
         self._apply_flushed(spared, last_id, sum(size for _, size in stay))

@@ -12,9 +12,11 @@ frontier.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, merge
+from itertools import islice
 from operator import attrgetter
 from typing import Final
 
@@ -70,18 +72,18 @@ class Ready:
         """An arrival: its place is its marker, higher than any before."""
         self._line.append(item)
         self.resident += 1
-        self.resident_bytes += len(item.body)
+        self.resident_bytes += item.size
 
     def give_back(self, place: int, item: Item) -> None:
         """An item that was popped, or one whose place is not its marker."""
         if item.id in self._removed:
             self._compact()  # it was removed and is back before it was passed over
         if item.id >= self.frontier:
-            self.push_beyond(item.id, len(item.body))
+            self.push_beyond(item.id, item.size)
             return
         heappush(self._returned, (place, item))
         self.resident += 1
-        self.resident_bytes += len(item.body)
+        self.resident_bytes += item.size
 
     def pop(self) -> tuple[int, Item] | None:
         """The next item with its place; None: there is none in memory."""
@@ -96,7 +98,7 @@ class Ready:
             item = line.popleft()
             first = (item.marker, item)
         self.resident -= 1
-        self.resident_bytes -= len(first[1].body)
+        self.resident_bytes -= first[1].size
         return first
 
     def first(self) -> Item | None:
@@ -113,7 +115,7 @@ class Ready:
     def remove(self, item: Item) -> None:
         """Take out an item that is in memory, wherever it stands."""
         self.resident -= 1
-        self.resident_bytes -= len(item.body)
+        self.resident_bytes -= item.size
         if self._line and self._line[0] is item:
             self._line.popleft()
             return
@@ -160,6 +162,29 @@ class Ready:
         """Everything ready below this id is in memory."""
         self.frontier = frontier if self.beyond else NO_FRONTIER
 
+    def at(self, marker: int) -> Item | None:
+        """The item with this marker, if it is in memory."""
+        line, back = self._line, self._returned
+        if line and line[0].marker <= marker <= line[-1].marker:
+            # Markers rise without repeating, mostly by one: the index is all but known.
+            low = max(len(line) - 1 - (line[-1].marker - marker), 0)
+            high = min(len(line), marker - line[0].marker + 1)
+            found = line[bisect_left(line, marker, low, high - 1, key=_marker)]
+            if found.marker == marker:
+                return found
+        return next((item for _, item in back if item.marker == marker), None) if back else None
+
+    def behind(self, marker: int) -> Iterator[Item]:
+        """Items in memory from this marker on, in order, and perhaps some that were removed."""
+        line = self._line
+        at = bisect_left(line, marker, key=_marker)
+        back = [item for _, item in self._returned if item.marker >= marker]
+        if at * 2 > len(line):
+            arrived = [*islice(reversed(line), len(line) - at)]
+            arrived.reverse()
+            return merge(arrived, sorted(back, key=_marker), key=_marker)
+        return merge(islice(line, at, None), sorted(back, key=_marker), key=_marker)
+
     def evict(self, cost: int) -> list[Item]:
         """Leave the youngest to the log until the line costs no more than this; who they were.
 
@@ -175,9 +200,24 @@ class Ready:
                 break
             item = self._line.pop()
             self.resident -= 1
-            self.resident_bytes -= len(item.body)
-            self.push_beyond(item.id, len(item.body))
+            self.resident_bytes -= item.size
+            self.push_beyond(item.id, item.size)
             gone.append(item)
+        return gone
+
+    def evict_from(self, id_: int) -> list[Item]:
+        """Leave this item, which stands outside, and all behind it to the log; who they were."""
+        if self._removed:
+            self._compact()
+        gone = [i for i in self._line if i.id > id_] + [i for _, i in self._returned if i.id > id_]
+        self._line = deque(i for i in self._line if i.id < id_)
+        self._returned = [each for each in self._returned if each[1].id < id_]
+        heapify(self._returned)
+        self.resident -= len(gone)
+        self.resident_bytes -= sum(item.size for item in gone)
+        self.frontier = min(self.frontier, id_)
+        for item in gone:
+            self.push_beyond(item.id, item.size)
         return gone
 
     def _line_up(self) -> bool:

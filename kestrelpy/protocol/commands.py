@@ -6,6 +6,8 @@
     close                ending CONFIRM
     abort, defer         ending GIVE_BACK, DEFER
     peek                 peeks
+    after=, since=, n=   view: what an observer sees, by marker
+    full                 full: all that is known about an item
     t=<duration>         wait_ms
     q/dead               dead: the dead line
     get without open     take: lend and confirm in one step
@@ -22,6 +24,7 @@ from urllib.parse import unquote_to_bytes
 
 from kestrelpy.durations import parse_duration_ms
 from kestrelpy.errors import ClientError
+from kestrelpy.protocol.markers import View, parse_view
 
 KEY_BYTES_MAX: Final = 250
 NAME_BYTES_MAX: Final = 128
@@ -29,10 +32,11 @@ NAME_BYTES_MAX: Final = 128
 # Words of the contract whose time has not come; naming them is kinder than "unknown".
 _LATER: Final = frozenset({
     "lease", "token", "delay", "at", "key", "id", "scope", "epoch", "item", "expect", "confirm",
-    "after", "since", "n", "at_version", "full", "upto", "from", "declare",
+    "at_version", "upto", "from", "declare",
 })  # fmt: skip
-_FLAGS: Final = frozenset({"open", "close", "abort", "defer", "peek", "dead"})
-_KNOWN: Final = sorted(_FLAGS | {"t"})
+_FLAGS: Final = frozenset({"open", "close", "abort", "defer", "peek", "dead", "full"})
+_VIEWS: Final = frozenset({"after", "since", "n"})
+_KNOWN: Final = sorted(_FLAGS | _VIEWS | {"t"})
 
 
 class Ending(Enum):
@@ -46,15 +50,22 @@ class Ending(Enum):
 class Target:
     """A parsed key. `raw` is echoed as sent."""
 
-    __slots__ = ("dead", "ending", "lends", "name", "options", "peeks", "raw", "wait_ms")
+    __slots__ = (
+        "dead", "ending", "full", "lends", "name", "options", "peeks", "raw", "view", "wait_ms",
+    )  # fmt: skip
 
-    def __init__(self, raw: bytes, name: bytes, options: frozenset[str], wait_ms: int) -> None:
+    def __init__(
+        self, raw: bytes, name: bytes, options: frozenset[str], wait_ms: int,
+        view: View | None = None,
+    ) -> None:  # fmt: skip
         self.raw = raw
         self.name = name
         self.options = options
         self.lends = "open" in options
         self.peeks = "peek" in options
         self.dead = "dead" in options
+        self.full = "full" in options
+        self.view = view
         self.wait_ms = wait_ms
         self.ending: Ending | None = None
         for ending in Ending:
@@ -168,19 +179,19 @@ def parse_target(raw: bytes) -> Target:
     check_name(name)
     if not rest:
         return Target(raw, name, frozenset(), 0)
-    options: set[str] = set()
-    wait_ms = 0
+    values: dict[str, str | None] = {}
     for part in rest.split(b"/"):
         if not part:
             continue
         word, value = _split_option(part)
-        if word in options:
+        if word in values:
             raise ClientError(f"option {word} is given twice")
-        options.add(word)
-        if word == "t":
-            wait_ms = _wait(value)
+        values[word] = value
+    wait_ms = _wait(values["t"]) if "t" in values else 0
+    options = frozenset(values)
+    view = parse_view(values) if options & _VIEWS else None
     _refuse_contradiction(options)
-    return Target(raw, name, frozenset(options), wait_ms)
+    return Target(raw, name, options, wait_ms, view)
 
 
 def check_name(name: bytes) -> None:
@@ -213,7 +224,7 @@ def _split_option(part: bytes) -> tuple[str, str | None]:
     word = readable(word_bytes)
     value = unquote_to_bytes(value_bytes).decode("utf-8", "backslashreplace") if equals else None
     refuse_later(word)
-    if word != "t" and word not in _FLAGS:
+    if word not in _KNOWN:
         near = difflib.get_close_matches(word.lower(), _KNOWN, n=1, cutoff=0.5)
         hint = f", did you mean {near[0]}?" if near else f", known are {' '.join(_KNOWN)}"
         raise ClientError(f"unknown option {word}{hint}")
@@ -231,7 +242,7 @@ def _wait(value: str | None) -> int:
         raise ClientError(f"option t: {error}") from None
 
 
-def _refuse_contradiction(options: set[str]) -> None:
+def _refuse_contradiction(options: frozenset[str]) -> None:
     endings = sorted(options & {"close", "abort", "defer"})
     if len(endings) > 1:
         raise ClientError(f"{endings[0]} and {endings[1]} contradict each other")
@@ -240,5 +251,12 @@ def _refuse_contradiction(options: set[str]) -> None:
         raise ClientError(f"peek and {other} contradict each other")
     if "open" in options and endings and endings[0] != "close":
         raise ClientError(f"{endings[0]} and open contradict each other")
+    if "full" in options and not options & {"peek", "open"}:
+        raise ClientError("option full goes with peek and open")
+    views = sorted(options & _VIEWS)
+    if views and "peek" not in options:
+        raise ClientError(f"option {views[0]} goes with peek, for instance q/peek/after=0")
+    if views and "dead" in options:
+        raise ClientError(f"dead and {views[0]} contradict each other: it shows the dead anyway")
     if "dead" in options and endings and endings[0] != "close":
         raise ClientError(f"option dead does not go with {endings[0]} in this version yet")

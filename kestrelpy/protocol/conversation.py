@@ -138,7 +138,7 @@ class Conversation:
             self._stored_bytes = 0
         if (
             self.stream is not None
-            and not (replies.held or self.paused)
+            and not (replies.held or self.paused or self.is_waiting)
             and replies.value_bytes < HELD_BYTES_MAX
         ):
             self.last_command_ms = now_ms
@@ -152,7 +152,7 @@ class Conversation:
     @property
     def has_more(self) -> bool:
         """Is there something to do that no new byte and no record will announce?"""
-        if self.paused or self.replies.held:
+        if self.paused or self.replies.held or self.is_waiting:
             return False
         return self.stream is not None or (self.is_behind and not self.is_blocked)
 
@@ -163,8 +163,8 @@ class Conversation:
 
     @property
     def is_waiting(self) -> bool:
-        """Does it wait for an item?"""
-        return self.fetching.waiter is not None
+        """Does it wait for an item, or for one to be read?"""
+        return self.fetching.is_held_up
 
     @property
     def is_idle(self) -> bool:
@@ -174,6 +174,7 @@ class Conversation:
     def hang_up(self, now_ms: int) -> None:
         """The client is gone: what it held goes back, what it waited for goes to others."""
         self.closing = True
+        self.stream = None  # the rest of a long answer is for nobody
         self.fetching.stop_waiting()
         self.broker.hang_up(self.holder, now_ms)
 

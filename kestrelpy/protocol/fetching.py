@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kestrelpy.core.item import Item
+from kestrelpy.core.kept import LENT, Kept
 from kestrelpy.core.leases import Holder, Lease
 from kestrelpy.core.log import Log
 from kestrelpy.core.queue import Queue
@@ -21,7 +22,9 @@ from kestrelpy.core.waiters import Waiter, Want
 from kestrelpy.errors import ClientError, LeaseExpired, Refused, ServerError
 from kestrelpy.protocol.commands import Ending, Fetch, Target
 from kestrelpy.protocol.host import Talk
+from kestrelpy.protocol.observing import Observing
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies, Together
+from kestrelpy.protocol.shape import full_value, value
 
 log = logging.getLogger("kestrelpy.conversation")
 
@@ -32,7 +35,8 @@ class Fetching:
     """The `get` side of one conversation."""
 
     __slots__ = (
-        "_talk", "_waiting", "at_end", "broker", "holder", "host", "replies", "waiter",
+        "_observing", "_talk", "_waiting", "at_end", "broker", "holder", "host", "replies",
+        "waiter",
     )  # fmt: skip
 
     def __init__(self, talk: Talk, peer: str) -> None:
@@ -44,6 +48,14 @@ class Fetching:
         self.waiter: Waiter | None = None
         self.at_end = False
         self._waiting: _Waiting | None = None
+        self._observing: Observing | None = None
+
+    @property
+    def is_held_up(self) -> bool:
+        """Does it wait for an item, or for the disk?"""
+        return self.waiter is not None or (
+            self._observing is not None and self._observing.is_held_up
+        )
 
     # -- fetching ---------------------------------------------------------------------------
 
@@ -54,6 +66,9 @@ class Fetching:
             raise ServerError("quiescent: this server hands out nothing now")
         if len(targets) == 1:
             target = targets[0]
+            if target.view is not None:
+                stream = self._observe(target, command.numbered, _END, self.replies)
+                return stream if next(stream, None) is not None else None
             queue = self.broker.queues.get(target.name)
             lease = self._check(target, queue)
             self._fetch_one(target, queue, lease, command.numbered, now_ms, _END, self.replies)
@@ -66,6 +81,14 @@ class Fetching:
         stream = self._fetch_each(command, now_ms)
         return stream if next(stream, None) is not None else None
 
+    def _observe(
+        self, target: Target, numbered: bool, end: bytes, to: Replies | Together
+    ) -> Iterator[bytes]:
+        observing = self._observing
+        if observing is None:
+            observing = self._observing = Observing(self._talk, self.holder, self.at_end)
+        return observing.observe(target, numbered, end, to)
+
     def _fetch_each(self, command: Fetch, now_ms: int) -> Iterator[bytes]:
         """Several keys, each in turn, as one reply; a long one leaves in several."""
         part = Together()
@@ -77,6 +100,9 @@ class Fetching:
                 if part.failure is not None:
                     return  # the error was the end of the answer
                 part = Together()
+            if target.view is not None:
+                yield from self._observe(target, command.numbered, b"", part)
+                continue
             queue = self.broker.queues.get(target.name)
             if queue is not None:
                 lends = not target.peeks
@@ -187,7 +213,7 @@ class Fetching:
             item = reader.first(now_ms, target.dead)
             if item is None:
                 return False
-            data = _value(target.raw, item, end, item.marker if numbered else 0)
+            data = _shown(target, numbered, item, reader, end)
             to.value_bytes += len(data)
             to.hold(data, queue.log, item.lsn)
             return True
@@ -221,9 +247,14 @@ class Fetching:
             number = lease.token if target.lends else item.marker
             if target.lends:
                 stored = max(stored, reader.tokens_lsn)
-        data = _value(target.raw, item, end, number)
+        if target.full:
+            data = full_value(target.raw, item, end, number, LENT, lease.attempts)
+        else:
+            data = value(target.raw, item, end, number)
         to.value_bytes += len(data)
         to.hold(data, reader.log, stored, written)
+        if target.lends:
+            reader.line.said(item)
 
     def oldest(self, queue: Queue | None) -> Lease | None:
         """This connection's oldest open item of that queue."""
@@ -264,6 +295,8 @@ class Fetching:
 
     def resume(self, waiter: Waiter) -> bool:
         """The wait is over: say what came of it; False: this wait was over before."""
+        if waiter.want is Want.OBSERVE:
+            return self._observing is not None and self._observing.waiter is waiter
         if self.waiter is not waiter or self._waiting is None:
             return False
         waiting = self._waiting
@@ -277,7 +310,7 @@ class Fetching:
         else:
             counters.get_hits += 1
             if item is not None:
-                data = _value(target.raw, item, _END, item.marker if numbered else 0)
+                data = _shown(target, numbered, item, reader, _END)
                 replies.value_bytes += len(data)
                 replies.hold(data, reader.log, item.lsn)
             elif lease is not None:
@@ -293,10 +326,16 @@ class Fetching:
         waiter, self.waiter = self.waiter, None
         if waiter is not None:
             self.broker.give_up(waiter)
+        if self._observing is not None:
+            self._observing.stop_waiting()
 
     def hear_end(self) -> bool:
         """The client says no more: a wait ends here, with nothing. Did one?"""
         self.at_end = True
+        if self._observing is not None:
+            self._observing.at_end = True
+            if self._observing.stop_waiting():
+                return True
         if self.waiter is None or self.waiter.done:
             return False
         waiting = self._waiting
@@ -340,8 +379,8 @@ def _say(
         to.hold(data, awaited, stored, written)
 
 
-def _value(key: bytes, item: Item, end: bytes, number: int) -> bytes:
-    body = item.body
-    if number:
-        return b"VALUE %b %d %d %d\r\n%b\r\n%b" % (key, item.flags, len(body), number, body, end)
-    return b"VALUE %b %d %d\r\n%b\r\n%b" % (key, item.flags, len(body), body, end)
+def _shown(target: Target, numbered: bool, item: Item, reader: Reader, end: bytes) -> bytes:
+    """What a peek answers."""
+    if target.full:
+        return full_value(target.raw, item, end, item.marker, *Kept(reader).state(item.id))
+    return value(target.raw, item, end, item.marker if numbered else 0)

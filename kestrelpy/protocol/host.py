@@ -8,9 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from journal.files import Files
 from kestrelpy.core.broker import Broker
+from kestrelpy.core.log import Log
 from kestrelpy.core.queue import Queue
 from kestrelpy.protocol.replies import Gate, Replies
+
+
+class Work(Protocol):
+    """Something that blocks, for a thread."""
+
+    is_over: bool
+
+    def run(self, files: Files) -> None:
+        """Do it; never raises. Whoever had it run says on the loop that it `is_over`."""
 
 
 class Host(Protocol):
@@ -41,6 +52,9 @@ class Host(Protocol):
 
     def removal(self, queue: Queue) -> Gate:
         """Opens when the deleted queue's files are gone for good."""
+
+    def observe(self, log: Log, work: Work, talk: Talk) -> None:
+        """Read from this log on a thread, and turn to the conversation when it is over."""
 
     def set_mode(self, mode: str) -> None:
         """up, readonly or quiescent."""

@@ -134,8 +134,12 @@ class Parser:
         return self._other(verb, words)
 
     def _remember(self, line: bytes, meaning: Fetch | StoreLine) -> None:
-        """A client says the same few lines again and again: what one means is kept."""
-        if len(line) <= LINE_BYTES_KEPT:
+        """A client says the same few lines again and again: what one means is kept.
+
+        Not an observer's: the next one names another marker.
+        """
+        is_view = isinstance(meaning, Fetch) and meaning.targets[0].view is not None
+        if len(line) <= LINE_BYTES_KEPT and not is_view:
             if len(self._lines) >= LINES_KEPT:
                 self._lines.clear()
             self._lines[line] = meaning
@@ -235,12 +239,16 @@ class Parser:
         except Refused as refused:
             return Bad(refused.line())
         numbered = verb == b"gets"
+        if not numbered and any(t.full for t in targets):
+            return Bad(b"CLIENT_ERROR option full goes with gets: what it adds follows the number")
         if len(targets) == 1:
             return Fetch(targets, numbered)
         if sum(t.lends for t in targets) > 1:
             return Bad(b"CLIENT_ERROR only one key of a get may open")
         if any("t" in t.options for t in targets):
             return Bad(b"CLIENT_ERROR t= goes with one key only")
+        if any("n" in t.options for t in targets):
+            return Bad(b"CLIENT_ERROR n= goes with one key only")
         return Fetch(targets, numbered)
 
     def _other(self, verb: bytes, words: list[bytes]) -> Command | None:

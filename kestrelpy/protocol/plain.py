@@ -14,7 +14,13 @@ from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.protocol.commands import Plain, check_name, readable, refuse_later
 from kestrelpy.protocol.host import Talk
 from kestrelpy.protocol.replies import Together
-from kestrelpy.protocol.stats import dump_lines, one_queue_lines, open_lines, stats_lines
+from kestrelpy.protocol.stats import (
+    dump_lines,
+    marker_lines,
+    one_queue_lines,
+    open_lines,
+    stats_lines,
+)
 
 MODES: Final = ("up", "readonly", "quiescent")
 _SWEEP_STEPS: Final = 1000
@@ -94,7 +100,8 @@ def _stats(conversation: Talk, command: Plain, now_ms: int) -> None:
         conversation.stream = stats_lines(broker, conversation.host, now_ms)
         return
     if command.words[0] == b"markers":
-        raise ClientError("stats markers is not available in this version yet")
+        conversation.stream = marker_lines(broker)
+        return
     name, slash, option = command.words[0].partition(b"/")
     check_name(name)
     if not slash:

@@ -85,7 +85,6 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
     oldest = reader.ready.first()
     age_ms = now_ms + queue.wall.offset_ms - oldest.stored_ms if oldest is not None else 0
     state = state_of(queue.log)
-    lent_bytes = sum(len(lease.item.body) for lease in reader.leases)
     return [
         ("items", ready.count),
         ("bytes", ready.bytes),
@@ -93,7 +92,7 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
         ("logsize", queue.log.disk_bytes()),
         ("expired_items", counters.expired),
         ("mem_items", ready.resident + len(reader.leases)),
-        ("mem_bytes", ready.resident_bytes + lent_bytes),
+        ("mem_bytes", ready.resident_bytes + reader.lent_bytes),
         ("age", max(age_ms, 0)),
         ("discarded", counters.discarded),
         ("waiters", reader.waiters.count),
@@ -110,7 +109,7 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
         ("keys_in_flight", 0),
         ("keys_blocked", 0),
         ("closes_without_open", counters.closes_without_open),
-        ("gaps", 0),
+        ("gaps", counters.gaps),
         ("failed", int(state == "failed")),
         ("state", state),
         *((("reason", _reason(queue.log)),) if state != "ok" else ()),
@@ -133,6 +132,30 @@ def stats_lines(broker: Broker, host: Host, now_ms: int) -> Iterator[bytes]:
 def one_queue_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
     """`stats <queue>`."""
     yield (_queue_lines(queue, now_ms) if queue is not None else b"") + b"END\r\n"
+
+
+def marker_lines(broker: Broker) -> Iterator[bytes]:
+    """`stats markers`: what observers can read, queue by queue, as far as it is stored."""
+    names = sorted(broker.queues)
+    for start in range(0, len(names), _QUEUES_PER_SLICE):
+        yield b"".join(
+            _lines(f"queue_{name.decode('ascii')}_", _markers(broker.queues[name]))
+            for name in names[start : start + _QUEUES_PER_SLICE]
+            if name in broker.queues
+        )
+    yield b"END\r\n"
+
+
+def _markers(queue: Queue) -> list[tuple[str, object]]:
+    """The first marker that is kept (the next one: nothing is), the latest (0: none was given)."""
+    latest = min(queue.total_items, queue.log.item_stored)
+    first = queue.reader.live.first_from(1)
+    return [
+        ("marker_earliest", first if 0 < first <= latest else latest + 1),
+        ("marker_latest", latest),
+        ("generation", queue.generation),
+        ("kept_bytes", queue.reader.live_bytes),
+    ]
 
 
 def open_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:

@@ -30,13 +30,16 @@ from journal.files import Files
 from journal.resume import set_aside
 from journal.rotation import Segment
 from journal.upkeep import SnapshotJob
-from kestrelpy.core.log import JournalLog
+from kestrelpy.core.log import JournalLog, Log
 from kestrelpy.core.reader import Reader
+from kestrelpy.protocol.host import Talk, Work
 
 log = logging.getLogger("kestrelpy.background")
 
 # KNOWN FLAW: a read that the disk never ends holds up the end of the process, like its threads.
 READ_THREADS: Final = 4
+# Observers have threads of their own: however many there are, consumers do not wait behind them.
+OBSERVER_THREADS: Final = 2
 RETRY_SECONDS: Final = 1.0
 PAUSE_SECONDS_MAX: Final = 0.05
 
@@ -67,13 +70,16 @@ class Background:
         read: Callable[[Reader], None],
         settled: Callable[[JournalLog], None],
         outdated: Callable[[JournalLog, list[str]], None],
+        observed: Callable[[Talk], None],
     ) -> None:
-        """`outdated` is given segments that another one stands for."""
+        """`outdated` is given segments that another one stands for, `observed` whose read ended."""
         self._files = files
         self._loop = loop
         self._read_done = read
         self._settled = settled
         self._outdated = outdated
+        self._observed = observed
+        self._observers = ThreadPoolExecutor(OBSERVER_THREADS, thread_name_prefix="kestrelpy-look")
         self._readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="kestrelpy-read")
         # One, and its own: rewriting takes its time, and spares must not wait behind it.
         self._rewriter = ThreadPoolExecutor(1, thread_name_prefix="kestrelpy-rewrite")
@@ -159,6 +165,18 @@ class Background:
         else:
             reader.hide(one.item)
         self._read_done(reader)
+
+    def observe(self, log: Log, work: Work, talk: Talk) -> None:
+        """Have read what this conversation's observer asked for."""
+        assert isinstance(log, JournalLog), "a queue in memory has nothing to be read"
+        self._start(log, self._observe(work, talk))
+
+    async def _observe(self, work: Work, talk: Talk) -> None:
+        try:
+            await wrap(work.run)(self._files, executor=self._observers)
+        finally:
+            work.is_over = True
+            self._observed(talk)
 
     def _name(self, reader: Reader, target: JournalLog) -> None:
         """Say what was found to be damaged, and keep a copy of it."""
@@ -271,5 +289,5 @@ class Background:
         for task in list(self._tasks):
             task.cancel()
         self._ending.set()
-        for threads in (self._readers, self._rewriter):
+        for threads in (self._readers, self._observers, self._rewriter):
             threads.shutdown(wait=False, cancel_futures=True)

@@ -92,15 +92,15 @@ class Daemon:
         self.broker = Broker(
             self._policy_of, self._make_log, Wall(clock.wall_offset_ms()), config.server.max_queues
         )
-        loop = asyncio.get_running_loop()
-        self._loop = loop
+        self._loop = loop = asyncio.get_running_loop()
         self.turn = Turn(self.broker, loop, self._dirty, self._queue_deleted)
         self.committer = Committer(self._files, loop, self.turn.synced, self.turn.spare_ready)
         self.turn.committer = self.committer
-        self.background = Background(
-            self._files, loop, self.turn.read_back, self.turn.settled, self.committer.remove
-        )
-        self.turn.background = self.background
+        self.background = self.turn.background = Background(
+            self._files, loop, self.turn.read_back, self.turn.settled, self.committer.remove,
+            self.turn.observed,
+        )  # fmt: skip
+        self.observe = self.background.observe
         self._limit()
         journal = config.journal
         self.directory = DataDirectory(

@@ -149,6 +149,7 @@ class DataDirectory:
             replay.skip_tokens()
         journal = recovered_journal(recovery, self.sizes, queue.checkpoint, wall_ms)
         journal.ledger.adopt(queue.reader.live, queue.reader.live_bytes)
+        journal.commit.begin_with(queue.total_items)
         if not queue.policy.durable:
             found.notes.append(
                 f"queue {queue.name.decode('ascii', 'replace')}: durable = false, but it has a "

@@ -21,6 +21,7 @@ from kestrelpy.core.log import JournalLog
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import Reader
 from kestrelpy.protocol.conversation import Conversation
+from kestrelpy.protocol.host import Talk
 from kestrelpy.server import clock
 from kestrelpy.server.background import Background
 from kestrelpy.server.committer import Committer
@@ -276,6 +277,11 @@ class Turn:
         if reader.waiters:
             reader.serve(now_ms)
         self.owe()
+
+    def observed(self, talk: Talk) -> None:
+        """What its observer asked for has been read."""
+        assert isinstance(talk, Conversation)
+        self.touch(talk)
 
     def spare_ready(self, target: JournalLog) -> None:
         """There is a segment to go on in."""

@@ -23,6 +23,7 @@ from kestrelpy.spark.options import Options, parse_options
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kestrelpy.spark.journals import Part
     from kestrelpy.spark.live import Slice
     from kestrelpy.spark.schema import Selection
 
@@ -32,6 +33,13 @@ class LivePartition(InputPartition):
     """Ranges of the queues of servers."""
 
     slices: list[Slice]
+
+
+@dataclass(frozen=True)
+class JournalPartition(InputPartition):
+    """Pieces of journals."""
+
+    parts: list[Part]
 
 
 class KestrelSource(DataSource):
@@ -86,15 +94,21 @@ class KestrelReader(DataSourceReader):
             return self._plan()
 
     def _plan(self) -> list[InputPartition]:
-        from kestrelpy.spark import live
+        from kestrelpy.spark import journals, live
 
-        return [LivePartition(slices) for slices in live.plan(self.options)]
+        if self.options.live:
+            return [LivePartition(slices) for slices in live.plan(self.options)]
+        return [JournalPartition(parts) for parts in journals.plan(self.options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition."""
         with one_sentence(JournalError):
             if isinstance(partition, LivePartition):
                 yield from self._read_live(partition)
+            elif isinstance(partition, JournalPartition):
+                from kestrelpy.spark import journals
+
+                yield from journals.read(partition.parts, self.selection, self.options)
             # Else it is Spark's own empty partition: there was nothing to plan.
 
     def _read_live(self, partition: LivePartition) -> Iterator[pa.RecordBatch]:

@@ -55,7 +55,7 @@ _SIZE: Final = re.compile(r"([0-9]{1,16})\s*([bkmgt]?)(i?b)?", re.IGNORECASE)
 _SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
 
 
-_ALL_MARKERS: Final = Range(0, NUMBER_MAX)
+ALL_MARKERS: Final = Range(0, NUMBER_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Wanted:
     servers: frozenset[str] | None = None
     queues: frozenset[str] | None = None
     ops: frozenset[str] | None = None
-    markers: Range = _ALL_MARKERS
+    markers: Range = ALL_MARKERS
 
 
 @dataclass(frozen=True, slots=True)

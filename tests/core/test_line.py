@@ -10,10 +10,14 @@ import pytest
 
 from journal.errors import JournalFailed
 from journal.journal import Sizes
+from kestrelpy.core.broker import Broker
+from kestrelpy.core.leases import Holder, Lease
+from kestrelpy.core.log import NullLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import ABORTED
 from kestrelpy.core.waiters import Want
-from tests.support.life import WALL_MS, Life, at_once
+from kestrelpy.core.wall import Wall
+from tests.support.life import NAME, WALL_MS, Life, at_once
 from tests.support.memory_disk import Fault
 
 LARGE = Sizes(segment_min=1 << 20, segment_max=1 << 20, batch_max=1 << 22)
@@ -27,7 +31,7 @@ def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def life(sizes: Sizes = LARGE, **settings: Any) -> Life:
-    return Life(Policy(max_memory_bytes=0, **settings), sizes)
+    return Life(Policy(**{"max_memory_bytes": 0, **settings}), sizes)
 
 
 def answers(q: Life) -> list[bytes | None]:
@@ -263,7 +267,7 @@ def test_an_expiry_that_was_watched_is_forgotten_with_what_is_left_to_the_log() 
     for lease in leases:
         assert lease is not None
         q.reader.give_back(lease, 0, ABORTED)
-    q.reader.line._let_go(0)
+    q.reader.line._leave(q.reader.ready.evict(0))
     q.pass_time(2000)
     q.settle()
     assert q.reader.ready.count == 0
@@ -279,3 +283,64 @@ def test_reading_back_stops_when_there_is_enough() -> None:
     q.settle()
     assert q.reader.ready.resident_bytes < 200_000
     assert len(q.take_all()) == 600
+
+
+def lend(q: Life, count: int) -> list[Lease]:
+    """So many items, lent and said."""
+    leases = []
+    for n in range(count):
+        lease = q.open(f"worker {n}")
+        assert lease is not None
+        q.reader.line.said(lease.item)
+        leases.append(lease)
+    return leases
+
+
+def test_lent_bodies_take_no_more_memory_than_is_allowed() -> None:
+    q = life(max_memory_bytes=20_000)
+    for n in range(200):
+        q.put(b"%03d" % n + b"x" * 1000)
+    q.commit()
+    lend(q, 200)
+    assert q.reader.lent_bytes <= 20_000
+    assert len(q.reader.leases) == 200
+
+
+def test_what_was_let_go_while_it_was_lent_comes_back_in_its_order() -> None:
+    q = life(max_memory_bytes=20_000)
+    bodies = [b"%03d" % n + b"x" * 1000 for n in range(200)]
+    for body in bodies:
+        q.put(body)
+    q.commit()
+    leases = lend(q, 120)
+    for lease in leases[::2] + leases[1::2]:
+        q.reader.give_back(lease, 0, ABORTED)
+    assert q.reader.ready.count == 200
+    assert q.reader.ready.bytes == 200 * 1003
+    assert q.take_all() == bodies
+
+
+def test_a_confirmed_item_needs_no_body() -> None:
+    q = life(max_memory_bytes=0)
+    for n in range(20):
+        q.put(b"%03d" % n + b"x" * 1000)
+    leases = lend(q, 20)
+    assert not any(lease.item.is_whole for lease in leases)
+    for lease in leases[:19]:
+        q.reader.confirm(lease, 0)
+    assert q.reader.live_bytes == 1003
+    q.commit()
+    fresh = q.killed()
+    assert fresh.reader.live_bytes == 1003
+    assert fresh.take_all() == [b"019" + b"x" * 1000]
+
+
+def test_a_queue_in_memory_lets_go_of_nothing() -> None:
+    broker = Broker(lambda _: Policy(max_memory_bytes=0), lambda _: NullLog(), Wall(WALL_MS), 1)
+    broker.memory.limit = 0
+    queue = broker.create(NAME, 0)
+    queue.put(b"only here", 0, 0, 0)
+    lease = queue.reader.open(Holder("anna"), 0)
+    assert lease is not None
+    queue.reader.line.said(lease.item)
+    assert lease.item.body == b"only here"

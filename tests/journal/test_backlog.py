@@ -24,7 +24,8 @@ LARGER = Sizes(segment_min=16 << 10, segment_max=16 << 10, batch_max=1 << 20)
 def piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Frames lie over the borders of pieces in any way."""
     monkeypatch.setattr("journal.backlog.PIECE_BYTES", request.param)
-    monkeypatch.setattr("journal.backlog._WINDOW_BYTES", max(request.param, 128))
+    monkeypatch.setattr("journal.seeking.PIECE_BYTES", request.param)
+    monkeypatch.setattr("journal.seeking._WINDOW_BYTES", max(request.param, 128))
     return int(request.param)
 
 

@@ -46,6 +46,7 @@ class MemoryMachine(RuleBasedStateMachine):
         self.patch.setattr("kestrelpy.server.background.wrap", at_once)
         self.patch.setattr("journal.upkeep.SNAPSHOT_RECORDS", 20)
         self.patch.setattr("journal.backlog.PIECE_BYTES", piece)
+        self.patch.setattr("journal.seeking.PIECE_BYTES", piece)
         self.patch.setattr("kestrelpy.core.line._SLACK_BYTES", 200)
         self.patch.setattr("kestrelpy.core.residency.FREE_BYTES", 0)
         self.patch.setattr("kestrelpy.core.residency.GRAIN_BYTES", 500)
@@ -96,6 +97,8 @@ class MemoryMachine(RuleBasedStateMachine):
                     assert getattr(one.item, attribute) == getattr(other.item, attribute)
                 assert one.attempts == other.attempts
                 self.held.append((one, other))
+                for life, lease in zip(self.lives, (one, other), strict=True):
+                    life.reader.line.said(lease.item)
 
     @rule(dead=st.booleans())
     def peek(self, dead: bool) -> None:
@@ -192,7 +195,9 @@ def check(reader: Reader) -> None:
     items = list(ready)
     assert len(items) == ready.resident
     assert len({i.id for i in items}) == len(items), "nothing is there twice"
+    assert all(i.is_whole for i in items)
     assert sum(len(i.body) for i in items) == ready.resident_bytes
+    assert sum(len(lease.item.body) for lease in reader.leases) == reader.lent_bytes
     assert all(i.id < ready.frontier for i in items), "nothing in memory is behind the frontier"
     there = {i for i in reader.live if i not in reader.leases and i not in reader.dead.deaths}
     beyond = {i for i in there if i >= ready.frontier}

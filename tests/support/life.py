@@ -61,7 +61,8 @@ class HandBackground(Background):
         self.life = life
         self.loop = HandLoop()
         super().__init__(
-            life.disk, cast("Any", self.loop), life.read_back, life.settled, life.remove
+            life.disk, cast("Any", self.loop), life.read_back, life.settled, life.remove,
+            lambda talk: None,
         )
         self.work: list[Coroutine[object, object, None]] = []
 

@@ -19,6 +19,7 @@ from kestrelpy.core.queue import Queue
 from kestrelpy.core.wall import Wall
 from kestrelpy.errors import ServerError
 from kestrelpy.protocol.conversation import Conversation
+from kestrelpy.protocol.host import Talk, Work
 from kestrelpy.protocol.memcache import Lines
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server.daemon import policy_of
@@ -66,6 +67,7 @@ class Stage:
         self._server: dict[str, Any] = {}
         self._gates: dict[Queue, Gate] = {}
         self._removing: list[Queue] = []
+        self._observing: list[Work] = []
         self._configure()
         self._start()
 
@@ -100,6 +102,9 @@ class Stage:
 
     def set_mode(self, mode: str) -> None:
         self.mode = mode
+
+    def observe(self, log: Log, work: Work, talk: Talk) -> None:
+        self._observing.append(work)
 
     # -- settings ---------------------------------------------------------------------------
 
@@ -235,6 +240,7 @@ class Stage:
         if self.writes:
             moved |= self.write()
         moved |= self._feed()
+        moved |= self._observe()
         if self.syncs:
             moved |= self.sync()
         self._removing = [queue for queue in self._removing if not self._remove(queue)]
@@ -263,6 +269,14 @@ class Stage:
                 reader.refill(self.wall_ms)
             reader.serve(self.now_ms)
         return moved
+
+    def _observe(self) -> bool:
+        """What observers asked for is read; was there anything?"""
+        works, self._observing = self._observing, []
+        for work in works:
+            work.run(self.disk)
+            work.is_over = True
+        return bool(works)
 
     def write(self) -> bool:
         """One write of every journal that has something to write; was there one?"""
@@ -320,7 +334,7 @@ class Stage:
         streams = conversation.stream is not None
         data = conversation.output(self.now_ms)
         client.sent += data
-        more = conversation.has_more or streams
+        more = conversation.has_more or (streams and conversation.stream is None)
         if more:
             conversation.run(self.now_ms)
         if conversation.is_finished:

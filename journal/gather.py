@@ -1,0 +1,267 @@
+"""What an observer reads from a log that is being written: many puts at once, from a place on.
+
+    order ──▶ Gathering.run (blocks: on a thread) ──▶ puts, and how far it looked ──▶ order ...
+
+Unlike `backlog`, which belongs to the ready line and names what is damaged, this keeps no bytes
+between two orders, only a `Place`; so there may be as many observers as there are connections.
+
+One rule: a put is handed out only if its frame is whole and stands where it belongs; what is not is
+passed over, for the ready line meets it too and names it.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+from journal.files import Files
+from journal.ids import IdSet
+from journal.record import (
+    ALIGN_BYTES,
+    CRC_BYTES,
+    HEADER_BYTES,
+    Kind,
+    Record,
+    Tag,
+    decode_meta,
+    padded,
+)
+from journal.seeking import Extent, find_frame
+from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
+
+if TYPE_CHECKING:
+    from journal.journal import Journal
+    from journal.rotation import Segment
+
+PIECE_BYTES: Final = 1 << 20  # read at once
+PIECE_BYTES_OF_ONE: Final = 64 << 10  # ... where one item is wanted
+# An order ends after so much of the log, whatever it found, so that a thread is not held up by a
+# stretch in which little is left.
+WALKED_BYTES_MAX: Final = 16 << 20
+# Further ahead than this a place is looked for by halving instead of walking there.
+NEAR_ITEMS: Final = 4096
+# An order knows of so many times the ids that it may find which of them are there: a bit for each.
+_SPAN: Final = 4
+_FRAME: Final = struct.Struct("<IIIIIIQQQQBBHHH")
+_PUT: Final = int(Kind.PUT)
+
+# Item, place, flags, stored and expires (0: never) in ms of the wall clock, body.
+Put = tuple[int, int, int, int, int, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Before `offset` in segment `number` stands no put from `item` on."""
+
+    number: int
+    offset: int
+    item: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """`puts` in order; items up to `seen` were looked for; `place` to go on from there."""
+
+    puts: list[Put]
+    seen: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """Puts from item `first` to `last` in one segment, at most `most` of them and `bytes_most` of
+    bodies (one in any case), stored at `since_ms` or later once the first such one was met.
+
+    `start` -1: where they are has to be found. `wanted` None: all are. From the lsn `limit` on (0:
+    there is none) newer segments say it again.
+    """
+
+    extent: Extent
+    start: int
+    first: int
+    last: int
+    wanted: IdSet | None
+    limit: int
+    most: int
+    bytes_most: int
+    since_ms: int
+
+    def run(self, files: Files) -> Gathered:
+        """Read and check them. Blocks; raises OSError."""
+        extent, walk = self.extent, _Walk(self)
+        at = self.start if self.start >= 0 else self._seek(files)
+        piece = PIECE_BYTES if self.most > 1 else PIECE_BYTES_OF_ONE
+        stop, walked = extent.stop, at + WALKED_BYTES_MAX
+        while at + HEADER_BYTES <= stop and at < walked and not walk.is_over:
+            size = min(max(piece, walk.needed), stop - at)
+            data = files.read(extent.path, at, size)
+            if len(data) < HEADER_BYTES or len(data) < walk.needed:
+                walk.is_over, walk.seen = True, self.last  # the file ends here
+                break
+            at += walk.go(data, at)
+        if at + HEADER_BYTES > stop:
+            walk.seen = self.last
+        return Gathered(walk.puts, walk.seen, Place(extent.number, at, walk.seen + 1))
+
+    def _seek(self, files: Files) -> int:
+        return self.extent.seek(files, lambda put: put.item < self.first)
+
+
+class _Walk:
+    """A walk over the frames of one segment; `needed` bytes it lacks of the frame it came to."""
+
+    __slots__ = ("_bytes", "_order", "_since_ms", "is_over", "needed", "puts", "seen")
+
+    def __init__(self, order: Gathering) -> None:
+        self._order = order
+        self._bytes = 0
+        self._since_ms = order.since_ms
+        self.puts: list[Put] = []
+        self.seen = order.first - 1
+        self.needed = 0
+        self.is_over = False
+
+    def go(self, data: bytes, base: int) -> int:
+        """Over the whole frames in `data`, which stands at `base`; returns how far."""
+        order = self._order
+        owner, number = order.extent.journal, order.extent.number
+        stop, first, last = order.extent.stop - base, order.first, order.last
+        size, at, unpack, here = len(data), 0, _FRAME.unpack_from, memoryview(data)
+        self.needed = 0
+        while at + HEADER_BYTES <= size:
+            (
+                crc, length, journal, segment, position, small, lsn, time_ms, item, place,
+                kind, _, meta_bytes, _, _,
+            ) = unpack(data, at)  # fmt: skip
+            end = at + length
+            is_frame = (
+                position == base + at and segment == number and journal == owner
+                and HEADER_BYTES + meta_bytes <= length <= stop - at
+            )  # fmt: skip
+            if is_frame and end > size:
+                self.needed = length
+                return at
+            if not is_frame or crc32(here[at + CRC_BYTES : end]) != crc:
+                at = _behind(data, at, base, owner, number)
+                continue
+            if kind == _PUT and item >= first:
+                if item > last or (order.limit and lsn >= order.limit):
+                    self.seen, self.is_over = last, True
+                    return at
+                if not self._take(data, at, end, meta_bytes, small, time_ms, item, place):
+                    self.is_over = True
+                    return at
+                self.seen = item
+                if item == last or len(self.puts) == order.most:
+                    self.is_over = True
+                    return padded(end)
+            at += length + 7 & ~7
+        return at
+
+    def _take(
+        self, data: bytes, at: int, end: int, meta_bytes: int, small: int, time_ms: int, item: int,
+        place: int,
+    ) -> bool:  # fmt: skip
+        """One more, if it is wanted; False: there is no room for it."""
+        order = self._order
+        if time_ms < self._since_ms or (order.wanted is not None and item not in order.wanted):
+            return True
+        body_at = at + HEADER_BYTES + meta_bytes
+        total = self._bytes + end - body_at
+        if total > order.bytes_most and self.puts:
+            return False
+        self._bytes, self._since_ms = total, 0
+        expires_ms = _expires_ms(data[at + HEADER_BYTES : body_at]) if meta_bytes else 0
+        self.puts.append((item, place, small, time_ms, expires_ms, data[body_at:end]))
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSearch:
+    """Which item to begin at, so that none stored at `since_ms` or later is missed.
+
+    `extents` are the segments with puts in the order of the log, each with its first item. Times
+    are taken to rise with the log; where a wall clock was set back they do not, and items from
+    before may be passed over.
+    """
+
+    extents: tuple[tuple[Extent, int], ...]
+    since_ms: int
+
+    def run(self, files: Files) -> int:
+        """The item. Blocks; raises OSError."""
+        low, high = 0, len(self.extents)
+        while high - low > 1:
+            middle = (low + high) // 2
+            extent, _ = self.extents[middle]
+            put = extent.put_behind(files, FILE_HEADER_BYTES, extent.stop)
+            if put is not None and self._is_before(put):
+                low = middle
+            else:
+                high = middle
+        if not self.extents:
+            return 1
+        extent, first = self.extents[low]
+        put = extent.put_behind(files, extent.seek(files, self._is_before), extent.stop)
+        return first if put is None else put.item
+
+    def _is_before(self, put: Record) -> bool:
+        return put.time_ms < self.since_ms
+
+
+def order(
+    journal: Journal, place: Place | None, first: int, last: int, live: IdSet, most: int,
+    bytes_most: int, since_ms: int = 0,
+) -> Gathering | None:  # fmt: skip
+    """How to read items that are there from `first` on, up to `last`; None: the log has none.
+
+    It may end before `last`, with its segment: then another one follows.
+    """
+    segments = journal.segments
+    at = next((i for i, each in enumerate(segments) if each.item_last >= first), -1)
+    if at < 0:
+        return None
+    segment = segments[at]
+    first, last = max(first, segment.item_first), min(last, segment.item_last)
+    last = min(last, first + max(_SPAN * most, NEAR_ITEMS) - 1)
+    if last < first:
+        return None
+    start = FILE_HEADER_BYTES if first == segment.item_first else -1
+    if place is not None and place.number == segment.number and (
+        place.item <= first < place.item + NEAR_ITEMS
+    ):
+        start = place.offset
+    limit = segments[at + 1].lsn_first if at + 1 < len(segments) else 0
+    wanted = live.between(first, last)
+    return Gathering(
+        _extent(journal, segment), start, first, last,
+        wanted if len(wanted) <= last - first else None, limit, most, bytes_most, since_ms,
+    )  # fmt: skip
+
+
+def since(journal: Journal, since_ms: int) -> TimeSearch:
+    """How to find the first item stored at this time of the wall clock, or later."""
+    found = ((_extent(journal, s), s.item_first) for s in journal.segments if s.item_last)
+    return TimeSearch(tuple(found), since_ms)
+
+
+def _extent(journal: Journal, segment: Segment) -> Extent:
+    is_active = segment is journal.active
+    stop = segment.at if is_active else segment.capacity - FOOTER_SPACE_BYTES
+    return Extent(segment.path, journal.short_identity, segment.number, stop)
+
+
+def _behind(data: bytes, at: int, base: int, journal: int, number: int) -> int:
+    """Behind bytes at `at` that are no record: the next frame, or as far as is known."""
+    found = find_frame(data, at + ALIGN_BYTES, base, journal, number)
+    if found >= 0:
+        return found
+    behind = (len(data) - HEADER_BYTES) // ALIGN_BYTES * ALIGN_BYTES + ALIGN_BYTES
+    return max(at + ALIGN_BYTES, behind)
+
+
+def _expires_ms(meta: bytes) -> int:
+    expires = decode_meta(meta).get(Tag.EXPIRES_MS, 0)
+    return expires if isinstance(expires, int) else 0

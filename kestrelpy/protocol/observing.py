@@ -1,0 +1,297 @@
+"""Reading by marker without consuming: what one observer asks, waits for and is told.
+
+    look ──▶ in memory ────────────────────────┐
+      ▲ └──▶ read from the log, on a thread ───┴──▶ what is still kept of it ──▶ answer
+      └── nothing yet, and time left: wait for what arrives
+
+Everything shown is stored: what is not yet is waited for first. An answer may hold fewer items than
+were asked for; only one without any says that nothing is behind the marker.
+
+One rule: it changes nothing and delays nobody. It has no place among the consumers, its reading has
+threads of its own, and it keeps no bytes between two requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Final
+
+from journal import gather
+from journal.files import Files
+from journal.gather import Gathered, Gathering, Place, Put, TimeSearch
+from kestrelpy.core.kept import READY, Kept
+from kestrelpy.core.leases import Holder
+from kestrelpy.core.log import JournalLog, Log
+from kestrelpy.core.queue import Queue
+from kestrelpy.core.waiters import Waiter, Want
+from kestrelpy.protocol.commands import Target
+from kestrelpy.protocol.host import Talk
+from kestrelpy.protocol.markers import View
+from kestrelpy.protocol.replies import Replies, Together
+from kestrelpy.protocol.shape import Shape, standing
+
+ANSWER_BYTES_MAX: Final = 4 << 20
+# After so many pieces of the log an answer is given what was found by then.
+READINGS_MAX: Final = 16
+# A connection remembers where it was in so many queues.
+_PLACES_MAX: Final = 16
+_SEARCHES_MAX: Final = 3
+_CRLF: Final = b"\r\n"
+_PLAIN: Final = standing(READY, 0)
+
+
+class Reading:
+    """One piece of reading for an observer; `run` blocks and belongs on a thread.
+
+    When it `is_over`, there is what was `found`, or where to `begin`, or an `error`.
+    """
+
+    __slots__ = ("begin", "error", "found", "is_over", "lines", "order", "shape")
+
+    def __init__(self, order: Gathering | TimeSearch, shape: Shape) -> None:
+        self.order = order
+        self.shape = shape
+        self.found: Gathered | None = None
+        self.lines: list[bytes] = []
+        self.begin = 0
+        self.error: OSError | None = None
+        self.is_over = False
+
+    def run(self, files: Files) -> None:
+        """Read, check, and prepare what is said; an error is kept."""
+        try:
+            if isinstance(self.order, TimeSearch):
+                self.begin = self.order.run(files)
+            else:
+                found = self.order.run(files)
+                self.lines = self.shape.lines(found.puts)
+                self.found = found
+        except OSError as error:
+            self.error = error
+
+
+class Answer:
+    """The items of one answer, in order, as they were found; at most `most`."""
+
+    __slots__ = ("_is_closed", "lines", "most", "puts", "readings", "room", "since_ms")
+
+    def __init__(self, most: int, since_ms: int) -> None:
+        self.most = most
+        self.since_ms = since_ms  # nothing stored before that comes first
+        self.room = ANSWER_BYTES_MAX
+        self.puts: list[Put] = []
+        self.lines: list[bytes] = []
+        self.readings = 0
+        self._is_closed = False
+
+    @property
+    def is_full(self) -> bool:
+        """Is it to be given as it is?"""
+        return self._is_closed or bool(
+            self.puts
+            and (len(self.puts) >= self.most or self.room <= 0 or self.readings >= READINGS_MAX)
+        )
+
+    def add(self, puts: list[Put], lines: list[bytes]) -> bool:
+        """More of them; False: there is no room for the first."""
+        if puts and self.puts and len(puts[0][5]) > self.room:
+            self._is_closed = True
+            return False
+        if puts:
+            self.since_ms = 0
+        self.puts += puts
+        self.lines += lines
+        self.room -= sum(len(put[5]) for put in puts)
+        return True
+
+    def data(self, kept: Kept, shape: Shape, wall_ms: int, end: bytes) -> tuple[bytes, int]:
+        """What is still kept of it, as it is said, and the first marker; 0: nothing is."""
+        puts, parts, first = self.puts, list[bytes](), 0
+        if not puts:
+            return b"", 0
+        is_whole = kept.are_all(len(puts), puts[0][0], puts[-1][0])
+        middle = _PLAIN + _CRLF if shape.full else _CRLF
+        if is_whole and (not shape.full or kept.is_plain) and not any(put[4] for put in puts):
+            first = puts[0][0]
+            for line, put in zip(self.lines, puts, strict=True):
+                parts += (line, middle, put[5], _CRLF)
+        else:
+            for line, put in zip(self.lines, puts, strict=True):
+                item = put[0]
+                if kept.has(item) and not kept.has_expired(item, put[4], wall_ms):
+                    first = first or item
+                    if shape.full:
+                        middle = standing(*kept.state(item)) + _CRLF
+                    parts += (line, middle, put[5], _CRLF)
+        if first:
+            parts.append(end)
+        return b"".join(parts), first
+
+
+class Observing:
+    """The observer of one conversation."""
+
+    __slots__ = ("_holder", "_places", "_reading", "_talk", "at_end", "waiter")
+
+    def __init__(self, talk: Talk, holder: Holder, at_end: bool) -> None:
+        self._talk = talk
+        self._holder = holder
+        self._places: dict[tuple[bytes, int], Place] = {}
+        self._reading: Reading | None = None
+        self.waiter: Waiter | None = None
+        self.at_end = at_end  # the client says no more: it does not wait any more either
+
+    @property
+    def is_held_up(self) -> bool:
+        """Does it wait for the disk, or for something to arrive?"""
+        reading, waiter = self._reading, self.waiter
+        return (reading is not None and not reading.is_over) or (
+            waiter is not None and not waiter.done
+        )
+
+    def stop_waiting(self) -> bool:
+        """It does not wait any more; did it?"""
+        waiter = self.waiter
+        if waiter is None or waiter.done:
+            return False
+        self._talk.broker.give_up(waiter)
+        return True
+
+    def observe(
+        self, target: Target, numbered: bool, end: bytes, to: Replies | Together
+    ) -> Iterator[bytes]:
+        """Answer one key. Where it is held up it yields nothing, and is gone on with later."""
+        talk, view = self._talk, target.view
+        assert view is not None
+        counters = talk.broker.counters
+        counters.cmd_peek += 1
+        due_ms = talk.last_command_ms + target.wait_ms
+        shape = Shape(target.raw, numbered, target.full)
+        after, since_ms = view.after, view.since_ms
+        while True:
+            queue = talk.broker.queues.get(target.name)
+            if queue is not None:
+                if since_ms and not after:
+                    after = (yield from self._search(queue, since_ms, shape)) - 1
+                data = yield from self._look(queue, view, after, shape, end)
+                if data:
+                    counters.get_hits += 1
+                    to.value_bytes += len(data)
+                    to.say(data)
+                    return
+                log = queue.log
+                if log.failure is not None and queue.total_items > log.item_stored:
+                    to.hold(b"failed", log, log.lsn_appended + 1)  # that becomes the error
+                    return
+                if queue.deleted:
+                    break
+                after = max(after, queue.total_items)  # up to here there is nothing
+            if self.at_end or talk.last_command_ms >= due_ms:
+                break
+            self.waiter = talk.broker.wait(
+                Want.OBSERVE, target.name, self._holder, False, talk, due_ms, after
+            )
+            yield b""
+            if self.waiter.owner is None:
+                break  # not in time
+        counters.get_misses += 1
+        to.say(end)
+
+    def _look(
+        self, queue: Queue, view: View, after: int, shape: Shape, end: bytes
+    ) -> Generator[bytes, None, bytes]:
+        """What is kept behind the marker, as it is said; nothing: nothing is."""
+        talk, kept = self._talk, Kept(queue.reader)
+        answer = Answer(view.most, view.since_ms)
+        while not queue.deleted:
+            log, first = queue.log, kept.first(after)
+            is_stored = first <= log.item_stored or log.lsn_stored >= log.lsn_appended
+            if first and is_stored and not answer.is_full:
+                after = yield from self._more(queue, kept, first, answer, shape)
+                continue
+            wall_ms = talk.last_command_ms + talk.broker.wall.offset_ms
+            data, shown = answer.data(kept, shape, wall_ms, end)
+            if data:
+                kept.note_gap(view.after, shown)
+                return data
+            if answer.puts:  # all of it has gone meanwhile
+                answer = Answer(view.most, answer.since_ms)
+                yield b""
+            elif first and log.failure is None:  # it is shown when it is stored
+                talk.replies.hold(b"", log, log.lsn_appended)
+                yield b""
+            else:
+                break
+        return b""
+
+    def _more(
+        self, queue: Queue, kept: Kept, first: int, answer: Answer, shape: Shape
+    ) -> Generator[bytes, None, int]:
+        """Add what there is from `first` on; returns up to where was looked."""
+        log, wanted = queue.log, answer.most - len(answer.puts)
+        if answer.most == 1 and not answer.since_ms:
+            item = kept.item(first)
+            if item is not None:
+                puts = [item.put]
+                answer.add(puts, shape.lines(puts))
+                return first
+        if isinstance(log, JournalLog):
+            return (yield from self._read(queue, log, first, answer, shape))
+        items, last = kept.gather(first - 1, wanted, answer.room, answer.since_ms)
+        puts = [item.put for item in items]
+        if not puts:
+            yield b""  # a long stretch with nothing in it
+        return last if answer.add(puts, shape.lines(puts)) else first - 1
+
+    # -- reading ----------------------------------------------------------------------------
+
+    def _read(
+        self, queue: Queue, log: JournalLog, first: int, answer: Answer, shape: Shape
+    ) -> Generator[bytes, None, int]:
+        """Add what the log has from `first` on; returns up to where was looked.
+
+        What is damaged is passed over: the ready line meets it too, and names it.
+        """
+        journal, places = log.journal, self._places
+        key = (queue.name, queue.generation)
+        order = gather.order(
+            journal, places.get(key), first, log.item_stored, queue.reader.live,
+            answer.most - len(answer.puts), answer.room, answer.since_ms,
+        )  # fmt: skip
+        if order is None:
+            return max(log.item_stored, first)
+        reading = yield from self._run(log, Reading(order, shape))
+        answer.readings += 1
+        if journal.segment_numbered(order.extent.number) is None:
+            return first - 1  # rewritten or removed meanwhile: look again
+        found = reading.found
+        if found is None:
+            return order.last  # the disk does not give it
+        if not answer.add(found.puts, reading.lines):
+            return first - 1
+        if key not in places and len(places) >= _PLACES_MAX:
+            places.clear()
+        places[key] = found.place
+        return found.seen
+
+    def _search(
+        self, queue: Queue, since_ms: int, shape: Shape
+    ) -> Generator[bytes, None, int]:
+        """The marker to begin at for what was stored at this time or later."""
+        log = queue.log
+        if not isinstance(log, JournalLog):
+            return Kept(queue.reader).since(since_ms)
+        for _ in range(_SEARCHES_MAX):
+            order = gather.since(log.journal, since_ms)
+            reading = yield from self._run(log, Reading(order, shape))
+            numbers = [extent.number for extent, _ in order.extents]
+            if reading.error is None and all(map(log.journal.segment_numbered, numbers)):
+                return reading.begin
+        return 1
+
+    def _run(self, log: Log, reading: Reading) -> Generator[bytes, None, Reading]:
+        self._reading = reading
+        self._talk.host.observe(log, reading, self._talk)
+        yield b""
+        self._reading = None
+        return reading
