@@ -162,8 +162,6 @@ def interval_word(interval_ms: int) -> str:
         if interval_ms % unit_ms == 0:
             count = interval_ms // unit_ms
             return word if count == 1 else f"{count} {word}s"
-    if interval_ms % 1000:
-        return f"{interval_ms} ms"
     return "second" if interval_ms == 1000 else f"{interval_ms // 1000} seconds"
 
 

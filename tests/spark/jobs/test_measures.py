@@ -22,6 +22,7 @@ pytestmark = pytest.mark.slow
 
 MINUTES = Limits(interval_ms=60_000, queues=50)
 
+# Latencies of half a second and more are those of their bin, at most 0.2 % away.
 STORIES: Mapping[str, tuple[Sequence[Event], Sequence[Held]]] = {
     "plain": (
         [
