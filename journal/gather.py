@@ -220,12 +220,16 @@ def order(
     It may end before `last`, with its segment: then another one follows.
     """
     segments = journal.segments
-    at = next((i for i, each in enumerate(segments) if each.item_last >= first), -1)
-    if at < 0:
+    holding = [(i, each) for i, each in enumerate(segments) if each.item_last >= first]
+    if not holding:
         return None
-    segment = segments[at]
+    # After an unclean end the next segment says again what the last one had behind its last sync.
+    behind = [each for each in holding if each[1].item_first <= first]
+    at, segment = behind[-1] if behind else holding[0]
     first, last = max(first, segment.item_first), min(last, segment.item_last)
     last = min(last, first + max(_SPAN * most, NEAR_ITEMS) - 1)
+    if at + 1 < len(segments) and segments[at + 1].item_first:
+        last = min(last, segments[at + 1].item_first - 1)
     if last < first:
         return None
     start = FILE_HEADER_BYTES if first == segment.item_first else -1

@@ -118,7 +118,9 @@ class Conversation:
     @property
     def is_blocked(self) -> bool:
         """Must the next command wait?"""
-        if self.closing or self.paused or self.stream is not None or self.is_waiting:
+        if self.closing or self.paused or self.stream is not None:
+            return True
+        if self.fetching.waiter is not None:
             return True
         replies = self.replies
         in_flight = len(replies.held) + len(replies.out)
@@ -152,9 +154,11 @@ class Conversation:
     @property
     def has_more(self) -> bool:
         """Is there something to do that no new byte and no record will announce?"""
-        if self.paused or self.replies.held or self.is_waiting:
+        if self.paused or self.replies.held:
             return False
-        return self.stream is not None or (self.is_behind and not self.is_blocked)
+        if self.stream is not None:
+            return not self.is_waiting
+        return self.is_behind and not self.is_blocked
 
     @property
     def is_finished(self) -> bool:

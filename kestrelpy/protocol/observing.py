@@ -294,4 +294,5 @@ class Observing:
         self._talk.host.observe(log, reading, self._talk)
         yield b""
         self._reading = None
+        assert reading.found or reading.begin or reading.error, "a reading that came to no end"
         return reading

@@ -175,8 +175,9 @@ class Background:
         try:
             await wrap(work.run)(self._files, executor=self._observers)
         finally:
-            work.is_over = True
-            self._observed(talk)
+            if not self._ending.is_set():  # else nobody is answered any more
+                work.is_over = True
+                self._observed(talk)
 
     def _name(self, reader: Reader, target: JournalLog) -> None:
         """Say what was found to be damaged, and keep a copy of it."""

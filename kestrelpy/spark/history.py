@@ -20,7 +20,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Disk, Files
@@ -32,6 +32,9 @@ from kestrelpy.spark.gaps import Judge
 from kestrelpy.spark.pieces import Piece, PieceGone, Range
 from kestrelpy.spark.places import Found, Looked, Problem, look, naming
 
+if TYPE_CHECKING:
+    from kestrelpy.spark.state import State
+
 _number: Final = attrgetter("file.number")
 _offset: Final = attrgetter("offset")
 
@@ -42,7 +45,7 @@ class Journal:
 
     `holes` are lsns that are not there because they were reclaimed, `damages` what else is not
     there, `torn` where the log ends though bytes follow. `lsn_first` is where its history begins
-    (0: nothing is kept), `lsn_next` one behind the last record.
+    (0: nothing is kept), `lsn_next` one behind the last record. `state`: when items are planned.
     """
 
     identity: bytes
@@ -55,6 +58,7 @@ class Journal:
     damages: list[Damage] = field(default_factory=list)
     torn: list[Damage] = field(default_factory=list)
     lsn_synced: int = 0
+    state: State | None = None
 
     @property
     def lsn_first(self) -> int:
@@ -86,7 +90,7 @@ def plan_events(paths: Sequence[str], files: Files | None = None) -> History:
     disk = live_files(files if files is not None else Disk())
     looked, problems = look(disk, paths)
     journals = []
-    for group in _by_journal(looked, problems):
+    for group in by_journal(looked, problems):
         journals.append(_Plan(group, problems).made())
     return History(journals, problems)
 
@@ -121,7 +125,7 @@ def look_again(
 # -- one journal --------------------------------------------------------------------------------
 
 
-def _by_journal(looked: list[Looked], problems: list[Problem]) -> list[list[Looked]]:
+def by_journal(looked: list[Looked], problems: list[Problem]) -> list[list[Looked]]:
     """Places that hold files of the same journal; one that went on by itself is left out."""
     groups: dict[bytes, list[Looked]] = {}
     for each in looked:
@@ -313,7 +317,8 @@ class _Plan:
             time_first=tally.time_min, time_last=tally.time_max,
         )  # fmt: skip
         if not found.file.bytes_missing and (cut is not None or found.footer is None):
-            piece = replace(piece, stop=last.end)
+            is_lost_behind = cut is None and any(g.offset >= last.end for g in scanned.gaps)
+            piece = replace(piece, stop=scanned.read_to if is_lost_behind else last.end)
         return piece
 
     def _name_unreadable(self, found: Found, before: int) -> None:

@@ -51,11 +51,11 @@ class Part:
 
 def plan(options: Options) -> list[list[Part]]:
     """What each partition reads; raises KestrelError."""
-    from kestrelpy.spark import history as known
+    from kestrelpy.spark.history import plan_events
+    from kestrelpy.spark.state import plan_items
 
-    planned = known.plan_events if options.mode == "events" else known.plan_items
     try:
-        history = planned(options.path)
+        history = (plan_events if options.mode == "events" else plan_items)(options.path)
     except JournalError as error:
         raise KestrelError(str(error)) from None
     _refuse_unknown(options, history)

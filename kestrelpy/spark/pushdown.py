@@ -27,9 +27,9 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from kestrelpy.spark.batch import KestrelReader
 from kestrelpy.spark.offsets import Range
 from kestrelpy.spark.options import Options
+from kestrelpy.spark.reader import KestrelReader
 
 
 class PushingReader(KestrelReader):

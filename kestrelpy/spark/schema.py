@@ -84,7 +84,8 @@ EXTRA: Final[dict[Mode, tuple[Column, ...]]] = {
     "items": _columns("item bigint, generation bigint, bytes bigint, lsn bigint"),
     "events": _columns(
         "item bigint, lsn bigint, reason string, generation bigint, flags bigint,"
-        "expires timestamp, bytes bigint, key string, number bigint, journal string"
+        "expires timestamp, bytes bigint, key string, number bigint, journal string,"
+        "origin string"
     ),
 }
 

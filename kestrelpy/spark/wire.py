@@ -124,21 +124,33 @@ class Wire:
         """The answer to a `gets`."""
         self._at = self._filled = 0  # nothing is ever asked before the answer before was read
         lines: list[list[bytes]] = []
-        spans: list[tuple[int, int]] = []
-        while (line := self._line()) != b"END":
-            fields = line.split(b" ")
-            if len(fields) != _FIELDS or fields[0] != b"VALUE":
+        lengths: list[int] = []
+        bodies: list[memoryview] = []
+        while True:
+            # Item by item as long as there are whole ones: a call for each would be half the cost.
+            view, at, filled = self._view, self._at, self._filled
+            find = self._room.find
+            while (end := find(b"\r\n", at, filled)) > 0:
+                fields = bytes(view[at:end]).split(b" ")
+                if len(fields) != _FIELDS or fields[0] != b"VALUE":
+                    break
+                length = int(fields[3])
+                start = end + 2
+                end = start + length
+                if end + 2 > filled:
+                    self._fill(end + 2)
+                    view, filled, find = self._view, self._filled, self._room.find
+                at = end + 2
+                lines.append(fields)
+                lengths.append(length)
+                bodies.append(view[start:end])
+            self._at = at
+            line = self._line()
+            if line == b"END":
+                return Values(lines, lengths, b"".join(bodies))
+            if line.count(b" ") != _FIELDS - 1 or not line.startswith(b"VALUE "):
                 raise self._not_understood(line)
-            start = self._at
-            end = start + int(fields[3])
-            self._at = end + 2
-            if self._at > self._filled:
-                self._fill(self._at)
-            lines.append(fields)
-            spans.append((start, end))
-        view = self._view
-        bodies = b"".join([view[start:end] for start, end in spans])
-        return Values(lines, [end - start for start, end in spans], bodies)
+            self._at = at  # its end came in just now
 
     def _line(self) -> bytes:
         searched = self._at
