@@ -35,6 +35,8 @@ _EXPIRES: Final = np.uint64(Tag.EXPIRES_MS | 8 << 8)  # what meta that begins wi
 _EXPIRES_MASK: Final = np.uint64(0xFFFFFF)
 _EXPIRES_META_BYTES: Final = 11
 _WITH_BODY: Final = (Kind.PUT, Kind.CARRIED, Kind.DECLARED)
+# What stands in `value`: a flush has the ids that it spared, u64 each.
+_WITH_VALUE: Final = (*_WITH_BODY, Kind.FLUSHED)
 _ENDED: Final = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED)
 _BEGAN: Final = (Kind.DONE, Kind.RETURNED, Kind.DEAD)
 _COUNTED: Final = (Kind.RETURNED, Kind.DEAD)  # `small` is the attempts
@@ -251,7 +253,7 @@ class Source:
         """What was stored; null for records of another kind."""
         heads = self.heads
         count = len(heads)
-        there = heads.is_one_of(_WITH_BODY)
+        there = heads.is_one_of(_WITH_VALUE)
         ends = heads.at + heads.lengths
         offsets = np.empty(2 * count + 1, np.int32)
         offsets[0:-1:2] = np.where(there, heads.at + HEADER_BYTES + heads.meta_bytes, ends)
