@@ -25,17 +25,18 @@ from typing import Final
 
 from pyspark import StorageLevel
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as fn
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.history import plan_events
+from kestrelpy.spark.history import Journal, plan_events
 from kestrelpy.spark.jobs import events as ev
 from kestrelpy.spark.jobs.items import count, fold, together, with_flushes
 from kestrelpy.spark.jobs.running import Outcome, Progress, Request, counted, folders, parse, run
 
 _PARTITION: Final = ("date", "server", "queue")
 _NEEDED: Final = f"{ev.NEEDED}, bytes bigint, flags bigint, expires timestamp, origin string"
+NOBODY: Final = "-"  # a server without a name; nothing at all would make no folder
 _COMPRESSION: Final = "zstd"
 # What became of an item, by the kind of record that ended it.
 _STATES: Final = {
@@ -66,12 +67,9 @@ def work(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
     )  # fmt: skip
     events = together(spark, events).persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        lives = lifecycle(spark, events, request.paths).persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            progress.step("writing lives")
-            return _written(spark, lives, request.paths, out)
-        finally:
-            lives.unpersist()
+        lives = lifecycle(spark, events, request.paths)
+        progress.step("writing lives")
+        return _written(spark, lives, out)
     finally:
         events.unpersist()
 
@@ -201,12 +199,10 @@ def _state() -> Column:
 
 def _names(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     """Server, queue and generation of each journal, and from which lsn on it is whole."""
-    rows = []
-    for journal in plan_events(paths).journals:
-        whole = max((last + 1 for _, last in journal.holes), default=journal.lsn_first)
-        rows.append(
-            (journal.identity.hex(), journal.server or "", journal.queue, journal.generation, whole)
-        )
+    rows = [
+        (j.identity.hex(), j.server or NOBODY, j.queue, j.generation, _whole_lsn(j))
+        for j in plan_events(paths).journals
+    ]
     columns = "journal string, server string, queue string, generation bigint, whole_lsn bigint"
     return (
         spark.createDataFrame(rows, columns)
@@ -215,27 +211,33 @@ def _names(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     )
 
 
+def _whole_lsn(journal: Journal) -> int:
+    return max((last + 1 for _, last in journal.holes), default=journal.lsn_first)
+
+
 # -- writing --------------------------------------------------------------------------------------
 
 
-def _written(
-    spark: SparkSession, lives: DataFrame, paths: Sequence[str], out: str
-) -> Outcome:
+def _written(spark: SparkSession, lives: DataFrame, out: str) -> Outcome:
     """Replace the partitions that are told in full; leave earlier ones that are there."""
     left = _left_alone(spark, lives, out)
     new = lives.drop("whole_lsn", "put_lsn")
     if left:
         kept = spark.createDataFrame(left, "date date, server string, queue string")
         new = new.join(fn.broadcast(kept), list(_PARTITION), "left_anti")
-    states = {row.state: row["count"] for row in new.groupBy("state").count().collect()}
+    counts = Observation()
+    words = (*_STATES.values(), "flushed", "dead", "open")
+    each = [fn.count(fn.when(fn.col("state") == word, 1)).alias(word) for word in words]
     (
-        new.sortWithinPartitions(*_PARTITION, "generation", "item")
+        new.observe(counts, *each)
+        .sortWithinPartitions(*_PARTITION, "generation", "item")
         .write.mode("overwrite")
         .option("partitionOverwriteMode", "dynamic")
         .option("compression", _COMPRESSION)
         .partitionBy(*_PARTITION)
         .parquet(out)
     )
+    states = {word: count for word, count in counts.get.items() if count}
     items = sum(states.values())
     told = ", ".join(f"{state} {count:,}" for state, count in sorted(states.items()))
     text = f"{counted(items, 'item')} in {out}" + (f": {told}" if told else "")
@@ -256,22 +258,28 @@ def _left_alone(
     spark: SparkSession, lives: DataFrame, out: str
 ) -> list[tuple[object, str, str]]:
     """Partitions that are there, and of which the journals hold only a part any more."""
-    whole_day = fn.min(fn.when(fn.col("put_lsn") >= fn.col("whole_lsn"), fn.col("date")))
-    since = (
-        lives.where(fn.col("whole_lsn") > 1)
-        .groupBy("server", "queue", "generation")
-        .agg(whole_day.alias("since"), fn.max("date").alias("last"))
-    )
-    in_part = (
-        lives.join(fn.broadcast(since), ["server", "queue", "generation"])
-        .where(fn.col("date") <= fn.coalesce("since", "last"))
-        .select(*_PARTITION)
-        .distinct()
-    )
-    rows = {(r["date"], r.server, r.queue) for r in in_part.collect()}
-    if not rows:
+    there = _partitions(spark, out)
+    if not there:
         return []
-    return sorted(rows & _partitions(spark, out), key=str)
+    told_in_full = fn.when(fn.col("put_lsn") >= fn.col("whole_lsn"), fn.col("date"))
+    days = (
+        lives.where(fn.col("whole_lsn") > 1)
+        .groupBy("server", "queue", "date")
+        .agg(fn.min(told_in_full).alias("since"))
+        .where(fn.col("date").isNotNull())
+        .collect()
+    )
+    since: dict[tuple[str, str], object] = {}
+    for row in sorted(days, key=lambda each: str(each["date"])):
+        if row.since is not None:
+            since.setdefault((row.server, row.queue), row.since)
+    # The first day of which something is told in full began before that.
+    in_part = {
+        (row["date"], row.server, row.queue)
+        for row in days
+        if str(row["date"]) <= str(since.get((row.server, row.queue), row["date"]))
+    }
+    return sorted(in_part & there, key=str)
 
 
 def _partitions(spark: SparkSession, out: str) -> set[tuple[object, str, str]]:

@@ -65,17 +65,19 @@ def check_order(
 ) -> dict[int, Order]:
     """Look at every journal; `items` are `balance.judged`, `events` are `events.compact`."""
     found: dict[int, Order] = defaultdict(Order)
-    _check_puts(items, found, examples)
-    firsts = items.where(
-        (fn.col("put_lsn") >= fn.col("unbroken_lsn")) & (fn.col("before") == 0)
-    ).select("jid", "block", "item", "key_hash", "begin_ms", "first_lsn")
-    blocks = firsts.groupBy("jid", "block").agg(
-        fn.count("*").alias("judged"), fn.max("begin_ms").alias("latest_ms")
-    )
-    rows = blocks.orderBy("jid", "block").collect()
-    for row in rows:
-        found[row.jid].judged += row.judged
-    suspects = _suspects(spark, firsts, rows, keyed)
+    is_whole = fn.col("put_lsn") >= fn.col("unbroken_lsn")
+    is_first = is_whole & (fn.col("before") == 0)
+    told = items.select(
+        "jid", "block", "item", "key_hash", "first_lsn",
+        fn.when(is_whole, fn.col("item")).alias("put_item"),
+        fn.when(is_whole, fn.col("put_lsn")).alias("put_lsn"),
+        fn.when(is_first, fn.col("begin_ms")).alias("begin_ms"),
+    )  # fmt: skip
+    firsts = told.where(fn.col("begin_ms").isNotNull())
+    suspects = _walk(spark, told, found, examples)
+    if keyed:
+        late = _late(firsts, ("jid", "key_hash")).groupBy("jid").count()
+        suspects = {row.jid: row["count"] for row in late.collect()}
     if suspects:
         _check_firsts(spark, events, firsts, suspects, found, examples)
     again = items.where(count("deliveries") > 1)
@@ -86,33 +88,71 @@ def check_order(
     return dict(found)
 
 
-# -- puts ---------------------------------------------------------------------------------------
+# -- in the order of items ------------------------------------------------------------------------
 
 
-def _check_puts(items: DataFrame, found: dict[int, Order], examples: int) -> None:
-    """Markers rise with the log, and none is left out."""
-    puts = items.where(fn.col("put_lsn") >= fn.col("unbroken_lsn"))
-    by_item = Window.partitionBy("jid", "block").orderBy("item")
-    steps = puts.select(
-        "jid", "item", "put_lsn",
-        fn.lag("item").over(by_item).alias("item_before"),
-        fn.lag("put_lsn").over(by_item).alias("lsn_before"),
-    )  # fmt: skip
-    is_wrong = (fn.col("item") > fn.col("item_before") + 1) | (
-        fn.col("put_lsn") < fn.col("lsn_before")
-    )
-    rows = steps.where(is_wrong).orderBy("jid", "item").limit(_CLOSE_MAX).collect()
-    pairs = [(r.jid, r.item_before, r.lsn_before, r.item, r.put_lsn) for r in rows]
-    ends = puts.groupBy("jid", "block").agg(
-        fn.min("item").alias("first"), fn.min_by("put_lsn", "item").alias("first_lsn"),
-        fn.max("item").alias("last"), fn.max_by("put_lsn", "item").alias("last_lsn"),
+def _walk(
+    spark: SparkSession, told: DataFrame, found: dict[int, Order], examples: int
+) -> dict[int, int]:
+    """Markers rise with the log, and none is left out; first deliveries follow them.
+
+    Block by block, each told what those before it end with. Returns journals in which items were
+    opened before one of a lower marker was, and how many.
+    """
+    ends = told.groupBy("jid", "block").agg(
+        fn.min("put_item").alias("first"), fn.min_by("put_lsn", "put_item").alias("first_lsn"),
+        fn.max("put_item").alias("last"), fn.max_by("put_lsn", "put_item").alias("last_lsn"),
+        fn.count("begin_ms").alias("judged"), fn.max("begin_ms").alias("latest_ms"),
     )  # fmt: skip
     blocks = ends.orderBy("jid", "block").collect()
+    earlier, latest = [], dict[int, int]()
+    for row in blocks:
+        found[row.jid].judged += row.judged
+        earlier.append((row.jid, row.block, latest.get(row.jid)))
+        if row.latest_ms is not None:
+            latest[row.jid] = max(latest.get(row.jid, row.latest_ms), row.latest_ms)
+    if not earlier:
+        return {}
+    odd = _odd(spark, told, earlier).cache()
+    rows = odd.where("is_odd_put").orderBy("jid", "item").limit(_CLOSE_MAX).collect()
+    pairs = [(r.jid, r.item_before, r.lsn_before, r.item, r.put_lsn) for r in rows]
+    whole = [row for row in blocks if row["first"] is not None]
     pairs += [
-        (b.jid, a.last, a.last_lsn, b.first, b.first_lsn)
-        for a, b in itertools.pairwise(blocks)
+        (b.jid, a["last"], a.last_lsn, b["first"], b.first_lsn)
+        for a, b in itertools.pairwise(whole)
         if a.jid == b.jid
     ]
+    _note_puts(pairs, found, examples)
+    late = odd.where("is_late").groupBy("jid").count().collect()
+    odd.unpersist()
+    return {row.jid: row["count"] for row in late}
+
+
+def _odd(
+    spark: SparkSession, told: DataFrame, earlier: list[tuple[int, int, int | None]]
+) -> DataFrame:
+    """Items whose put or first delivery does not follow that of those before it."""
+    before = Window.partitionBy("jid", "block").orderBy("item").rowsBetween(*_BEFORE)
+    known = spark.createDataFrame(earlier, "jid bigint, block bigint, earlier_ms bigint")
+    walked = told.select(
+        "jid", "block", "item", "put_item", "put_lsn", "begin_ms",
+        fn.last("put_item", True).over(before).alias("item_before"),
+        fn.last("put_lsn", True).over(before).alias("lsn_before"),
+        fn.max("begin_ms").over(before).alias("latest_ms"),
+    ).join(fn.broadcast(known), ["jid", "block"])  # fmt: skip
+    is_odd_put = (fn.col("put_item") > fn.col("item_before") + 1) | (
+        fn.col("put_lsn") < fn.col("lsn_before")
+    )
+    is_late = fn.col("begin_ms") < fn.greatest("latest_ms", "earlier_ms")
+    marked = walked.withColumn("is_odd_put", fn.coalesce(is_odd_put, fn.lit(False)))
+    marked = marked.withColumn("is_late", fn.coalesce(is_late, fn.lit(False)))
+    return marked.where("is_odd_put or is_late")
+
+
+def _note_puts(
+    pairs: list[tuple[int, int, int, int, int]], found: dict[int, Order], examples: int
+) -> None:
+    """Items that follow each other: is one left out between them, was the later put first?"""
     for jid, item_before, lsn_before, item, put_lsn in sorted(pairs):
         order = found[jid]
         if item > item_before + 1:
@@ -124,30 +164,6 @@ def _check_puts(items: DataFrame, found: dict[int, Order], examples: int) -> Non
 
 
 # -- first deliveries ---------------------------------------------------------------------------
-
-
-def _suspects(
-    spark: SparkSession, firsts: DataFrame, blocks: list[Row], keyed: bool
-) -> dict[int, int]:
-    """Journals in which items were opened before one of a lower marker was, and how many.
-
-    Without keys, block by block: each is told the latest of those before it.
-    """
-    if keyed:
-        late = _late(firsts, ("jid", "key_hash"))
-    else:
-        told, latest = [], dict[int, int]()
-        for row in blocks:
-            told.append((row.jid, row.block, latest.get(row.jid)))
-            latest[row.jid] = max(latest.get(row.jid, 0), row.latest_ms)
-        if not told:
-            return {}
-        earlier = spark.createDataFrame(told, "jid bigint, block bigint, earlier_ms bigint")
-        in_block = Window.partitionBy("jid", "block").orderBy("item").rowsBetween(*_BEFORE)
-        before = firsts.withColumn("latest_ms", fn.max("begin_ms").over(in_block))
-        before = before.join(fn.broadcast(earlier), ["jid", "block"])
-        late = before.where(fn.col("begin_ms") < fn.greatest("latest_ms", "earlier_ms"))
-    return {row.jid: row["count"] for row in late.groupBy("jid").count().collect()}
 
 
 def _check_firsts(

@@ -1,23 +1,29 @@
 """Journals for audits: whole lives of a queue, on a memory disk, put into a real folder.
 
 `Story` is a life told one verb after the other; `random_story` tells a long one by chance, with
-kills and power cuts in it. Nothing here knows what an audit says of it.
+kills and power cuts in it; `retold` is a journal with other records in it than its queue wrote.
+Nothing here knows what an audit says of it. Stories need the fixture `by_hand`.
 """
 
 from __future__ import annotations
 
+import os
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from journal.journal import Sizes
+from journal.files import Disk
+from journal.journal import Journal, Sizes
+from journal.reader import read_journal
+from journal.record import Draft
+from journal.segment import SegmentHeader
+from journal.snapshot import Snapshot
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import DEFERRED, OVERDUE
-from tests.support.life import Life, at_once
+from tests.support.life import WALL_MS, Life
 from tests.support.memory_disk import MemoryDisk
 
 ROOM = Sizes(1 << 20, 1 << 20, 4 << 20)  # all of a test in one segment
@@ -184,7 +190,37 @@ def _one_step(story: Story, chance: random.Random) -> None:
         story.hang_up(chance.choice("abc"))
 
 
-@pytest.fixture
-def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads are moved by hand (see `tests.support.life`)."""
-    monkeypatch.setattr("kestrelpy.server.background.wrap", at_once)
+def retold(source: Path, target: Path, edit: Callable[[list[Draft]], None]) -> Path:
+    """The records of the journal in `source`, changed, as if they had been written like that.
+
+    Their numbers have no holes and nothing is damaged: whoever looks for holes finds none.
+    """
+    view = read_journal(Disk(), str(source))
+    drafts = [Draft(*record[:8], 0) for record in view.records()]
+    edit(drafts)
+    assert view.checkpoint is not None, "a journal that was written to opens with one"
+    opening = replace(view.checkpoint, next_item=1, next_place=1, live_items=0, total_items=0)
+    folder = target / source.name
+    journal = Journal(Disk(), str(folder), os.urandom(16), ROOM, lambda: opening)
+    for draft in drafts:
+        journal.append(draft)
+    journal.close(WALL_MS)
+    return target
+
+
+def journal_of(data: Path) -> Path:
+    """The folder of the one queue in a data directory."""
+    (folder,) = data.glob("jobs.*")
+    return folder
+
+
+def forget(folder: Path, nth: int) -> int:
+    """Rewrite the newest snapshot as if the daemon had lost its nth item from memory; its id."""
+    path = max(folder.glob("*.snapshot"))
+    snapshot = Snapshot.decode(path.read_bytes(), str(path))
+    header = SegmentHeader.decode(path.read_bytes(), str(path))
+    assert header is not None
+    item = sorted(snapshot.live)[nth]
+    snapshot.live.discard(item)
+    path.write_bytes(snapshot.encode(header.journal, header.identity, header.created_ms))
+    return item
