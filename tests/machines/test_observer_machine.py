@@ -1,4 +1,4 @@
-"""Observers that keep their last marker see every item that is kept once, in order, whatever others do.
+"""Observers that keep their last marker see each item that is kept once, in order.
 
 Consumers open, confirm, give back and take; items expire, die and are flushed; processes are ended
 and killed, the power is cut, segments go; there is next to no memory, and what observers have read

@@ -73,7 +73,7 @@ def _out_of_order(request: Request, thing: Thing, book: Book) -> Iterator[str]:
 
 
 def _observed(request: Request, number: int, thing: Thing, book: Book) -> Iterator[str]:
-    """An observer sees what is kept behind its marker, be it lent or dead, and misses none of it."""
+    """An observer sees what is kept behind its marker, lent and dead too, and misses nothing."""
     if number <= request.after:
         yield f"{request} shows {thing} with marker {number}"
     sure = surely_behind(request, book)
