@@ -398,12 +398,7 @@ class Holding:
 
     def is_dead(self, items: Ints) -> npt.NDArray[np.int8]:
         """1 for those in the dead line, 0 for others."""
-        if not len(self._dead):
-            return np.zeros(len(items), np.int8)
-        ids = self._dead["item"].astype(np.int64)
-        at = np.minimum(np.searchsorted(ids, items), len(ids) - 1)
-        found: npt.NDArray[np.int8] = (ids[at] == items).astype(np.int8)
-        return found
+        return np.isin(items, self._dead["item"].astype(np.int64)).astype(np.int8)
 
 
 def _looked_up(pairs: npt.NDArray[np.void], items: Ints) -> Ints:
