@@ -19,10 +19,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from journal.chain import MEDIUM_ERRORS
 from journal.checkpoint import Checkpoint
 from journal.errors import Damage
-from journal.files import SUFFIX_NEW, Files, Handle
+from journal.files import MEDIUM_ERRORS, SUFFIX_NEW, Files, Handle
 from journal.in_place import can_go_on, write_tail_again
 from journal.journal import Journal
 from journal.record import HEADER_BYTES, Draft, Kind, encode
