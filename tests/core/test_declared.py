@@ -118,7 +118,7 @@ def test_it_outlives_the_segments_of_any_life_of_its_process() -> None:
     life.commit()
     for _ in range(30):
         work_off(life, random.randrange(1, 4))
-        life = random.choice((life.killed, lambda: life.lost_power(1)))()
+        life = life.killed() if random.random() < 0.5 else life.lost_power(1)
         assert life.queue.declared == DECLARED
     assert first_number(life) > 5
 
@@ -142,6 +142,6 @@ def test_without_a_snapshot_it_is_said_again_before_its_segment_goes(
     work_off(life, 40)
     assert not life.log.journal.upkeep.snapshots
     assert first_number(life) > 1
-    found = [r for r in Recovery(life.disk, life.log.journal.folder).records()]
+    found = list(Recovery(life.disk, life.log.journal.folder).records())
     assert [r.body for r in found if r.kind == Kind.DECLARED][-1:] == [DECLARED]
     assert life.killed().queue.declared == DECLARED
