@@ -104,7 +104,7 @@ class Snapshot:
     `live_bytes` are the bodies of all live items: ready, lent, dead. `segments` are all but the
     one in which the log goes on, in the order of the chain; `tally` is of that one, up to
     `offset` (None: not known, and a start reads that segment whole). `declared` are the settings
-    that a client declared, as they came (empty: none).
+    that a client declared, in the form that is kept (empty: none).
     """
 
     lsn: int
