@@ -342,6 +342,20 @@ FAULTS: tuple[Fault, ...] = (
         ("tests/journal/test_ledger.py", *SIMULATION),
     ),
     Fault(
+        "a segment takes with it what was declared for the queue",
+        "journal/ledger.py",
+        "if any(lsn < following.lsn_first for lsn in standing):",
+        "if any(lsn < segment.lsn_first for lsn in standing):",
+        ("tests/journal/test_ledger.py", "tests/core/test_declared.py"),
+    ),
+    Fault(
+        "a reload forgets what was declared",
+        "kestrelpy/server/policies.py",
+        "self.of(queue.name, queue.declared), now_ms)",
+        'self.of(queue.name, b""), now_ms)',
+        ("tests/protocol/test_transcripts.py", "tests/wire/test_declaring.py"),
+    ),
+    Fault(
         "a file is used again though a backup shares it",
         "journal/reclaim.py",
         "        if files.links(keep) == 1:\n",
