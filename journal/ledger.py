@@ -4,6 +4,9 @@
                  |
                  +-- goes, once the records that emptied it are durable and a snapshot says so
 
+A record that stands for the whole queue (what was declared) is in no item's segment: while fewer
+than two snapshots have it, it holds back its segment until it was said again in a newer one.
+
 One rule: a segment goes only when neither a start nor the loss of the newest snapshot needs it.
 """
 
@@ -11,19 +14,21 @@ from __future__ import annotations
 
 from journal.ids import IdSet
 from journal.reclaim import take_place
-from journal.record import HEADER_BYTES
+from journal.record import HEADER_BYTES, Draft
 from journal.rotation import Segment
 
 
 class Ledger:
     """Segments with records; the last one is being written."""
 
-    __slots__ = ("_at_hand", "busy", "segments")
+    __slots__ = ("_at_hand", "_held_below", "_standing", "busy", "segments")
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []
         self.busy: list[Segment] = []  # being rewritten
         self._at_hand: Segment | None = None  # in which items ended last
+        self._standing: dict[int, tuple[int, Draft]] = {}  # by kind, with its lsn
+        self._held_below = 0  # what stands below this lsn keeps a segment from going; 0: nothing
 
     def numbered(self, number: int) -> Segment | None:
         """The segment of that number, if it is there."""
@@ -73,6 +78,15 @@ class Ledger:
                 segment_of.live += 1
                 segment_of.live_bytes += HEADER_BYTES + body_bytes
 
+    def stand(self, draft: Draft, lsn: int) -> None:
+        """The record `lsn`, or an earlier one, holds until the next one of its kind."""
+        self._standing[draft.kind] = (lsn, draft)
+
+    def take_held(self) -> list[Draft]:
+        """What has to be said again before the next segment may go."""
+        below, self._held_below = self._held_below, 0
+        return [draft for lsn, draft in self._standing.values() if lsn < below]
+
     def take_dead(self, lsn_durable: int, snapshots: list[int]) -> list[str]:
         """Paths of segments that may go, in the order in which they may.
 
@@ -90,10 +104,14 @@ class Ledger:
             return dead
         while len(self.segments) > 1:
             segment, following = self.segments[:2]
-            needed_lsn = max(segment.emptied_lsn, following.lsn_first)
+            standing = [lsn for lsn, _ in self._standing.values()]
+            needed_lsn = max(segment.emptied_lsn, following.lsn_first, *standing)
             if segment.live or needed_lsn > lsn_durable or segment in self.busy:
                 break
             if snapshots and not 0 < segment.lsn_last <= snapshots[0]:
+                break
+            if any(lsn < following.lsn_first for lsn in standing):
+                self._held_below = following.lsn_first
                 break
             dead.append(segment.path)
             self._remove(segment)

@@ -36,7 +36,9 @@ Server = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 DEFAULT_SERVER = "127.0.0.1:22133"
 
-queues = typer.Typer(help="What queues there are.", no_args_is_help=True, rich_markup_mode=None)
+queues = typer.Typer(
+    help="What queues there are, and their settings.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(queues, name="queues")
 journal = typer.Typer(
     help="The journals of a data directory.", no_args_is_help=True, rich_markup_mode=None
@@ -125,6 +127,36 @@ def queues_ls(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     from kestrelpy.cli import listing
 
     listing.queues_ls(server, as_json)
+
+
+@queues.command("create")
+def queues_create(
+    queue: Queue,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting, like lease=5m; repeatable."),
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Settings as TOML; -: standard input."),
+    ] = None,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Make a queue, with settings declared for it; on disk when this returns.
+
+    Exit code 1: it was declared otherwise, and stays as it is.
+    """
+    from kestrelpy.cli import queues as commands
+
+    commands.create(server, queue, settings or [], source)
+
+
+@queues.command("show")
+def queues_show(queue: Queue, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
+    """Show a queue's settings in force, where each comes from, and its counts."""
+    from kestrelpy.cli import queues as commands
+
+    commands.show(server, queue, as_json)
 
 
 @app.command()

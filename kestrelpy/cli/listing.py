@@ -35,7 +35,7 @@ _COLUMNS: Final = {
     "on disk": "logsize",
     "state": "state",
 }
-_WIDE: Final = 1000  # columns: a narrow terminal may wrap a name, but none is cut
+WIDE: Final = 1000  # columns: a narrow terminal may wrap a name, but none is cut
 _SHORT_MS: Final = 10_000  # ages below this are shown with milliseconds
 
 
@@ -52,7 +52,7 @@ def status(server: str, new_mode: str | None, as_json: bool) -> None:
     for key, value in found.items():
         name = key.decode("ascii")
         if name in _OWN_FACTS or not name.startswith("queue_"):
-            facts[name] = _decoded(value)
+            facts[name] = decoded(value)
     if as_json:
         print(json.dumps(facts))
         return
@@ -64,7 +64,7 @@ def status(server: str, new_mode: str | None, as_json: bool) -> None:
 def queues_ls(server: str, as_json: bool) -> None:
     """Print every queue with its counts; raises CommandError."""
     with connected(server) as client:
-        queues = _queue_facts(client)
+        queues = _all_queues(client)
     if as_json:
         print(json.dumps([{"name": name, **facts} for name, facts in queues]))
     elif queues:
@@ -73,7 +73,7 @@ def queues_ls(server: str, as_json: bool) -> None:
         print(f"no queues on {server}", file=sys.stderr)
 
 
-def _queue_facts(client: Client) -> list[tuple[str, dict[str, int | str]]]:
+def _all_queues(client: Client) -> list[tuple[str, dict[str, int | str]]]:
     """Queues with their counts and their state.
 
     In `stats` names and counts run into each other (`queue_a_open_transactions`: of a, or of
@@ -83,17 +83,23 @@ def _queue_facts(client: Client) -> list[tuple[str, dict[str, int | str]]]:
     for key in client.stats():
         name = key.removeprefix(b"queue_").removesuffix(b"_logsize")
         if len(name) + len(b"queue__logsize") == len(key):
-            prefix = b"queue_" + name + b"_"
-            facts = {
-                each.removeprefix(prefix).decode("ascii"): _decoded(fact)
-                for each, fact in client.stats(name).items()
-            }
+            facts = queue_facts(client, name)
             if facts:  # else it was deleted meanwhile
                 found.append((name.decode("ascii"), facts))
     return found
 
 
-def _decoded(value: bytes | int) -> str | int:
+def queue_facts(client: Client, name: bytes) -> dict[str, int | str]:
+    """One queue's counts and its state; empty: there is none of that name."""
+    prefix = b"queue_" + name + b"_"
+    return {
+        each.removeprefix(prefix).decode("ascii"): decoded(fact)
+        for each, fact in client.stats(name).items()
+    }
+
+
+def decoded(value: bytes | int) -> str | int:
+    """A fact as a number or as text."""
     return value.decode("ascii") if isinstance(value, bytes) else value
 
 
@@ -105,7 +111,7 @@ def _print_table(queues: Sequence[tuple[str, dict[str, int | str]]]) -> None:
     for name, facts in queues:
         row = [_cell(title, facts.get(key, 0)) for title, key in _COLUMNS.items()]
         table.add_row(Text(name), *row)
-    Console(width=_WIDE).print(table)
+    Console(width=WIDE).print(table)
 
 
 def _cell(title: str, number: int | str) -> str:

@@ -1,5 +1,6 @@
 """The configuration: the settings, how they are read, and what is told of mistakes.
 
+      declared     what a client declares for a queue, to the same models, and back to text
       reading      file, environment and flags, to one `Config`; every mistake at once
         archives   where segments may be archived
         settings   what each value may be; the models; what is in force for a queue
@@ -9,6 +10,7 @@ One rule: the rooms inside import each other downwards only, and everybody else 
 """
 
 from kestrelpy.config.archives import make_archives
+from kestrelpy.config.declared import as_toml, kept_block, read_declaration, settings_in_force
 from kestrelpy.config.mistakes import ConfigError
 from kestrelpy.config.reading import FILE_NAME, SYSTEM_FILE, find_config_file, load_config
 from kestrelpy.config.settings import (
@@ -28,7 +30,11 @@ __all__ = [
     "QueueBlock",
     "QueueSettings",
     "ServerConfig",
+    "as_toml",
     "find_config_file",
+    "kept_block",
     "load_config",
     "make_archives",
+    "read_declaration",
+    "settings_in_force",
 ]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pydantic
+from pydantic_core import ErrorDetails
 
 from kestrelpy.config.archives import why_no_archive
 from kestrelpy.config.mistakes import ConfigError, as_written
@@ -72,17 +73,26 @@ def load_config(
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
-    text = ""
     try:
-        text = path.read_bytes().decode()
-        return tomllib.loads(text)
+        return parse_toml(path.read_bytes())
     except OSError as error:
         why = f"cannot be read: {error.strerror}"
+    except ValueError as error:
+        why = str(error)
+    raise ConfigError([f"{path}: {why}."])
+
+
+def parse_toml(data: bytes) -> dict[str, Any]:
+    """The tables; raises ValueError, `is not ...`, with line and column."""
+    text = ""
+    try:
+        text = data.decode()
+        return tomllib.loads(text)
     except UnicodeDecodeError as error:
         why = f"is not UTF-8 {_end_of(error.object[: error.start].decode())}"
     except (ValueError, RecursionError) as error:
         why = f"is not TOML: {error}".replace("(at end of document)", _end_of(text))
-    raise ConfigError([f"{path}: {why}."])
+    raise ValueError(why)
 
 
 def _end_of(text: str) -> str:
@@ -101,7 +111,7 @@ class _Sources:
     def add(self, origin: str, place: Place, value: object) -> None:
         """Lay one value, or a table of them, over what is there."""
         *above, key = place
-        if above != ["queues"] and (why := _why_unknown(above[0] if above else "", key)):
+        if above != ["queues"] and (why := why_unknown(above[0] if above else "", key)):
             self.problems.append(f"{origin}: {as_written(place, value)} {why}.")
         elif above == ["queues"] and not re.fullmatch("[!-.0-~]{1,128}", key):
             why = "a queue's name must be 1 to 128 printable ASCII characters, no blank and no /"
@@ -132,8 +142,7 @@ class _Sources:
             config = Config.model_validate(self.tables)
         except pydantic.ValidationError as error:
             for each in error.errors(include_url=False, include_input=False):
-                why = each["msg"].removeprefix("Value error, ").replace("Input should", "must")
-                self.problems.append(self._sentence(tuple(map(str, each["loc"])), why))
+                self.problems.append(self._sentence(tuple(map(str, each["loc"])), why_not(each)))
         if self.problems:
             raise ConfigError(self.problems)
         return config
@@ -156,7 +165,12 @@ class _Sources:
         return f"{origins}: {as_written(place, {}) + ' ' if place else ''}{why}."
 
 
-def _why_unknown(section: str, key: str) -> str:
+def why_not(error: ErrorDetails) -> str:
+    """Why a value, or several together, will not do."""
+    return error["msg"].removeprefix("Value error, ").replace("Input should", "must")
+
+
+def why_unknown(section: str, key: str) -> str:
     """Why a section has no such key, with what it has; empty if it has."""
     known = KNOWN.get(section, [])
     later = LATER.get("queue_defaults" if section == "queues" else section, "").split()

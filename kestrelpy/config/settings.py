@@ -199,15 +199,17 @@ class QueueBlock(_Section):
     max_attempts: CountOrNone = _DEFAULTS.max_attempts
     archive_to: PathOrNone = _DEFAULTS.archive_to
 
-    def over(self, base: QueueSettings, where: str) -> QueueSettings:
-        """`base` with what was set in this block, `where`, laid over it; ValueError if at odds."""
-        settings = replace(base, **{name: getattr(self, name) for name in self.model_fields_set})
+    def over(self, base: QueueSettings) -> QueueSettings:
+        """`base` with what was set in this block laid over it."""
+        return replace(base, **{name: getattr(self, name) for name in self.model_fields_set})
+
+    def refuse_disk(self, settings: QueueSettings, where: str) -> None:
+        """ValueError if this block, `where`, asks something of a disk that `settings` lack."""
         disk = {"sync": "sync", "confirms_synced": "confirms", "archive_to": "archive_to"}
         asked = " and ".join(disk[name] for name in disk if name in self.model_fields_set)
         if asked and not settings.durable:
             why = "a queue in memory has nothing on disk, leave one out"
             raise ValueError(f"{where} {asked} cannot be set beside durable = false: {why}")
-        return settings
 
 
 class Config(_Section):
@@ -225,11 +227,12 @@ class Config(_Section):
         return self._put_in_force()
 
     def _put_in_force(self) -> Self:
-        self._default = self.queue_defaults.over(_DEFAULTS, "[queue_defaults]")
-        self._named = {
-            name.encode(): block.over(self._default, as_written(("queues", name), {}))
-            for name, block in self.queues.items()
-        }
+        self._default = self.queue_defaults.over(_DEFAULTS)
+        self.queue_defaults.refuse_disk(self._default, "[queue_defaults]")
+        self._named = {}
+        for name, block in self.queues.items():
+            settings = self._named[name.encode()] = block.over(self._default)
+            block.refuse_disk(settings, as_written(("queues", name), {}))
         return self
 
     def with_paths(self, absolute: Callable[[Place, Path], Path]) -> Self:
@@ -261,9 +264,20 @@ class Config(_Section):
             if block.archive_to is not None
         }
 
-    def queue(self, name: bytes) -> QueueSettings:
-        """The settings in force for a queue: the defaults, overlaid by the queue's own block."""
-        return self._named.get(name, self._default)
+    def queue(self, name: bytes, declared: QueueBlock | None = None) -> QueueSettings:
+        """The settings in force for a queue, one by one.
+
+        The defaults, over them what a client declared, over that the queue's own block.
+        """
+        if declared is None:
+            return self._named.get(name, self._default)
+        block = self.block(name)
+        settings = declared.over(self._default)
+        return settings if block is None else block.over(settings)
+
+    def block(self, name: bytes) -> QueueBlock | None:
+        """`[queues."name"]`, if the file has it."""
+        return self.queues.get(name.decode("utf-8", "replace"))
 
 
 def _keys(model: type[pydantic.BaseModel]) -> list[str]:

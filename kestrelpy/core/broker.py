@@ -36,11 +36,12 @@ class Broker:
 
     def __init__(
         self,
-        policy_of: Callable[[bytes], Policy],
+        policy_of: Callable[[bytes, bytes], Policy],
         make_log: Callable[[Queue], Log],
         wall: Wall,
         queues_max: int,
     ) -> None:
+        """`policy_of` makes a queue's rules of its name and of what was declared for it."""
         self.queues: dict[bytes, Queue] = {}
         self.wall = wall
         self.counters = ServerCounters()
@@ -58,26 +59,29 @@ class Broker:
 
     # -- queues -----------------------------------------------------------------------------
 
-    def create(self, name: bytes, now_ms: int) -> Queue:
+    def create(self, name: bytes, now_ms: int, declared: bytes = b"") -> Queue:
         """A new queue, empty; whoever waits for it waits in it from now on."""
         if len(self.queues) >= self.queues_max:
             raise ServerError(f"too many queues (limit {self.queues_max})")
         # The second it was made in, so that a name is never used twice, restarts or not.
         made = (now_ms + self.wall.offset_ms) // 1000
-        queue = self.fresh(name, max(made, self._generation_deleted + 1), now_ms)
+        generation = max(made, self._generation_deleted + 1)
+        queue = self.fresh(name, generation, now_ms, declared)
         queue.created_ms = now_ms
         queue.attach(self._make_log(queue))
         self.adopt(queue, now_ms)
         self.counters.queue_creates += 1
         return queue
 
-    def fresh(self, name: bytes, generation: int, now_ms: int) -> Queue:
+    def fresh(
+        self, name: bytes, generation: int, now_ms: int, declared: bytes = b""
+    ) -> Queue:
         """A queue that is not yet in the books: for `create`, and for recovery to fill."""
-        policy = self.policy_of(name)
+        policy = self.policy_of(name, declared)
         created_ms = min(generation * 1000 - self.wall.offset_ms, now_ms)
         queue = Queue(
             name, generation, policy, NullLog(), self.wall, self.woken, self._timers, created_ms,
-            self.memory, self.hungry,
+            self.memory, self.hungry, declared,
         )  # fmt: skip
         queue.server_id = self.server_id
         return queue

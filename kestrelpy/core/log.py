@@ -28,6 +28,7 @@ _EXPIRED: Final = int(Kind.EXPIRED)
 _DISCARDED: Final = int(Kind.DISCARDED)
 _FLUSHED: Final = int(Kind.FLUSHED)
 _TOKENS: Final = int(Kind.TOKENS)
+_DECLARED: Final = int(Kind.DECLARED)
 _SMALL_BODY_MAX: Final = (1 << 24) - 1  # such bodies' sizes need no meta
 _ALWAYS: Final = (1 << 63) - 1
 
@@ -80,6 +81,9 @@ class Log(Protocol):
 
     def tokens(self, below: int, wall_ms: int) -> int:
         """Lease tokens below this may be issued."""
+
+    def declared(self, settings: bytes, wall_ms: int) -> int:
+        """A client declared these settings."""
 
     def disk_bytes(self) -> int:
         """The size of all its files."""
@@ -135,6 +139,9 @@ class NullLog:
         return 0
 
     def tokens(self, below: int, wall_ms: int) -> int:
+        return 0
+
+    def declared(self, settings: bytes, wall_ms: int) -> int:
         return 0
 
     def disk_bytes(self) -> int:
@@ -261,6 +268,29 @@ class JournalLog:
 
     def tokens(self, below: int, wall_ms: int) -> int:
         return self._add(Draft(_TOKENS, 0, below, 0, wall_ms, b"", b"", 0, 0))
+
+    def declared(self, settings: bytes, wall_ms: int) -> int:
+        return self._stand(Draft(_DECLARED, 0, 0, 0, wall_ms, b"", settings, 0, 0))
+
+    def holds(self, declared: bytes, wall_ms: int) -> None:
+        """After recovery: this was declared, in whichever segment."""
+        if declared:
+            draft = Draft(_DECLARED, 0, 0, 0, wall_ms, b"", declared, 0, 0)
+            self._journal.ledger.stand(draft, 1)
+
+    def _stand(self, draft: Draft) -> int:
+        """A record that holds for the queue until another one of its kind."""
+        lsn = self._add(draft)
+        self._journal.ledger.stand(draft, lsn)
+        return lsn
+
+    def take_dead(self) -> list[str]:
+        """Segments to be removed, in this order; what holds back others is said again."""
+        dead = self._journal.take_dead()
+        if not self.no_room:  # what room there is belongs to the confirms
+            for draft in self._journal.ledger.take_held():
+                self._stand(draft)
+        return dead
 
     def disk_bytes(self) -> int:
         return self._journal.disk_bytes()

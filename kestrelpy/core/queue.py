@@ -32,7 +32,7 @@ class Queue:
     """One queue by its name. `generation` tells it from earlier queues of that name."""
 
     __slots__ = (
-        "_complained_ms", "alarm", "created_ms", "deleted", "generation", "log", "name",
+        "_complained_ms", "alarm", "created_ms", "declared", "deleted", "generation", "log", "name",
         "next_item", "next_place", "policy", "reader", "server_id", "wall",
     )  # fmt: skip
 
@@ -48,8 +48,11 @@ class Queue:
         now_ms: int,
         memory: Memory,
         hungry: list[Reader],
+        declared: bytes = b"",
     ) -> None:
+        """`declared` are settings by a client, which only the shell reads: it makes the policy."""
         self.name = name
+        self.declared = declared
         self.generation = generation
         self.policy = policy
         self.log = log
@@ -156,6 +159,13 @@ class Queue:
         if self.reader.waiters:
             self.reader.serve(now_ms)
 
+    def declare(self, declared: bytes, policy: Policy, now_ms: int) -> int:
+        """Keep these settings, with the rules they make; returns the record to wait for."""
+        self._apply_declared(declared)
+        lsn = self.log.declared(declared, now_ms + self.wall.offset_ms)
+        self.set_policy(policy, now_ms)
+        return lsn
+
     def attach(self, log: Log) -> None:
         """Write to this log from now on."""
         self.log = log
@@ -236,7 +246,7 @@ class Queue:
         reader = self.reader
         return State(
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
-            list(reader.dead.deaths.values()),
+            list(reader.dead.deaths.values()), declared=self.declared,
         )  # fmt: skip
 
     # -- applying ---------------------------------------------------------------------------
@@ -245,3 +255,6 @@ class Queue:
         self.next_item = id_ + 1
         self.next_place = place + 1
         self.reader._apply_put(id_, body_bytes)
+
+    def _apply_declared(self, declared: bytes) -> None:
+        self.declared = declared

@@ -43,6 +43,7 @@ class Replay:
             Kind.DISCARDED: self._gone,
             Kind.FLUSHED: self._flushed,
             Kind.TOKENS: self._tokens,
+            Kind.DECLARED: self._declared,
         }
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -54,6 +55,7 @@ class Replay:
         reader.live = snapshot.live
         reader.live_bytes = snapshot.live_bytes
         reader.attempts = snapshot.attempts
+        queue._apply_declared(snapshot.declared)
         for dead in sorted(snapshot.dead, key=lambda d: d.order):
             reader.dead.bury(
                 dead.item, dead.attempts, dead.reason, dead.died_ms, dead.body_bytes, dead.order
@@ -156,3 +158,11 @@ class Replay:
 
     def _tokens(self, record: Record) -> None:
         self._reader._apply_tokens(record.number)
+
+    def _declared(self, record: Record) -> None:
+        if record.small:
+            raise NewerFormat(
+                f"segment {record.segment}, byte {record.offset}: declarations of kind "
+                f"{record.small} are not known to this version of kestrelpy"
+            )
+        self._queue._apply_declared(record.body)

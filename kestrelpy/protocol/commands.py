@@ -9,6 +9,7 @@
     after=, since=, n=   view: what an observer sees, by marker
     full                 full: all that is known about an item
     t=<duration>         wait_ms
+    declare              declares: settings instead of an item
     q/dead               dead: the dead line
     get without open     take: lend and confirm in one step
 
@@ -32,9 +33,9 @@ NAME_BYTES_MAX: Final = 128
 # Words of the contract whose time has not come; naming them is kinder than "unknown".
 _LATER: Final = frozenset({
     "lease", "token", "delay", "at", "key", "id", "scope", "epoch", "item", "expect", "confirm",
-    "at_version", "upto", "from", "declare",
+    "at_version", "upto", "from",
 })  # fmt: skip
-_FLAGS: Final = frozenset({"open", "close", "abort", "defer", "peek", "dead", "full"})
+_FLAGS: Final = frozenset({"open", "close", "abort", "defer", "peek", "dead", "full", "declare"})
 _VIEWS: Final = frozenset({"after", "since", "n"})
 _KNOWN: Final = sorted(_FLAGS | _VIEWS | {"t"})
 
@@ -81,7 +82,7 @@ class Target:
 class StoreLine:
     """The line of a `set` (or `add`: only into an empty queue), before its body."""
 
-    __slots__ = ("expiry", "flags", "only_if_empty", "quiet", "size", "target")
+    __slots__ = ("declares", "expiry", "flags", "only_if_empty", "quiet", "size", "target")
 
     def __init__(
         self,
@@ -98,6 +99,7 @@ class StoreLine:
         self.size = size
         self.quiet = quiet
         self.only_if_empty = only_if_empty
+        self.declares = "declare" in target.options
 
 
 class Store:
@@ -243,6 +245,9 @@ def _wait(value: str | None) -> int:
 
 
 def _refuse_contradiction(options: frozenset[str]) -> None:
+    if "declare" in options and len(options) > 1:
+        other = min(options - {"declare"})
+        raise ClientError(f"declare and {other} contradict each other: declare goes alone")
     endings = sorted(options & {"close", "abort", "defer"})
     if len(endings) > 1:
         raise ClientError(f"{endings[0]} and {endings[1]} contradict each other")

@@ -26,6 +26,7 @@ from kestrelpy.protocol.commands import (
     Store,
     Touch,
 )
+from kestrelpy.protocol.declaring import declare
 from kestrelpy.protocol.fetching import Fetching
 from kestrelpy.protocol.host import Host
 from kestrelpy.protocol.memcache import Lines, Parser
@@ -209,17 +210,19 @@ class Conversation:
 
     def _limit_of(self, name: bytes) -> int:
         queue = self.broker.queues.get(name)
-        policy = queue.policy if queue is not None else self.broker.policy_of(name)
+        policy = queue.policy if queue is not None else self.broker.policy_of(name, b"")
         return policy.max_item_bytes
 
     # -- storing ----------------------------------------------------------------------------
 
     def _store(self, command: Store, now_ms: int) -> None:
-        broker = self.broker
+        line, broker = command.line, self.broker
+        if line.declares:
+            declare(self, command, now_ms)
+            return
         broker.counters.cmd_set += 1
         if self.host.mode != "up":
             raise ServerError(f"{self.host.mode}: this server stores nothing now")
-        line = command.line
         name = line.target.name
         queue = broker.queues.get(name) or self._create(name, line.size, now_ms)
         expires_ms = self._expires_ms(line.expiry, now_ms) if line.expiry else 0

@@ -56,6 +56,12 @@ class Host(Protocol):
     def observe(self, log: Log, work: Work, talk: Talk) -> None:
         """Read from this log on a thread, and turn to the conversation when it is over."""
 
+    def declaration(self, name: bytes, body: bytes) -> bytes:
+        """What a client declares for this queue in the form that is kept; raises ClientError."""
+
+    def settings(self, name: bytes, declared: bytes) -> list[tuple[str, str, str]]:
+        """The settings in force for this queue, each with its value and where that comes from."""
+
     def set_mode(self, mode: str) -> None:
         """up, readonly or quiescent."""
 

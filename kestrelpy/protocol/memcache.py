@@ -30,6 +30,7 @@ LINE_BYTES_MAX: Final = 8 << 10
 BODY_BYTES_ABSURD: Final = 1 << 30
 # Below this a body is taken as it comes and its queue's own limit is left to the queue.
 BODY_BYTES_SMALL: Final = 64 << 10
+DECLARATION_BYTES_MAX: Final = BODY_BYTES_SMALL
 # Lines whose meaning is kept, for all connections together: at most a few MiB, since a line with
 # many keys is not.
 LINES_KEPT: Final = 4096
@@ -176,9 +177,11 @@ class Parser:
         target = parse_target(words[1])
         if verb in (b"cas", b"replace"):
             raise ClientError(f"{verb.decode()} needs key=, which this version does not have yet")
-        if target.options:
+        if target.options and not ("declare" in target.options and verb == b"set"):
+            raise ClientError(_why_no_option(min(target.options), verb.decode()))
+        if target.options and size > DECLARATION_BYTES_MAX:
             raise ClientError(
-                f"option {min(target.options)} does not go with {verb.decode()}, but with get"
+                f"declaration too large ({size} bytes, limit {DECLARATION_BYTES_MAX})"
             )
         flags, expiry = words[2], words[3]
         if not flags.isdigit() or len(flags) > 10 or int(flags) >= _FLAGS_BELOW:
@@ -238,6 +241,8 @@ class Parser:
             targets = [parse_target(word) for word in words[1:]]
         except Refused as refused:
             return Bad(refused.line())
+        if any("declare" in target.options for target in targets):
+            return Bad(b"CLIENT_ERROR " + _why_no_option("declare", name).encode())
         numbered = verb == b"gets"
         if not numbered and any(t.full for t in targets):
             return Bad(b"CLIENT_ERROR option full goes with gets: what it adds follows the number")
@@ -292,6 +297,12 @@ class Parser:
         if not seconds.isdigit() or len(seconds) > 10 or not int(seconds):
             raise ClientError("bad seconds: a whole number above 0 is allowed")
         return Touch(target, int(seconds), quiet)
+
+
+def _why_no_option(option: str, verb: str) -> str:
+    """Why this option does not go with this verb, and with which it does."""
+    home = "set, for instance set jobs/declare 0 0 <bytes>" if option == "declare" else "get"
+    return f"option {option} does not go with {verb}, but with {home}"
 
 
 def _seconds(word: bytes) -> int:

@@ -12,6 +12,7 @@ from kestrelpy.core.broker import Broker
 from kestrelpy.core.queue import Queue
 from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.protocol.commands import Plain, check_name, readable, refuse_later
+from kestrelpy.protocol.declaring import setting_lines
 from kestrelpy.protocol.host import Talk
 from kestrelpy.protocol.replies import Together
 from kestrelpy.protocol.stats import (
@@ -108,9 +109,14 @@ def _stats(conversation: Talk, command: Plain, now_ms: int) -> None:
         conversation.stream = one_queue_lines(broker.queues.get(name), now_ms)
     elif option == b"open":
         conversation.stream = open_lines(broker.queues.get(name), now_ms)
+    elif option == b"settings":
+        conversation.stream = setting_lines(broker.queues.get(name), conversation.host)
     else:
         refuse_later(readable(option.partition(b"=")[0]))
-        raise ClientError("unknown option of stats: stats, stats <queue> and stats <queue>/open")
+        raise ClientError(
+            "unknown option of stats: stats, stats <queue>, stats <queue>/open and "
+            "stats <queue>/settings"
+        )
 
 
 def _dump_stats(conversation: Talk, command: Plain, now_ms: int) -> None:

@@ -30,7 +30,6 @@ from journal.journal import Sizes
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import JournalLog, Log, NullLog
-from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.wall import Wall
 from kestrelpy.errors import ServerError
@@ -41,7 +40,7 @@ from kestrelpy.server.background import Background
 from kestrelpy.server.committer import Committer
 from kestrelpy.server.connection import Connection
 from kestrelpy.server.data_directory import DataDirectory
-from kestrelpy.server.policies import policy_of
+from kestrelpy.server.policies import Policies
 from kestrelpy.server.turn import Turn
 
 log = logging.getLogger("kestrelpy")
@@ -74,7 +73,8 @@ class Daemon:
         files: Files | None = None,
     ) -> None:
         """`load` reads the configuration again; `say` prints one of the first lines."""
-        self.config = config
+        self.policies = Policies(config)
+        self.declaration, self.settings = self.policies.declaration, self.policies.settings
         self._load = load
         self._say = say
         self._files: Files = files or Disk()
@@ -90,7 +90,7 @@ class Daemon:
         self._ending = asyncio.Event()
         self._servers: list[asyncio.AbstractServer] = []
         self.broker = Broker(
-            self._policy_of, self._make_log, Wall(clock.wall_offset_ms()), config.server.max_queues
+            self.policies.of, self._make_log, Wall(clock.wall_offset_ms()), config.server.max_queues
         )
         self._loop = loop = asyncio.get_running_loop()
         self.turn = Turn(self.broker, loop, self._dirty, self._queue_deleted)
@@ -108,6 +108,11 @@ class Daemon:
             str(config.server.data_dir),
             Sizes(journal.segment_min_bytes, journal.segment_max_bytes, journal.batch_max_bytes),
         )
+
+    @property
+    def config(self) -> Config:
+        """The one in force."""
+        return self.policies.config
 
     # -- the story --------------------------------------------------------------------------
 
@@ -136,7 +141,7 @@ class Daemon:
             self.directory.unlock()
             reason = str(error) if isinstance(error, JournalError) else f"{path}: {error.strerror}"
             raise StartError(reason) from error
-        for note in found.notes:
+        for note in found.notes + self.policies.notes(self.broker):
             log.warning("%s", note)
         for damage in found.damages:
             log.error("%s", damage.sentence())
@@ -319,12 +324,10 @@ class Daemon:
             log.error("configuration not reloaded: %s", error)
             gate.failure = ServerError(f"configuration not reloaded: {error.problems[0]}")
         else:
-            self.config = config
+            self.policies.config = config
             self._limit()
             self.broker.queues_max = config.server.max_queues
-            now_ms = clock.now_ms()
-            for queue in self.broker.queues.values():
-                queue.set_policy(self._policy_of(queue.name), now_ms)
+            self.policies.put_in_force(self.broker, clock.now_ms())
             log.info("configuration reloaded")
             gate.open()
         self.turn.touch_all(gate.waiting_stored)
@@ -382,9 +385,6 @@ class Daemon:
         task.add_done_callback(self._tasks.discard)
 
     # -- queues -----------------------------------------------------------------------------
-
-    def _policy_of(self, name: bytes) -> Policy:
-        return policy_of(self.config.queue(name))
 
     def _make_log(self, queue: Queue) -> Log:
         if not queue.policy.durable:

@@ -141,7 +141,7 @@ class DataDirectory:
         if recovery.checkpoint is not None:
             checkpoint = Checkpoint.from_record(recovery.checkpoint)
             queue.name = queue.reader.name = checkpoint.name or queue.name
-            queue.set_policy(broker.policy_of(queue.name), now_ms)
+        queue.set_policy(broker.policy_of(queue.name, queue.declared), now_ms)
         # What was torn was shown to nobody; other lost items keep their numbers to themselves.
         lost = [d.id_last for d in recovery.damages if d.kind != "torn" and d.id_last < ITEM_MAX]
         replay.finish(checkpoint, recovery.lsn_next - 1, max(lost, default=0))
@@ -155,7 +155,9 @@ class DataDirectory:
                 f"queue {queue.name.decode('ascii', 'replace')}: durable = false, but it has a "
                 "journal on disk and keeps it; delete the queue to have it in memory"
             )
-        queue.attach(JournalLog(journal, dirty, queue.policy.sync_ms, queue.state))
+        target = JournalLog(journal, dirty, queue.policy.sync_ms, queue.state)
+        target.holds(queue.declared, wall_ms)
+        queue.attach(target)
         broker.adopt(queue, now_ms)
         self._read_first(queue, wall_ms)
         found.queues += 1

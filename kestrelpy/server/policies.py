@@ -1,12 +1,61 @@
-"""Settings as a file has them to policies as the core knows them.
+"""Settings as a file has them, and as clients declared them, to policies as the core knows them.
 
 One rule: nothing is decided here; every default stands in the configuration.
 """
 
 from __future__ import annotations
 
-from kestrelpy.config import QueueSettings
+from kestrelpy.config import (
+    Config,
+    ConfigError,
+    QueueSettings,
+    as_toml,
+    kept_block,
+    read_declaration,
+    settings_in_force,
+)
+from kestrelpy.core.broker import Broker
 from kestrelpy.core.policy import Policy
+from kestrelpy.errors import ClientError
+
+
+class Policies:
+    """The configuration, as the core and the conversations ask for it."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config  # another one after a reload
+
+    def of(self, name: bytes, declared: bytes) -> Policy:
+        """The rules of a queue for which this was declared."""
+        block = kept_block(declared)[0] if declared else None
+        return policy_of(self.config.queue(name, block))
+
+    def put_in_force(self, broker: Broker, now_ms: int) -> None:
+        """Every queue goes by the configuration as it is now."""
+        for queue in broker.queues.values():
+            queue.set_policy(self.of(queue.name, queue.declared), now_ms)
+
+    def declaration(self, name: bytes, body: bytes) -> bytes:
+        """What a client declares for a queue, in the form that is kept; raises ClientError."""
+        try:
+            return as_toml(read_declaration(self.config, name, body))
+        except ConfigError as error:
+            more = len(error.problems) - 1
+            rest = f" And {more} more." if more else ""
+            raise ClientError(error.problems[0] + rest) from None
+
+    def settings(self, name: bytes, declared: bytes) -> list[tuple[str, str, str]]:
+        """The settings in force for a queue, each with its value and where that comes from."""
+        return settings_in_force(self.config, name, kept_block(declared)[0])
+
+    def notes(self, broker: Broker) -> list[str]:
+        """What was declared for queues and this version cannot use."""
+        return [
+            f"queue {name.decode('ascii', 'replace')}: passed over: {problem}"
+            for name, queue in sorted(broker.queues.items())
+            if queue.declared
+            for problem in kept_block(queue.declared)[1]
+        ]
 
 
 def policy_of(settings: QueueSettings) -> Policy:

@@ -266,9 +266,11 @@ class Turn:
 
     def settled(self, target: JournalLog) -> None:
         """Segments may be superfluous now."""
-        dead = target.journal.take_dead()
+        dead = target.take_dead()
         if dead and self.committer is not None:
             self.committer.remove(target, dead)
+        if self._dirty:
+            self.owe()  # something was said again, so that more may go
 
     def read_back(self, reader: Reader) -> None:
         """What was ordered for this reader is there, or will never be."""

@@ -368,7 +368,7 @@ def test_a_confirmed_item_needs_no_body() -> None:
 
 
 def test_a_queue_in_memory_lets_go_of_nothing() -> None:
-    broker = Broker(lambda _: Policy(max_memory_bytes=0), lambda _: NullLog(), Wall(WALL_MS), 1)
+    broker = Broker(lambda *_: Policy(max_memory_bytes=0), lambda _: NullLog(), Wall(WALL_MS), 1)
     broker.memory.limit = 0
     queue = broker.create(NAME, 0)
     queue.put(b"only here", 0, 0, 0)

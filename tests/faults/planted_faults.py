@@ -104,7 +104,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "STORED is said when the item is written",
         "kestrelpy/core/log.py",
-        "commit.lsn_durable if self.sync_ms == 0 else commit.lsn_written",
+        "commit.lsn_durable if waits else commit.lsn_written",
         "commit.lsn_written",
         (*TESTS_OF_THE_WIRE, "tests/core/test_log.py", *TESTS_OF_THE_SERVER),
     ),
@@ -340,6 +340,20 @@ FAULTS: tuple[Fault, ...] = (
         "settled = 0 < segment.lsn_last <= snapshots[0] and",
         "settled = 0 < segment.lsn_last <= snapshots[-1] and",
         ("tests/journal/test_ledger.py", *SIMULATION),
+    ),
+    Fault(
+        "a segment takes with it what was declared for the queue",
+        "journal/ledger.py",
+        "if any(lsn < following.lsn_first for lsn in standing):",
+        "if any(lsn < segment.lsn_first for lsn in standing):",
+        ("tests/journal/test_ledger.py", "tests/core/test_declared.py"),
+    ),
+    Fault(
+        "a reload forgets what was declared",
+        "kestrelpy/server/policies.py",
+        "self.of(queue.name, queue.declared), now_ms)",
+        'self.of(queue.name, b""), now_ms)',
+        ("tests/protocol/test_transcripts.py", "tests/wire/test_declaring.py"),
     ),
     Fault(
         "a file is used again though a backup shares it",

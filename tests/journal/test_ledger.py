@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from journal.ids import IdSet
 from journal.ledger import Ledger
-from journal.record import HEADER_BYTES
+from journal.record import HEADER_BYTES, Draft, Kind
 from journal.rotation import Segment
 
 
@@ -66,6 +66,38 @@ def test_with_two_snapshots_whatever_the_older_one_includes_goes() -> None:
     assert ledger.take_dead(99, [20, 35]) == ["2"]
     assert ledger.take_dead(99, [30, 35]) == ["3"]
     assert [s.number for s in ledger.segments] == [1, 4]
+
+
+def standing() -> Draft:
+    return Draft(Kind.DECLARED, 0, 0, 0, 0, b"", b"lease = 1", 0, 0)
+
+
+def emptied() -> Ledger:
+    """Three segments whose items are done, and an active one."""
+    ledger = ledger_of((1, 2), (3, 4), (5, 6))
+    for item in range(1, 7):
+        ledger.end(item, HEADER_BYTES + 10, 31)
+    return ledger
+
+
+def test_what_stands_for_the_queue_holds_its_segment_until_it_was_said_again() -> None:
+    ledger = emptied()
+    ledger.stand(standing(), 15)
+    assert ledger.take_dead(99, []) == ["1"], "it stands in the second"
+    assert ledger.take_held() == [standing()]
+    assert ledger.take_held() == [], "once is enough"
+    ledger.stand(standing(), 35)
+    assert ledger.take_dead(34, []) == [], "it is not durable there yet"
+    assert ledger.take_held() == []
+    assert ledger.take_dead(35, []) == ["2", "3"]
+
+
+def test_with_one_snapshot_what_stands_holds_its_segment_too_with_two_it_is_in_both() -> None:
+    ledger = emptied()
+    ledger.stand(standing(), 1)
+    assert ledger.take_dead(99, [20]) == []
+    assert ledger.take_held() == [standing()]
+    assert ledger.take_dead(99, [20, 30]) == ["1", "2"]
 
 
 def test_what_is_being_rewritten_does_not_go() -> None:

@@ -116,7 +116,7 @@ class Life:
         self.directory = DataDirectory(self.disk, "data", sizes)
         self.directory.lock()
         self.broker = Broker(
-            lambda _: self.policy, lambda q: self.directory.new_log(q, self.dirty),
+            lambda name, declared: self.policy, lambda q: self.directory.new_log(q, self.dirty),
             Wall(WALL_MS), 9,
         )  # fmt: skip
         found = self.directory.recover(self.broker, self.dirty, now_ms, self.wall_ms)
@@ -150,7 +150,7 @@ class Life:
             reader.serve(self.now_ms)
 
     def settled(self, target: JournalLog) -> None:
-        self.remove(target, target.journal.take_dead())
+        self.remove(target, target.take_dead())
 
     def remove(self, _: JournalLog, paths: list[str]) -> None:
         for path in paths:

@@ -88,7 +88,7 @@ class QueueInHand:
         self.holders: dict[str, Holder] = {}
         self.dirty: list[JournalLog] = []
         self.broker = Broker(
-            lambda name: self.policy, self._make_log, Wall(wall_ms - now_ms), queues_max
+            lambda name, declared: self.policy, self._make_log, Wall(wall_ms - now_ms), queues_max
         )
 
     def _make_log(self, queue: Queue) -> Log:

@@ -14,7 +14,6 @@ from journal.journal import Sizes
 from kestrelpy.config import Config
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import JournalLog, Log, NullLog
-from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.wall import Wall
 from kestrelpy.errors import ServerError
@@ -22,8 +21,8 @@ from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.host import Talk, Work
 from kestrelpy.protocol.memcache import Lines
 from kestrelpy.protocol.replies import Gate
-from kestrelpy.server.daemon import policy_of
 from kestrelpy.server.data_directory import DataDirectory
+from kestrelpy.server.policies import Policies
 from tests.support.memory_disk import MemoryDisk
 
 WALL_MS: Final = 1_700_000_000_000  # at the first moment of every stage
@@ -69,6 +68,8 @@ class Stage:
         self._gates: dict[Queue, Gate] = {}
         self._removing: list[Queue] = []
         self._observing: list[Work] = []
+        self.policies = Policies(Config())
+        self.declaration, self.settings = self.policies.declaration, self.policies.settings
         self._configure()
         self._start()
 
@@ -113,8 +114,7 @@ class Stage:
         """Other settings, as after a reload: of one queue, or of all."""
         (self._named.setdefault(name, {}) if name else self._settings).update(settings)
         self._configure()
-        for queue in self.broker.queues.values():
-            queue.set_policy(self._policy_of(queue.name), self.now_ms)
+        self.policies.put_in_force(self.broker, self.now_ms)
 
     def set_server(self, **settings: Any) -> None:
         """Other settings of the server."""
@@ -122,12 +122,9 @@ class Stage:
         self._configure()
 
     def _configure(self) -> None:
-        self.config = Config.model_validate(
+        self.policies.config = self.config = Config.model_validate(
             {"server": self._server, "queue_defaults": self._settings, "queues": self._named}
         )
-
-    def _policy_of(self, name: bytes) -> Policy:
-        return policy_of(self.config.queue(name))
 
     # -- beginning and end ------------------------------------------------------------------
 
@@ -136,7 +133,7 @@ class Stage:
         self._observing.clear()
         self.lines: Lines = {}
         wall = Wall(WALL_MS - 1_000_000)
-        self.broker = Broker(self._policy_of, self._make_log, wall, self.config.server.max_queues)
+        self.broker = Broker(self.policies.of, self._make_log, wall, self.config.server.max_queues)
         self.directory = DataDirectory(self.disk, "data", _SIZES)
         self.directory.lock()
         self.started_ms = self.now_ms

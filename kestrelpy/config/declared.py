@@ -1,0 +1,152 @@
+"""Settings that a client declares for a queue: TOML as in `[queues."name"]`, to the same models.
+
+    text ──▶ read_declaration ──▶ block ──▶ as_toml: what is kept ──▶ kept_block, at every start
+
+What is kept has one form for one meaning: no comments, the keys in our order, every value as we
+write it. So two declarations say the same if and only if their bytes are the same.
+
+One rule: what a client declares is right or it is refused, whole; what was kept is never refused.
+What this version cannot use of it is passed over and told.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import pydantic
+
+from kestrelpy.config.mistakes import ConfigError, as_written
+from kestrelpy.config.reading import parse_toml, why_not, why_unknown
+from kestrelpy.config.settings import Config, QueueBlock
+from kestrelpy.durations import format_duration_ms, format_size_bytes, shown
+
+_ORIGIN: Final = "declaration"
+_PROBLEMS_MAX: Final = 10  # looking for the nearest known key takes time; one is told anyway
+# A key with thousands of dots would hold up the parser for seconds; a setting's has none.
+_DOTS_MAX: Final = 1000
+_BLOCKS_KEPT: Final = 1024  # queues are many, what is declared for them is mostly the same
+
+_NAMES: Final = {field.alias or name: name for name, field in QueueBlock.model_fields.items()}
+# A path on the server is the operator's to choose, not whoever may reach its port.
+_OPERATORS: Final = "archive_to"
+_WHY_OPERATORS: Final = (
+    "is a path on the server and cannot be declared: it is set in the server's configuration file"
+)
+
+
+def read_declaration(config: Config, name: bytes, text: bytes) -> QueueBlock:
+    """What a client declares for this queue; raises ConfigError, a sentence per problem."""
+    try:
+        table = _parsed(text)
+        problems = _problems(table)
+        if not problems:
+            block = QueueBlock.model_validate(table)
+            _refuse_contradiction(config, name, block)
+            return block
+    except ValueError as error:
+        problems = [f"{_ORIGIN} {error}."]
+    raise ConfigError(problems)
+
+
+@lru_cache(maxsize=_BLOCKS_KEPT)
+def kept_block(text: bytes) -> tuple[QueueBlock, tuple[str, ...]]:
+    """What was declared and kept; and what of it this version cannot use, a sentence each."""
+    try:
+        table = _parsed(text)
+    except ValueError as error:
+        return QueueBlock(), (f"{_ORIGIN} {error}.",)
+    told: list[str] = []
+    for key in list(table):
+        problems = _problems({key: table[key]})
+        if problems:
+            told += problems
+            del table[key]
+    return QueueBlock.model_validate(table), tuple(told)
+
+
+def as_toml(block: QueueBlock) -> bytes:
+    """The settings of this block in the one form that is kept; empty: it sets nothing."""
+    lines = []
+    for key, name in _NAMES.items():
+        if name in block.model_fields_set:
+            value = _in_words(name, getattr(block, name))
+            lines.append(f"{key} = {shown(value)}\n")
+    return "".join(lines).encode()
+
+
+def settings_in_force(
+    config: Config, name: bytes, declared: QueueBlock
+) -> list[tuple[str, str, str]]:
+    """Every setting of a queue, its value in words, and where that comes from."""
+    settings, own = config.queue(name, declared), config.block(name)
+    found = []
+    for key, attribute in _NAMES.items():
+        source = "default"
+        if own is not None and attribute in own.model_fields_set:
+            source = "file"
+        elif attribute in declared.model_fields_set:
+            source = "declared"
+        elif attribute in config.queue_defaults.model_fields_set:
+            source = "queue_defaults"
+        value = _in_words(attribute, getattr(settings, attribute))
+        found.append((key, value if isinstance(value, str) else shown(value), source))
+    return found
+
+
+def _parsed(text: bytes) -> dict[str, Any]:
+    lines = (line for line in text.split(b"\n") if not line.lstrip().startswith(b"#"))
+    if sum(line.count(b".") for line in lines) > _DOTS_MAX:
+        raise ValueError("is not a table of settings: there are too many dots in it")
+    return parse_toml(text)
+
+
+def _problems(table: dict[str, Any]) -> list[str]:
+    """What is wrong with keys and values, the first few of it."""
+    wrong = ((key, why) for key in table if (why := _why_not_declared(key)))
+    problems = [
+        f"{_ORIGIN}: {as_written((key,), table[key])} {why}."
+        for key, why in islice(wrong, _PROBLEMS_MAX)
+    ]
+    if problems:
+        return problems
+    try:
+        QueueBlock.model_validate(table)
+    except pydantic.ValidationError as error:
+        for each in error.errors(include_url=False, include_input=False):
+            key = str(each["loc"][0])
+            setting = as_written((key,), table[key])
+            problems.append(f"{_ORIGIN}: {setting}, but {why_not(each)}.")
+    return problems
+
+
+def _why_not_declared(key: str) -> str:
+    if key == _OPERATORS:
+        return _WHY_OPERATORS
+    return why_unknown("queue_defaults", key).replace(f", {_OPERATORS}", "")
+
+
+def _refuse_contradiction(config: Config, name: bytes, declared: QueueBlock) -> None:
+    """ValueError if this declaration and the file, together, ask for what cannot be."""
+    settings, own = config.queue(name, declared), config.block(name)
+    declared.refuse_disk(settings, "is refused:")
+    if own is not None:
+        own.refuse_disk(settings, f"is refused: {as_written(('queues', name.decode()), {})}")
+
+
+def _in_words(name: str, value: object) -> str | int:
+    """A setting's value as people write it."""
+    if value is None:
+        return "none"
+    if isinstance(value, Path):
+        return str(value)
+    if name == "confirms_synced":
+        return "synced" if value else "written"
+    assert isinstance(value, str | int)
+    if isinstance(value, bool | str):
+        return value
+    if name.endswith("_ms") or name == "sync":
+        return format_duration_ms(value)
+    return format_size_bytes(value) if name.endswith("_bytes") else value
