@@ -48,6 +48,8 @@ __all__ = ["Journal", "Segment", "Sizes", "SpareOrder", "SyncJob"]
 _BATCH: Final = int(Kind.BATCH)
 _PUT: Final = int(Kind.PUT)
 _FLUSHED: Final = int(Kind.FLUSHED)
+# These wait until there is room for them beside what confirms and returns will need.
+_TAKING_ROOM: Final = frozenset({int(Kind.PUT), int(Kind.LEASED), int(Kind.RENEWED)})
 
 
 class Journal:
@@ -134,7 +136,7 @@ class Journal:
         while self._pending and budget > 0:
             if self.active is None and not self._rotate(time_ms):
                 return
-            if self._pending[0][0] == _PUT and not self.spares.may_accept:
+            if self._pending[0][0] in _TAKING_ROOM and not self.spares.may_accept:
                 self.is_starved = True
                 return
             self.is_starved = False

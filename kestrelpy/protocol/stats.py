@@ -173,7 +173,7 @@ def open_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
                 ("token", lease.token),
                 ("attempts", lease.attempts),
                 ("lease_left_ms", left_ms),
-                ("age_ms", max(now_ms + queue.wall.offset_ms - item.stored_ms, 0)),
+                ("age_ms", _age_ms(item.stored_ms, now_ms + queue.wall.offset_ms)),
                 ("holder", lease.holder.name),
                 ("state", "dead" if lease.dead else "lent"),
             ]
@@ -181,6 +181,11 @@ def open_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
             out.append(_lines(f"queue_{name}_open_{item.id}_", facts))
         yield b"".join(out)
     yield b"END\r\n"
+
+
+def _age_ms(stored_ms: int, wall_ms: int) -> object:
+    """Of an item lent since before a restart only the log knows."""
+    return max(wall_ms - stored_ms, 0) if stored_ms else "-"
 
 
 def dump_lines(broker: Broker, names: list[bytes], now_ms: int) -> Iterator[bytes]:

@@ -24,8 +24,8 @@ from tests.support.queues import (
 def do_something(q: QueueInHand, random: Random) -> None:
     """One step of a life in which everything happens that is ever logged."""
     who = random.choice(("anna", "bert", "carl"))
-    leases = q.who(who).leases
-    choice = random.randrange(12)
+    leases = [*q.who(who).leases, *q.reader.token_holder.leases]
+    choice = random.randrange(15)
     if choice <= 3:
         expires_ms = random.choice((0, 0, q.wall_ms + random.randrange(1, 300)))
         q.put(b"x" * random.randrange(5), expires_ms=expires_ms)
@@ -41,6 +41,12 @@ def do_something(q: QueueInHand, random: Random) -> None:
         q.pass_time(random.randrange(200))
     elif choice == 10:
         random.choice((q.hang_up, q.take, q.take))(who)
+    elif choice == 11:
+        q.may_open(lease_ms=random.choice((50, 100, 1000)))
+    elif choice == 12 and leases:
+        q.touch(random.choice(leases), random.randrange(1, 300))
+    elif choice == 13 and leases:
+        q.bury(random.choice(leases))
     elif random.random() < 0.2:
         q.flush()
 

@@ -171,6 +171,37 @@ def test_on_a_full_disk_leases_by_connection_go_on_and_what_is_given_back_comes_
         assert drain(raw, b"jobs", disk) == list(range(refused))
 
 
+def test_on_a_full_disk_nothing_new_is_lent_by_token_and_what_is_lent_ends_as_always(
+    daemon: DaemonProcess, disk: SmallDisk
+) -> None:
+    with connect(daemon) as raw:
+        store_some(raw, b"jobs", 40)
+        for token in range(1, 21):
+            raw.send(b"gets jobs/open/lease=600s\r\n")
+            assert raw.line().endswith(b" %d" % token)
+            raw.line()
+            raw.expect(b"END\r\n")
+        disk.fill()
+        refused, _ = store_until_refused(raw, b"jobs", 40)
+
+        for request in (b"gets jobs/open/lease=60s", b"gets jobs/open/lease=60s/t=10s"):
+            raw.send(request + b"\r\n")
+            assert is_full(raw.line())
+        raw.send(b"touch jobs/token=1 60\r\n")
+        assert is_full(raw.line())
+        raw.send(b"gets jobs/close/open/token=1/lease=60s\r\n")
+        assert is_full(raw.line()), "and nothing was confirmed:"
+        raw.ask(b"get jobs/close/token=1\r\n", b"END\r\n")
+        raw.ask(b"delete jobs/token=2\r\n", b"DELETED\r\n")
+        for token in range(3, 21):
+            raw.ask(b"get jobs/abort/token=%d\r\n" % token, b"END\r\n")
+        assert drain(raw, b"jobs", disk) == list(range(2, refused))
+        disk.make_room()
+        wait_until(lambda: store(raw, b"jobs", 0) == b"STORED", "storing resumes")
+        raw.send(b"gets jobs/open/lease=60s\r\n")
+        assert raw.line().startswith(b"VALUE ")
+
+
 def test_on_a_full_disk_other_queues_answer_and_can_be_drained_too(
     daemon: DaemonProcess, disk: SmallDisk
 ) -> None:

@@ -26,6 +26,12 @@ class Thing:
     reason: str = ""
     holder: str = ""
     deadline_ms: int | None = None
+    since_ms: int = -1  # wall clock; of a lease by token, which a restart goes on with
+    length_ms: int = 0
+
+    @property
+    def by_token(self) -> bool:
+        return self.since_ms >= 0
 
 
 @dataclass
@@ -37,6 +43,7 @@ class Wait:
     who: str
     dead: bool
     due_ms: int
+    by_token_ms: int = 0
 
 
 @dataclass
@@ -122,19 +129,20 @@ class QueueModel:
 
     # -- fetching ---------------------------------------------------------------------------
 
-    def open(self, who: str, dead: bool) -> Thing | None:
+    def open(self, who: str, dead: bool, by_token_ms: int = 0) -> Thing | None:
         if any(w.dead == dead for w in self.waits):
             return None
-        return self.lend(who, dead)
+        return self.lend(who, dead, by_token_ms)
 
-    def lend(self, who: str, dead: bool) -> Thing | None:
+    def lend(self, who: str, dead: bool, by_token_ms: int = 0) -> Thing | None:
         line = self.dead if dead else self.ready
         limit = self.policy.max_leased
         if not line or (limit is not None and len(self.lent) >= limit):
             return None
         thing = line[0]
-        thing.holder = who
-        lease_ms = self.policy.lease_ms
+        thing.holder = "token" if by_token_ms else who
+        thing.since_ms, thing.length_ms = self.wall_ms if by_token_ms else -1, by_token_ms
+        lease_ms = by_token_ms or self.policy.lease_ms
         thing.deadline_ms = None if lease_ms is None else self.now_ms + lease_ms
         self.counts["opened"] += 1
         if thing.attempts and not thing.died:
@@ -159,14 +167,19 @@ class QueueModel:
         self.take_back(thing, reason)
         self.serve()
 
+    def renew(self, thing: Thing, lease_ms: int) -> None:
+        thing.deadline_ms = self.now_ms + lease_ms
+        if thing.by_token:
+            thing.since_ms, thing.length_ms = self.wall_ms, lease_ms
+
     def take_back(self, thing: Thing, reason: str) -> None:
-        thing.holder, thing.deadline_ms = "", None
+        thing.holder, thing.deadline_ms, thing.since_ms = "", None, -1
         self.counts["cancelled"] += 1
         if thing.died or reason == "defer":
             return
         thing.attempts += 1
         most = self.policy.max_attempts
-        if most is not None and thing.attempts >= most:
+        if reason == "why" or (most is not None and thing.attempts >= most):
             self.deaths += 1
             thing.died, thing.reason = self.deaths, reason
 
@@ -187,7 +200,7 @@ class QueueModel:
                 if wait.want is Want.PEEK:
                     thing = self.peek(dead)
                 else:
-                    thing = self.lend(wait.who, dead)
+                    thing = self.lend(wait.who, dead, wait.by_token_ms)
                 if thing is None:
                     break
                 self.waits.remove(wait)
@@ -212,10 +225,18 @@ class QueueModel:
             self.counts.clear()
 
     def restart(self, things: dict[int, Thing], next_id: int) -> None:
-        """What was lent is back at its place; a restart counts no attempt."""
-        self.things = {
-            item: replace(thing, holder="", deadline_ms=None) for item, thing in things.items()
-        }
+        """What was lent by connection is back at its place; a restart counts no attempt.
+
+        What was lent by token is so until its deadline by the wall, at most its full length later.
+        """
+        self.things = {}
+        for item, thing in things.items():
+            if thing.by_token:
+                left_ms = thing.since_ms + thing.length_ms - self.wall_ms
+                left_ms = max(0, min(left_ms, thing.length_ms))
+                self.things[item] = replace(thing, deadline_ms=self.now_ms + left_ms)
+            else:
+                self.things[item] = replace(thing, holder="", deadline_ms=None)
         self.next_id = next_id
         self.deaths = max((t.died for t in self.things.values()), default=0)
 
@@ -233,7 +254,8 @@ class QueueModel:
             t for t in self.lent if t.deadline_ms is not None and t.deadline_ms <= self.now_ms
         ]
         for thing in sorted(over, key=lambda t: (t.deadline_ms, t.died or t.id)):
-            self.overdue[thing.holder] += 1
+            if not thing.by_token:
+                self.overdue[thing.holder] += 1
             self.counts["lease_expired"] += 1
             self.take_back(thing, "lease")
         for thing in self.unlent:

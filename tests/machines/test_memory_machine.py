@@ -87,10 +87,16 @@ class MemoryMachine(RuleBasedStateMachine):
             expires_ms = self.small.wall_ms + lives_ms if lives_ms and self.expiring else 0
             assert self.endless.put(body, expires_ms) == self.small.put(body, expires_ms)
 
-    @rule(who=WHO, dead=st.sampled_from([False, False, False, True]), count=st.integers(1, 5))
-    def open(self, who: str, dead: bool, count: int) -> None:
+    @rule(
+        who=WHO,
+        dead=st.sampled_from([False, False, False, True]),
+        count=st.integers(1, 5),
+        lease_ms=st.sampled_from([0, 0, 40, 500]),
+    )
+    def open(self, who: str, dead: bool, count: int, lease_ms: int) -> None:
+        by_token_ms = 0 if dead else lease_ms
         for _ in range(count):
-            one, other = (life.open(who, dead) for life in self.lives)
+            one, other = (life.open(who, dead, by_token_ms) for life in self.lives)
             assert (one is None) == (other is None), (one, other)
             if one is not None and other is not None:
                 for attribute in ("id", "marker", "body", "flags", "stored_ms", "expires_ms"):
@@ -106,7 +112,7 @@ class MemoryMachine(RuleBasedStateMachine):
 
     @rule(
         nths=st.lists(NTH, min_size=1, max_size=6),
-        how=st.sampled_from(["close", "abort", "defer"]),
+        how=st.sampled_from(["close", "abort", "defer", "bury"]),
     )
     def end(self, nths: list[int], how: str) -> None:
         for nth in nths:
@@ -115,9 +121,18 @@ class MemoryMachine(RuleBasedStateMachine):
             for life, lease in zip(self.lives, self.held.pop(nth % len(self.held)), strict=True):
                 if how == "close":
                     life.reader.confirm(lease, life.now_ms)
+                elif how == "bury":
+                    life.reader.bury(lease, life.now_ms, b"why")
                 else:
                     reason = ABORTED if how == "abort" else DEFERRED
                     life.reader.give_back(lease, life.now_ms, reason)
+
+    @rule(nths=st.lists(NTH, min_size=1, max_size=3), lease_ms=st.sampled_from([10, 100]))
+    def renew(self, nths: list[int], lease_ms: int) -> None:
+        for nth in nths:
+            if self.held:
+                for life, lease in zip(self.lives, self.held[nth % len(self.held)], strict=True):
+                    life.reader.renew(lease, lease_ms, life.now_ms)
 
     @rule(who=WHO)
     def hang_up(self, who: str) -> None:
@@ -164,12 +179,25 @@ class MemoryMachine(RuleBasedStateMachine):
     def end_of_a_process(self, power: bool, seed: int) -> None:
         for life in self.lives:
             life.commit()
-        self.held.clear()
+        lent = [one for one, _ in self.held if one.by_token]
         self.endless, self.small = (
             life.lost_power(seed) if power else life.killed() for life in self.lives
         )
         for life in self.lives:
             assert not life.damages
+            found = [life.reader.leases.by_token(lease.token) for lease in lent]
+            assert [lease.item.id for lease in life.reader.leases if lease.by_token] == [
+                lease.item.id for lease in sorted(lent, key=by_deadline)
+            ]
+            for lease, again in zip(lent, found, strict=True):
+                assert again is not None
+                assert (again.item.id, again.attempts) == (lease.item.id, lease.attempts)
+                assert again.item.size == len(lease.item.body) or not lease.item.is_whole
+                assert again.deadline_ms == lease.deadline_ms
+        self.held = list(
+            zip(*([life.reader.leases.by_token(lease.token) for lease in lent]
+            for life in self.lives), strict=True)
+        )  # fmt: skip
 
     def forget_ended(self) -> None:
         self.held = [pair for pair in self.held if pair[0] in pair[0].holder.leases]
@@ -187,6 +215,10 @@ class MemoryMachine(RuleBasedStateMachine):
         if hasattr(self, "small"):
             for life in self.lives:
                 check(life.reader)
+
+
+def by_deadline(lease: Lease) -> tuple[int, int]:
+    return lease.deadline_ms or 0, lease.item.id
 
 
 def check(reader: Reader) -> None:

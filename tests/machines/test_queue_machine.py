@@ -44,6 +44,7 @@ WHO = st.sampled_from(["anna", "bert", "carl"])
 NTH = st.integers(0, 9)
 WANT = st.sampled_from([Want.OPEN, Want.OPEN, Want.TAKE, Want.PEEK])
 DEAD = st.sampled_from([False, False, False, True])
+BY_TOKEN_MS = st.sampled_from([0, 0, 20, 100, 1000])
 SHORT_MS = st.sampled_from([10, 20, 50, 100])
 LONG_MS = st.sampled_from([10, 30, 100, 1000])
 
@@ -85,14 +86,14 @@ class QueueMachine(RuleBasedStateMachine):
 
     # -- fetching ---------------------------------------------------------------------------
 
-    @rule(whos=st.lists(WHO, min_size=1, max_size=4), dead=DEAD)
-    def open(self, whos: list[str], dead: bool) -> None:
+    @rule(whos=st.lists(WHO, min_size=1, max_size=4), dead=DEAD, by_token_ms=BY_TOKEN_MS)
+    def open(self, whos: list[str], dead: bool, by_token_ms: int) -> None:
         for who in whos:
-            self.open_one(who, dead)
+            self.open_one(who, dead, 0 if dead else by_token_ms)
 
-    def open_one(self, who: str, dead: bool) -> None:
-        lease = self.q.may_open(who, dead)
-        thing = self.model.open(who, dead) if self.model.exists else None
+    def open_one(self, who: str, dead: bool, by_token_ms: int) -> None:
+        lease = self.q.may_open(who, dead, by_token_ms)
+        thing = self.model.open(who, dead, by_token_ms) if self.model.exists else None
         assert (lease is None) == (thing is None), (lease, thing)
         if lease is not None and thing is not None:
             assert lease.item.body == thing.body, "the first in order"
@@ -115,26 +116,32 @@ class QueueMachine(RuleBasedStateMachine):
         waits=st.lists(st.tuples(WHO, WANT), min_size=1, max_size=4),
         dead=DEAD,
         wait_ms=st.sampled_from([25, 105, 1005]),
+        by_token_ms=BY_TOKEN_MS,
     )
-    def wait(self, waits: list[tuple[str, Want]], dead: bool, wait_ms: int) -> None:
+    def wait(
+        self, waits: list[tuple[str, Want]], dead: bool, wait_ms: int, by_token_ms: int
+    ) -> None:
         for who, want in waits:
-            self.wait_as(who, want, dead, wait_ms)
+            opens = want is Want.OPEN and not dead
+            self.wait_as(who, want, dead, wait_ms, by_token_ms if opens else 0)
 
-    def wait_as(self, who: str, want: Want, dead: bool, wait_ms: int) -> None:
+    def wait_as(
+        self, who: str, want: Want, dead: bool, wait_ms: int, by_token_ms: int
+    ) -> None:
         """As the server does it: wait only if there is nothing to be had at once."""
         if want is Want.PEEK and self.model.peek(dead) is not None:
             self.peek(dead)
-        elif want is not Want.PEEK and self.model.open(who, dead) is not None:
+        elif want is not Want.PEEK and self.model.open(who, dead, by_token_ms) is not None:
             thing = next(t for t in self.model.lent if t.id not in self.leases)
-            lease = self.q.may_open(who, dead)
+            lease = self.q.may_open(who, dead, by_token_ms)
             assert lease is not None
             self.granted(lease, thing)
         else:
             self.serial += 1
-            self.waiters[self.serial] = self.q.wait(who, wait_ms, want, dead)
+            self.waiters[self.serial] = self.q.wait(who, wait_ms, want, dead, by_token_ms)
             self.waiters[self.serial].conversation = self.serial
             due_ms = self.model.now_ms + wait_ms
-            self.model.waits.append(Wait(self.serial, want, who, dead, due_ms))
+            self.model.waits.append(Wait(self.serial, want, who, dead, due_ms, by_token_ms))
 
     def granted(self, lease: Lease, thing: Thing) -> None:
         assert lease.item.id == thing.id not in self.leases, "lent to one holder at a time"
@@ -149,7 +156,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.lent)
     @rule(
         nths=st.lists(NTH, min_size=1, max_size=3),
-        how=st.sampled_from(["close", "abort", "abort", "defer"]),
+        how=st.sampled_from(["close", "abort", "abort", "defer", "why"]),
     )
     def end(self, nths: list[int], how: str) -> None:
         for nth in nths:
@@ -159,20 +166,42 @@ class QueueMachine(RuleBasedStateMachine):
 
     def end_one(self, nth: int, how: str) -> None:
         thing = self.model.lent[nth % len(self.model.lent)]
-        lease = self.leases.pop(thing.id)
+        self.end_lease(self.leases.pop(thing.id), thing, how)
+
+    def end_lease(self, lease: Lease, thing: Thing, how: str) -> None:
         if how == "close":
             self.q.close(lease)
             self.model.confirm(thing)
         else:
-            (self.q.abort if how == "abort" else self.q.defer)(lease)
+            {"abort": self.q.abort, "defer": self.q.defer, "why": self.q.bury}[how](lease)
             self.model.give_back(thing, how)
+
+    @precondition(lambda self: self.tokens and self.model.exists)
+    @rule(nth=NTH, how=st.sampled_from(["close", "abort", "defer", "why", "touch"]))
+    def use_a_token(self, nth: int, how: str) -> None:
+        """Any that was ever issued: only one whose lease is not over does anything."""
+        token = sorted(self.tokens)[-1 - nth % len(self.tokens)]
+        lease = self.q.named(token)
+        item = next((i for i, each in self.leases.items() if each.token == token), 0)
+        thing = self.model.things[item] if item else None
+        ended = thing is None or not thing.by_token or thing.deadline_ms <= self.model.now_ms
+        assert (lease is None) == ended, "a stale token is never accepted, and a good one always"
+        if lease is None or thing is None:
+            return
+        assert lease.item.id == item
+        if how == "touch":
+            self.q.touch(lease, 50)
+            self.model.renew(thing, 50)
+        else:
+            self.end_lease(self.leases.pop(item), thing, how)
+            self.compare_answers()
 
     @precondition(lambda self: self.model.lent)
     @rule(nth=NTH, lease_ms=LONG_MS)
     def touch(self, nth: int, lease_ms: int) -> None:
         thing = self.model.lent[nth % len(self.model.lent)]
         self.q.touch(self.leases[thing.id], lease_ms)
-        thing.deadline_ms = self.model.now_ms + lease_ms
+        self.model.renew(thing, lease_ms)
 
     @rule(who=WHO)
     def hang_up(self, who: str) -> None:
@@ -274,13 +303,14 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.restart(things, next_id)
         self.model.waits.clear()
         self.model.overdue.clear()
-        self.leases.clear()
+        self.leases = {lease.item.id: lease for lease in self.q.reader.leases}
         self.waiters.clear()
+        assert {lease.token for lease in self.leases.values()} <= self.tokens.keys()
         # A token is shown when the record that reserved it is synced: these were shown to nobody.
         self.tokens = {t: reserved for t, reserved in self.tokens.items() if reserved <= lsn}
         self.snapshots = {n: s for n, s in self.snapshots.items() if n <= lsn}
-        self.pass_time(0)
         self.model.counts.clear()
+        self.pass_time(0)
         self.model.counts["expired"] = self.q.reader.counters.expired
 
     def take_snapshot(self) -> None:

@@ -214,8 +214,10 @@ class Life:
     def put(self, body: bytes, expires_ms: int = 0) -> bool:
         return self.queue.put(body, 0, expires_ms, self.now_ms) != NOT_STORED
 
-    def open(self, who: str = "anna", dead: bool = False) -> Lease | None:
-        return self._waited(lambda: self.reader.open(self.who(who), self.now_ms, dead), dead)
+    def open(self, who: str = "anna", dead: bool = False, lease_ms: int = 0) -> Lease | None:
+        return self._waited(
+            lambda: self.reader.open(self.who(who), self.now_ms, dead, lease_ms), dead
+        )
 
     def peek(self, dead: bool = False) -> bytes | None:
         item = self._waited(lambda: self.reader.first(self.now_ms, dead), dead)

@@ -23,6 +23,7 @@ from journal.journal import Journal
 from journal.record import Kind, RawDraft, Record
 from journal.sentence import sentence
 from kestrelpy.core.broker import Broker
+from kestrelpy.core.by_token import find
 from kestrelpy.core.item import Item
 from kestrelpy.core.leases import Holder, Lease
 from kestrelpy.core.line import item_of
@@ -154,14 +155,16 @@ class QueueInHand:
         queue = self.broker.queues.get(NAME) or self.broker.create(NAME, self.now_ms)
         return queue.add(body, 0, expires_ms, self.now_ms) != NOT_STORED
 
-    def may_open(self, who: str = "anna", dead: bool = False) -> Lease | None:
+    def may_open(
+        self, who: str = "anna", dead: bool = False, lease_ms: int = 0
+    ) -> Lease | None:
         """What a fetch without a wait is lent; those who wait came first."""
         queue = self.broker.queues.get(NAME)
         if queue is None or queue.reader.waiters.first(dead) is not None:
             return None
-        lease = queue.reader.open(self.who(who), self.now_ms, dead)
+        lease = queue.reader.open(self.who(who), self.now_ms, dead, lease_ms)
         while lease is None and self.read_back():
-            lease = queue.reader.open(self.who(who), self.now_ms, dead)
+            lease = queue.reader.open(self.who(who), self.now_ms, dead, lease_ms)
         return lease
 
     def read_back(self) -> bool:
@@ -178,8 +181,9 @@ class QueueInHand:
             reader.serve(self.now_ms)
         return moved
 
-    def open(self, who: str = "anna", dead: bool = False) -> Lease:
-        lease = self.may_open(who, dead)
+    def open(self, who: str = "anna", dead: bool = False, lease_ms: int = 0) -> Lease:
+        """What is lent; with `lease_ms` by token."""
+        lease = self.may_open(who, dead, lease_ms)
         assert lease is not None, "nothing was lent"
         return lease
 
@@ -209,6 +213,13 @@ class QueueInHand:
     def defer(self, lease: Lease) -> int:
         return owner(lease).give_back(lease, self.now_ms, DEFERRED)
 
+    def bury(self, lease: Lease, reason: bytes = b"why") -> int:
+        return owner(lease).bury(lease, self.now_ms, reason)
+
+    def named(self, token: int) -> Lease | None:
+        """The lease that this token stands for now."""
+        return find(self.reader, token, self.now_ms)
+
     def touch(self, lease: Lease, lease_ms: int) -> None:
         owner(lease).renew(lease, lease_ms, self.now_ms)
 
@@ -216,10 +227,11 @@ class QueueInHand:
         self.broker.hang_up(self.who(who), self.now_ms)
 
     def wait(
-        self, who: str, wait_ms: int = 1000, want: Want = Want.OPEN, dead: bool = False
-    ) -> Waiter:
+        self, who: str, wait_ms: int = 1000, want: Want = Want.OPEN, dead: bool = False,
+        lease_ms: int = 0,
+    ) -> Waiter:  # fmt: skip
         return self.broker.wait(
-            want, NAME, self.who(who), dead, who, self.now_ms + wait_ms
+            want, NAME, self.who(who), dead, who, self.now_ms + wait_ms, lease_ms=lease_ms
         )
 
     def answers(self) -> list[tuple[str, bytes | None]]:
@@ -338,10 +350,10 @@ def facts(item: Item) -> tuple[int, int, bytes, int, int, int, int]:
 
 
 def state_after_a_restart(queue: Queue) -> dict[str, object]:
-    """All that must be the same after a restart: what is lent is back at its place by then."""
+    """All that must be the same after a restart: what is lent by connection is back by then."""
     reader = queue.reader
     line = in_order(all_read(reader).ready)
-    line += [(e.place, e.item) for e in reader.leases if not e.dead]
+    line += [(e.place, e.item) for e in reader.leases if not (e.dead or e.by_token)]
     dead = [(reader.dead.deaths[i.id].order, i) for i in dead_in_order(reader)]
     dead += [(e.place, e.item) for e in reader.leases if e.dead]
     dead.sort(key=lambda each: each[0])
@@ -351,6 +363,7 @@ def state_after_a_restart(queue: Queue) -> dict[str, object]:
         "attempts": dict(reader.attempts.items()),
         "dead": [facts(item) for _, item in dead],
         "deaths": {item: (d.attempts, d.reason, d.died_ms) for item, d in deaths},
+        "leased": dict(reader.leases.entries),
         "bytes": reader.live_bytes,
         "live": list(reader.live),
         "next item": queue.next_item,

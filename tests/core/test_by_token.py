@@ -1,0 +1,260 @@
+"""Leases by token: any connection may end them, nobody else's, and a restart goes on with them."""
+
+from __future__ import annotations
+
+from journal.lending import LeaseEntry
+from journal.record import Kind
+from kestrelpy.core.by_token import find
+from kestrelpy.core.leases import Lease
+from kestrelpy.core.log import JournalLog
+from kestrelpy.core.waiters import Want
+from tests.support.queues import QueueInHand, all_read, make_queue
+
+
+def by_token(q: QueueInHand, lease_ms: int = 60_000) -> Lease:
+    return q.open(lease_ms=lease_ms)
+
+
+def deadline_left(q: QueueInHand, token: int) -> int:
+    lease = q.reader.leases.by_token(token)
+    assert lease is not None and lease.deadline_ms is not None
+    return lease.deadline_ms - q.now_ms
+
+
+def test_what_is_lent_by_token_is_said_in_the_log() -> None:
+    q = make_queue()
+    q.put(b"one", b"two")
+    first = by_token(q)
+    q.touch(first, 90_000)
+    q.close(first)
+    q.abort(by_token(q, 1000))
+    assert q.story == (
+        "put 1 one, put 2 two, leased 1 token 1 deadline_ms=1700000060000 bytes=3, "
+        "renewed 1 token 1 deadline_ms=1700000090000, done 1, "
+        "leased 2 token 2 deadline_ms=1700000001000 bytes=3, returned 2 attempts 1 abort"
+    )
+    assert q.reader.leases.entries == {}
+
+
+def test_no_hang_up_ends_it_and_its_deadline_leaves_no_mark() -> None:
+    q = make_queue()
+    q.put(b"one")
+    by_token(q, 100)
+    q.hang_up()
+    assert q.ready == []
+    q.pass_time(99)
+    assert q.ready == []
+    q.pass_time(1)
+    assert q.ready == [b"one"]
+    assert q.who("anna").overdue == q.reader.token_holder.overdue == []
+    assert q.reader.counters.lease_expired == 1
+
+
+def test_a_token_is_good_until_the_deadline_be_it_that_no_tick_came() -> None:
+    q = make_queue()
+    q.put(b"one")
+    lease = by_token(q, 100)
+    q.now_ms += 99
+    assert q.named(lease.token) is lease
+    q.now_ms += 1
+    assert q.named(lease.token) is None
+    assert len(q.reader.leases) == 1, "the tick is still to come"
+
+
+def test_only_a_token_that_was_shown_names_a_lease_by_connection() -> None:
+    q = make_queue(lease_ms=100)
+    q.put(b"one", b"two")
+    told, untold = q.open(), q.open()
+    q.reader.leases.show(told)
+    assert q.named(told.token) is told
+    assert q.named(untold.token) is None
+    q.hang_up()
+    assert q.named(told.token) is None, "it is over"
+    assert Kind.LEASED not in {record.kind for record in q.records}
+
+
+def test_a_restart_goes_on_with_it_and_knows_no_more_than_its_number_and_size() -> None:
+    q = make_queue()
+    q.put(b"one", b"two")
+    q.abort(q.open())
+    lease = by_token(q)
+    q.pass_time(10_000)
+
+    again = q.restarted()
+
+    found = again.named(lease.token)
+    assert found is not None
+    assert (found.item.id, found.item.size, found.item.is_whole) == (1, 3, False)
+    assert (found.attempts, found.began_ms) == (1, lease.began_ms)
+    assert deadline_left(again, lease.token) == 50_000
+    assert again.ready == [b"two"]
+    assert again.queue.reader.lent_bytes == 0
+    assert again.close(found) == len(again.records)
+    assert again.records[-1].small == 2 | 3 << 8, "the second delivery, of three bytes"
+    assert again.reader.live_bytes == 3
+
+
+def test_given_back_after_a_restart_it_is_first_again_and_read_again() -> None:
+    q = make_queue()
+    q.put(b"one", b"two", b"three", b"four")
+    first, second = by_token(q), by_token(q)
+    again = q.restarted()
+    all_read(again.reader)
+    for token in (second.token, first.token):
+        lease = again.named(token)
+        assert lease is not None
+        again.defer(lease)
+    assert again.ready == [b"one", b"two", b"three", b"four"]
+    assert again.open().attempts == 0
+
+
+def test_a_lease_over_while_nobody_ran_ends_at_the_first_tick_and_counts_an_attempt() -> None:
+    q = make_queue()
+    q.put(b"one")
+    lease = by_token(q, 1000)
+    q.now_ms += 5000
+    again = q.restarted()
+    assert again.named(lease.token) is None
+    assert again.reader.ready.count == 0
+    again.pass_time(0)
+    assert again.ready == [b"one"]
+    assert again.open().attempts == 1
+
+
+def test_a_wall_clock_that_was_set_back_never_makes_it_longer_than_it_was() -> None:
+    q = make_queue()
+    q.put(b"one")
+    lease = by_token(q, 1000)
+    q.step_wall(-3_600_000)
+    again = q.restarted()
+    assert deadline_left(again, lease.token) == 1000
+    q.touch(lease, 7000)
+    again = q.restarted()
+    assert deadline_left(again, lease.token) == 7000
+
+
+def test_after_a_restart_leases_end_in_the_order_of_their_deadlines() -> None:
+    q = make_queue()
+    q.put(b"1", b"2", b"3")
+    for lease_ms in (300, 100, 200):
+        by_token(q, lease_ms)
+    again = q.restarted()
+    ended = []
+    for _ in range(3):
+        again.pass_time(100)
+        ended.append(sorted(again.ready))
+    assert ended == [[b"2"], [b"2", b"3"], [b"1", b"2", b"3"]]
+
+
+def test_the_state_of_a_queue_has_its_leases_by_token_and_no_others() -> None:
+    q = make_queue()
+    q.put(b"one", b"two")
+    q.open()
+    lease = by_token(q, 1000)
+    q.pass_time(10)
+    q.touch(lease, 5000)
+    began_ms = q.wall_ms - 10
+    assert q.queue.state().leased == [
+        LeaseEntry(2, lease.token, 1, began_ms, 3, q.wall_ms, q.wall_ms + 5000)
+    ]
+
+
+# -- waiting ----------------------------------------------------------------------------------
+
+
+def test_who_waits_is_lent_by_token_in_turn() -> None:
+    q = make_queue()
+    q.wait("anna", lease_ms=100)
+    q.wait("bert")
+    q.put(b"one", b"two")
+    assert q.answers() == [("anna", b"one"), ("bert", b"two")]
+    assert [lease.by_token for lease in q.reader.leases] == [True, False]
+    assert not q.who("anna").leases
+
+
+# -- a full disk ------------------------------------------------------------------------------
+
+
+def test_on_a_full_disk_who_waits_for_a_token_is_refused_in_turn_and_others_are_served() -> None:
+    q = make_queue()
+    q.put(b"one")
+    held = q.open("carl")
+    waiter = q.wait("anna", lease_ms=100)
+    q.wait("bert", want=Want.TAKE)
+    q.queue.log.no_room = "disk full"
+    q.abort(held)
+    assert q.answers() == [("anna", None), ("bert", b"one")]
+    assert waiter.refused == "disk full"
+
+
+def test_on_a_full_disk_the_return_of_a_lease_by_token_is_written_and_no_other() -> None:
+    q = make_queue()
+    q.put(b"one", b"two")
+    lease, other = by_token(q), q.open()
+    q.queue.log.no_room = "disk full"
+    q.abort(other)
+    q.abort(lease)
+    assert q.story.endswith("returned 1 attempts 1 abort")
+    assert q.restarted().named(lease.token) is None
+
+
+def test_each_lease_by_token_has_room_for_one_record_more() -> None:
+    q = make_queue()
+    q.put(b"one", b"two")
+    log = q.queue.log
+    assert isinstance(log, JournalLog)
+    count = log.journal.spares.count_leases
+    by_token(q)
+    assert count() == 1
+    by_token(q)
+    assert count() == 2
+    assert q.restarted().queue.log.journal.spares.count_leases() == 2
+    lease = find(q.reader, 1, q.now_ms)
+    assert lease is not None
+    q.close(lease)
+    assert count() == 1
+
+
+# -- burying ----------------------------------------------------------------------------------
+
+
+def test_what_is_buried_is_dead_now_with_its_reason_and_its_attempts() -> None:
+    q = make_queue(max_attempts=None)
+    q.put(b"one", b"two")
+    q.bury(q.open(), b"defer")
+    q.bury(by_token(q), b"no address")
+    assert q.dead == [b"one", b"two"]
+    assert [(d.attempts, d.reason) for d in q.reader.dead.deaths.values()] == [
+        (1, b"defer"), (1, b"no address"),
+    ]  # fmt: skip
+    assert q.restarted().dead == [b"one", b"two"]
+
+
+def test_a_dead_item_that_is_buried_stays_where_it_was_among_the_dead() -> None:
+    q = make_queue()
+    q.put(b"one", b"two")
+    q.bury(q.open())
+    q.bury(q.open())
+    q.bury(q.open(dead=True), b"again")
+    assert q.dead == [b"one", b"two"]
+    assert {d.reason for d in q.reader.dead.deaths.values()} == {b"why"}
+
+
+def test_what_is_buried_may_be_what_a_waiter_for_the_dead_waits_for() -> None:
+    q = make_queue()
+    q.put(b"one")
+    q.wait("anna", dead=True)
+    q.bury(q.open("bert"))
+    assert q.answers() == [("anna", b"one")]
+
+
+def test_an_item_let_go_is_buried_without_its_body_and_read_again() -> None:
+    q = make_queue()
+    q.put(b"one", b"two")
+    lease = by_token(q)
+    again = q.restarted()
+    found = again.named(lease.token)
+    assert found is not None
+    again.bury(found)
+    assert again.dead == [b"one"]
+    assert again.reader.dead.bytes == 3

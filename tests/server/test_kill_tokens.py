@@ -1,0 +1,145 @@
+"""`kill -9` with leases by token alive: they go on, their tokens are good, and nobody else's.
+
+The promises of spec 1.3, 1.4 and 1.5 on the real process. Every item is set once. A worker keeps
+its tokens over the kills; what it asked and was not answered is in doubt.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from pymemcache.exceptions import (
+    MemcacheServerError,
+    MemcacheUnexpectedCloseError,
+)
+
+from tests.support.daemon import DaemonProcess
+
+ROUNDS = 8
+WORKERS = 3
+ITEMS = 3000
+HELD_MAX = 50  # by one worker
+
+
+class Books:
+    """What the workers were told, over all lives of the server."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.held: dict[bytes, int] = {}  # by whom, as far as anybody knows
+        self.tokens: set[int] = set()
+        self.confirmed: set[bytes] = set()
+        self.in_doubt: set[bytes] = set()
+        self.wrong: list[str] = []
+
+    def lent(self, body: bytes, token: int, who: int) -> None:
+        with self.lock:
+            if body in self.confirmed:
+                self.wrong.append(f"{body!r} came back though its confirm was answered")
+            if body in self.held and body not in self.in_doubt:
+                self.wrong.append(f"{body!r} is lent to {who} and to {self.held[body]}")
+            if token in self.tokens:
+                self.wrong.append(f"token {token} was issued twice")
+            self.in_doubt.discard(body)
+            self.tokens.add(token)
+            self.held[body] = who
+
+
+class Worker:
+    """Opens by token and ends what it holds, by random words, until the server is gone."""
+
+    def __init__(self, number: int, daemon: DaemonProcess, books: Books, seed: int) -> None:
+        self.number = number
+        self.daemon = daemon
+        self.books = books
+        self.random = random.Random(seed)
+        self.tokens: list[tuple[bytes, int]] = []
+        self.after_a_kill = 0
+
+    def run(self) -> None:
+        try:
+            client = self.daemon.client()
+            for body, token in self.tokens:  # whoever was answered holds it still
+                if not client.touch(f"jobs/token={token}", 600):
+                    self.books.wrong.append(f"{body!r}: token {token} is not good after a kill")
+                self.after_a_kill += 1
+            while True:
+                self._one(client)
+        except (OSError, MemcacheUnexpectedCloseError):
+            return  # the daemon is gone
+        except MemcacheServerError as error:
+            self.books.wrong.append(str(error))
+
+    def _one(self, client: object) -> None:
+        assert hasattr(client, "gets")
+        if len(self.tokens) < HELD_MAX and self.random.random() < 0.6:
+            body, token = client.gets("jobs/open/lease=600s")
+            if body is not None:
+                self.books.lent(body, int(token), self.number)
+                self.tokens.append((body, int(token)))
+            return
+        if not self.tokens:
+            return
+        body, token = self.tokens.pop(self.random.randrange(len(self.tokens)))
+        how = self.random.choice(("close", "delete", "abort", "defer"))
+        with self.books.lock:
+            self.books.in_doubt.add(body)
+            if how in ("abort", "defer"):
+                self.books.held.pop(body)  # another may have it before we hear the answer
+        if how == "delete":
+            assert client.delete(f"jobs/token={token}"), f"{body!r}: {token} refused"
+        else:
+            client.get(f"jobs/{how}/token={token}")
+        with self.books.lock:
+            if how in ("close", "delete"):
+                self.books.in_doubt.discard(body)
+                self.books.confirmed.add(body)
+                del self.books.held[body]
+
+
+@pytest.mark.slow
+def test_leases_by_token_go_on_after_kill_9_and_no_token_is_good_for_another(
+    tmp_path: Path,
+) -> None:
+    seed = int(os.environ.get("KESTRELPY_TEST_SEED", random.randrange(1 << 32)))
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    books = Books()
+    config = '[queue_defaults]\nmax_attempts = "none"\n'
+    with DaemonProcess(tmp_path / "data", config=config) as daemon:
+        client = daemon.client()
+        sent = {b"%d" % number for number in range(ITEMS)}
+        for body in sorted(sent):
+            assert client.set("jobs", body)
+        workers = [Worker(n, daemon, books, seed + n) for n in range(WORKERS)]
+        for _ in range(ROUNDS):
+            threads = [threading.Thread(target=worker.run) for worker in workers]
+            for thread in threads:
+                thread.start()
+            time.sleep(chance.uniform(0.05, 0.25))  # the moment of the kill is what is random
+            daemon.kill()
+            for thread in threads:
+                thread.join(30)
+            daemon.start()
+        client = daemon.client()
+        for worker in workers:
+            for body, token in worker.tokens:
+                if not client.delete(f"jobs/token={token}"):
+                    books.wrong.append(f"{body!r}: token {token} is not good at the end")
+                books.confirmed.add(body)
+        still_lent = int(client.stats("jobs")[b"queue_jobs_leased"])
+        drained = set()
+        while (left := client.get("jobs")) is not None:
+            drained.add(left)
+
+    assert books.wrong == []
+    assert sum(worker.after_a_kill for worker in workers) > ROUNDS, "no lease lived over a kill"
+    assert drained.isdisjoint(books.confirmed), "a confirmed item came back"
+    lost = sent - drained - books.confirmed - books.in_doubt
+    # Whoever was not told what it was lent holds it still, and so may who asked to end a lease.
+    assert len(lost) <= still_lent <= len(lost) + len(books.in_doubt)
