@@ -196,6 +196,7 @@ class Queue:
             age_ms is not None
             and now_ms - self.created_ms >= age_ms
             and self.is_empty
+            and not self.reader.paused  # it would lend again under the same name
             and self.log.failure is None  # a new queue of that name would acknowledge again
         )
 

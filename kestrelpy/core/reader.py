@@ -52,7 +52,7 @@ class Reader:
     __slots__ = (
         "_next_token", "_serving", "_tokens_below", "alarm", "attempts", "counters", "damages",
         "dead", "hungry", "is_hungry", "leases", "lent_bytes", "line", "live", "live_bytes", "log",
-        "name", "policy", "ready", "residency", "tokens_lsn", "waiters", "wall", "woken",
+        "name", "paused", "policy", "ready", "residency", "tokens_lsn", "waiters", "wall", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +71,7 @@ class Reader:
         self.policy = policy
         self.log = log
         self.wall = wall
+        self.paused = False  # does it lend nothing, because somebody said so?
         self.woken = woken
         self.alarm = alarm
         self.ready = Ready()
@@ -97,7 +98,7 @@ class Reader:
     def open(self, holder: Holder, now_ms: int, dead: bool = False) -> Lease | None:
         """Lend the next item to `holder`; None: there is none, or no more may be lent."""
         policy = self.policy
-        if policy.max_leased is not None and self._lends_no_more:
+        if self.paused or (policy.max_leased is not None and self._lends_no_more):
             return None
         wall_ms = now_ms + self.wall.offset_ms
         if dead:
@@ -170,7 +171,7 @@ class Reader:
 
     def is_busy(self, now_ms: int, dead: bool = False, lends: bool = True) -> bool:
         """Does what stands at the front have to be cleared away, or read back, before one knows?"""
-        if lends and self._lends_no_more:
+        if lends and (self.paused or self._lends_no_more):
             return False  # whatever stands there
         if dead:
             return self.dead.missing != 0
@@ -406,6 +407,9 @@ class Reader:
         self.attempts = kept
         self.live.keep_only(stay, last_id)
         self.live_bytes = live_bytes
+
+    def _apply_paused(self, paused: bool) -> None:
+        self.paused = paused
 
     def _apply_tokens(self, below: int) -> None:
         self._next_token = self._tokens_below = max(below, self._tokens_below)

@@ -41,8 +41,10 @@ class Replay:
             Kind.DEAD: self._dead,
             Kind.EXPIRED: self._gone,
             Kind.DISCARDED: self._gone,
+            Kind.CANCELLED: self._gone,
             Kind.FLUSHED: self._flushed,
             Kind.TOKENS: self._tokens,
+            Kind.PAUSED: self._paused,
         }
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -153,6 +155,9 @@ class Replay:
             live_bytes = sum(self._sizes[i - self._base] for i in spared if i >= self._base)
             live_bytes += reader.dead.bytes
         reader._apply_flushed(spared, record.item, live_bytes)
+
+    def _paused(self, record: Record) -> None:
+        self._reader._apply_paused(record.small == 1)
 
     def _tokens(self, record: Record) -> None:
         self._reader._apply_tokens(record.number)

@@ -29,6 +29,7 @@ from kestrelpy.protocol.commands import (
 from kestrelpy.protocol.fetching import Fetching
 from kestrelpy.protocol.host import Host
 from kestrelpy.protocol.memcache import Lines, Parser
+from kestrelpy.protocol.observing import Observing
 from kestrelpy.protocol.plain import answer_plain
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies
 
@@ -181,6 +182,10 @@ class Conversation:
         self.stream = None  # the rest of a long answer is for nobody
         self.fetching.stop_waiting()
         self.broker.hang_up(self.holder, now_ms)
+
+    def observer(self) -> Observing:
+        """What reads by marker for it."""
+        return self.fetching.observer()
 
     def leave(self) -> None:
         """The server is going: nothing is given back, so no attempt is counted."""

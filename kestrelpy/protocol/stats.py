@@ -110,6 +110,7 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
         ("keys_blocked", 0),
         ("closes_without_open", counters.closes_without_open),
         ("gaps", counters.gaps),
+        ("paused", int(reader.paused)),
         ("failed", int(state == "failed")),
         ("state", state),
         *((("reason", _reason(queue.log)),) if state != "ok" else ()),
@@ -118,7 +119,7 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
 
 def stats_lines(broker: Broker, host: Host, now_ms: int) -> Iterator[bytes]:
     """The whole of `stats`, in slices."""
-    yield _lines("", server_stats(broker, host, now_ms))
+    yield lines("", server_stats(broker, host, now_ms))
     names = sorted(broker.queues)
     for start in range(0, len(names), _QUEUES_PER_SLICE):
         yield b"".join(
@@ -139,7 +140,7 @@ def marker_lines(broker: Broker) -> Iterator[bytes]:
     names = sorted(broker.queues)
     for start in range(0, len(names), _QUEUES_PER_SLICE):
         yield b"".join(
-            _lines(f"queue_{name.decode('ascii')}_", _markers(broker.queues[name]))
+            lines(f"queue_{name.decode('ascii')}_", _markers(broker.queues[name]))
             for name in names[start : start + _QUEUES_PER_SLICE]
             if name in broker.queues
         )
@@ -178,7 +179,7 @@ def open_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
                 ("state", "dead" if lease.dead else "lent"),
             ]
             name = queue.name.decode("ascii")
-            out.append(_lines(f"queue_{name}_open_{item.id}_", facts))
+            out.append(lines(f"queue_{name}_open_{item.id}_", facts))
         yield b"".join(out)
     yield b"END\r\n"
 
@@ -194,8 +195,8 @@ def dump_lines(broker: Broker, names: list[bytes], now_ms: int) -> Iterator[byte
 
 
 def _queue_lines(queue: Queue, now_ms: int) -> bytes:
-    return _lines(f"queue_{queue.name.decode('ascii')}_", queue_stats(queue, now_ms))
+    return lines(f"queue_{queue.name.decode('ascii')}_", queue_stats(queue, now_ms))
 
 
-def _lines(prefix: str, facts: list[tuple[str, object]]) -> bytes:
+def lines(prefix: str, facts: list[tuple[str, object]]) -> bytes:
     return "".join(f"STAT {prefix}{key} {value}\r\n" for key, value in facts).encode()
