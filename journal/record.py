@@ -67,7 +67,7 @@ class Kind(IntEnum):
     TOKENS = 10  # lease tokens below `number` may have been issued
     FOOTER = 11  # closes a sealed segment, at a fixed place: counts and ranges
     RELEASED = 12  # a delayed item became available; number: its place
-    LEASED = 13  # lent by token; number: the token; meta: deadline
+    LEASED = 13  # lent by token; number: the token; small: which delivery; meta: deadline, bytes
     RENEWED = 14  # a lease by token has a new deadline; number: the token
     READER = 15  # a reader of this log was named; reader: its number from now on
     UPTO = 16  # a reader confirmed everything up to the marker `number`
@@ -127,7 +127,7 @@ class Tag(IntEnum):
     ITEM_LAST = 29  # u64, the last item put in a segment
     COUNTS = 30  # records of a segment by kind: u8 kind and u32 count, repeated
     DEAD_MS = 31  # u64, when a carried item died
-    BYTES = 32  # u64, of the body of the item that a record ends or buries; or of all items there
+    BYTES = 32  # u64, of the body of the item that a record is about; or of all items there
 
 
 _NUMBER_TAGS: Final = frozenset(

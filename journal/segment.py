@@ -26,7 +26,7 @@ from journal.errors import NewerFormat
 from journal.record import PLACING, Kind, Meta, Record, Tag, decode_meta
 
 MAGIC: Final = b"\x89KPJ\r\n\x1a\n"  # a transfer as text would change it
-VERSION: Final = 2
+VERSION: Final = 3
 FILE_HEADER_BYTES: Final = 64
 FOOTER_SPACE_BYTES: Final = 512
 SUFFIX: Final = ".segment"

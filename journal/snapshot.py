@@ -1,9 +1,12 @@
 """The state of a queue at one moment, as a file, so that a start reads what came later and no more.
 
     0             64
-    +-------------+------------+----------+--------------+----------+--------------+--------+
-    | file header | CHECKPOINT | LIVE ... | ATTEMPTS ... | DEAD ... | SEGMENTS ... | FOOTER |
-    +-------------+------------+----------+--------------+----------+--------------+--------+
+    +-------------+------------+----------+--------------+----------+------------------------+
+    | file header | CHECKPOINT | LIVE ... | ATTEMPTS ... | DEAD ... | LEASED, RENEWED? ...   |
+    +-------------+------------+----------+--------------+----------+------------------------+
+    +---------+-----------+--------------+--------+
+    | PAUSED? | DECLARED? | SEGMENTS ... | FOOTER |
+    +---------+-----------+--------------+--------+
 
 The file ends with its last frame; every frame carries the lsn behind the state's, so that a block
 of another snapshot never passes for one of this. Bodies are no state: they stay in the log.
@@ -17,12 +20,13 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from journal.checkpoint import Checkpoint
 from journal.errors import JournalError, NewerFormat
 from journal.ids import PAGE_IDS, IdCounts, IdSet
+from journal.lending import LeaseEntry, lease_entries
 from journal.record import (
     HEADER_BYTES,
     Draft,
@@ -55,8 +59,10 @@ _ENTRY_BYTES: Final[dict[tuple[int, int], int]] = {
 _SEGMENT: Final = struct.Struct("<IIQQQQ")
 _PIECE_BYTES: Final = 1 << 20  # bodies are cut to about this size
 _ORDER: Final = (
-    Kind.CHECKPOINT, Kind.LIVE, Kind.ATTEMPTS, Kind.DEAD, Kind.SEGMENTS, Kind.FOOTER,
+    Kind.CHECKPOINT, Kind.LIVE, Kind.ATTEMPTS, Kind.DEAD, Kind.LEASED, Kind.PAUSED, Kind.DECLARED,
+    Kind.SEGMENTS, Kind.FOOTER,
 )  # fmt: skip
+_ONCE: Final = frozenset({Kind.CHECKPOINT, Kind.PAUSED, Kind.DECLARED, Kind.FOOTER})
 
 
 class SnapshotDamaged(JournalError):
@@ -97,7 +103,8 @@ class Snapshot:
 
     `live_bytes` are the bodies of all live items: ready, lent, dead. `segments` are all but the
     one in which the log goes on, in the order of the chain; `tally` is of that one, up to
-    `offset` (None: not known, and a start reads that segment whole).
+    `offset` (None: not known, and a start reads that segment whole). `declared` are the settings
+    that a client declared, as they came (empty: none).
     """
 
     lsn: int
@@ -110,6 +117,9 @@ class Snapshot:
     dead: list[DeadEntry]
     segments: list[SegmentState]
     tally: Tally | None = None
+    leased: list[LeaseEntry] = field(default_factory=list)
+    paused: bool = False
+    declared: bytes = b""
 
     def encode(self, short_identity: int, identity: bytes, time_ms: int) -> bytes:
         """The file's bytes, below 4 GiB. Pure: it may run on a thread when the state is a copy."""
@@ -150,6 +160,9 @@ class Snapshot:
             yield Draft(
                 Kind.DEAD, dead.item, dead.order, dead.attempts, dead.died_ms, meta, b"", 0, 0
             )
+        for lease in self.leased:
+            yield from lease.drafts()
+        yield from self._switches(time_ms)
         each = _PIECE_BYTES // _SEGMENT.size
         for at in range(0, max(len(self.segments), 1), each):
             some = self.segments[at : at + each]
@@ -164,6 +177,13 @@ class Snapshot:
         if self.tally is not None:
             meta, place_last = encode_meta(self.tally.meta()), self.tally.place_last
         yield Draft(Kind.FOOTER, 0, place_last, 0, time_ms, meta, b"", 0, 0)
+
+    def _switches(self, time_ms: int) -> Iterator[Draft]:
+        """What is said of the whole queue, where it is not as at its beginning."""
+        if self.paused:
+            yield Draft(Kind.PAUSED, 0, 0, 1, time_ms, b"", b"", 0, 0)
+        if self.declared:
+            yield Draft(Kind.DECLARED, 0, 0, 0, time_ms, b"", self.declared, 0, 0)
 
 
 def snapshot_name(lsn: int) -> str:
@@ -224,11 +244,11 @@ def _next_step(frame: Record, step: int, path: str) -> int:
         kind = Kind.IDS
     if kind in {Kind.IDS, Kind.KEYS}:
         raise NewerFormat(f"{path}: a snapshot with records of kind {frame.kind}")
-    place = _ORDER.index(kind) if kind in _ORDER else -1
-    once = kind in {Kind.CHECKPOINT, Kind.FOOTER}
+    listed = Kind.LEASED if kind == Kind.RENEWED else kind
+    place = _ORDER.index(listed) if listed in _ORDER else -1
     if place < step or (step == 0) != (place == 0):
         raise SnapshotDamaged(path, frame.offset, f"{kind.name} is out of place")
-    return place + once
+    return place + (kind in _ONCE)
 
 
 def _from_frames(frames: list[Record]) -> Snapshot:
@@ -266,6 +286,9 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         dead=dead,
         segments=segments,
         tally=Tally.from_footer(closing) if closing.meta else None,
+        leased=lease_entries(frames),
+        paused=any(frame.kind == Kind.PAUSED and frame.small == 1 for frame in frames),
+        declared=next((frame.body for frame in frames if frame.kind == Kind.DECLARED), b""),
     )
 
 

@@ -13,13 +13,14 @@ import copy
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from journal.carry import CarryJob
 from journal.checkpoint import Checkpoint
 from journal.files import Files
 from journal.ids import IdCounts, IdSet
+from journal.lending import LeaseEntry
 from journal.reclaim import choose
 from journal.rotation import Segment
 from journal.segment import SURVIVORS, SegmentHeader, segment_path
@@ -45,6 +46,9 @@ class State:
     live_bytes: int
     attempts: IdCounts
     dead: list[DeadEntry]
+    leased: list[LeaseEntry] = field(default_factory=list)
+    paused: bool = False
+    declared: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,7 @@ class Upkeep:
         snapshot = Snapshot(
             journal.commit.lsn_written, active.number, active.at, state.checkpoint, state.live,
             state.live_bytes, state.attempts, state.dead, segments, copy.deepcopy(active.tally),
+            state.leased, state.paused, state.declared,
         )  # fmt: skip
         outdated = self._path(self.snapshots[0]) if len(self.snapshots) == SNAPSHOTS_KEPT else ""
         return SnapshotJob(

@@ -104,7 +104,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "STORED is said when the item is written",
         "kestrelpy/core/log.py",
-        "commit.lsn_durable if self.sync_ms == 0 else commit.lsn_written",
+        "commit.lsn_durable if waits else commit.lsn_written",
         "commit.lsn_written",
         (*TESTS_OF_THE_WIRE, "tests/core/test_log.py", *TESTS_OF_THE_SERVER),
     ),

@@ -1,10 +1,11 @@
 """The golden journals: small, fixed to the byte, one folder per format version.
 
     v1/...                 what version 1 wrote; never changed, still read
-    v2/jobs.1              what this version writes: survivors, two sealed segments, a recycled one
+    v2/...                 what version 2 wrote: the same
+    v3/jobs.1              what this version writes: survivors, two sealed segments, a recycled one
                            whose end is torn, two snapshots
-    v2/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
-    v2/dump.txt, v2/verify.txt   what `python -m journal` says of them
+    v3/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
+    v3/dump.txt, v3/verify.txt   what `python -m journal` says of them
 
 `python -m tests.golden.build` writes the newest anew, which is right only together with a new
 format version (FORMAT.md, "Changing the format"): a golden journal is never changed afterwards.
@@ -20,12 +21,13 @@ import contextlib
 import io
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from journal.__main__ import main as journal_main
 from journal.checkpoint import Checkpoint
 from journal.ids import IdCounts, IdSet
+from journal.lending import LeaseEntry
 from journal.record import (
     HEADER_BYTES,
     Draft,
@@ -191,7 +193,7 @@ def ids(*numbers: int) -> IdSet:
 
 
 def jobs() -> list[SegmentBuilder | Snapshot]:
-    """Every kind that version 2 writes. Segments 1 and 2 are gone: survivors 5 stand for them."""
+    """Every kind that version 3 writes. Segments 1 and 2 are gone: survivors 5 stand for them."""
     first = SegmentBuilder(1, 2048, 1, Checkpoint(name=b"jobs", server=SERVER, generation=1))
     first.batch(
         draft(Kind.PUT, 1, 1, 0, b"hello"),
@@ -225,11 +227,21 @@ def jobs() -> list[SegmentBuilder | Snapshot]:
     )
     third.seal(live=2)
     opening = Checkpoint(b"jobs", 11, 11, 1 << 21, 10, 6, 1, SERVER, as_of=19)
-    fourth = SegmentBuilder(4, 2560, third.lsn, opening, time_ms=TIME_MS + 3000)
+    token, minute = 1 << 20, 60_000
+    leased = LeaseEntry(5, token, 1, TIME_MS + 3002, 6, TIME_MS + 3002, TIME_MS + minute)
+    renewed = replace(leased, since_ms=TIME_MS + 3004, deadline_ms=TIME_MS + 2 * minute)
+    other = LeaseEntry(6, token + 1, 1, TIME_MS + 3003, 6, TIME_MS + 3003, TIME_MS + 3003 + minute)
+    declared = b'lease = "5m"\n'
+    fourth = SegmentBuilder(4, 4096, third.lsn, opening, time_ms=TIME_MS + 3000)
     died: Meta = {Tag.REASON: b"lease", Tag.BYTES: 20}
     written = fourth.batch(
         *(draft(Kind.PUT, n, n, 0, b"item %d" % n, time_ms=TIME_MS + 3000 + n) for n in (11, 12)),
         draft(Kind.DEAD, 2, TIME_MS + 11, 2, meta=died, time_ms=TIME_MS + 3001),
+        leased.leased(),
+        other.leased(),
+        renewed.renewal(),
+        draft(Kind.PAUSED, small=1, time_ms=TIME_MS + 3005),
+        draft(Kind.DECLARED, body=declared, time_ms=TIME_MS + 3006),
         synced=19,
     )
     tally = Tally()
@@ -238,10 +250,11 @@ def jobs() -> list[SegmentBuilder | Snapshot]:
     attempts.set(2, 2)
     attempts.set(9, 1)
     newest = Snapshot(
-        22, 4, fourth.at, Checkpoint(b"jobs", 13, 13, 1 << 21, 12, 8, 1, SERVER, as_of=22),
+        27, 4, fourth.at, Checkpoint(b"jobs", 13, 13, 1 << 21, 12, 8, 1, SERVER, as_of=27),
         ids(2, 5, 6, 8, 9, 10, 11, 12), 63, attempts,
         [DeadEntry(2, 1, 2, b"lease", TIME_MS + 3001, 20)],
         [SegmentState(5, 2, 8, 4, 38), SegmentState(3, 9, 10, 2, 11)], tally,
+        [renewed, other], True, declared,
     )  # fmt: skip
     small, large = ended(300, 1 << 24)
     fourth.batch(
@@ -249,19 +262,22 @@ def jobs() -> list[SegmentBuilder | Snapshot]:
         draft(Kind.DISCARDED, 8, 0, ended(0, 6)[0], time_ms=TIME_MS + 3003),
         # As of a body of 16 MiB that was delivered 300 times.
         Draft(Kind.DONE, 12, TIME_MS, small, TIME_MS + 3004, large, b"", 0, 0),
+        draft(Kind.CANCELLED, 9, meta={Tag.REASON: b"cancelled", Tag.BYTES: 8}),
+        draft(Kind.PAUSED, time_ms=TIME_MS + 3005),
+        replace(other, since_ms=TIME_MS + 3006, deadline_ms=TIME_MS + 3 * minute).renewal(),
         # A wall clock that was set back: times need not rise with the log.
         draft(Kind.FLUSHED, 11, 32, 0, struct.pack("<2Q", 5, 6), time_ms=TIME_MS + 500),
-        synced=22,
+        synced=27,
     )
     fourth.seal(live=0)
-    opening = Checkpoint(b"jobs", 13, 13, 1 << 21, 12, 3, 1, SERVER, as_of=26)
+    opening = Checkpoint(b"jobs", 13, 13, 1 << 21, 12, 3, 1, SERVER, as_of=34)
     sixth = SegmentBuilder(
         6, 2048, fourth.lsn, opening, time_ms=TIME_MS + 4000, life=bytes(first.data)
     )
-    sixth.batch(draft(Kind.PUT, 13, 13, 0, b"on disk"), synced=26)
-    sixth.batch(draft(Kind.PUT, 14, 14, 0, b"kept: the next start puts it on disk"), synced=27)
+    sixth.batch(draft(Kind.PUT, 13, 13, 0, b"on disk"), synced=34)
+    sixth.batch(draft(Kind.PUT, 14, 14, 0, b"kept: the next start puts it on disk"), synced=35)
     before = bytes(sixth.data)
-    sixth.batch(draft(Kind.PUT, 15, 15, 0, b"torn: half of it reached the disk"), synced=27)
+    sixth.batch(draft(Kind.PUT, 15, 15, 0, b"torn: half of it reached the disk"), synced=35)
     sixth.data[sixth.at - 24 :] = before[sixth.at - 24 :]
     return [survivors, third, fourth, sixth, older, newest]
 
@@ -284,7 +300,7 @@ def planned() -> list[SegmentBuilder | Snapshot]:
         draft(Kind.PUT, 2, 0, 0, b"later", {Tag.DUE_MS: TIME_MS + 90_000}),
         draft(Kind.PUT, 3, 2, 0, b"for the child alone", reader=1),
         draft(Kind.RELEASED, 2, 3),
-        draft(Kind.LEASED, 1, 77, 1, meta={Tag.DEADLINE_MS: TIME_MS + 60_000}),
+        draft(Kind.LEASED, 1, 77, 1, meta={Tag.DEADLINE_MS: TIME_MS + 60_000, Tag.BYTES: 15}),
         draft(Kind.RENEWED, 1, 77, meta={Tag.DEADLINE_MS: TIME_MS + 120_000}),
         draft(Kind.UPTO, 0, 2, reader=1),
         draft(Kind.SETTLED, 1, meta={Tag.ORIGIN: b"server-2:jobs:17", Tag.GENERATION: 2}),
@@ -318,7 +334,7 @@ def planned() -> list[SegmentBuilder | Snapshot]:
 
 
 JOURNALS = {"jobs.1": jobs, "%4Fp%2Baudit.3": planned}
-NEWEST = "v2"
+NEWEST = "v3"
 
 
 def write(one: SegmentBuilder | Snapshot, folder: Path) -> Path:

@@ -243,7 +243,7 @@ def test_today_s_code_writes_the_golden_journal_byte_for_byte(name: str, tmp_pat
         assert path.read_bytes() == expected.read_bytes(), expected
 
 
-@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize("version", ["v1", "v2", "v3"])
 @pytest.mark.parametrize("command", ["dump", "verify"])
 def test_today_s_code_reads_the_golden_journal_as_it_was_meant(
     command: str, version: str, monkeypatch: pytest.MonkeyPatch
@@ -253,7 +253,7 @@ def test_today_s_code_reads_the_golden_journal_as_it_was_meant(
     assert said(command, version) == expected
 
 
-@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize("version", ["v1", "v2", "v3"])
 def test_a_golden_journal_goes_on_in_today_s_version(version: str, tmp_path: Path) -> None:
     folder = tmp_path / "jobs.1"
     shutil.copytree(GOLDEN / version / "jobs.1", folder)
@@ -273,7 +273,7 @@ def test_a_golden_journal_goes_on_in_today_s_version(version: str, tmp_path: Pat
     after, again = start()
     assert again.damages == []
     assert after == [*before, (recovery.lsn_next, 100)]
-    assert (again.snapshot is not None) == (version == "v2")
+    assert (again.snapshot is not None) == (version != "v1")
 
 
 def test_the_golden_journals_have_every_kind_and_every_tag() -> None:
@@ -322,7 +322,7 @@ def test_a_journal_of_a_newer_version_is_refused_with_one_line(
 ) -> None:
     one = example()
     newer = bytearray(one.data)
-    newer[8] = 3
+    newer[8] = 4
     newer[60:64] = struct.pack("<I", record.crc32(bytes(newer[:60])))
     path = one.write_to(tmp_path)
     path.write_bytes(newer)
@@ -330,5 +330,5 @@ def test_a_journal_of_a_newer_version_is_refused_with_one_line(
     assert main(["verify", str(tmp_path)]) == 2
 
     captured = capsys.readouterr()
-    assert captured.err == f"journal: {path}: journal format 3, this kestrelpy reads up to 2\n"
+    assert captured.err == f"journal: {path}: journal format 4, this kestrelpy reads up to 3\n"
     assert captured.out == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from journal.checkpoint import Checkpoint
 from journal.errors import NewerFormat
 from journal.ids import IdCounts, IdSet
+from journal.lending import LeaseEntry
 from journal.record import Draft, Kind, encode
 from journal.segment import FILE_HEADER_BYTES, SegmentHeader, Tally
 from journal.snapshot import (
@@ -62,6 +64,12 @@ def small_snapshot() -> Snapshot:
         ],
         segments=[SegmentState(4, 3, 19, 2, 34), SegmentState(8, 20, 29, 10, 1 << 40)],
         tally=tally,
+        leased=[
+            LeaseEntry(20, 7, 1, TIME_MS - 5, 3, TIME_MS - 5, TIME_MS + 60_000),
+            LeaseEntry(21, 1 << 20, 301, TIME_MS - 4, 0, TIME_MS - 1, TIME_MS + 70_000),
+        ],
+        paused=True,
+        declared=b'lease = "5m"\n',
     )
 
 
@@ -74,6 +82,7 @@ def same(one: Snapshot, other: Snapshot) -> bool:
         return (
             s.lsn, s.segment, s.offset, s.checkpoint, s.live.encode(), s.live.count,
             s.live_bytes, list(s.attempts.items()), s.dead, s.segments, s.tally,
+            s.leased, s.paused, s.declared,
         )  # fmt: skip
 
     return plain(one) == plain(other)
@@ -181,6 +190,10 @@ def laid_out(*drafts: Draft) -> bytes:
 
 RUN = Draft(Kind.LIVE, 0, 1, 0, TIME_MS, b"", bytes(16), 0, 0)
 GOES_ON = Draft(Kind.SEGMENTS, 1, 64, 0, TIME_MS, b"", b"", 0, 0)
+LEASE = LeaseEntry(1, 7, 1, TIME_MS, 3, TIME_MS + 1, TIME_MS + 2)
+LEASED, RENEWED = LEASE.leased(), LEASE.renewal()
+PAUSED = Draft(Kind.PAUSED, 0, 0, 1, TIME_MS, b"", b"", 0, 0)
+DECLARED = Draft(Kind.DECLARED, 0, 0, 0, TIME_MS, b"", b"x", 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +209,15 @@ GOES_ON = Draft(Kind.SEGMENTS, 1, 64, 0, TIME_MS, b"", b"", 0, 0)
         ([RUN._replace(number=2), GOES_ON], SnapshotDamaged),
         ([RUN._replace(small=9), GOES_ON], SnapshotDamaged),
         ([RUN, GOES_ON._replace(small=3, body=bytes(40))], SnapshotDamaged),
+        ([RUN, LEASED._replace(meta=b""), GOES_ON], SnapshotDamaged),
+        ([RUN, RENEWED, GOES_ON], SnapshotDamaged),
+        ([RUN, LEASED, RENEWED._replace(number=8), GOES_ON], SnapshotDamaged),
+        ([RUN, LEASED, RENEWED._replace(item=2), GOES_ON], SnapshotDamaged),
+        ([RUN, PAUSED, LEASED, GOES_ON], SnapshotDamaged),
+        ([RUN, PAUSED, PAUSED, GOES_ON], SnapshotDamaged),
+        ([RUN, DECLARED, PAUSED, GOES_ON], SnapshotDamaged),
+        ([RUN, DECLARED, DECLARED, GOES_ON], SnapshotDamaged),
+        ([RUN, GOES_ON, DECLARED], SnapshotDamaged),
         ([RUN, RUN._replace(kind=Kind.DEAD, meta=b"\x01"), GOES_ON], SnapshotDamaged),
         ([RUN, RUN._replace(kind=Kind.DEAD, meta=b"\x7f\0\0"), GOES_ON], NewerFormat),
     ],
@@ -209,9 +231,16 @@ def test_whole_records_that_say_what_no_snapshot_says_are_refused(
         Snapshot.decode(laid_out(*drafts), PATH)
 
 
+def test_what_stands_once_and_what_follows_another_is_read_in_its_order() -> None:
+    again = Snapshot.decode(laid_out(RUN, LEASED, RENEWED, LEASED, PAUSED, DECLARED, GOES_ON), PATH)
+    first = replace(LEASE, since_ms=TIME_MS)
+    assert again.leased == [LEASE, first]
+    assert (again.paused, again.declared) == (True, b"x")
+
+
 def test_a_snapshot_of_a_newer_version_says_so() -> None:
     data = bytearray(encoded(small_snapshot()))
-    data[8] = 3
+    data[8] = 4
     data[60:64] = zlib.crc32(bytes(data[:60])).to_bytes(4, "little")
     with pytest.raises(NewerFormat):
         Snapshot.decode(bytes(data), PATH)

@@ -1,4 +1,4 @@
-"""A small journal with everything format 2 has: survivors, two snapshots, a recycled segment.
+"""A small journal with what a journal is made of: survivors, two snapshots, a recycled segment.
 
     rank   1  2    3     4      5       7          (6 is the number of the survivors)
          [6: 4 6]  7 8  9 10  11 12   13 14        items put there

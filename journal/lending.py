@@ -1,0 +1,90 @@
+"""Leases by token as records: what a restart must know to go on with them.
+
+    LEASED item, token, delivery, began, deadline ──▶ RENEWED token, when, deadline ──▶ ...
+                                                  ──▶ DONE, RETURNED, DEAD or FLUSHED ends it
+
+One rule: an entry says what the records say. Deadlines are wall clock, and whoever makes leases of
+them bounds them by how long the lease was: `deadline_ms - since_ms`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from journal.record import Draft, Kind, Record, Tag, decode_meta
+
+_DEADLINE: Final = struct.Struct("<BHQ")
+_LEASED_META: Final = struct.Struct("<BHQBHQ")
+_U64_BYTES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseEntry:
+    """A lease by token. `delivery` is which one of its item it is; the times are wall clock.
+
+    It began at `began_ms`; the latest of its records is of `since_ms` and says `deadline_ms`.
+    """
+
+    item: int
+    token: int
+    delivery: int
+    began_ms: int
+    body_bytes: int
+    since_ms: int
+    deadline_ms: int
+
+    @classmethod
+    def begun(cls, record: Record) -> LeaseEntry:
+        """What a LEASED record says. Raises ValueError where it does not say it."""
+        meta = decode_meta(record.meta)
+        deadline_ms, body_bytes = meta.get(Tag.DEADLINE_MS), meta.get(Tag.BYTES)
+        if not isinstance(deadline_ms, int) or not isinstance(body_bytes, int):
+            raise ValueError(f"the lease of item {record.item} says no deadline or no size")
+        return cls(
+            record.item, record.number, record.small, record.time_ms, body_bytes,
+            record.time_ms, deadline_ms,
+        )  # fmt: skip
+
+    def renewed(self, record: Record) -> LeaseEntry:
+        """As a RENEWED record of it says. Raises ValueError where that is another's."""
+        deadline_ms = decode_meta(record.meta).get(Tag.DEADLINE_MS)
+        is_its_own = (record.item, record.number) == (self.item, self.token)
+        if not is_its_own or not isinstance(deadline_ms, int):
+            raise ValueError(f"item {record.item} is not lent by token {record.number}")
+        return replace(self, since_ms=record.time_ms, deadline_ms=deadline_ms)
+
+    def leased(self) -> Draft:
+        """The record that lends it."""
+        meta = _LEASED_META.pack(
+            Tag.DEADLINE_MS, _U64_BYTES, self.deadline_ms, Tag.BYTES, _U64_BYTES, self.body_bytes
+        )
+        return Draft(
+            Kind.LEASED, self.item, self.token, self.delivery, self.began_ms, meta, b"", 0, 0
+        )
+
+    def renewal(self) -> Draft:
+        """The record that gave it its latest deadline, after the first."""
+        meta = _DEADLINE.pack(Tag.DEADLINE_MS, _U64_BYTES, self.deadline_ms)
+        return Draft(Kind.RENEWED, self.item, self.token, 0, self.since_ms, meta, b"", 0, 0)
+
+    def drafts(self) -> Iterator[Draft]:
+        """Itself in a snapshot: both records, where it was renewed, with its present deadline."""
+        yield self.leased()
+        if self.since_ms != self.began_ms:
+            yield self.renewal()
+
+
+def lease_entries(frames: list[Record]) -> list[LeaseEntry]:
+    """The inverse of `drafts`, for all of a snapshot; raises ValueError where it says no sense."""
+    found: list[LeaseEntry] = []
+    for frame in frames:
+        if frame.kind == Kind.LEASED:
+            found.append(LeaseEntry.begun(frame))
+        elif frame.kind == Kind.RENEWED:
+            if not found:
+                raise ValueError("a renewal of no lease")
+            found[-1] = found[-1].renewed(frame)
+    return found
