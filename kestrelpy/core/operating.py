@@ -3,7 +3,7 @@
     READY, waiting ---cancel---> gone            LENT: nothing here touches what somebody holds
     DEAD           ---purge----> gone
 
-A paused queue stores, confirms, takes back and shows as ever, and lends nothing, dead items neither.
+A paused queue stores, confirms, takes back and shows as ever; it lends nothing, nor dead items.
 
 One rule: decide, apply, log; the record that is returned is synced before anybody is told.
 """

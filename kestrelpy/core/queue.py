@@ -237,7 +237,7 @@ class Queue:
         reader = self.reader
         return State(
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
-            list(reader.dead.deaths.values()),
+            list(reader.dead.deaths.values()), paused=reader.paused,
         )  # fmt: skip
 
     # -- applying ---------------------------------------------------------------------------

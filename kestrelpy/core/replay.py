@@ -56,6 +56,7 @@ class Replay:
         reader.live = snapshot.live
         reader.live_bytes = snapshot.live_bytes
         reader.attempts = snapshot.attempts
+        reader._apply_paused(snapshot.paused)
         for dead in sorted(snapshot.dead, key=lambda d: d.order):
             reader.dead.bury(
                 dead.item, dead.attempts, dead.reason, dead.died_ms, dead.body_bytes, dead.order

@@ -23,6 +23,7 @@ from kestrelpy.protocol.commands import (
     Delete,
     Fetch,
     Plain,
+    Remove,
     Store,
     Touch,
 )
@@ -31,6 +32,7 @@ from kestrelpy.protocol.host import Host
 from kestrelpy.protocol.memcache import Lines, Parser
 from kestrelpy.protocol.observing import Observing
 from kestrelpy.protocol.plain import answer_plain
+from kestrelpy.protocol.removing import remove
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies
 
 log = logging.getLogger("kestrelpy.conversation")
@@ -109,6 +111,8 @@ class Conversation:
     def _carry_out(self, command: Command, now_ms: int) -> None:
         if isinstance(command, Delete):
             self._delete(command, now_ms)
+        elif isinstance(command, Remove):
+            self.stream = remove(self, command, now_ms)
         elif isinstance(command, Touch):
             self._touch(command, now_ms)
         elif isinstance(command, Plain):

@@ -12,6 +12,7 @@ from journal.files import Files
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import Log
 from kestrelpy.core.queue import Queue
+from kestrelpy.errors import Refused
 from kestrelpy.protocol.replies import Gate, Replies
 
 if TYPE_CHECKING:
@@ -72,6 +73,9 @@ class Talk(Protocol):
     stream: Iterator[bytes] | None  # the rest of a long answer
     closing: bool
     last_command_ms: int
+
+    def refuse(self, refused: Refused, quiet: bool = False) -> None:
+        """Say no."""
 
     def observer(self) -> Observing:
         """What reads by marker for it."""

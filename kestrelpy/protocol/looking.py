@@ -1,4 +1,4 @@
-"""One item by its number: where it is, and why it is not delivered; and the dead with their reasons.
+"""One item by its number: where it is, and why it is not delivered; and why the dead are dead.
 
     stats q/item=7  ──▶ gone                          lent ──▶ to whom, until when
                     ──▶ ready ──▶ paused, behind how many others, next
@@ -22,12 +22,11 @@ from kestrelpy.core.reader import Reader
 from kestrelpy.errors import ClientError
 from kestrelpy.protocol.commands import readable
 from kestrelpy.protocol.host import Talk
-from kestrelpy.protocol.markers import MARKER_BELOW
+from kestrelpy.protocol.markers import parse_number
 from kestrelpy.protocol.stats import lines
 
 _PER_SLICE: Final = 500
 _COUNTED_PER_SLICE: Final = 20_000
-_NUMBER_DIGITS_MAX: Final = 19
 _NONE: Final = "-"
 _UNESCAPED: Final = "!$&'()*+,:;=@"  # as they are in a line that is split at its blanks
 _END: Final = b"END\r\n"
@@ -45,19 +44,9 @@ class _Stored(NamedTuple):
     body_bytes: int
 
 
-def parse_number(word: str, value: bytes) -> int:
-    """The number that an option names; raises ClientError."""
-    if not (value.isdigit() and len(value) <= _NUMBER_DIGITS_MAX and 0 < int(value) < MARKER_BELOW):
-        was = f" is {readable(value)}" if value else " needs a value"
-        raise ClientError(
-            f"option {word}{was}: it must be a whole number from 1 to {MARKER_BELOW - 1}"
-        )
-    return int(value)
-
-
 def item_lines(talk: Talk, queue: Queue | None, value: bytes) -> Iterator[bytes]:
     """`stats <queue>/item=<n>`; raises ClientError for a number that was not given yet."""
-    id_ = parse_number("item", value)
+    id_ = _number("item", value)
     if queue is None:
         return iter((_END,))
     log = queue.log
@@ -74,8 +63,12 @@ def item_lines(talk: Talk, queue: Queue | None, value: bytes) -> Iterator[bytes]
 
 def token_lines(talk: Talk, queue: Queue | None, value: bytes) -> Iterator[bytes]:
     """`stats <queue>/token=<n>`: the item that is lent by it, if it still is."""
-    token = parse_number("token", value)
+    token = _number("token", value)
     return _token_lines(talk, queue, token) if queue is not None else iter((_END,))
+
+
+def _number(word: str, value: bytes) -> int:
+    return parse_number(word, readable(value) if value else None)
 
 
 def _token_lines(talk: Talk, queue: Queue, token: int) -> Iterator[bytes]:

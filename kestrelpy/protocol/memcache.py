@@ -23,6 +23,7 @@ from kestrelpy.protocol.commands import (
     Store,
     StoreLine,
     Touch,
+    parse_removal,
     parse_target,
 )
 
@@ -118,6 +119,8 @@ class Parser:
             if isinstance(known, Fetch):
                 return known
             return self._take_body(known, end + 1)
+        if data[at] == _BINARY_MAGIC:
+            return _binary()
         words = line.split()
         if not words:
             return Bad(b"ERROR")
@@ -276,6 +279,9 @@ class Parser:
         # Older clients send "delete <key> 0": the time of a kind of delete that is long gone.
         if not arguments or arguments[1:] not in ([], [b"0"]):
             raise ClientError("delete needs a queue: delete <queue>")
+        removal = parse_removal(arguments[0], quiet)
+        if removal is not None:
+            return removal
         target = parse_target(arguments[0])
         if target.options:
             raise ClientError(f"option {min(target.options)} does not go with delete")

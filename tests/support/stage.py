@@ -246,7 +246,7 @@ class Stage:
         self._removing = [queue for queue in self._removing if not self._remove(queue)]
         for client in list(self.clients.values()):
             moved |= self._speak(client)
-        return moved
+        return moved or bool(self._observing)
 
     def _feed(self) -> bool:
         """What has to be read back is, at once; was there anything?"""
