@@ -12,6 +12,7 @@ When these are written it is empty, and its own file is the room for those of th
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from journal.files import Handle
@@ -31,8 +32,8 @@ class Spares:
     """The spares of one journal. `number` is the highest that any segment of it ever had."""
 
     __slots__ = (
-        "_failed", "_journal", "_need_more", "_need_most", "is_ordered", "is_short", "number",
-        "passed_over", "recycled", "waiting",
+        "_failed", "_journal", "_need_more", "_need_most", "count_leases", "is_ordered", "is_short",
+        "number", "passed_over", "recycled", "waiting",
     )  # fmt: skip
 
     def __init__(self, journal: Journal, number: int) -> None:
@@ -47,6 +48,9 @@ class Spares:
         # What the confirms of what is alive in sealed segments need: those of the one with most,
         # and what others need beyond what they give back.
         self._need_most = self._need_more = 0
+        # A lease by token that is given back says so, full disk or not: else a restart would go on
+        # with it, and its token would be good again.
+        self.count_leases: Callable[[], int] = int
 
     @property
     def is_wanted(self) -> bool:
@@ -80,7 +84,8 @@ class Spares:
 
     def _needed(self, active: Segment) -> int:
         confirms = CONFIRM_BYTES * active.live
-        return max(confirms, self._need_most) + max(confirms - active.capacity, 0) + self._need_more
+        needed = max(confirms, self._need_most) + CONFIRM_BYTES * self.count_leases()
+        return needed + max(confirms - active.capacity, 0) + self._need_more
 
     def order(self, time_ms: int, reserve_bytes: int) -> SpareOrder:
         """What to prepare; a new file leaves `reserve_bytes` of the disk free."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from journal.ids import IdSet
+from kestrelpy.core.by_token import resume
 from kestrelpy.core.counters import ServerCounters
 from kestrelpy.core.dead import DeadLine
 from kestrelpy.core.leases import Holder
@@ -20,6 +21,7 @@ from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import HUNG_UP, Reader
 from kestrelpy.core.residency import Memory
 from kestrelpy.core.timers import Timers
+from kestrelpy.core.tokens import TokenFloor
 from kestrelpy.core.waiters import Waiter, Waiters, Want
 from kestrelpy.core.wall import Wall
 from kestrelpy.errors import ServerError
@@ -51,6 +53,7 @@ class Broker:
         self.policy_of = policy_of
         self.queues_max = queues_max
         self.server_id = b""
+        self.tokens = TokenFloor()
         self._make_log = make_log
         self._absent: dict[bytes, Waiters] = {}
         self._timers: Timers[Any] = Timers()
@@ -67,6 +70,7 @@ class Broker:
         queue = self.fresh(name, max(made, self._generation_deleted + 1), now_ms)
         queue.created_ms = now_ms
         queue.attach(self._make_log(queue))
+        self.tokens.begin(queue, now_ms)
         self.adopt(queue, now_ms)
         self.counters.queue_creates += 1
         return queue
@@ -83,9 +87,10 @@ class Broker:
         return queue
 
     def adopt(self, queue: Queue, now_ms: int) -> None:
-        """Into the books, with whoever waits for it."""
+        """Into the books, with whoever waits for it; its leases by token go on."""
         name = queue.name
         self.queues[name] = queue
+        resume(queue.reader, now_ms)
         waiting = self._absent.pop(name, None)
         if waiting is not None:
             queue.reader.waiters = waiting
@@ -98,6 +103,7 @@ class Broker:
             return None
         queue.deleted = True
         self._generation_deleted = max(self._generation_deleted, queue.generation)
+        self.tokens.passed(queue)
         queue.alarm.silence()
         reader = queue.reader
         for lease in list(reader.leases):
@@ -116,10 +122,10 @@ class Broker:
 
     def wait(
         self, want: Want, name: bytes, holder: Holder, dead: bool, conversation: object,
-        due_ms: int, after: int = 0,
+        due_ms: int, after: int = 0, lease_ms: int = 0,
     ) -> Waiter:  # fmt: skip
         """Stand in line for an item of `name`, or observe what is behind `after`, till `due_ms`."""
-        waiter = Waiter(want, name, holder, dead, conversation, after)
+        waiter = Waiter(want, name, holder, dead, conversation, after, lease_ms)
         queue = self.queues.get(name)
         if queue is not None:
             line = queue.reader.waiters

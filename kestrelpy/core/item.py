@@ -16,10 +16,13 @@ class Item:
     """`id` names it in its queue for good; `marker` is its first place in the ready line.
 
     `stored_ms` and `expires_ms` (0: never) are wall clock; `lsn` is that of its put, 0 in a
-    memory queue. `size` is that of the body in bytes, be it in memory or let go.
+    memory queue. `size` is that of the body in bytes, be it in memory or let go. It `is_whole`
+    unless only the log has the body, and after a restart all but its number and its size.
     """
 
-    __slots__ = ("body", "expires_ms", "flags", "id", "lsn", "marker", "size", "stored_ms")
+    __slots__ = (
+        "body", "expires_ms", "flags", "id", "is_whole", "lsn", "marker", "size", "stored_ms",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -39,16 +42,12 @@ class Item:
         self.expires_ms = expires_ms
         self.lsn = lsn
         self.size = len(body)
+        self.is_whole = True
 
     @property
     def put(self) -> Put:
         """Itself as the log would tell it."""
         return (self.id, self.marker, self.flags, self.stored_ms, self.expires_ms, self.body)
-
-    @property
-    def is_whole(self) -> bool:
-        """Is its body in memory?"""
-        return len(self.body) == self.size
 
     def without_body(self) -> Item:
         """The same item, whose body only the log has."""
@@ -56,4 +55,13 @@ class Item:
             self.id, self.marker, b"", self.flags, self.stored_ms, self.expires_ms, self.lsn
         )
         bare.size = self.size
+        bare.is_whole = not self.size
         return bare
+
+
+def bare_item(id_: int, body_bytes: int) -> Item:
+    """An item of which one knows no more, until it is read from the log again."""
+    item = Item(id_, id_, b"", 0, 0, 0, 1)
+    item.size = body_bytes
+    item.is_whole = False
+    return item

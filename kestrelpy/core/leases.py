@@ -4,20 +4,25 @@ Most leases of a queue last equally long, so they end in the order they were gra
 that order and grants and ends a lease in constant time. Those with a deadline out of order (the
 policy changed, the lease was renewed) go to a heap beside it.
 
+    by item    5 7 9 ...        by token   5: only leases whose token somebody was shown
+
 One rule: a lease is in exactly one of `in_order` and `others` until it ends, and ends once.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 
+from journal.lending import LeaseEntry
 from kestrelpy.core.item import Item
 from kestrelpy.core.timers import Entry, Timers
 
 
 class Holder:
-    """Whoever items are lent to: one connection. `leases` are its own, oldest first.
+    """Whoever items are lent to: one connection, or all who know a token of one reader.
 
+    `leases` are its own, oldest first (ended in constant time, whichever it is).
     `overdue` names the readers whose leases ended under this holder's hands, once for each.
     """
 
@@ -25,7 +30,7 @@ class Holder:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.leases: list[Lease] = []
+        self.leases: OrderedDict[Lease, None] = OrderedDict()
         self.overdue: list[object] = []
 
 
@@ -33,12 +38,13 @@ class Lease:
     """One item lent to one holder. `attempts` are those before this delivery.
 
     `began_ms` is wall clock; `deadline_ms` runs on the clock that never steps (None: no end).
-    `dead`: it was lent from the dead line and goes back there.
+    `dead`: it was lent from the dead line and goes back there. `by_token`: it is in the log, by the
+    record `lsn` (0: since before this start), and whoever knows the token may end it.
     """
 
     __slots__ = (
-        "attempts", "began_ms", "dead", "deadline_ms", "holder", "item", "owner", "place", "timer",
-        "token",
+        "attempts", "began_ms", "by_token", "dead", "deadline_ms", "holder", "item", "lsn", "owner",
+        "place", "timer", "token",
     )  # fmt: skip
 
     def __init__(
@@ -61,15 +67,22 @@ class Lease:
         self.began_ms = began_ms
         self.deadline_ms = deadline_ms
         self.dead = False
+        self.by_token = False
+        self.lsn = 0
         self.timer: Entry[Lease] | None = None
 
 
 class Leases:
-    """The leases of one reader, by item and by deadline."""
+    """The leases of one reader, by item, by deadline and by token.
 
-    __slots__ = ("_in_order", "_latest_ms", "_others", "_timers")
+    `entries` are those by token as the log has them, by item. (The dict itself stays the same.)
+    """
+
+    __slots__ = ("_by_token", "_in_order", "_latest_ms", "_others", "_timers", "entries")
 
     def __init__(self) -> None:
+        self.entries: dict[int, LeaseEntry] = {}
+        self._by_token: dict[int, Lease] = {}
         self._in_order: dict[int, Lease] = {}
         self._others: dict[int, Lease] = {}
         self._timers: Timers[Lease] = Timers()
@@ -91,13 +104,31 @@ class Leases:
 
     def grant(self, lease: Lease) -> None:
         """It is lent from now on."""
-        lease.holder.leases.append(lease)
+        lease.holder.leases[lease] = None
         self._place(lease)
+
+    def enter(self, lease: Lease, entry: LeaseEntry) -> None:
+        """It is by token, and the log says so."""
+        lease.by_token = True
+        self.entries[lease.item.id] = entry
+        self._by_token[lease.token] = lease
+
+    def show(self, lease: Lease) -> None:
+        """Its holder is told the token, which names it from any connection from now on."""
+        self._by_token[lease.token] = lease
+
+    def by_token(self, token: int) -> Lease | None:
+        """The lease of this token, if somebody was shown it and it has not ended."""
+        return self._by_token.get(token)
 
     def end(self, lease: Lease) -> None:
         """It is not lent any more; whose it was no longer has it."""
-        lease.holder.leases.remove(lease)
+        del lease.holder.leases[lease]
         self._displace(lease)
+        if self._by_token:
+            self._by_token.pop(lease.token, None)
+            if lease.by_token:
+                del self.entries[lease.item.id]
 
     def renew(self, lease: Lease, deadline_ms: int) -> None:
         """Another deadline."""

@@ -124,13 +124,15 @@ class Line:
         return not (backlog.is_reading or backlog.has_more)
 
     def begin(self) -> None:
-        """After replay: everything that is ready is left to the log, and read back as needed."""
+        """After replay: what is neither lent nor dead is left to the log, and read as needed."""
         reader = self._reader
         ready = reader.ready
         ready.clear()
-        ready.beyond = len(reader.live) - len(reader.dead)
+        leased = reader.leases.entries
+        ready.beyond = len(reader.live) - len(reader.dead) - len(leased)
         if ready.beyond:
-            ready.beyond_bytes = max(reader.live_bytes - reader.dead.bytes, 0)
+            lent_bytes = sum(entry.body_bytes for entry in leased.values())
+            ready.beyond_bytes = max(reader.live_bytes - reader.dead.bytes - lent_bytes, 0)
             ready.frontier = reader.live.first_from(1)
 
     def clear(self) -> None:

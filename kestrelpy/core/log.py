@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from journal.backlog import Backlog
 from journal.journal import Journal
+from journal.lending import LeaseEntry
 from journal.record import DELIVERY_MAX, Draft, Kind, Tag, encode_meta, ended
 from journal.upkeep import State
 from kestrelpy.core.item import Item
@@ -58,9 +59,10 @@ class Log(Protocol):
         """It was confirmed."""
 
     def returned(
-        self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes
-    ) -> int:
-        """It was given back and had `attempts` from now on."""
+        self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes,
+        always: bool = False,
+    ) -> int:  # fmt: skip
+        """It was given back and had `attempts` from now on; `always`: be there room or not."""
 
     def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
         """It goes to the dead line."""
@@ -88,6 +90,15 @@ class Log(Protocol):
 
     def tokens(self, below: int, wall_ms: int) -> int:
         """Lease tokens below this may be issued."""
+
+    def leased(self, entry: LeaseEntry) -> int:
+        """It was lent by token."""
+
+    def renewed(self, entry: LeaseEntry) -> int:
+        """Its lease by token goes on."""
+
+    def count_leases(self, count: Callable[[], int]) -> None:
+        """How to know the number of leases by token: each may need room for one record more."""
 
     def disk_bytes(self) -> int:
         """The size of all its files."""
@@ -123,8 +134,9 @@ class NullLog:
         return 0
 
     def returned(
-        self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes
-    ) -> int:
+        self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes,
+        always: bool = False,
+    ) -> int:  # fmt: skip
         return 0
 
     def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
@@ -150,6 +162,15 @@ class NullLog:
 
     def tokens(self, below: int, wall_ms: int) -> int:
         return 0
+
+    def leased(self, entry: LeaseEntry) -> int:
+        return 0
+
+    def renewed(self, entry: LeaseEntry) -> int:
+        return 0
+
+    def count_leases(self, count: Callable[[], int]) -> None:
+        """It makes no difference here."""
 
     def disk_bytes(self) -> int:
         return 0
@@ -239,9 +260,10 @@ class JournalLog:
         return lsn
 
     def returned(
-        self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes
-    ) -> int:
-        if self.no_room:
+        self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes,
+        always: bool = False,
+    ) -> int:  # fmt: skip
+        if self.no_room and not always:
             # What room there is belongs to the confirms. A restart does not know of this delivery.
             return self.lsn_appended
         meta = encode_meta({Tag.REASON: reason})
@@ -282,6 +304,15 @@ class JournalLog:
 
     def tokens(self, below: int, wall_ms: int) -> int:
         return self._add(Draft(_TOKENS, 0, below, 0, wall_ms, b"", b"", 0, 0))
+
+    def leased(self, entry: LeaseEntry) -> int:
+        return self._add(entry.leased())
+
+    def renewed(self, entry: LeaseEntry) -> int:
+        return self._add(entry.renewal())
+
+    def count_leases(self, count: Callable[[], int]) -> None:
+        self._journal.spares.count_leases = count
 
     def disk_bytes(self) -> int:
         return self._journal.disk_bytes()

@@ -38,7 +38,7 @@ def pause(queue: Queue, paused: bool, now_ms: int) -> int:
         return log.lsn_appended  # what said so may still be on its way to the disk
     if log.no_room:
         raise ServerError(log.no_room)
-    reader._apply_paused(paused)
+    reader.paused = paused
     lsn = log.paused(paused, now_ms + queue.wall.offset_ms)
     if not paused and reader.waiters:
         reader.serve(now_ms)

@@ -160,6 +160,7 @@ class Queue:
         """Write to this log from now on."""
         self.log = log
         self.reader.log = log
+        log.count_leases(self.reader.leases.entries.__len__)
         self._tell_log()
 
     def _tell_log(self) -> None:
@@ -237,7 +238,8 @@ class Queue:
         reader = self.reader
         return State(
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
-            list(reader.dead.deaths.values()), paused=reader.paused,
+            list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
+            paused=reader.paused,
         )  # fmt: skip
 
     # -- applying ---------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from typing import Any, Final
 from journal.errors import Damage
 from journal.ids import IdCounts, IdSet
 from journal.record import Record
+from kestrelpy.core import by_token
 from kestrelpy.core.counters import QueueCounters
 from kestrelpy.core.dead import DeadLine
 from kestrelpy.core.item import Item
@@ -28,8 +29,9 @@ from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.ready import Ready
 from kestrelpy.core.residency import UNLIMITED, Memory, Residency
+from kestrelpy.core.serving import serve_in_order
 from kestrelpy.core.timers import Alarm
-from kestrelpy.core.waiters import Waiter, Waiters, Want
+from kestrelpy.core.waiters import Waiter, Waiters
 from kestrelpy.core.wall import Wall
 
 # Expired items passed over in one call, so that a head of a million expired items costs many
@@ -52,7 +54,8 @@ class Reader:
     __slots__ = (
         "_next_token", "_serving", "_tokens_below", "alarm", "attempts", "counters", "damages",
         "dead", "hungry", "is_hungry", "leases", "lent_bytes", "line", "live", "live_bytes", "log",
-        "name", "paused", "policy", "ready", "residency", "tokens_lsn", "waiters", "wall", "woken",
+        "name", "paused", "policy", "ready", "residency", "token_holder", "tokens_lsn", "waiters",
+        "wall", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +91,7 @@ class Reader:
         self.is_hungry = False
         self.damages: list[Damage] = []
         self.counters = QueueCounters()
+        self.token_holder = Holder("token")
         self.tokens_lsn = 0
         self._serving = False
         self._next_token = 1
@@ -95,8 +99,13 @@ class Reader:
 
     # -- lending ----------------------------------------------------------------------------
 
-    def open(self, holder: Holder, now_ms: int, dead: bool = False) -> Lease | None:
-        """Lend the next item to `holder`; None: there is none, or no more may be lent."""
+    def open(
+        self, holder: Holder, now_ms: int, dead: bool = False, lease_ms: int = 0
+    ) -> Lease | None:
+        """Lend the next item to `holder`; None: there is none, or no more may be lent.
+
+        With `lease_ms` it is lent by token for so long, to whoever knows it.
+        """
         policy = self.policy
         if self.paused or (policy.max_leased is not None and self._lends_no_more):
             return None
@@ -124,15 +133,19 @@ class Reader:
         self._next_token = token + 1
         attempts = self.attempts.get(item.id) if self.attempts else 0
         deadline_ms = None
-        if policy.lease_ms is not None:
-            deadline_ms = now_ms + policy.lease_ms
+        if lease_ms or policy.lease_ms is not None:
+            deadline_ms = now_ms + (lease_ms or policy.lease_ms or 0)
             if deadline_ms < self.alarm.at_ms:
                 self.alarm.need(deadline_ms)
+            if lease_ms:
+                holder = self.token_holder
         lease = Lease(item, place, holder, self, token, attempts, wall_ms, deadline_ms)
         if dead:
             lease.dead = True
             lease.attempts = self.dead.deaths[item.id].attempts
         self.leases.grant(lease)
+        if lease_ms:
+            by_token.lend(self, lease, lease_ms)
         self.counters.opened += 1
         if attempts:
             self.counters.redelivered += 1
@@ -171,7 +184,7 @@ class Reader:
 
     def is_busy(self, now_ms: int, dead: bool = False, lends: bool = True) -> bool:
         """Does what stands at the front have to be cleared away, or read back, before one knows?"""
-        if lends and (self.paused or self._lends_no_more):
+        if lends and self._lends_no_more:
             return False  # whatever stands there
         if dead:
             return self.dead.missing != 0
@@ -183,7 +196,7 @@ class Reader:
     @property
     def _lends_no_more(self) -> bool:
         most = self.policy.max_leased
-        return most is not None and len(self.leases) >= most
+        return self.paused or (most is not None and len(self.leases) >= most)
 
     def _reserve_tokens(self, wall_ms: int) -> None:
         self._tokens_below = self._next_token + TOKENS_RESERVED
@@ -210,12 +223,21 @@ class Reader:
             self.serve(now_ms)
         return lsn
 
+    def bury(self, lease: Lease, now_ms: int, reason: bytes) -> int:
+        """It goes to the dead line now, however many attempts it has; the record to wait for."""
+        lsn = self.take_back(lease, now_ms, reason, True)
+        if self.waiters:
+            self.serve(now_ms)
+        return lsn
+
     def _end(self, lease: Lease) -> Item:
         self.leases.end(lease)
         self.lent_bytes -= len(lease.item.body)
         return lease.item
 
-    def take_back(self, lease: Lease, now_ms: int, reason: bytes) -> int:
+    def take_back(
+        self, lease: Lease, now_ms: int, reason: bytes, buries: bool = False
+    ) -> int:
         """`give_back` for one of several: they are all back in their order before `serve`."""
         item = self._end(lease)
         wall_ms = now_ms + self.wall.offset_ms
@@ -224,22 +246,26 @@ class Reader:
             self.dead.give_back(item)
             lsn = self.log.returned(item, lease.attempts, lease.began_ms, wall_ms, reason)
         else:
-            attempts = lease.attempts + (reason != DEFERRED)
+            counts = buries or reason != DEFERRED
+            attempts = lease.attempts + counts
             most = self.policy.max_attempts
-            if most is not None and attempts >= most and reason != DEFERRED:
+            if buries or (most is not None and attempts >= most and counts):
                 self._apply_dead(item.id, attempts, reason, wall_ms, item.size)
                 self.dead.keep(item, self.log.backlog is None)
                 lsn = self.log.dead(item, attempts, lease.began_ms, wall_ms, reason)
             else:
                 self._apply_returned(item.id, attempts)
                 self.line.take_back(item, lease.place)
-                lsn = self.log.returned(item, attempts, lease.began_ms, wall_ms, reason)
+                lsn = self.log.returned(
+                    item, attempts, lease.began_ms, wall_ms, reason, lease.by_token
+                )
         return lsn
 
-    def renew(self, lease: Lease, lease_ms: int, now_ms: int) -> None:
-        """The holder has `lease_ms` from now."""
+    def renew(self, lease: Lease, lease_ms: int, now_ms: int) -> int:
+        """The holder has `lease_ms` from now; returns the record to wait for, 0: none."""
         self.leases.renew(lease, now_ms + lease_ms)
         self.alarm.need(lease.deadline_ms)
+        return by_token.renew(self, lease, lease_ms, now_ms) if lease.by_token else 0
 
     def serve(self, now_ms: int) -> None:
         """Hand what is ready, and what is dead, to those who wait, in the order they came.
@@ -249,31 +275,8 @@ class Reader:
         if self._serving or self.log.failure is not None:
             return
         self._serving = True
-        waiters = self.waiters
-        for dead in (False, True):
-            waiter = waiters.first(dead)
-            while waiter is not None and self._hand_to(waiter, now_ms):
-                waiters.finish(waiter)
-                self.woken.append(waiter)
-                waiter = waiters.first(dead)
-        for observer in waiters.take_observers(self.live.last):
-            observer.owner = self
-            self.woken.append(observer)
+        serve_in_order(self, now_ms)
         self._serving = False
-
-    def _hand_to(self, waiter: Waiter, now_ms: int) -> bool:
-        if waiter.want is Want.PEEK:
-            waiter.item = self.first(now_ms, waiter.dead)
-            waiter.owner = self
-            return waiter.item is not None
-        lease = self.open(waiter.holder, now_ms, waiter.dead)
-        if lease is None:
-            return False
-        waiter.lease = lease
-        waiter.owner = self
-        if waiter.want is Want.TAKE:
-            waiter.done_lsn = self.confirm(lease, now_ms)
-        return True
 
     # -- time -------------------------------------------------------------------------------
 
@@ -291,10 +294,10 @@ class Reader:
         over = self.leases.over(now_ms, steps)
         for lease in over:
             self.counters.lease_expired += 1
-            lease.holder.overdue.append(self)
+            if not lease.by_token:
+                lease.holder.overdue.append(self)
             self.take_back(lease, now_ms, OVERDUE)
-        taken = len(over)
-        taken += self.sweep(now_ms, steps - taken)
+        taken = len(over) + self.sweep(now_ms, steps - len(over))
         if self.ready.beyond and self.ready.resident < REFILL_ITEMS:
             self.refill(now_ms + self.wall.offset_ms)  # it may have expired behind the frontier too
         if self.waiters:
@@ -407,9 +410,6 @@ class Reader:
         self.attempts = kept
         self.live.keep_only(stay, last_id)
         self.live_bytes = live_bytes
-
-    def _apply_paused(self, paused: bool) -> None:
-        self.paused = paused
 
     def _apply_tokens(self, below: int) -> None:
         self._next_token = self._tokens_below = max(below, self._tokens_below)

@@ -3,7 +3,8 @@
     a snapshot, if there is one ──▶ the records behind it ──▶ the state; bodies stay in the log
 
 Leases by connection are not in the log (the connection does not survive either), so a record that
-ends a delivery finds its item where it was before: the open it answers is implied.
+ends a delivery finds its item where it was before: the open it answers is implied. Those by token
+are: what nothing ended goes on when the queue is taken into the books, which knows the time.
 
 One rule: a record about an item that is not there (its put was in a segment that is gone, or
 damaged) is passed over.
@@ -14,9 +15,11 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from journal.checkpoint import TOKENS_SKIPPED, Checkpoint
 from journal.errors import NewerFormat
+from journal.lending import LeaseEntry
 from journal.record import Kind, Record, Tag, decode_meta, ended_bytes
 from journal.snapshot import Snapshot
 from kestrelpy.core.queue import Queue
@@ -28,6 +31,7 @@ class Replay:
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self._reader = queue.reader
+        self._leases = queue.reader.leases.entries
         # How large the bodies of the puts were that were met here, from item `_base` on: version 1
         # did not say it again where they end.
         self._base = 0
@@ -45,6 +49,8 @@ class Replay:
             Kind.FLUSHED: self._flushed,
             Kind.TOKENS: self._tokens,
             Kind.PAUSED: self._paused,
+            Kind.LEASED: self._leased,
+            Kind.RENEWED: self._renewed,
         }
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -56,11 +62,14 @@ class Replay:
         reader.live = snapshot.live
         reader.live_bytes = snapshot.live_bytes
         reader.attempts = snapshot.attempts
-        reader._apply_paused(snapshot.paused)
+        reader.paused = snapshot.paused
         for dead in sorted(snapshot.dead, key=lambda d: d.order):
             reader.dead.bury(
                 dead.item, dead.attempts, dead.reason, dead.died_ms, dead.body_bytes, dead.order
             )
+
+        for lease in snapshot.leased:
+            self._lend(lease)
 
     def run(self, records: Iterable[Record]) -> None:
         """Apply every record, in order."""
@@ -120,6 +129,7 @@ class Replay:
     def _gone(self, record: Record) -> None:
         reader, id_ = self._reader, record.item
         if id_ in reader.live:
+            self._leases.pop(id_, None)
             if id_ in reader.dead.deaths:
                 reader.dead.forget(id_, False)
             reader._apply_done(id_, self._size(record))
@@ -130,6 +140,7 @@ class Replay:
     def _returned(self, record: Record) -> None:
         # The item stands at its place already: only its attempts are news.
         reader = self._reader
+        self._leases.pop(record.item, None)
         if record.small and record.item in reader.live and record.item not in reader.dead.deaths:
             reader._apply_returned(record.item, record.small)
 
@@ -137,6 +148,7 @@ class Replay:
         reader, id_ = self._reader, record.item
         if id_ not in reader.live:
             return
+        self._leases.pop(id_, None)
         if id_ in reader.dead.deaths:
             reader.dead.forget(id_, False)
         meta = decode_meta(record.meta)
@@ -151,6 +163,8 @@ class Replay:
         ids = struct.unpack(f"<{len(record.body) // 8}Q", record.body)
         spared = [id_ for id_ in ids if id_ in reader.live]
         self._gone_since = set(ids).difference(spared)
+        for id_ in self._leases.keys() - set(spared):
+            del self._leases[id_]
         live_bytes = record.number
         if not live_bytes and self._sizes:  # version 1 did not say it
             live_bytes = sum(self._sizes[i - self._base] for i in spared if i >= self._base)
@@ -158,7 +172,22 @@ class Replay:
         reader._apply_flushed(spared, record.item, live_bytes)
 
     def _paused(self, record: Record) -> None:
-        self._reader._apply_paused(record.small == 1)
+        self._reader.paused = record.small == 1
 
     def _tokens(self, record: Record) -> None:
         self._reader._apply_tokens(record.number)
+
+    def _leased(self, record: Record) -> None:
+        with suppress(ValueError):
+            self._lend(LeaseEntry.begun(record))
+
+    def _renewed(self, record: Record) -> None:
+        lease = self._leases.get(record.item)
+        if lease is not None:
+            with suppress(ValueError):
+                self._leases[record.item] = lease.renewed(record)
+
+    def _lend(self, lease: LeaseEntry) -> None:
+        reader = self._reader
+        if lease.item in reader.live and lease.item not in reader.dead.deaths:
+            self._leases[lease.item] = lease

@@ -38,21 +38,23 @@ class Waiter:
     """One waiting request. `done` once it was answered, gave up or hung up.
 
     `lease` or `item` is the answer, `owner` the reader it came from; neither: there was none in
-    time. `done_lsn` is the record that ended the delivery of a plain get. `conversation` is the
-    shell's own, the core hands it back. An observer waits for a marker above `after`, and is told
-    its `owner` alone.
+    time, or it was `refused` for this reason. With `lease_ms` it is lent by token. `done_lsn` is
+    the record that ended the delivery of a plain get. `conversation` is the shell's own, the core
+    hands it back. An observer waits for a marker above `after`, and is told its `owner` alone.
     """
 
     __slots__ = (
-        "after", "conversation", "dead", "done", "done_lsn", "holder", "item", "lease", "line",
-        "name", "owner", "timer", "want",
+        "after", "conversation", "dead", "done", "done_lsn", "holder", "item", "lease", "lease_ms",
+        "line", "name", "owner", "refused", "timer", "want",
     )  # fmt: skip
 
     def __init__(
         self, want: Want, name: bytes, holder: Holder, dead: bool, conversation: object,
-        after: int = 0,
+        after: int = 0, lease_ms: int = 0,
     ) -> None:  # fmt: skip
         self.after = after
+        self.lease_ms = lease_ms
+        self.refused = ""
         self.want = want
         self.name = name
         self.holder = holder

@@ -5,6 +5,9 @@
     open                 lends: a lease
     close                ending CONFIRM
     abort, defer         ending GIVE_BACK, DEFER
+    abort/dead=<why>     ending GIVE_BACK, why: buried
+    lease=<duration>     lease_ms: lent by token
+    token=<n>            token: the lease that is meant
     peek                 peeks
     after=, since=, n=   view: what an observer sees, by marker
     full                 full: all that is known about an item
@@ -25,18 +28,19 @@ from urllib.parse import unquote_to_bytes
 from kestrelpy.durations import parse_duration_ms
 from kestrelpy.errors import ClientError
 from kestrelpy.protocol.markers import View, parse_number, parse_view
+from kestrelpy.protocol.tokens import NO_TOKENS, Tokens, parse_tokens
 
 KEY_BYTES_MAX: Final = 250
 NAME_BYTES_MAX: Final = 128
 
 # Words of the contract whose time has not come; naming them is kinder than "unknown".
 _LATER: Final = frozenset({
-    "lease", "token", "delay", "at", "key", "id", "scope", "epoch", "expect", "confirm",
+    "delay", "at", "key", "id", "scope", "epoch", "expect", "confirm",
     "at_version", "upto", "from", "declare",
 })  # fmt: skip
 _FLAGS: Final = frozenset({"open", "close", "abort", "defer", "peek", "dead", "full"})
 _VIEWS: Final = frozenset({"after", "since", "n"})
-_KNOWN: Final = sorted(_FLAGS | _VIEWS | {"t"})
+_KNOWN: Final = sorted(_FLAGS | _VIEWS | {"t", "lease", "token"})
 
 
 class Ending(Enum):
@@ -51,19 +55,23 @@ class Target:
     """A parsed key. `raw` is echoed as sent."""
 
     __slots__ = (
-        "dead", "ending", "full", "lends", "name", "options", "peeks", "raw", "view", "wait_ms",
+        "dead", "ending", "full", "lease_ms", "lends", "name", "options", "peeks", "raw", "token",
+        "view", "wait_ms", "why",
     )  # fmt: skip
 
     def __init__(
         self, raw: bytes, name: bytes, options: frozenset[str], wait_ms: int,
-        view: View | None = None,
+        view: View | None = None, tokens: Tokens = NO_TOKENS,
     ) -> None:  # fmt: skip
         self.raw = raw
         self.name = name
         self.options = options
         self.lends = "open" in options
         self.peeks = "peek" in options
-        self.dead = "dead" in options
+        self.dead = "dead" in options and "abort" not in options
+        self.lease_ms = tokens.lease_ms
+        self.token = tokens.token
+        self.why = tokens.why
         self.full = "full" in options
         self.view = view
         self.wait_ms = wait_ms
@@ -183,7 +191,7 @@ class Bad:
 Command = Store | Fetch | Delete | Remove | Touch | Plain | Bad
 
 
-def parse_target(raw: bytes) -> Target:
+def parse_target(raw: bytes, verb: str = "get") -> Target:
     """A key, `<queue>[/<option>...]`; raises ClientError that names what is wrong and allowed."""
     if len(raw) > KEY_BYTES_MAX:
         raise ClientError(f"key too long ({len(raw)} bytes, limit {KEY_BYTES_MAX})")
@@ -203,7 +211,16 @@ def parse_target(raw: bytes) -> Target:
     options = frozenset(values)
     view = parse_view(values) if options & _VIEWS else None
     _refuse_contradiction(options)
-    return Target(raw, name, options, wait_ms, view)
+    return Target(raw, name, options, wait_ms, view, parse_tokens(values, verb))
+
+
+def parse_lease(raw: bytes, verb: str) -> Target:
+    """The key of a `delete` or `touch`: a queue, or one of its leases; raises ClientError."""
+    target = parse_target(raw, verb)
+    others = target.options - {"token"}
+    if others:
+        raise ClientError(f"option {min(others)} does not go with {verb}")
+    return target
 
 
 def parse_removal(raw: bytes, quiet: bool) -> Remove | None:
@@ -259,7 +276,7 @@ def _split_option(part: bytes) -> tuple[str, str | None]:
         near = difflib.get_close_matches(word.lower(), _KNOWN, n=1, cutoff=0.5)
         hint = f", did you mean {near[0]}?" if near else f", known are {' '.join(_KNOWN)}"
         raise ClientError(f"unknown option {word}{hint}")
-    if word in _FLAGS and value is not None:
+    if word in _FLAGS and value is not None and word != "dead":
         raise ClientError(f"option {word} takes no value")
     return word, value
 
@@ -289,5 +306,5 @@ def _refuse_contradiction(options: frozenset[str]) -> None:
         raise ClientError(f"option {views[0]} goes with peek, for instance q/peek/after=0")
     if views and "dead" in options:
         raise ClientError(f"dead and {views[0]} contradict each other: it shows the dead anyway")
-    if "dead" in options and endings and endings[0] != "close":
-        raise ClientError(f"option dead does not go with {endings[0]} in this version yet")
+    if "dead" in options and "defer" in options:
+        raise ClientError("option dead does not go with defer in this version yet")

@@ -27,6 +27,7 @@ from kestrelpy.protocol.commands import (
     Store,
     Touch,
 )
+from kestrelpy.protocol.ending import named
 from kestrelpy.protocol.fetching import Fetching
 from kestrelpy.protocol.host import Host
 from kestrelpy.protocol.memcache import Lines, Parser
@@ -110,7 +111,7 @@ class Conversation:
 
     def _carry_out(self, command: Command, now_ms: int) -> None:
         if isinstance(command, Delete):
-            self._delete(command, now_ms)
+            (self._confirm if command.target.token else self._delete)(command, now_ms)
         elif isinstance(command, Remove):
             self.stream = remove(self, command, now_ms)
         elif isinstance(command, Touch):
@@ -184,7 +185,7 @@ class Conversation:
         """The client is gone: what it held goes back, what it waited for goes to others."""
         self.closing = True
         self.stream = None  # the rest of a long answer is for nobody
-        self.fetching.stop_waiting()
+        self.fetching.hang_up(now_ms)
         self.broker.hang_up(self.holder, now_ms)
 
     def observer(self) -> Observing:
@@ -275,6 +276,25 @@ class Conversation:
 
     # -- the rest ---------------------------------------------------------------------------
 
+    def _confirm(self, command: Delete, now_ms: int) -> None:
+        """`delete q/token=N`: what the token names is done."""
+        queue = self.broker.queues.get(command.target.name)
+        if queue is not None and queue.log.failure is not None:
+            queue.raise_failed()
+        lease = named(command.target, queue, now_ms)
+        lsn = queue.reader.confirm(lease, now_ms) if queue is not None and lease is not None else 0
+        if not command.quiet:
+            self._say_ended(b"DELETED\r\n", queue if lease is not None else None, lsn)
+
+    def _say_ended(self, word: bytes, queue: Queue | None, lsn: int) -> None:
+        """Say the word when the record is written, or synced where that was asked for."""
+        if queue is None:
+            self.replies.say(b"NOT_FOUND\r\n")
+        elif queue.policy.confirms_synced:
+            self.replies.hold(word, queue.log, lsn)
+        else:
+            self.replies.hold(word, queue.log, 0, lsn)
+
     def _delete(self, command: Delete, now_ms: int) -> None:
         if not self.host.allow_delete:
             raise ServerError("delete is not allowed on this server (allow_delete)")
@@ -295,12 +315,19 @@ class Conversation:
         queue = self.broker.queues.get(command.target.name)
         if queue is not None and queue.log.failure is not None:
             queue.raise_failed()
-        lease = self.fetching.oldest(queue)
-        found = queue is not None and lease is not None and queue.reader not in self.holder.overdue
-        if found and queue is not None and lease is not None:
-            queue.reader.renew(lease, command.seconds * 1000, now_ms)
+        if command.target.token:
+            lease = named(command.target, queue, now_ms)
+        else:
+            lease = self.fetching.oldest(queue)
+            if queue is not None and queue.reader in self.holder.overdue:
+                lease = None
+        lsn = 0
+        if queue is not None and lease is not None:
+            if lease.by_token and queue.log.no_room:
+                raise ServerError(queue.log.no_room)
+            lsn = queue.reader.renew(lease, command.seconds * 1000, now_ms)
         if not command.quiet:
-            self.replies.say(b"TOUCHED\r\n" if found else b"NOT_FOUND\r\n")
+            self._say_ended(b"TOUCHED\r\n", queue if lease is not None else None, lsn)
 
     def _bad(self, command: Bad) -> None:
         if command.log:

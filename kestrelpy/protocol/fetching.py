@@ -17,10 +17,11 @@ from kestrelpy.core.kept import LENT, Kept
 from kestrelpy.core.leases import Holder, Lease
 from kestrelpy.core.log import Log
 from kestrelpy.core.queue import Queue
-from kestrelpy.core.reader import ABORTED, DEFERRED, Reader
+from kestrelpy.core.reader import DEFERRED, Reader
 from kestrelpy.core.waiters import Waiter, Want
 from kestrelpy.errors import ClientError, LeaseExpired, Refused, ServerError
 from kestrelpy.protocol.commands import Ending, Fetch, Target
+from kestrelpy.protocol.ending import end_lease, named
 from kestrelpy.protocol.host import Talk
 from kestrelpy.protocol.observing import Observing
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies, Together
@@ -70,14 +71,14 @@ class Fetching:
                 stream = self._observe(target, command.numbered, _END, self.replies)
                 return stream if next(stream, None) is not None else None
             queue = self.broker.queues.get(target.name)
-            lease = self._check(target, queue)
+            lease = self._check(target, queue, now_ms)
             self._fetch_one(target, queue, lease, command.numbered, now_ms, _END, self.replies)
             return None
         opened = {t.name for t in targets if t.lends}
         if any(t.takes and t.name in opened for t in targets):
             raise ClientError("open and a plain get of one queue do not go together")
         for target in targets:
-            self._check(target, self.broker.queues.get(target.name))
+            self._check(target, self.broker.queues.get(target.name), now_ms)
         stream = self._fetch_each(command, now_ms)
         return stream if next(stream, None) is not None else None
 
@@ -119,16 +120,25 @@ class Fetching:
         self.replies.value_bytes += part.value_bytes
         self.replies.hold(part.data, part, 1)
 
-    def _check(self, target: Target, queue: Queue | None) -> Lease | None:
+    def _check(self, target: Target, queue: Queue | None, now_ms: int) -> Lease | None:
         """Refuse what may not be done, before anything is; returns the lease it would end."""
         holder = self.holder
         if queue is not None and not target.peeks and queue.log.failure is not None:
             queue.raise_failed()
-        lease = self.oldest(queue) if holder.leases else None
-        if holder.overdue and target.ending is Ending.CONFIRM and self._forgive(target, queue):
-            raise LeaseExpired(target.name)
-        if target.lends:
-            ends_one = target.ending is not None and lease is not None
+        if target.token:
+            lease = named(target, queue, now_ms)
+            if lease is None:
+                raise LeaseExpired(target.name)
+        else:
+            lease = self.oldest(queue) if holder.leases else None
+            closes = target.ending is Ending.CONFIRM
+            if holder.overdue and closes and self._forgive(target, queue):
+                raise LeaseExpired(target.name)
+        if target.lease_ms:
+            if queue is not None and queue.log.no_room:
+                raise ServerError(queue.log.no_room)
+        elif target.lends:
+            ends_one = target.ending is not None and lease is not None and lease.holder is holder
             if len(holder.leases) - ends_one >= self.host.max_open_reads:
                 raise ClientError("close or abort the open item first")
         elif target.takes and lease is not None:
@@ -167,6 +177,7 @@ class Fetching:
         was_over = (
             bool(self.holder.overdue)
             and (target.lends or target.ending is not None)
+            and not target.token
             and self._forgive(target, queue)
         )
         if target.ending is not None:
@@ -177,7 +188,7 @@ class Fetching:
                     self._note_nothing_open(target, queue)
             else:
                 awaited = queue.log
-                lsn = self._end_lease(target.ending, lease, queue.reader, now_ms)
+                lsn = end_lease(target, lease, queue.reader, now_ms)
                 stored, written = (lsn, 0) if queue.policy.confirms_synced else (0, lsn)
             if not target.lends:
                 _say(to, end, awaited, stored, written)
@@ -222,7 +233,7 @@ class Fetching:
             return True
         if reader.waiters and reader.waiters.first(target.dead) is not None:
             return False  # others came first
-        lease = reader.open(self.holder, now_ms, target.dead)
+        lease = reader.open(self.holder, now_ms, target.dead, target.lease_ms)
         if lease is None:
             return False
         if target.takes:
@@ -250,6 +261,11 @@ class Fetching:
             number = lease.token if target.lends else item.marker
             if target.lends:
                 stored = max(stored, reader.tokens_lsn)
+                reader.leases.show(lease)
+        if lease.by_token:
+            written = max(written, lease.lsn)
+            if reader.policy.confirms_synced:
+                stored = max(stored, lease.lsn)
         if target.full:
             data = full_value(target.raw, item, end, number, LENT, lease.attempts)
         else:
@@ -269,12 +285,6 @@ class Fetching:
                 return lease
         return None
 
-    def _end_lease(self, ending: Ending, lease: Lease, reader: Reader, now_ms: int) -> int:
-        if ending is Ending.CONFIRM:
-            return reader.confirm(lease, now_ms)
-        reason = ABORTED if ending is Ending.GIVE_BACK else DEFERRED
-        return reader.give_back(lease, now_ms, reason)
-
     def _note_nothing_open(self, target: Target, queue: Queue | None) -> None:
         if queue is None or target.ending is None:
             return
@@ -293,7 +303,8 @@ class Fetching:
         want = Want.PEEK if target.peeks else Want.OPEN if target.lends else Want.TAKE
         self._waiting = waiting
         self.waiter = self.broker.wait(
-            want, target.name, self.holder, target.dead, self._talk, now_ms + target.wait_ms
+            want, target.name, self.holder, target.dead, self._talk, now_ms + target.wait_ms,
+            lease_ms=target.lease_ms,
         )
 
     def resume(self, waiter: Waiter) -> bool:
@@ -309,7 +320,7 @@ class Fetching:
         reader, lease, item = waiter.owner, waiter.lease, waiter.item
         assert reader is None or isinstance(reader, Reader)
         if reader is None or (lease is None and item is None):
-            self._say_nothing_came(waiting)
+            self._say_nothing_came(waiting, waiter.refused)
         else:
             counters.get_hits += 1
             if item is not None:
@@ -332,6 +343,14 @@ class Fetching:
         if self._observing is not None:
             self._observing.stop_waiting()
 
+    def hang_up(self, now_ms: int) -> None:
+        """The client is gone: what it was lent by a token that it never learned goes back."""
+        waiter = self.waiter
+        self.stop_waiting()
+        if waiter is not None and waiter.lease is not None and waiter.lease.by_token:
+            assert isinstance(waiter.owner, Reader)
+            waiter.owner.give_back(waiter.lease, now_ms, DEFERRED)
+
     def hear_end(self) -> bool:
         """The client says no more: a wait ends here, with nothing. Did one?"""
         self.at_end = True
@@ -347,12 +366,14 @@ class Fetching:
             self._say_nothing_came(waiting)
         return True
 
-    def _say_nothing_came(self, waiting: _Waiting) -> None:
+    def _say_nothing_came(self, waiting: _Waiting, why: str = "") -> None:
         queue = self.broker.queues.get(waiting.target.name)
         self.broker.counters.get_misses += 1
         try:
             if queue is not None and not waiting.target.peeks and queue.log.failure is not None:
                 queue.raise_failed()
+            if why and waiting.awaited is None:
+                raise ServerError(why)
             _say(self.replies, _END, waiting.awaited, waiting.stored, waiting.written)
         except Refused as refused:
             self.replies.say(refused.line() + b"\r\n")

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 from urllib.parse import quote_from_bytes
 
 from journal.snapshot import DeadEntry
+from kestrelpy.core.by_token import find
 from kestrelpy.core.kept import DEAD, LENT, READY, Kept
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.operating import Waiting, waiting
@@ -23,7 +24,7 @@ from kestrelpy.errors import ClientError
 from kestrelpy.protocol.commands import readable
 from kestrelpy.protocol.host import Talk
 from kestrelpy.protocol.markers import parse_number
-from kestrelpy.protocol.stats import lines
+from kestrelpy.protocol.stats import is_shown, lines
 
 _PER_SLICE: Final = 500
 _COUNTED_PER_SLICE: Final = 20_000
@@ -62,23 +63,18 @@ def item_lines(talk: Talk, queue: Queue | None, value: bytes) -> Iterator[bytes]
 
 
 def token_lines(talk: Talk, queue: Queue | None, value: bytes) -> Iterator[bytes]:
-    """`stats <queue>/token=<n>`: the item that is lent by it, if it still is."""
+    """`stats <queue>/token=<n>`: the item that is lent by a token somebody was shown."""
     token = _number("token", value)
-    return _token_lines(talk, queue, token) if queue is not None else iter((_END,))
+    if queue is None:
+        return iter((_END,))
+    lease = find(queue.reader, token, talk.last_command_ms)
+    if lease is None:
+        return iter((lines("", [("token", token), ("state", "gone")]) + _END,))
+    return _item_lines(talk, queue, lease.item.id)
 
 
 def _number(word: str, value: bytes) -> int:
     return parse_number(word, readable(value) if value else None)
-
-
-def _token_lines(talk: Talk, queue: Queue, token: int) -> Iterator[bytes]:
-    for some in _sliced(list(queue.reader.leases), _COUNTED_PER_SLICE):
-        found = next((lease.item.id for lease in some if lease.token == token), 0)
-        if found:
-            yield from _item_lines(talk, queue, found)
-            return
-        yield b""
-    yield lines("", [("token", token), ("state", "gone")]) + _END
 
 
 def dead_lines(queue: Queue | None) -> Iterator[bytes]:
@@ -159,7 +155,7 @@ def _facts(
         ("why", why),
         ("attempts", attempts),
         ("lease_left_ms", left_ms),
-        ("token", lease.token if lease is not None else _NONE),
+        ("token", lease.token if lease is not None and is_shown(reader, lease) else _NONE),
         ("holder", _one_word(lease.holder.name) if lease is not None else _NONE),
         ("age_ms", max(wall_ms - stored.stored_ms, 0) if stored is not None else _NONE),
         ("stored_ms", stored.stored_ms if stored is not None else _NONE),
@@ -183,6 +179,8 @@ def _why_lent(lease: Lease, queue: Queue, now_ms: int) -> str:
     if lease.deadline_ms is not None:
         until = str(lease.deadline_ms + queue.wall.offset_ms)
     line = "from_the_dead_line_" if lease.dead else ""
+    if lease.by_token:
+        return f"lent_{line}by_token_{lease.token}_until_{until}"
     return f"lent_{line}to_{_one_word(lease.holder.name)}_until_{until}"
 
 

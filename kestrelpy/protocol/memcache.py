@@ -23,6 +23,7 @@ from kestrelpy.protocol.commands import (
     Store,
     StoreLine,
     Touch,
+    parse_lease,
     parse_removal,
     parse_target,
 )
@@ -139,10 +140,13 @@ class Parser:
     def _remember(self, line: bytes, meaning: Fetch | StoreLine) -> None:
         """A client says the same few lines again and again: what one means is kept.
 
-        Not an observer's: the next one names another marker.
+        Not an observer's, nor one with a token: the next one names another.
         """
-        is_view = isinstance(meaning, Fetch) and meaning.targets[0].view is not None
-        if len(line) <= LINE_BYTES_KEPT and not is_view:
+        if isinstance(meaning, Fetch):
+            target = meaning.targets[0]
+            if target.token or target.view is not None:
+                return
+        if len(line) <= LINE_BYTES_KEPT:
             if len(self._lines) >= LINES_KEPT:
                 self._lines.clear()
             self._lines[line] = meaning
@@ -244,14 +248,15 @@ class Parser:
         numbered = verb == b"gets"
         if not numbered and any(t.full for t in targets):
             return Bad(b"CLIENT_ERROR option full goes with gets: what it adds follows the number")
+        if not numbered and any(t.lease_ms for t in targets):
+            return Bad(b"CLIENT_ERROR option lease goes with gets: its answer names the token")
         if len(targets) == 1:
             return Fetch(targets, numbered)
         if sum(t.lends for t in targets) > 1:
             return Bad(b"CLIENT_ERROR only one key of a get may open")
-        if any("t" in t.options for t in targets):
-            return Bad(b"CLIENT_ERROR t= goes with one key only")
-        if any("n" in t.options for t in targets):
-            return Bad(b"CLIENT_ERROR n= goes with one key only")
+        for word in ("t", "n", "lease", "token"):
+            if any(word in t.options for t in targets):
+                return Bad(b"CLIENT_ERROR %b= goes with one key only" % word.encode())
         return Fetch(targets, numbered)
 
     def _other(self, verb: bytes, words: list[bytes]) -> Command | None:
@@ -280,20 +285,13 @@ class Parser:
         if not arguments or arguments[1:] not in ([], [b"0"]):
             raise ClientError("delete needs a queue: delete <queue>")
         removal = parse_removal(arguments[0], quiet)
-        if removal is not None:
-            return removal
-        target = parse_target(arguments[0])
-        if target.options:
-            raise ClientError(f"option {min(target.options)} does not go with delete")
-        return Delete(target, quiet)
+        return removal or Delete(parse_lease(arguments[0], "delete"), quiet)
 
     def _touch(self, words: list[bytes], quiet: bool) -> Command:
         arguments = words[1 : len(words) - quiet]
         if len(arguments) != 2:
             raise ClientError("touch needs a queue and seconds: touch <queue> <seconds>")
-        target = parse_target(arguments[0])
-        if target.options:
-            raise ClientError(f"option {min(target.options)} does not go with touch")
+        target = parse_lease(arguments[0], "touch")
         seconds = arguments[1]
         if not seconds.isdigit() or len(seconds) > 10 or not int(seconds):
             raise ClientError("bad seconds: a whole number above 0 is allowed")

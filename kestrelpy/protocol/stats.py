@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from typing import Final, Literal
 
 from kestrelpy.core.broker import Broker
+from kestrelpy.core.leases import Lease
 from kestrelpy.core.log import Log
 from kestrelpy.core.queue import Queue
+from kestrelpy.core.reader import Reader
 from kestrelpy.protocol.host import Host
 
 _QUEUES_PER_SLICE: Final = 100
@@ -171,10 +173,10 @@ def open_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
             facts: list[tuple[str, object]] = [
                 ("id", item.id),
                 ("marker", item.marker),
-                ("token", lease.token),
+                ("token", lease.token if is_shown(queue.reader, lease) else "-"),
                 ("attempts", lease.attempts),
                 ("lease_left_ms", left_ms),
-                ("age_ms", max(now_ms + queue.wall.offset_ms - item.stored_ms, 0)),
+                ("age_ms", _age_ms(item.stored_ms, now_ms + queue.wall.offset_ms)),
                 ("holder", lease.holder.name),
                 ("state", "dead" if lease.dead else "lent"),
             ]
@@ -182,6 +184,16 @@ def open_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
             out.append(lines(f"queue_{name}_open_{item.id}_", facts))
         yield b"".join(out)
     yield b"END\r\n"
+
+
+def is_shown(reader: Reader, lease: Lease) -> bool:
+    """Was somebody told its token, which names it then from any connection?"""
+    return reader.leases.by_token(lease.token) is lease
+
+
+def _age_ms(stored_ms: int, wall_ms: int) -> object:
+    """Of an item lent since before a restart only the log knows."""
+    return max(wall_ms - stored_ms, 0) if stored_ms else "-"
 
 
 def dump_lines(broker: Broker, names: list[bytes], now_ms: int) -> Iterator[bytes]:

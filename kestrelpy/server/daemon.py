@@ -368,7 +368,7 @@ class Daemon:
         self.turn.touch_all(target.waiting_stored | target.waiting_written)
         journal.abandon()
         try:
-            await wrap(self.directory.remove_queue)(queue.name, queue.generation)
+            await wrap(self.directory.remove_queue)(queue)
         except OSError as error:
             log.error("queue %s: its files were not removed: %s", name, error)
             gate.failure = ServerError(f"queue {name} was not removed from disk: {_why(error)}")

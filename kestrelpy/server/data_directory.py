@@ -3,6 +3,7 @@
     data/
       lock                     held while a daemon runs
       server-id                made once
+      tokens                   which lease tokens deleted queues may have issued
       jobs.1763712000/         the queue `jobs`, made at that second: its generation
         0000000001.segment
         set-aside/             copies of what was cut or damaged
@@ -18,7 +19,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Final
 
-from journal.checkpoint import Checkpoint
+from journal.checkpoint import TOKENS_SKIPPED, Checkpoint
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Files, Handle
 from journal.journal import Journal, Sizes
@@ -29,6 +30,7 @@ from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import JournalLog
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.replay import Replay
+from kestrelpy.server.token_file import TokenFile
 
 REMOVED_SUFFIX: Final = "~removed"
 
@@ -51,6 +53,7 @@ class DataDirectory:
         self.path = path
         self.sizes = sizes
         self.server_id = ""
+        self.tokens = TokenFile(files, path)
         self._lock: Handle | None = None
 
     def lock(self) -> None:
@@ -90,6 +93,9 @@ class DataDirectory:
         What is kept from behind the last known sync is on disk again when this returns.
         """
         found = Found()
+        damaged = self.tokens.read()
+        if damaged:
+            found.notes.append(damaged)
         newest: dict[bytes, tuple[int, str]] = {}
         for name in self.files.names(self.path):
             if name.endswith(REMOVED_SUFFIX):
@@ -104,11 +110,23 @@ class DataDirectory:
             if older is not None:
                 gone = older[1] if older[0] < generation else name
                 found.notes.append(f"{gone}: an earlier generation, removed")
+                self._keep_tokens(broker, gone, now_ms)
                 self.remove(os.path.join(self.path, gone))
         for queue_name, (generation, name) in sorted(newest.items()):
             queue = broker.fresh(queue_name, generation, now_ms)
             self._recover_one(broker, dirty, queue, name, now_ms, wall_ms, found)
+        broker.tokens.on_disk = self.tokens.below
         return found
+
+    def _keep_tokens(self, broker: Broker, folder: str, now_ms: int) -> None:
+        """What this one may have issued is remembered beyond its end."""
+        queue = broker.fresh(*parse_folder_name(folder), now_ms)
+        path = os.path.join(self.path, folder)
+        try:
+            _replayed(self.files, path, queue)
+        except JournalError:
+            queue.reader._apply_tokens(queue.reader.tokens_below + TOKENS_SKIPPED)
+        self.tokens.keep(queue.reader.tokens_below)
 
     def _recover_one(
         self,
@@ -121,16 +139,8 @@ class DataDirectory:
         found: Found,
     ) -> None:
         path = os.path.join(self.path, folder)
-        recovery = Recovery(self.files, path)
-        replay = Replay(queue)
         try:
-            records = recovery.records()
-            first = next(records, None)  # by now the snapshot to begin with is known
-            if recovery.snapshot is not None:
-                replay.restore(recovery.snapshot)
-            if first is not None:
-                replay.run([first])
-            replay.run(records)
+            recovery, replay = _replayed(self.files, path, queue)
         except JournalError as error:
             raise JournalError(f"{path}: {error}") from error
         if not any(n.endswith((".segment", ".snapshot")) for n in recovery.names):
@@ -177,11 +187,13 @@ class DataDirectory:
         reader.refill(wall_ms)
         reader.ask()
 
-    def remove_queue(self, name: bytes, generation: int) -> None:
+    def remove_queue(self, queue: Queue) -> None:
         """Remove a queue's folder, and before it what is left of earlier ones of its name. Blocks.
 
-        Else a queue of this name would come back with the next start.
+        Else a queue of this name would come back with the next start. Its tokens are remembered.
         """
+        name, generation = queue.name, queue.generation
+        self.tokens.keep(queue.reader.tokens_below)
         found = [(parse_folder_name(folder)[1], folder) for folder in self.files.names(self.path)]
         for made, folder in sorted(found):
             if 0 < made <= generation and folder == folder_name(name, made):
@@ -193,3 +205,19 @@ class DataDirectory:
             removed = folder + REMOVED_SUFFIX
             self.files.rename(folder, removed)
             self.files.remove_folder(removed)
+
+
+def _replayed(files: Files, path: str, queue: Queue) -> tuple[Recovery, Replay]:
+    """Every record of this folder, applied to a fresh queue; raises JournalError or OSError."""
+    recovery = Recovery(files, path)
+    replay = Replay(queue)
+    records = recovery.records()
+    first = next(records, None)  # by now the snapshot to begin with is known
+    if recovery.snapshot is not None:
+        replay.restore(recovery.snapshot)
+    if first is not None:
+        replay.run([first])
+    replay.run(records)
+    if recovery.checkpoint is not None:
+        queue.reader._apply_tokens(Checkpoint.from_record(recovery.checkpoint).tokens)
+    return recovery, replay

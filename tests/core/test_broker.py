@@ -43,7 +43,7 @@ def test_a_deleted_queue_is_gone_with_its_items_its_leases_and_its_dead() -> Non
     q.abort(q.open())
     q.open("anna")
     assert q.delete()
-    assert q.who("anna").leases == []
+    assert not q.who("anna").leases
     assert q.broker.next_due() is None
     assert not q.delete()
     assert [queue.deleted for queue in q.broker.deleted] == [True]
@@ -101,7 +101,7 @@ def test_a_hang_up_gives_back_what_was_held_of_every_queue() -> None:
     q.hang_up("anna")
     assert q.ready == [b"1"]
     assert other.ready.count == 1
-    assert q.who("anna").leases == []
+    assert not q.who("anna").leases
 
 
 def test_a_new_queue_gets_the_log_that_its_server_makes_and_recovery_its_own() -> None:

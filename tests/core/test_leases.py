@@ -170,7 +170,7 @@ def test_the_end_of_a_lease_is_marked_at_its_holder() -> None:
     q.open("anna")
     q.pass_time(1000)
     assert q.who("anna").overdue == [q.reader]
-    assert q.who("anna").leases == []
+    assert not q.who("anna").leases
 
 
 def test_a_touched_lease_lasts_longer() -> None:

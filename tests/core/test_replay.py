@@ -24,7 +24,7 @@ from tests.support.queues import (
 def do_something(q: QueueInHand, random: Random) -> None:
     """One step of a life in which everything happens that is ever logged."""
     who = random.choice(("anna", "bert", "carl"))
-    leases = q.who(who).leases
+    leases = list(q.who(who).leases)
     choice = random.randrange(12)
     if choice <= 3:
         expires_ms = random.choice((0, 0, q.wall_ms + random.randrange(1, 300)))

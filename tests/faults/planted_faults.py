@@ -222,8 +222,8 @@ FAULTS: tuple[Fault, ...] = (
         FETCHING,
         "        if queue is not None and not target.peeks and queue.log.failure is not None:\n"
         "            queue.raise_failed()\n"
-        "        lease = ",
-        "        lease = ",
+        "        if target.token:\n",
+        "        if target.token:\n",
         TESTS_OF_THE_WIRE,
     ),
     # -- leases and order ------------------------------------------------------------------
@@ -244,15 +244,15 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "an item is delivered once more than max_attempts says",
         READER,
-        "attempts >= most and reason",
-        "attempts > most and reason",
+        "attempts >= most and counts",
+        "attempts > most and counts",
         TESTS_OF_THE_CORE,
     ),
     Fault(
         "a deferred item counts an attempt",
         READER,
-        "            attempts = lease.attempts + (reason != DEFERRED)\n",
-        "            attempts = lease.attempts + 1\n",
+        "            counts = buries or reason != DEFERRED\n",
+        "            counts = True\n",
         TESTS_OF_THE_CORE,
     ),
     Fault(

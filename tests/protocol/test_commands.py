@@ -52,15 +52,30 @@ def test_options_and_what_they_ask_for(
         (b"q/opne", "did you mean open?"),
         (b"q/ABORT", "did you mean abort?"),
         (b"q/clsoe", "did you mean close?"),
-        (b"q/xyz", "known are abort after close dead defer full n open peek since t"),
+        (b"q/xyz", "known are abort after close dead defer full lease n open peek since t token"),
         (b"q/open/open", "given twice"),
         (b"q/defer/close", "close and defer contradict"),
         (b"q/peek/abort", "peek and abort contradict"),
-        (b"q/lease=60s/open", "lease is not available in this version yet"),
+        (b"q/lease=60s", "lease goes with open"),
+        (b"q/open/lease", "lease needs a duration"),
+        (b"q/open/lease=60", "say 60s or 60ms"),
+        (b"q/open/lease=0s", "above 0"),
+        (b"q/open/lease=60s/dead", "lease does not go with dead in this version yet"),
+        (b"q/abort/lease=60s", "lease goes with open"),
+        (b"q/token=5", "token goes with close, abort, defer, delete and touch"),
+        (b"q/open/token=5", "token goes with close, abort, defer, delete and touch"),
+        (b"q/close/token", "token needs a value"),
+        (b"q/close/token=0", "from 1 to 9007199254740991"),
+        (b"q/close/token=-1", "from 1 to 9007199254740991"),
+        (b"q/close/token=9007199254740992", "from 1 to 9007199254740991"),
+        (b"q/close/token=5/token=5", "given twice"),
+        (b"q/dead=why", "takes a reason with abort only"),
+        (b"q/dead=why/close", "takes a reason with abort only"),
+        (b"q/abort/dead=" + b"x" * 201, "201 bytes (limit 200)"),
+        (b"q/dead/defer", "dead does not go with defer"),
         (b"q/open=", "takes no value"),
         (b"q/t=", "is not a duration"),
         (b"q/t=5%0d%0aSTORED", "is not a duration"),
-        (b"q/dead/abort", "dead does not go with abort"),
         (b"", "queue name missing"),
         (b"q+child", "fan-out"),
         (b"q\x7f", "printable ASCII"),
@@ -70,6 +85,29 @@ def test_options_and_what_they_ask_for(
 )
 def test_what_is_wrong_is_said_with_what_is_allowed(raw: bytes, words: str) -> None:
     assert words in refusal(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "lease_ms", "token", "why"),
+    [
+        (b"q/open/lease=60s", 60_000, 0, None),
+        (b"q/lease=5m/close/open/token=77", 300_000, 77, None),
+        (b"q/abort/token=9007199254740991", 0, 9007199254740991, None),
+        (b"q/defer/token=1", 0, 1, None),
+        (b"q/abort/dead", 0, 0, b"abort"),
+        (b"q/abort/dead=", 0, 0, b"abort"),
+        (b"q/dead=no%20address/abort/token=5", 0, 5, b"no address"),
+        (b"q/abort/dead=%c3%a9", 0, 0, "é".encode()),
+        (b"q/dead/close", 0, 0, None),
+    ],
+)
+def test_a_lease_by_token_its_number_and_why_an_item_is_buried(
+    raw: bytes, lease_ms: int, token: int, why: bytes | None
+) -> None:
+    target = parse_target(raw)
+
+    assert (target.lease_ms, target.token, target.why) == (lease_ms, token, why)
+    assert target.dead == (raw == b"q/dead/close")
 
 
 def test_every_printable_name_of_1_to_128_bytes_is_a_name() -> None:

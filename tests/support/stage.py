@@ -323,7 +323,7 @@ class Stage:
             log.journal.commit.fail(JournalFailed("the queue was deleted"))
             log.advance()
             log.journal.abandon()
-            self.directory.remove(self.directory.folder(queue))
+            self.directory.remove_queue(queue)
         gate.open()
         return True
 

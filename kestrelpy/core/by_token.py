@@ -1,0 +1,67 @@
+"""Leases by token: lent to whoever knows a number, so no hang-up ends them and a restart goes on.
+
+    lend ──▶ LEASED, in `Leases.entries` ──▶ renew: RENEWED ──▶ any end takes the entry away
+                        │
+    a restart ──▶ the entries that replay found ──▶ resume: the same leases, until their deadlines
+
+After a restart nothing is known of such an item but its number and its size; it is read again if it
+comes back. In memory all leases by token of a reader have one holder.
+
+One rule: an entry says what the log says. A lease is over when its deadline has come, be it that no
+tick has ended it yet: a token is never good for longer than was promised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from journal.lending import LeaseEntry
+from kestrelpy.core.item import bare_item
+from kestrelpy.core.leases import Lease
+
+if TYPE_CHECKING:
+    from kestrelpy.core.reader import Reader
+
+
+def lend(reader: Reader, lease: Lease, lease_ms: int) -> None:
+    """This lease, granted just now, is by token."""
+    item, wall_ms = lease.item, lease.began_ms
+    entry = LeaseEntry(
+        item.id, lease.token, lease.attempts + 1, wall_ms, item.size, wall_ms, wall_ms + lease_ms
+    )
+    reader.leases.enter(lease, entry)
+    lease.lsn = reader.log.leased(entry)
+
+
+def renew(reader: Reader, lease: Lease, lease_ms: int, now_ms: int) -> int:
+    """Its holder has `lease_ms` from now; returns the record to wait for."""
+    wall_ms = now_ms + reader.wall.offset_ms
+    entries = reader.leases.entries
+    entry = replace(entries[lease.item.id], since_ms=wall_ms, deadline_ms=wall_ms + lease_ms)
+    entries[lease.item.id] = entry
+    return reader.log.renewed(entry)
+
+
+def find(reader: Reader, token: int, now_ms: int) -> Lease | None:
+    """The lease that this token stands for; None: there is none, or it is over."""
+    lease = reader.leases.by_token(token)
+    if lease is None or (lease.deadline_ms is not None and lease.deadline_ms <= now_ms):
+        return None
+    return lease
+
+
+def resume(reader: Reader, now_ms: int) -> None:
+    """Go on with what replay found: each until its deadline, at most as long as it was given."""
+    wall_ms = now_ms + reader.wall.offset_ms
+    for left_ms, entry in sorted(
+        ((min(e.deadline_ms - wall_ms, e.deadline_ms - e.since_ms), e)
+        for e in reader.leases.entries.values()),
+        key=lambda each: (each[0], each[1].item),
+    ):  # fmt: skip
+        lease = Lease(
+            bare_item(entry.item, entry.body_bytes), entry.item, reader.token_holder, reader,
+            entry.token, entry.delivery - 1, entry.began_ms, now_ms + max(left_ms, 0),
+        )  # fmt: skip
+        reader.leases.grant(lease)
+        reader.leases.enter(lease, entry)
