@@ -25,7 +25,7 @@ def do_something(q: QueueInHand, random: Random) -> None:
     """One step of a life in which everything happens that is ever logged."""
     who = random.choice(("anna", "bert", "carl"))
     leases = list(q.who(who).leases)
-    choice = random.randrange(12)
+    choice = random.randrange(15)
     if choice <= 3:
         expires_ms = random.choice((0, 0, q.wall_ms + random.randrange(1, 300)))
         q.put(b"x" * random.randrange(5), expires_ms=expires_ms)
@@ -41,6 +41,12 @@ def do_something(q: QueueInHand, random: Random) -> None:
         q.pass_time(random.randrange(200))
     elif choice == 10:
         random.choice((q.hang_up, q.take, q.take))(who)
+    elif choice == 11:
+        q.pause(not q.reader.paused and random.random() < 0.3)
+    elif choice == 12:
+        q.cancel(random.randrange(1, q.queue.next_item + 1))
+    elif choice == 13:
+        q.purge(random.choice([*q.reader.dead.deaths, 1]))
     elif random.random() < 0.2:
         q.flush()
 
