@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import kestrelpy
-from kestrelpy.cli.errors import UNUSABLE, CommandError
+from kestrelpy.cli.errors import NOTHING, UNUSABLE, CommandError
 from kestrelpy.cli.spark import spark
 
 app = typer.Typer(
@@ -40,6 +40,10 @@ queues = typer.Typer(
     help="What queues there are, and their settings.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(queues, name="queues")
+item = typer.Typer(help="Single items.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(item, name="item")
+dead = typer.Typer(help="The dead line of a queue.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(dead, name="dead")
 journal = typer.Typer(
     help="The journals of a data directory.", no_args_is_help=True, rich_markup_mode=None
 )
@@ -159,6 +163,22 @@ def queues_show(queue: Queue, server: Server = DEFAULT_SERVER, as_json: Json = F
     commands.show(server, queue, as_json)
 
 
+@queues.command("pause")
+def queues_pause(queue: Queue, server: Server = DEFAULT_SERVER) -> None:
+    """Lend nothing from QUEUE until it is resumed; it stores, confirms and shows as ever."""
+    from kestrelpy.cli import item as single
+
+    single.pause(server, queue, True)
+
+
+@queues.command("resume")
+def queues_resume(queue: Queue, server: Server = DEFAULT_SERVER) -> None:
+    """Lend from a paused QUEUE again; who waited is served first."""
+    from kestrelpy.cli import item as single
+
+    single.pause(server, queue, False)
+
+
 @app.command()
 def put(
     queue: Queue,
@@ -226,6 +246,60 @@ def work(
     worker.work(worker.Order(server, queue, command, wait, lease, jobs, items_max, once))
 
 
+Number = Annotated[int, typer.Argument(metavar="ID", min=1, help="The item's number.")]
+Numbers = Annotated[list[int] | None, typer.Argument(metavar="[ID]...", min=1)]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+@item.command("show")
+def item_show(
+    queue: Queue, number: Number, server: Server = DEFAULT_SERVER, as_json: Json = False
+) -> None:
+    """Say where an item is, and why it is not delivered; exit code 1 when it is gone."""
+    from kestrelpy.cli import item as single
+
+    if not single.show(server, queue, number, as_json):
+        raise typer.Exit(NOTHING)
+
+
+@item.command("cancel")
+def item_cancel(
+    queue: Queue, number: Number, yes: Yes = False, server: Server = DEFAULT_SERVER
+) -> None:
+    """Remove an item that waits; one that is lent or dead stays."""
+    from kestrelpy.cli import item as single
+
+    single.cancel(server, queue, number, yes)
+
+
+@dead.command("ls")
+def dead_ls(queue: Queue, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
+    """List the dead items of QUEUE in the order of dying, with attempts and reason."""
+    from kestrelpy.cli import dead as line
+
+    line.ls(server, queue, as_json)
+
+
+@dead.command("purge")
+def dead_purge(
+    queue: Queue,
+    numbers: Numbers = None,
+    everything: Annotated[bool, typer.Option("--all", help="All that are dead now.")] = False,
+    yes: Yes = False,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Remove dead items for good: those named, or --all. What somebody holds stays."""
+    from kestrelpy.cli import dead as line
+
+    line.purge(server, queue, numbers or [], everything, yes)
+
+
+@dead.command("redrive")
+def dead_redrive(queue: Queue, server: Server = DEFAULT_SERVER) -> None:
+    """Not in this version yet."""
+    raise CommandError("dead redrive is not in this version yet: it comes with moves")
+
+
 Folder = Annotated[
     str | None,
     typer.Argument(help="A data directory, or a queue's folder. Default: the configuration's."),
@@ -233,7 +307,6 @@ Folder = Annotated[
 DataDir = Annotated[
     str | None, typer.Option(help="The data directory. Default: the configuration's.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @journal.command()

@@ -109,6 +109,8 @@ def _print_table(queues: Sequence[tuple[str, dict[str, int | str]]]) -> None:
     for title in _COLUMNS:
         table.add_column(title, justify="right", no_wrap=True)
     for name, facts in queues:
+        if facts.get("paused") and facts.get("state") == "ok":
+            facts = {**facts, "state": "paused"}
         row = [_cell(title, facts.get(key, 0)) for title, key in _COLUMNS.items()]
         table.add_row(Text(name), *row)
     Console(width=WIDE).print(table)

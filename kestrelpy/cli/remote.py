@@ -9,6 +9,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Final
 
 from pymemcache.client.base import Client
 from pymemcache.exceptions import (
@@ -23,6 +25,8 @@ from pymemcache.exceptions import (
 from kestrelpy.cli.errors import NOTHING, UNUSABLE, CommandError
 from kestrelpy.client import ANSWER_SECONDS, Address, new_client, reason
 from kestrelpy.durations import parse_duration_ms
+
+NONE: Final = "-"  # in an answer, for what there is not
 
 
 def parse_address(text: str) -> Address:
@@ -80,6 +84,20 @@ def refusals(server: str) -> Iterator[None]:
         code = NOTHING if isinstance(error, MemcacheServerError) else UNUSABLE
         said = "refused" if isinstance(error, MemcacheServerError | MemcacheClientError) else "said"
         raise CommandError(f"{server} {said}: {reason(error)}", code) from None
+
+
+def date(wall_ms: int) -> str:
+    """A moment for a person, to the second."""
+    try:
+        moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):  # an expiry may be beyond what calendars know
+        return str(wall_ms)
+    return moment.isoformat(" ", "seconds").replace("+00:00", "Z")
+
+
+def printable(text: str) -> str:
+    """A client's words for a terminal: nothing that moves its cursor."""
+    return "".join(c if c.isprintable() else "." for c in text)
 
 
 def unreachable(server: str, error: BaseException) -> str:

@@ -14,7 +14,6 @@ One rule: a queue in D is what it was, or what the backup says, at every moment.
 from __future__ import annotations
 
 import os
-import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -31,6 +30,7 @@ from journal.recovery import Recovery
 from journal.repair import opening_behind
 from journal.resume import recovered_journal
 from journal.rotation import Sizes
+from kestrelpy.cli.asking import asked
 from kestrelpy.cli.backup import BackedUp, read_manifest, summary
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import data_folder, watch
@@ -45,7 +45,7 @@ def restore(backup: str, data_dir: str | None, to_replace: bool, yes: bool) -> N
     wall_ms = time.time_ns() // 1_000_000
     try:
         lost = replaced(files, backup, folder) if to_replace else []
-        if lost and not yes and not _asked(f"What is in {', '.join(lost)} goes. Replace it?"):
+        if lost and not yes and not asked(f"What is in {', '.join(lost)} goes. Replace it?"):
             raise CommandError("nothing was changed", NOTHING)
         restored = put_back(files, backup, folder, to_replace, wall_ms, watch)
     except JournalError as error:
@@ -96,12 +96,6 @@ def replaced(files: Files, backup: str, data_dir: str) -> list[str]:
     """The queues that are in both; raises JournalError."""
     queues = read_manifest(files, backup)
     return [os.path.basename(path) for path in _older(files, data_dir, queues)]
-
-
-def _asked(question: str) -> bool:
-    """Yes from standard input; anything else, and its end, is no."""
-    print(f"{question} [y/N] ", end="", flush=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def _check(files: Files, folder: str, progress: Callable[[int, int], None]) -> None:

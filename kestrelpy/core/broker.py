@@ -149,8 +149,10 @@ class Broker:
             if not waiter.line.count and self._absent.get(waiter.name) is waiter.line:
                 del self._absent[waiter.name]
             queue = self.queues.get(waiter.name)
-            if queue is not None and queue.policy.max_leased is not None and waiter.line:
-                # It may have been held up by `max_leased`, and a peek behind it by its turn alone.
+            if queue is not None and waiter.line and (
+                queue.reader.paused or queue.policy.max_leased is not None
+            ):
+                # It may have been held up by that, and a peek behind it by its turn alone.
                 queue.alarm.need(AT_ONCE_MS)
 
     def take_hungry(self) -> list[Reader]:

@@ -21,7 +21,9 @@ KEPT_BYTES_MAX: Final = 1 << 20
 class DeadLine:
     """Dead items in the order in which they died; `count` of them are there to be lent."""
 
-    __slots__ = ("_items", "_kept_bytes", "_line", "_order", "bytes", "count", "deaths")
+    __slots__ = (
+        "_hidden", "_items", "_kept_bytes", "_line", "_order", "bytes", "count", "deaths",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.deaths: dict[int, DeadEntry] = {}
@@ -31,6 +33,7 @@ class DeadLine:
         self._items: dict[int, Item] = {}
         self._kept_bytes = 0
         self._order = 0
+        self._hidden: set[int] = set()
 
     def __len__(self) -> int:
         return len(self.deaths)
@@ -96,13 +99,20 @@ class DeadLine:
         """Its body is not readable: it is not offered until the next start."""
         self._line = [entry for entry in self._line if entry[1] != id_]
         heapify(self._line)
+        self._hidden.add(id_)
         self.count -= 1
+
+    def is_hidden(self, id_: int) -> bool:
+        """Was its body not readable?"""
+        return id_ in self._hidden
 
     def forget(self, id_: int, is_lent: bool) -> None:
         """It is dead no more: confirmed while it was lent, or gone while it was not."""
         death = self.deaths.pop(id_)
         self.bytes -= death.body_bytes
-        if not is_lent:
+        if id_ in self._hidden:
+            self._hidden.remove(id_)
+        elif not is_lent:
             self.count -= 1
             item = self._items.pop(id_, None)
             if item is not None:

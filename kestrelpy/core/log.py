@@ -30,6 +30,8 @@ _DISCARDED: Final = int(Kind.DISCARDED)
 _FLUSHED: Final = int(Kind.FLUSHED)
 _TOKENS: Final = int(Kind.TOKENS)
 _DECLARED: Final = int(Kind.DECLARED)
+_CANCELLED: Final = int(Kind.CANCELLED)
+_PAUSED: Final = int(Kind.PAUSED)
 _SMALL_BODY_MAX: Final = (1 << 24) - 1  # such bodies' sizes need no meta
 _ALWAYS: Final = (1 << 63) - 1
 
@@ -71,6 +73,12 @@ class Log(Protocol):
 
     def discarded(self, item: Item, wall_ms: int) -> int:
         """A limit dropped it."""
+
+    def cancelled(self, id_: int, body_bytes: int, wall_ms: int) -> int:
+        """It was waiting or dead, and somebody had it removed."""
+
+    def paused(self, paused: bool, wall_ms: int) -> int:
+        """The queue lends nothing, or lends again."""
 
     def flushed(
         self, last_id: int, spared: list[int], stay: list[tuple[int, int]], live_bytes: int,
@@ -142,6 +150,12 @@ class NullLog:
         return 0
 
     def discarded(self, item: Item, wall_ms: int) -> int:
+        return 0
+
+    def cancelled(self, id_: int, body_bytes: int, wall_ms: int) -> int:
+        return 0
+
+    def paused(self, paused: bool, wall_ms: int) -> int:
         return 0
 
     def flushed(
@@ -276,6 +290,13 @@ class JournalLog:
         small, meta = ended(0, item.size)
         return self._add(Draft(_DISCARDED, item.id, 0, small, wall_ms, meta, b"", 0, item.lsn))
 
+    def cancelled(self, id_: int, body_bytes: int, wall_ms: int) -> int:
+        small, meta = ended(0, body_bytes)
+        return self._add(Draft(_CANCELLED, id_, 0, small, wall_ms, meta, b"", 0, 1))
+
+    def paused(self, paused: bool, wall_ms: int) -> int:
+        return self._stand(Draft(_PAUSED, 0, 0, int(paused), wall_ms, b"", b"", 0, 0))
+
     def flushed(
         self, last_id: int, spared: list[int], stay: list[tuple[int, int]], live_bytes: int,
         wall_ms: int,
@@ -294,11 +315,13 @@ class JournalLog:
     def declared(self, settings: bytes, wall_ms: int) -> int:
         return self._stand(Draft(_DECLARED, 0, 0, 0, wall_ms, b"", settings, 0, 0))
 
-    def holds(self, declared: bytes, wall_ms: int) -> None:
-        """After recovery: this was declared, in whichever segment."""
+    def holds(self, declared: bytes, paused: bool, wall_ms: int) -> None:
+        """After recovery: this was declared, and it is paused, in whichever segment that stands."""
         if declared:
             draft = Draft(_DECLARED, 0, 0, 0, wall_ms, b"", declared, 0, 0)
             self._journal.ledger.stand(draft, 1)
+        if paused:
+            self._journal.ledger.stand(Draft(_PAUSED, 0, 0, 1, wall_ms, b"", b"", 0, 0), 1)
 
     def _stand(self, draft: Draft) -> int:
         """A record that holds for the queue until another one of its kind."""

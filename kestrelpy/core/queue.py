@@ -207,6 +207,7 @@ class Queue:
             age_ms is not None
             and now_ms - self.created_ms >= age_ms
             and self.is_empty
+            and not self.reader.paused  # it would lend again under the same name
             and self.log.failure is None  # a new queue of that name would acknowledge again
         )
 
@@ -248,7 +249,7 @@ class Queue:
         return State(
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
-            declared=self.declared,
+            paused=reader.paused, declared=self.declared,
         )  # fmt: skip
 
     # -- applying ---------------------------------------------------------------------------

@@ -54,8 +54,8 @@ class Reader:
     __slots__ = (
         "_next_token", "_serving", "_tokens_below", "alarm", "attempts", "counters", "damages",
         "dead", "hungry", "is_hungry", "leases", "lent_bytes", "line", "live", "live_bytes", "log",
-        "name", "policy", "ready", "residency", "token_holder", "tokens_lsn", "waiters", "wall",
-        "woken",
+        "name", "paused", "policy", "ready", "residency", "token_holder", "tokens_lsn", "waiters",
+        "wall", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +74,7 @@ class Reader:
         self.policy = policy
         self.log = log
         self.wall = wall
+        self.paused = False  # does it lend nothing, because somebody said so?
         self.woken = woken
         self.alarm = alarm
         self.ready = Ready()
@@ -106,7 +107,7 @@ class Reader:
         With `lease_ms` it is lent by token for so long, to whoever knows it.
         """
         policy = self.policy
-        if policy.max_leased is not None and self._lends_no_more:
+        if self.paused or (policy.max_leased is not None and self._lends_no_more):
             return None
         wall_ms = now_ms + self.wall.offset_ms
         if dead:
@@ -195,7 +196,7 @@ class Reader:
     @property
     def _lends_no_more(self) -> bool:
         most = self.policy.max_leased
-        return most is not None and len(self.leases) >= most
+        return self.paused or (most is not None and len(self.leases) >= most)
 
     def _reserve_tokens(self, wall_ms: int) -> None:
         self._tokens_below = self._next_token + TOKENS_RESERVED
@@ -296,8 +297,7 @@ class Reader:
             if not lease.by_token:
                 lease.holder.overdue.append(self)
             self.take_back(lease, now_ms, OVERDUE)
-        taken = len(over)
-        taken += self.sweep(now_ms, steps - taken)
+        taken = len(over) + self.sweep(now_ms, steps - len(over))
         if self.ready.beyond and self.ready.resident < REFILL_ITEMS:
             self.refill(now_ms + self.wall.offset_ms)  # it may have expired behind the frontier too
         if self.waiters:

@@ -45,9 +45,11 @@ class Replay:
             Kind.DEAD: self._dead,
             Kind.EXPIRED: self._gone,
             Kind.DISCARDED: self._gone,
+            Kind.CANCELLED: self._gone,
             Kind.FLUSHED: self._flushed,
             Kind.TOKENS: self._tokens,
             Kind.DECLARED: self._declared,
+            Kind.PAUSED: self._paused,
             Kind.LEASED: self._leased,
             Kind.RENEWED: self._renewed,
         }
@@ -62,6 +64,7 @@ class Replay:
         reader.live_bytes = snapshot.live_bytes
         reader.attempts = snapshot.attempts
         queue._apply_declared(snapshot.declared)
+        reader.paused = snapshot.paused
         for dead in sorted(snapshot.dead, key=lambda d: d.order):
             reader.dead.bury(
                 dead.item, dead.attempts, dead.reason, dead.died_ms, dead.body_bytes, dead.order
@@ -169,6 +172,9 @@ class Replay:
             live_bytes = sum(self._sizes[i - self._base] for i in spared if i >= self._base)
             live_bytes += reader.dead.bytes
         reader._apply_flushed(spared, record.item, live_bytes)
+
+    def _paused(self, record: Record) -> None:
+        self._reader.paused = record.small == 1
 
     def _tokens(self, record: Record) -> None:
         self._reader._apply_tokens(record.number)

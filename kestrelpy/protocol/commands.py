@@ -28,7 +28,7 @@ from urllib.parse import unquote_to_bytes
 
 from kestrelpy.durations import parse_duration_ms
 from kestrelpy.errors import ClientError
-from kestrelpy.protocol.markers import View, parse_view
+from kestrelpy.protocol.markers import View, parse_number, parse_view
 from kestrelpy.protocol.tokens import NO_TOKENS, Tokens, parse_tokens
 
 KEY_BYTES_MAX: Final = 250
@@ -36,7 +36,7 @@ NAME_BYTES_MAX: Final = 128
 
 # Words of the contract whose time has not come; naming them is kinder than "unknown".
 _LATER: Final = frozenset({
-    "delay", "at", "key", "id", "scope", "epoch", "item", "expect", "confirm",
+    "delay", "at", "key", "id", "scope", "epoch", "expect", "confirm",
     "at_version", "upto", "from",
 })  # fmt: skip
 _FLAGS: Final = frozenset({"open", "close", "abort", "defer", "peek", "dead", "full", "declare"})
@@ -142,6 +142,18 @@ class Delete:
         self.quiet = quiet
 
 
+class Remove:
+    """`delete q/item=<n>`, `delete q/dead/item=<n>`: one item, that waits or is dead."""
+
+    __slots__ = ("dead", "item", "name", "quiet")
+
+    def __init__(self, name: bytes, item: int, dead: bool, quiet: bool) -> None:
+        self.name = name
+        self.item = item
+        self.dead = dead
+        self.quiet = quiet
+
+
 class Touch:
     """`touch q <seconds>`: renew this connection's lease."""
 
@@ -178,7 +190,7 @@ class Bad:
         self.log = log
 
 
-Command = Store | Fetch | Delete | Touch | Plain | Bad
+Command = Store | Fetch | Delete | Remove | Touch | Plain | Bad
 
 
 def parse_target(raw: bytes, verb: str = "get") -> Target:
@@ -213,6 +225,23 @@ def parse_lease(raw: bytes, verb: str) -> Target:
     return target
 
 
+def parse_removal(raw: bytes, quiet: bool) -> Remove | None:
+    """A key with `item=`, as delete takes it; None: it names no item. Raises ClientError."""
+    parts = raw.split(b"/")
+    named = [part for part in parts[1:] if part.partition(b"=")[0] == b"item"]
+    if not named:
+        return None
+    if len(named) > 1:
+        raise ClientError("option item is given twice")
+    target = parse_target(b"/".join(part for part in parts if part is not named[0]))
+    odd = target.options - {"dead"}
+    if odd:
+        raise ClientError(f"option {min(odd)} does not go with delete and item")
+    _, equals, number = named[0].partition(b"=")
+    item = parse_number("item", readable(number) if equals else None)
+    return Remove(target.name, item, target.dead, quiet)
+
+
 def check_name(name: bytes) -> None:
     """Raises ClientError unless `name` may name a queue."""
     if not name:
@@ -233,7 +262,9 @@ def readable(word: bytes) -> str:
 
 
 def refuse_later(word: str) -> None:
-    """Raises ClientError for an option of the contract that this version does not have."""
+    """Raises ClientError for an option of the contract that this version does not have here."""
+    if word == "item":
+        raise ClientError("option item goes with delete and stats, for instance stats q/item=7")
     if word in _LATER:
         raise ClientError(f"option {word} is not available in this version yet")
 

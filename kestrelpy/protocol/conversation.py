@@ -23,6 +23,7 @@ from kestrelpy.protocol.commands import (
     Delete,
     Fetch,
     Plain,
+    Remove,
     Store,
     Touch,
 )
@@ -31,7 +32,9 @@ from kestrelpy.protocol.ending import named
 from kestrelpy.protocol.fetching import Fetching
 from kestrelpy.protocol.host import Host
 from kestrelpy.protocol.memcache import Lines, Parser
+from kestrelpy.protocol.observing import Observing
 from kestrelpy.protocol.plain import answer_plain
+from kestrelpy.protocol.removing import remove
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies
 
 log = logging.getLogger("kestrelpy.conversation")
@@ -110,6 +113,8 @@ class Conversation:
     def _carry_out(self, command: Command, now_ms: int) -> None:
         if isinstance(command, Delete):
             (self._confirm if command.target.token else self._delete)(command, now_ms)
+        elif isinstance(command, Remove):
+            self.stream = remove(self, command, now_ms)
         elif isinstance(command, Touch):
             self._touch(command, now_ms)
         elif isinstance(command, Plain):
@@ -183,6 +188,10 @@ class Conversation:
         self.stream = None  # the rest of a long answer is for nobody
         self.fetching.hang_up(now_ms)
         self.broker.hang_up(self.holder, now_ms)
+
+    def observer(self) -> Observing:
+        """What reads by marker for it."""
+        return self.fetching.observer()
 
     def leave(self) -> None:
         """The server is going: nothing is given back, so no attempt is counted."""

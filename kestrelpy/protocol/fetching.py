@@ -85,10 +85,13 @@ class Fetching:
     def _observe(
         self, target: Target, numbered: bool, end: bytes, to: Replies | Together
     ) -> Iterator[bytes]:
-        observing = self._observing
-        if observing is None:
-            observing = self._observing = Observing(self._talk, self.holder, self.at_end)
-        return observing.observe(target, numbered, end, to)
+        return self.observer().observe(target, numbered, end, to)
+
+    def observer(self) -> Observing:
+        """What reads by marker for this conversation, made when it is needed first."""
+        if self._observing is None:
+            self._observing = Observing(self._talk, self.holder, self.at_end)
+        return self._observing
 
     def _fetch_each(self, command: Fetch, now_ms: int) -> Iterator[bytes]:
         """Several keys, each in turn, as one reply; a long one leaves in several."""

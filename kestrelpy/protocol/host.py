@@ -6,13 +6,17 @@ One rule: only promises, no code; so that a part can be read, and tested, withou
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from journal.files import Files
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import Log
 from kestrelpy.core.queue import Queue
+from kestrelpy.errors import Refused
 from kestrelpy.protocol.replies import Gate, Replies
+
+if TYPE_CHECKING:
+    from kestrelpy.protocol.observing import Observing
 
 
 class Work(Protocol):
@@ -75,3 +79,9 @@ class Talk(Protocol):
     stream: Iterator[bytes] | None  # the rest of a long answer
     closing: bool
     last_command_ms: int
+
+    def refuse(self, refused: Refused, quiet: bool = False) -> None:
+        """Say no."""
+
+    def observer(self) -> Observing:
+        """What reads by marker for it."""

@@ -46,6 +46,15 @@ def parse_view(values: dict[str, str | None]) -> View | None:
     return View(_marker(after), _since_ms(since), _count(most))
 
 
+def parse_number(word: str, text: str | None) -> int:
+    """The number of an item, or a token, that the option `word` names; raises ClientError."""
+    if text is None or not _NUMBER.fullmatch(text) or not 0 < int(text) < MARKER_BELOW:
+        raise ClientError(
+            f"option {word}{_was(text)}: it must be a whole number from 1 to {MARKER_BELOW - 1}"
+        )
+    return int(text)
+
+
 def _marker(text: str | None) -> int:
     if text is None or not _NUMBER.fullmatch(text) or int(text) >= MARKER_BELOW:
         raise ClientError(

@@ -24,6 +24,7 @@ from kestrelpy.protocol.commands import (
     StoreLine,
     Touch,
     parse_lease,
+    parse_removal,
     parse_target,
 )
 
@@ -44,7 +45,7 @@ _NOT_SUPPORTED: Final = "not supported by a queue"
 _STORING: Final = frozenset(b"set add replace append prepend cas".split())
 _PLAIN: Final = frozenset(
     b"flush flush_all flush_expired flush_all_expired stats dump_stats status reload version "
-    b"verbosity shutdown quit".split()
+    b"verbosity shutdown quit pause resume".split()
 )
 _LATER: Final = frozenset(b"monitor confirm".split())
 
@@ -120,6 +121,8 @@ class Parser:
             if isinstance(known, Fetch):
                 return known
             return self._take_body(known, end + 1)
+        if data[at] == _BINARY_MAGIC:
+            return _binary()
         words = line.split()
         if not words:
             return Bad(b"ERROR")
@@ -286,7 +289,8 @@ class Parser:
         # Older clients send "delete <key> 0": the time of a kind of delete that is long gone.
         if not arguments or arguments[1:] not in ([], [b"0"]):
             raise ClientError("delete needs a queue: delete <queue>")
-        return Delete(parse_lease(arguments[0], "delete"), quiet)
+        removal = parse_removal(arguments[0], quiet)
+        return removal or Delete(parse_lease(arguments[0], "delete"), quiet)
 
     def _touch(self, words: list[bytes], quiet: bool) -> Command:
         arguments = words[1 : len(words) - quiet]

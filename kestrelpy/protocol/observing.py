@@ -199,6 +199,25 @@ class Observing:
         counters.get_misses += 1
         to.say(end)
 
+    def find(self, queue: Queue, marker: int) -> Generator[bytes, None, Put | None]:
+        """What was put under this marker; None: it is not there any more, or cannot be read.
+
+        Held up, it yields nothing, like `observe`.
+        """
+        log, live = queue.log, queue.reader.live
+        item = Kept(queue.reader).item(marker)
+        if item is not None or not isinstance(log, JournalLog):
+            return item.put if item is not None else None
+        for _ in range(READINGS_MAX):
+            order = gather.order(log.journal, None, marker, marker, live, 1, ANSWER_BYTES_MAX)
+            if order is None or queue.deleted:
+                break
+            reading = yield from self._run(log, Reading(order, Shape(b"", False, False)))
+            if log.journal.segment_numbered(order.extent.number) is not None:
+                found = reading.found
+                return found.puts[0] if found is not None and found.puts else None
+        return None
+
     def _look(
         self, queue: Queue, view: View, after: int, shape: Shape, end: bytes
     ) -> Generator[bytes, None, bytes]:

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kestrelpy.core.broker import Broker
+from kestrelpy.core.operating import pause
 from kestrelpy.core.queue import Queue
 from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.protocol.commands import Plain, check_name, readable, refuse_later
 from kestrelpy.protocol.declaring import setting_lines
 from kestrelpy.protocol.host import Talk
+from kestrelpy.protocol.looking import dead_lines, item_lines, token_lines
 from kestrelpy.protocol.replies import Together
 from kestrelpy.protocol.stats import (
     dump_lines,
@@ -107,16 +109,38 @@ def _stats(conversation: Talk, command: Plain, now_ms: int) -> None:
     check_name(name)
     if not slash:
         conversation.stream = one_queue_lines(broker.queues.get(name), now_ms)
-    elif option == b"open":
-        conversation.stream = open_lines(broker.queues.get(name), now_ms)
-    elif option == b"settings":
-        conversation.stream = setting_lines(broker.queues.get(name), conversation.host)
     else:
-        refuse_later(readable(option.partition(b"=")[0]))
+        _look(conversation, broker.queues.get(name), option, now_ms)
+
+
+def _look(conversation: Talk, queue: Queue | None, option: bytes, now_ms: int) -> None:
+    """`stats <queue>/<option>`."""
+    word, _, value = option.partition(b"=")
+    if option == b"open":
+        conversation.stream = open_lines(queue, now_ms)
+    elif option == b"dead":
+        conversation.stream = dead_lines(queue)
+    elif option == b"settings":
+        conversation.stream = setting_lines(queue, conversation.host)
+    elif word == b"item":
+        conversation.stream = item_lines(conversation, queue, value)
+    elif word == b"token":
+        conversation.stream = token_lines(conversation, queue, value)
+    else:
+        refuse_later(readable(word))
         raise ClientError(
-            "unknown option of stats: stats, stats <queue>, stats <queue>/open and "
-            "stats <queue>/settings"
+            "unknown option of stats, known are open, dead, settings, item=<n> and token=<n>"
         )
+
+
+def _pause(conversation: Talk, command: Plain, now_ms: int) -> None:
+    queue = conversation.broker.queues.get(_one_name(command))
+    if queue is None:
+        _say(conversation, command, b"NOT_FOUND\r\n")
+        return
+    lsn = pause(queue, command.verb == b"pause", now_ms)
+    if not command.quiet:
+        conversation.replies.hold(b"OK\r\n", queue.log, lsn)
 
 
 def _dump_stats(conversation: Talk, command: Plain, now_ms: int) -> None:
@@ -188,6 +212,8 @@ _VERBS: Final[dict[bytes, Callable[[Talk, Plain, int], None]]] = {
     b"flush_expired": _flush_expired,
     b"flush_all_expired": _flush_all_expired,
     b"stats": _stats,
+    b"pause": _pause,
+    b"resume": _pause,
     b"dump_stats": _dump_stats,
     b"status": _status,
     b"reload": _reload,

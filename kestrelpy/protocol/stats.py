@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from typing import Final, Literal
 
 from kestrelpy.core.broker import Broker
+from kestrelpy.core.leases import Lease
 from kestrelpy.core.log import Log
 from kestrelpy.core.queue import Queue
+from kestrelpy.core.reader import Reader
 from kestrelpy.protocol.host import Host
 
 _QUEUES_PER_SLICE: Final = 100
@@ -110,6 +112,7 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
         ("keys_blocked", 0),
         ("closes_without_open", counters.closes_without_open),
         ("gaps", counters.gaps),
+        ("paused", int(reader.paused)),
         ("failed", int(state == "failed")),
         ("state", state),
         *((("reason", _reason(queue.log)),) if state != "ok" else ()),
@@ -118,7 +121,7 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
 
 def stats_lines(broker: Broker, host: Host, now_ms: int) -> Iterator[bytes]:
     """The whole of `stats`, in slices."""
-    yield _lines("", server_stats(broker, host, now_ms))
+    yield lines("", server_stats(broker, host, now_ms))
     names = sorted(broker.queues)
     for start in range(0, len(names), _QUEUES_PER_SLICE):
         yield b"".join(
@@ -139,7 +142,7 @@ def marker_lines(broker: Broker) -> Iterator[bytes]:
     names = sorted(broker.queues)
     for start in range(0, len(names), _QUEUES_PER_SLICE):
         yield b"".join(
-            _lines(f"queue_{name.decode('ascii')}_", _markers(broker.queues[name]))
+            lines(f"queue_{name.decode('ascii')}_", _markers(broker.queues[name]))
             for name in names[start : start + _QUEUES_PER_SLICE]
             if name in broker.queues
         )
@@ -170,7 +173,7 @@ def open_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
             facts: list[tuple[str, object]] = [
                 ("id", item.id),
                 ("marker", item.marker),
-                ("token", lease.token),
+                ("token", lease.token if is_shown(queue.reader, lease) else "-"),
                 ("attempts", lease.attempts),
                 ("lease_left_ms", left_ms),
                 ("age_ms", _age_ms(item.stored_ms, now_ms + queue.wall.offset_ms)),
@@ -178,9 +181,14 @@ def open_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
                 ("state", "dead" if lease.dead else "lent"),
             ]
             name = queue.name.decode("ascii")
-            out.append(_lines(f"queue_{name}_open_{item.id}_", facts))
+            out.append(lines(f"queue_{name}_open_{item.id}_", facts))
         yield b"".join(out)
     yield b"END\r\n"
+
+
+def is_shown(reader: Reader, lease: Lease) -> bool:
+    """Was somebody told its token, which names it then from any connection?"""
+    return reader.leases.by_token(lease.token) is lease
 
 
 def _age_ms(stored_ms: int, wall_ms: int) -> object:
@@ -199,8 +207,8 @@ def dump_lines(broker: Broker, names: list[bytes], now_ms: int) -> Iterator[byte
 
 
 def _queue_lines(queue: Queue, now_ms: int) -> bytes:
-    return _lines(f"queue_{queue.name.decode('ascii')}_", queue_stats(queue, now_ms))
+    return lines(f"queue_{queue.name.decode('ascii')}_", queue_stats(queue, now_ms))
 
 
-def _lines(prefix: str, facts: list[tuple[str, object]]) -> bytes:
+def lines(prefix: str, facts: list[tuple[str, object]]) -> bytes:
     return "".join(f"STAT {prefix}{key} {value}\r\n" for key, value in facts).encode()

@@ -15,6 +15,10 @@ CONFIG = """
 lease = "1s"
 [queues."full"]
 max_items = 1
+[queues."frail"]
+max_attempts = 1
+[queues."frail-2"]
+max_attempts = 1
 """
 
 

@@ -25,7 +25,7 @@ def do_something(q: QueueInHand, random: Random) -> None:
     """One step of a life in which everything happens that is ever logged."""
     who = random.choice(("anna", "bert", "carl"))
     leases = [*q.who(who).leases, *q.reader.token_holder.leases]
-    choice = random.randrange(15)
+    choice = random.randrange(18)
     if choice <= 3:
         expires_ms = random.choice((0, 0, q.wall_ms + random.randrange(1, 300)))
         q.put(b"x" * random.randrange(5), expires_ms=expires_ms)
@@ -47,6 +47,12 @@ def do_something(q: QueueInHand, random: Random) -> None:
         q.touch(random.choice(leases), random.randrange(1, 300))
     elif choice == 13 and leases:
         q.bury(random.choice(leases))
+    elif choice == 14:
+        q.pause(not q.reader.paused and random.random() < 0.3)
+    elif choice == 15:
+        q.cancel(random.randrange(1, q.queue.next_item + 1))
+    elif choice == 16:
+        q.purge(random.choice([*q.reader.dead.deaths, 1]))
     elif random.random() < 0.2:
         q.flush()
 

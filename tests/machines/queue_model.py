@@ -55,6 +55,7 @@ class QueueModel:
     offset_ms: int = 0
     exists: bool = False
     next_id: int = 1
+    paused: bool = False
     deaths: int = 0
     things: dict[int, Thing] = field(default_factory=dict)
     waits: list[Wait] = field(default_factory=list)
@@ -137,7 +138,7 @@ class QueueModel:
     def lend(self, who: str, dead: bool, by_token_ms: int = 0) -> Thing | None:
         line = self.dead if dead else self.ready
         limit = self.policy.max_leased
-        if not line or (limit is not None and len(self.lent) >= limit):
+        if self.paused or not line or (limit is not None and len(self.lent) >= limit):
             return None
         thing = line[0]
         thing.holder = "token" if by_token_ms else who
@@ -208,6 +209,26 @@ class QueueModel:
                 if wait.want is Want.TAKE:
                     del self.things[thing.id]
 
+    # -- what an operator does --------------------------------------------------------------
+
+    def pause(self, paused: bool) -> None:
+        self.paused = paused
+        self.serve()
+
+    def cancel(self, id_: int) -> bool:
+        """Only what waits."""
+        found = any(thing.id == id_ for thing in self.ready)
+        if found:
+            del self.things[id_]
+        return found
+
+    def purge(self, id_: int) -> bool:
+        """Only what is dead and nobody holds."""
+        found = any(thing.id == id_ for thing in self.dead)
+        if found:
+            del self.things[id_]
+        return found
+
     # -- the whole queue --------------------------------------------------------------------
 
     def flush(self) -> None:
@@ -220,11 +241,11 @@ class QueueModel:
             self.answers += [(w.number, None) for w in self.waits if not w.dead]
             self.answers += [(w.number, None) for w in self.waits if w.dead]
             self.waits = []
-            self.restart({}, 1)
+            self.restart({}, 1, False)
             self.exists = False
             self.counts.clear()
 
-    def restart(self, things: dict[int, Thing], next_id: int) -> None:
+    def restart(self, things: dict[int, Thing], next_id: int, paused: bool) -> None:
         """What was lent by connection is back at its place; a restart counts no attempt.
 
         What was lent by token is so until its deadline by the wall, at most its full length later.
@@ -237,7 +258,7 @@ class QueueModel:
                 self.things[item] = replace(thing, deadline_ms=self.now_ms + left_ms)
             else:
                 self.things[item] = replace(thing, holder="", deadline_ms=None)
-        self.next_id = next_id
+        self.next_id, self.paused = next_id, paused
         self.deaths = max((t.died for t in self.things.values()), default=0)
 
     # -- time -------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 )
 
 from kestrelpy.core.leases import Lease
+from kestrelpy.core.operating import Waiting, cancel, pause, purge, waiting
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import ABORTED, DEFERRED, Reader
 from tests.support.life import Life, at_once
@@ -61,6 +62,7 @@ class MemoryMachine(RuleBasedStateMachine):
         self.endless = Life(policy)
         self.small = Life(replace(policy, max_memory_bytes=memory_bytes))
         self.serial = 0
+        self.puts: dict[int, tuple[int, int]] = {}  # by item: bytes of its body, when it expires
         self.held: list[tuple[Lease, Lease]] = []
 
     def teardown(self) -> None:
@@ -86,6 +88,7 @@ class MemoryMachine(RuleBasedStateMachine):
             body = b"%d" % self.serial + b"." * size
             expires_ms = self.small.wall_ms + lives_ms if lives_ms and self.expiring else 0
             assert self.endless.put(body, expires_ms) == self.small.put(body, expires_ms)
+            self.puts[self.endless.queue.total_items] = len(body), expires_ms
 
     @rule(
         who=WHO,
@@ -157,6 +160,34 @@ class MemoryMachine(RuleBasedStateMachine):
         if self.endless.peek() is None and self.small.peek() is None:
             one, other = (life.queue.add(body, 0, 0, life.now_ms) for life in self.lives)
             assert (one > 0) == (other > 0)
+            if one > 0:
+                self.puts[self.endless.queue.total_items] = len(body), 0
+
+    @rule(paused=st.sampled_from([False, False, True]))
+    def pause(self, paused: bool) -> None:
+        for life in self.lives:
+            pause(life.queue, paused, life.now_ms)
+
+    @rule(nths=st.lists(NTH, min_size=1, max_size=4), dead=st.sampled_from([False, False, True]))
+    def remove(self, nths: list[int], dead: bool) -> None:
+        """Of the same items, whoever of the two has them in memory."""
+        for nth in nths:
+            reader = self.endless.reader
+            ids = [*reader.dead.deaths] if dead else [*reader.live]
+            id_ = ids[nth % len(ids)] if ids else 1
+            if dead:
+                one, other = (purge(life.queue, id_, life.now_ms) for life in self.lives)
+                assert (one is None) == (other is None)
+            elif not 0 < self.puts.get(id_, (0, 0))[1] <= self.small.wall_ms:
+                assert self.cancelled(self.endless, id_) == self.cancelled(self.small, id_)
+
+    def cancelled(self, life: Life, id_: int) -> bool:
+        where = waiting(life.reader, id_, life.now_ms)
+        assert where is not Waiting.LOST
+        if where is Waiting.NOT:
+            return False
+        cancel(life.queue, id_, self.puts[id_][0], life.now_ms)
+        return True
 
     @rule()
     def commit(self) -> None:
@@ -204,6 +235,7 @@ class MemoryMachine(RuleBasedStateMachine):
         assert all(other in other.holder.leases for _, other in self.held)
 
     def everything_comes_in_the_same_order(self) -> None:
+        self.pause(False)
         assert self.endless.take_all() == self.small.take_all()
         for life in self.lives:
             ready = life.reader.ready

@@ -58,7 +58,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.leases: dict[int, Lease] = {}  # by item, in the order in which they were granted
         self.waiters: dict[int, Waiter] = {}
         self.tokens: dict[int, int] = {}  # issued, and the record that reserved them
-        self.snapshots: dict[int, tuple[dict[int, Thing], int]] = {}
+        self.snapshots: dict[int, tuple[dict[int, Thing], int, bool]] = {}
 
     @initialize(limits=LIMITS)
     def begin(self, limits: dict[str, Any]) -> None:
@@ -229,6 +229,29 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.serve()
         self.pass_time(0)
 
+    # -- what an operator does --------------------------------------------------------------
+
+    @precondition(lambda self: self.model.exists)
+    @rule(paused=st.booleans())
+    def pause(self, paused: bool) -> None:
+        before = len(self.q.records)
+        self.q.pause(paused)
+        assert len(self.q.records) > before or paused == self.model.paused
+        self.model.pause(paused)
+
+    @precondition(lambda self: self.model.exists)
+    @rule(nths=st.lists(NTH, min_size=1, max_size=3), dead=st.booleans())
+    def remove(self, nths: list[int], dead: bool) -> None:
+        """One of those that are there, or one that is not."""
+        self.tick()
+        for nth in nths:
+            ids = [*self.model.things, self.model.next_id]
+            id_ = ids[nth % len(ids)]
+            if dead:
+                assert self.q.purge(id_) == self.model.purge(id_)
+            else:
+                assert self.q.cancel(id_) == self.model.cancel(id_)
+
     # -- the whole queue --------------------------------------------------------------------
 
     @precondition(lambda self: self.model.exists)
@@ -298,9 +321,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.take_snapshot()
         lsns = sorted(self.snapshots)
         lsn = lsns[max(0, len(lsns) - 1 - lost)]
-        things, next_id = self.snapshots[lsn]
+        things, next_id, paused = self.snapshots[lsn]
         self.q = self.q.restarted(self.q.records[:lsn])
-        self.model.restart(things, next_id)
+        self.model.restart(things, next_id, paused)
         self.model.waits.clear()
         self.model.overdue.clear()
         self.leases = {lease.item.id: lease for lease in self.q.reader.leases}
@@ -317,7 +340,8 @@ class QueueMachine(RuleBasedStateMachine):
         """What there is now, unless it depends on which expired items were cleared away yet."""
         if self.model.exists and not any(map(self.model.is_expired, self.model.unlent)):
             things = {item: replace(thing) for item, thing in self.model.things.items()}
-            self.snapshots[len(self.q.records)] = (things, self.model.next_id)
+            snapshot = (things, self.model.next_id, self.model.paused)
+            self.snapshots[len(self.q.records)] = snapshot
             if len(self.snapshots) > SNAPSHOTS_KEPT:
                 del self.snapshots[min(self.snapshots)]
 
@@ -365,6 +389,7 @@ class QueueMachine(RuleBasedStateMachine):
         if not model.exists:
             return
         reader = self.q.reader
+        assert reader.paused == model.paused
         stands = in_order(all_read(reader).ready)
         by_id = {item.id: item for _, item in stands}
         assert [place for place, _ in stands] == sorted(by_id), "in order of place"

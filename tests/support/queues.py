@@ -28,6 +28,7 @@ from kestrelpy.core.item import Item
 from kestrelpy.core.leases import Holder, Lease
 from kestrelpy.core.line import item_of
 from kestrelpy.core.log import JournalLog, Log
+from kestrelpy.core.operating import Waiting, cancel, pause, purge, waiting
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import NOT_STORED, Queue
 from kestrelpy.core.reader import ABORTED, DEFERRED, Reader
@@ -238,6 +239,21 @@ class QueueInHand:
         """Who of those who wait was answered since the last time, and with what, in order."""
         return [(str(w.conversation), body_of(w)) for w in self.broker.take_woken()]
 
+    def pause(self, paused: bool = True) -> int:
+        return pause(self.queue, paused, self.now_ms)
+
+    def cancel(self, id_: int) -> bool:
+        """Remove an item that waits, as the server does it: its size is that of its put."""
+        where = waiting(self.reader, id_, self.now_ms)
+        if where not in (Waiting.HERE, Waiting.LOGGED):
+            return False
+        puts = [r for r in self.records if r.kind == Kind.PUT and r.item == id_]
+        cancel(self.queue, id_, len(puts[-1].body), self.now_ms)
+        return True
+
+    def purge(self, id_: int) -> bool:
+        return purge(self.queue, id_, self.now_ms) is not None
+
     def flush(self) -> None:
         self.queue.flush(self.now_ms)
 
@@ -365,6 +381,7 @@ def state_after_a_restart(queue: Queue) -> dict[str, object]:
         "deaths": {item: (d.attempts, d.reason, d.died_ms) for item, d in deaths},
         "leased": dict(reader.leases.entries),
         "bytes": reader.live_bytes,
+        "paused": reader.paused,
         "live": list(reader.live),
         "next item": queue.next_item,
         "next place": queue.next_place,

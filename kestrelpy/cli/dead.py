@@ -1,0 +1,96 @@
+"""`kestrelpy dead ls` and `dead purge`: what nobody could finish, and why.
+
+One rule: what is removed is what was dead when somebody said yes; what dies meanwhile stays.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Final
+from urllib.parse import unquote
+
+from pymemcache.client.base import Client
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kestrelpy.cli.asking import asked
+from kestrelpy.cli.errors import NOTHING, CommandError
+from kestrelpy.cli.remote import NONE, connected, date, printable
+
+_AT_ONCE: Final = 500  # removals in flight: they share a sync
+_WIDE: Final = 1000
+
+Death = dict[str, str | int | None]
+
+
+def ls(server: str, queue: str, as_json: bool) -> None:
+    """Print every dead item; raises CommandError."""
+    with connected(server) as client:
+        deaths = _deaths(client, queue)
+    if as_json:
+        print(json.dumps(list(deaths.values())))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("id", "attempts", "bytes", "died", "state", "reason"):
+        is_number = title in ("id", "attempts", "bytes")
+        table.add_column(title, justify="right" if is_number else "left", no_wrap=True)
+    for number, death in deaths.items():
+        died_ms = death["died_ms"]
+        assert isinstance(died_ms, int)
+        words = (number, death["attempts"], death["bytes"], date(died_ms), death["state"],
+                 death["reason"] or NONE)  # fmt: skip
+        table.add_row(*(Text(printable(str(word))) for word in words))
+    if deaths:
+        Console(width=_WIDE).print(table)
+    else:
+        print(f"no dead items in {queue}", file=sys.stderr)
+
+
+def purge(server: str, queue: str, numbers: list[int], everything: bool, yes: bool) -> None:
+    """Remove these dead items, or all of them; raises CommandError if one of them stays."""
+    if bool(numbers) == everything:
+        raise CommandError("dead purge: say which items, or --all of them")
+    with connected(server) as client:
+        deaths = _deaths(client, queue)
+        chosen = list(deaths) if everything else list(dict.fromkeys(numbers))
+        known = [number for number in chosen if number in deaths]
+        if known and not yes and not asked(f"{_items(len(known))} of {queue} go for good. Remove?"):
+            raise CommandError("nothing was changed", NOTHING)
+        for at in range(0, len(known), _AT_ONCE):
+            client.delete_many([f"{queue}/dead/item={n}" for n in known[at : at + _AT_ONCE]])
+        left = _deaths(client, queue) if known else {}
+    stay = [number for number in chosen if number in left]
+    print(f"purged {_items(len(known) - len(stay))} of {queue}")
+    missing = [number for number in chosen if number not in deaths]
+    if missing:
+        raise CommandError(f"{queue}: not among the dead: {_listed(missing)}", NOTHING)
+    if stay:
+        raise CommandError(f"{queue}: somebody holds them, so they stay: {_listed(stay)}", NOTHING)
+
+
+def _deaths(client: Client, queue: str) -> dict[int, Death]:
+    """What the server says of each dead item, by number, in the order of dying."""
+    prefix, found = f"queue_{queue}_dead_", dict[int, Death]()
+    for key, value in client.stats(f"{queue}/dead").items():
+        number, _, fact = key.decode("ascii").removeprefix(prefix).partition("_")
+        death = found.setdefault(int(number), {"id": int(number)})
+        death[fact] = _decoded(value)
+    return found
+
+
+def _decoded(value: bytes | int) -> str | int | None:
+    if isinstance(value, int):
+        return value
+    text = value.decode("ascii")
+    return unquote(text) if text != NONE else None
+
+
+def _items(count: int) -> str:
+    return "1 dead item" if count == 1 else f"{count} dead items"
+
+
+def _listed(numbers: list[int], most: int = 20) -> str:
+    rest = f" and {len(numbers) - most} more" if len(numbers) > most else ""
+    return ", ".join(map(str, numbers[:most])) + rest

@@ -1,0 +1,98 @@
+"""`kestrelpy item show` and `item cancel`, and `queues pause` and `resume`: a hand on one thing.
+
+One rule: a refusal says what the server knows about the thing, so that nobody has to ask twice.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+from urllib.parse import unquote
+
+from pymemcache.client.base import Client
+
+from kestrelpy.cli.asking import asked
+from kestrelpy.cli.errors import NOTHING, CommandError
+from kestrelpy.cli.remote import NONE, connected, date, printable
+from kestrelpy.durations import format_duration_ms
+
+_DURATIONS: Final = frozenset({"age_ms", "lease_left_ms"})
+_DATES: Final = frozenset({"stored_ms", "expires_ms", "died_ms"})
+_SAID: Final = {
+    True: "is paused: it stores, confirms and shows, and lends nothing",
+    False: "lends again",
+}
+
+Facts = dict[str, str | int | None]
+
+
+def pause(server: str, queue: str, paused: bool) -> None:
+    """Have a queue lend nothing, or lend again; raises CommandError."""
+    verb = "pause" if paused else "resume"
+    with connected(server) as client:
+        name = client.check_key(queue, b"").decode("ascii")  # one word: it cannot say more
+        answer = client.raw_command(f"{verb} {name}")
+        if answer != b"OK":
+            raise CommandError(f"{queue}: there is no queue of this name", NOTHING)
+    print(f"{queue} {_SAID[paused]}")
+
+
+def show(server: str, queue: str, number: int, as_json: bool) -> bool:
+    """Print where the item is and why it is not delivered; is it there? Raises CommandError."""
+    with connected(server) as client:
+        facts = _facts(client, queue, number)
+    if as_json:
+        print(json.dumps(facts))
+    else:
+        width = max(map(len, facts)) - len("_ms")
+        for name, value in facts.items():
+            if value is not None:
+                print(f"{name.removesuffix('_ms'):<{width}}  {_shown(name, value)}")
+    return facts["state"] != "gone"
+
+
+def cancel(server: str, queue: str, number: int, yes: bool) -> None:
+    """Remove an item that waits; raises CommandError when it does not, or nobody says yes."""
+    with connected(server) as client:
+        if not yes:
+            facts = _facts(client, queue, number)
+            if facts["state"] != "ready":
+                raise _refused(queue, number, facts)
+            if not asked(f"Item {number} of {queue} ({facts['bytes']} bytes) goes. Remove it?"):
+                raise CommandError("nothing was changed", NOTHING)
+        if not client.delete(f"{queue}/item={number}"):
+            raise _refused(queue, number, _facts(client, queue, number))
+    print(f"removed item {number} of {queue}")
+
+
+def _refused(queue: str, number: int, facts: Facts) -> CommandError:
+    hint = ""
+    if facts["state"] == "dead":
+        hint = f" (kestrelpy dead purge {queue} {number} removes it)"
+    text = f"item {number} of {queue} does not wait: {facts['state']}, {facts['why']}{hint}"
+    return CommandError(text, NOTHING)
+
+
+def _facts(client: Client, queue: str, number: int) -> Facts:
+    """What the server says of the item, `None` for what there is not."""
+    found = client.stats(f"{queue}/item={number}")
+    if not found:
+        raise CommandError(f"{queue}: there is no queue of this name", NOTHING)
+    return {key.decode("ascii"): _decoded(key, value) for key, value in found.items()}
+
+
+def _decoded(key: bytes, value: bytes | int) -> str | int | None:
+    if isinstance(value, int):
+        return value
+    text = value.decode("ascii")
+    if text == NONE:
+        return None
+    return unquote(text.replace("_", " ")) if key == b"why" else unquote(text)
+
+
+def _shown(name: str, value: str | int) -> str:
+    if isinstance(value, int) and name in _DURATIONS:
+        return format_duration_ms(value)
+    if isinstance(value, int) and name in _DATES:
+        return date(value)
+    return printable(str(value))

@@ -1,0 +1,88 @@
+"""What an operator does to a queue beside using it: pause it, and take single items out of it.
+
+    READY, waiting ---cancel---> gone            LENT: nothing here touches what somebody holds
+    DEAD           ---purge----> gone
+
+A paused queue stores, confirms, takes back and shows as ever; it lends nothing, nor dead items.
+
+One rule: decide, apply, log; the record that is returned is synced before anybody is told.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from kestrelpy.core.queue import Queue
+from kestrelpy.core.reader import Reader
+from kestrelpy.errors import ServerError
+
+
+class Waiting(Enum):
+    """Where an item is that somebody wants to remove from those who wait."""
+
+    HERE = "in memory"
+    LOGGED = "only the log has it, and says how large it is"
+    LOST = "it was there to be read back, and could not be"
+    NOT = "it does not wait: lent, dead, expired or gone"
+
+
+def pause(queue: Queue, paused: bool, now_ms: int) -> int:
+    """Lend nothing from now on, or lend again; returns the record to wait for.
+
+    Raises ServerError when the journal has failed or has no room for a record of it.
+    """
+    log, reader = queue.log, queue.reader
+    if log.failure is not None:
+        queue.raise_failed()
+    if paused == reader.paused:
+        return log.lsn_appended  # what said so may still be on its way to the disk
+    if log.no_room:
+        raise ServerError(log.no_room)
+    reader.paused = paused
+    lsn = log.paused(paused, now_ms + queue.wall.offset_ms)
+    if not paused and reader.waiters:
+        reader.serve(now_ms)
+    return lsn
+
+
+def waiting(reader: Reader, id_: int, now_ms: int) -> Waiting:
+    """Does this item wait to be lent, and who knows it?"""
+    if id_ not in reader.live or id_ in reader.leases or id_ in reader.dead.deaths:
+        return Waiting.NOT
+    if id_ >= reader.ready.frontier:
+        return Waiting.LOGGED
+    item = reader.ready.at(id_)
+    if item is None:
+        return Waiting.LOST
+    is_over = 0 < item.expires_ms <= now_ms + reader.wall.offset_ms
+    return Waiting.NOT if is_over else Waiting.HERE
+
+
+def cancel(queue: Queue, id_: int, body_bytes: int, now_ms: int) -> int:
+    """An item that is HERE or LOGGED is gone; returns the record to wait for.
+
+    `body_bytes`: how large the log says it is, where only the log knows.
+    """
+    reader, ready = queue.reader, queue.reader.ready
+    item = ready.at(id_) if id_ < ready.frontier else None
+    if item is not None:
+        body_bytes = item.size
+        ready.remove(item)
+    else:
+        ready.drop_beyond(body_bytes)
+        ready.advance(ready.frontier)
+        if reader.log.backlog is not None and not ready.beyond:
+            reader.log.backlog.rest()
+    reader._apply_done(id_, body_bytes)
+    return reader.log.cancelled(id_, body_bytes, now_ms + queue.wall.offset_ms)
+
+
+def purge(queue: Queue, id_: int, now_ms: int) -> int | None:
+    """A dead item that nobody holds is gone; returns the record to wait for; None: it is not."""
+    reader = queue.reader
+    death = reader.dead.deaths.get(id_)
+    if death is None or id_ in reader.leases:
+        return None
+    reader.dead.forget(id_, False)
+    reader._apply_done(id_, death.body_bytes)
+    return reader.log.cancelled(id_, death.body_bytes, now_ms + queue.wall.offset_ms)

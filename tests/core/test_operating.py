@@ -1,0 +1,142 @@
+"""A queue is paused, and single items are taken out of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kestrelpy.core.operating import Waiting, waiting
+from kestrelpy.core.waiters import Want
+from kestrelpy.errors import ServerError
+from tests.support.queues import WALL_MS, make_queue
+
+
+def test_a_paused_queue_lends_nothing_and_takes_back_what_it_lent() -> None:
+    q = make_queue()
+    q.put(b"1", b"2")
+    lease = q.open("anna")
+    q.pause()
+    assert (q.may_open("bert"), q.take("bert")) == (None, None)
+    q.abort(lease)
+    assert (q.ready, q.peek(), q.may_open("anna")) == ([b"1", b"2"], b"1", None)
+    q.pause(False)
+    assert q.take("bert") == b"1"
+    assert q.story == (
+        "put 1 1, put 2 2, paused on, returned 1 attempts 1 abort, paused off, done 1"
+    )
+
+
+def test_who_waits_for_a_paused_queue_is_served_in_order_when_it_goes_on() -> None:
+    q = make_queue()
+    q.pause()
+    q.wait("anna")
+    q.wait("bert", want=Want.TAKE)
+    q.put(b"1", b"2", b"3")
+    q.pass_time(10)
+    assert q.answers() == []
+    q.pause(False)
+    assert q.answers() == [("anna", b"1"), ("bert", b"2")]
+
+
+def test_who_waits_longer_than_the_pause_is_told_that_there_is_nothing() -> None:
+    q = make_queue()
+    q.pause()
+    q.wait("anna", 100)
+    q.put(b"1")
+    q.pass_time(100)
+    assert q.answers() == [("anna", None)]
+    due = q.broker.next_due()
+    assert due is None or due > q.now_ms, "no busy loop"
+
+
+def test_a_peek_that_waits_behind_a_paused_fetch_is_served_when_that_gives_up() -> None:
+    q = make_queue()
+    q.pause()
+    fetch = q.wait("anna")
+    q.wait("bert", want=Want.PEEK)
+    q.put(b"1")
+    assert q.answers() == []
+    q.broker.give_up(fetch)
+    q.pass_time(0)
+    assert q.answers() == [("bert", b"1")]
+
+
+def test_pausing_twice_is_one_record_and_waits_for_the_first() -> None:
+    q = make_queue()
+    q.put(b"1")
+    assert (q.pause(), q.pause()) == (2, 2)
+    q.put(b"2")
+    assert (q.pause(), q.pause(False)) == (3, 4)
+    assert q.story == "put 1 1, paused on, put 2 2, paused off"
+
+
+def test_without_room_for_its_record_a_queue_is_not_paused() -> None:
+    q = make_queue()
+    q.queue.log.no_room = "disk full"
+    with pytest.raises(ServerError, match="disk full"):
+        q.pause()
+    q.pause(False)
+    assert not q.reader.paused
+
+
+def test_a_cancelled_item_is_gone_with_its_bytes_and_its_attempts() -> None:
+    q = make_queue()
+    q.put(b"one", b"three", b"4", expires_ms=WALL_MS + 1000)
+    q.abort(q.open())
+    assert q.cancel(1)
+    assert q.cancel(2)
+    assert not q.cancel(2)
+    assert (q.ready, q.reader.live_bytes, q.reader.ready.bytes) == ([b"4"], 1, 1)
+    assert (dict(q.reader.attempts.items()), list(q.reader.line.watched)) == ({}, [3])
+    assert q.story.endswith("cancelled 1, cancelled 2")
+    assert q.restarted().ready == [b"4"]
+    assert q.restarted().reader.live_bytes == 1
+
+
+def test_what_is_lent_dead_expired_or_not_there_does_not_wait() -> None:
+    q = make_queue(max_attempts=1)
+    q.put(b"dead", b"lent")
+    q.abort(q.open())
+    q.open()
+    q.put(b"old", expires_ms=WALL_MS + 10)
+    q.now_ms += 10
+    assert [waiting(q.reader, id_, q.now_ms) for id_ in (1, 2, 3, 4)] == [Waiting.NOT] * 4
+    assert not any(map(q.cancel, (1, 2, 3, 4)))
+
+
+def test_items_that_only_the_log_has_are_cancelled_in_any_order() -> None:
+    q = make_queue()
+    q.put(b"1", b"22", b"333", b"4444")
+    again = q.restarted()
+    for id_, left in ((1, 9), (4, 5), (2, 3), (3, 0)):
+        assert waiting(again.reader, id_, again.now_ms) is Waiting.LOGGED
+        assert again.cancel(id_)
+        assert (again.reader.ready.bytes, again.reader.live_bytes) == (left, left)
+    again.put(b"5")
+    assert again.reader.ready.resident == 1, "the line is in memory again"
+    assert again.ready == again.restarted().ready == [b"5"]
+
+
+def test_a_purged_item_is_dead_no_more_and_one_that_is_held_stays() -> None:
+    q = make_queue(max_attempts=1)
+    q.put(b"1", b"22", b"333")
+    for _ in range(3):
+        q.abort(q.open())
+    lease = q.open(dead=True)
+    assert [q.purge(id_) for id_ in (1, 2, 2, 9)] == [False, True, False, False]
+    assert (q.dead, q.reader.dead.count, q.reader.dead.bytes) == ([b"333"], 1, 4)
+    q.abort(lease)
+    assert q.dead == q.restarted().dead == [b"1", b"333"]
+
+
+def test_a_dead_item_whose_body_cannot_be_read_is_purged_once() -> None:
+    q = make_queue(max_attempts=1)
+    q.put(b"1", b"2")
+    for _ in range(2):
+        q.abort(q.open())
+    again = q.restarted()
+    again.reader.hide(again.reader.dead.missing)
+    assert again.reader.dead.is_hidden(1)
+    assert again.purge(1)
+    assert (again.reader.dead.count, len(again.reader.dead)) == (1, 1)
+    assert again.dead == [b"2"]
+    assert not again.reader.dead.is_hidden(1)
