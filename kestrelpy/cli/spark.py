@@ -3,6 +3,7 @@
 
     kestrelpy spark audit DIR        exit code 0: the books balance, 1: they do not, 2: unusable
     kestrelpy spark lifecycle DIR --out TABLES
+    kestrelpy spark report DIR --out FOLDER
 
 One rule: nothing of Spark is imported before a job runs, and who lacks it is told what to install.
 """
@@ -71,6 +72,41 @@ def lifecycle(
     _run("lifecycle", paths, out, as_json, summary, _EXAMPLES, master)
 
 
+@spark.command()
+def report(
+    paths: Paths,
+    out: Annotated[
+        str, typer.Option(metavar="DIR", help="Where the page and its tables go.")
+    ] = "kestrelpy-report",
+    title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
+    queues: Annotated[
+        int, typer.Option(min=1, max=100, help="The busiest, with plots of their own.")
+    ] = 12,
+    interval: Annotated[
+        str | None, typer.Option(help="Of a point in time, like 5m. Default: by the span.")
+    ] = None,
+    as_json: Json = False,
+    summary: Summary = None,
+    master: Master = None,
+) -> None:
+    """One page of HTML: rates, depth, latencies, repeated deliveries, deaths; figures as CSV."""
+    from kestrelpy.spark.jobs import report as job
+    from kestrelpy.spark.jobs.running import Request
+
+    _check()
+    request = Request(tuple(paths), out, as_json, summary, master=master)
+    raise typer.Exit(job.command(request, job.Look(title or job.TITLE, queues, interval)))
+
+
+def _check() -> None:
+    """Is all there that Spark needs? Raises CommandError."""
+    from kestrelpy.spark.session import what_is_missing
+
+    missing = what_is_missing()
+    if missing is not None:
+        raise CommandError(missing)
+
+
 def _run(
     job: str, paths: list[str], out: str | None, as_json: bool, summary: str | None, examples: int,
     master: str | None,
@@ -79,11 +115,8 @@ def _run(
     from importlib import import_module
 
     from kestrelpy.spark.jobs.running import Request, run
-    from kestrelpy.spark.session import what_is_missing
 
-    missing = what_is_missing()
-    if missing is not None:
-        raise CommandError(missing)
+    _check()
     work = import_module(f"kestrelpy.spark.jobs.{job}").work
     request = Request(tuple(paths), out, as_json, summary, examples, master)
     raise typer.Exit(run(job, work, request))

@@ -52,7 +52,7 @@ _OF_A_THOUSAND: Final = (
 
 def fate_of(number: int) -> Fate:
     """By the number alone."""
-    drawn = zlib.crc32(b"%d" % number) % 1000
+    drawn = zlib.crc32(b"no. %d" % number) % 1000
     for fate, count in _OF_A_THOUSAND:
         if drawn < count:
             return fate

@@ -18,6 +18,8 @@ not. The report's path is printed; what a run made stays in its folder.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import signal
 import sys
@@ -135,10 +137,14 @@ class Run:
 
         summary = self.folder / f"{name}.json"
         main = {"lifecycle": lifecycle.main, "audit": audit.main, "report": report.main}[name]
-        self.say(name)
-        code = main([*self.paths, "--summary", str(summary), *words])
+        self.say(f"{name} ...")
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            code = main([*self.paths, "--summary", str(summary), *words])
+        (self.folder / f"{name}.txt").write_text(said.getvalue())
         if code:
-            raise Failed(f"{name} ended with exit code {code}")
+            raise Failed(f"{name} ended with exit code {code}:\n{said.getvalue()}")
+        self.say(f"{name}: {said.getvalue().splitlines()[-1]}")
         found: dict[str, object] = json.loads(summary.read_text())
         return found
 
@@ -171,9 +177,9 @@ def numbers_in(spark: SparkSession, paths: list[str], repeated: int) -> Journals
 
 
 def _repeated(audited: dict[str, object]) -> int:
-    found = audited["repeated"]
-    assert isinstance(found, int), "the audit counts repeated deliveries"
-    return found
+    totals = audited["totals"]
+    assert isinstance(totals, dict), "the audit sums up"
+    return int(totals["repeated"])
 
 
 def _folder(asked: Path | None) -> Path:

@@ -6,6 +6,7 @@ import pickle
 import random
 from dataclasses import replace
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from journal.checkpoint import Checkpoint
 from journal.errors import Damage
 from journal.files import Disk
 from journal.ids import IdCounts, IdSet
-from journal.record import Draft, Kind, Record, Tag, decode, encode_meta, ended
+from journal.record import Draft, Kind, Record, Tag, decode, encode, encode_meta, ended
 from journal.recovery import Recovery
 from journal.segment import SegmentHeader
 from kestrelpy.spark import decode as bulk
@@ -205,6 +206,30 @@ def test_what_a_caller_raises_on_damage_ends_the_reading() -> None:
 
     with pytest.raises(ValueError, match="corrupt at byte"):
         list(bulk.read(piece, default("events"), fail, files=disk))
+
+
+def test_a_frame_whose_checksum_is_right_must_also_belong_where_it_stands() -> None:
+    """What was copied from another place, journal or life is no record here."""
+    frames: list[bytes] = []
+    at = 0
+    whose = [(7, 1, 0), (7, 1, 0), (8, 1, 0), (7, 2, 0), (7, 1, 8)]
+    for number, (journal, segment, shift) in enumerate(whose):
+        lsn = 1 if number == 0 else 2
+        at += encode(put(lsn, b"12345678"), lsn, journal, segment, at + shift, frames)
+    data = b"".join(frames)
+    for zero in (57, 62):
+        frame = bytearray(data[72:144])
+        frame[8 + 8 : 20] = (len(data)).to_bytes(4, "little")
+        frame[zero] = 1
+        data += crc32(frame[4:]).to_bytes(4, "little") + frame[4:]
+    offsets, end = bulk.whole_frames(data)
+    assert (len(offsets), end) == (7, len(data)), "every checksum is right"
+    heads = bulk.Heads(data, 0, np.array(offsets, np.int64))
+    for index, is_right in enumerate((True, True, False, False, False, False, False)):
+        alone = bulk.right_frames(heads.pick(slice(index, index + 1)), 7, 1, 0, False)
+        assert alone.tolist() == [is_right], index
+    assert bulk.right_frames(heads.pick(slice(0, 2)), 7, 1, 1, False).tolist() == [True, True]
+    assert bulk.right_frames(heads.pick(slice(0, 2)), 7, 1, 2, False).tolist() == [False, True]
 
 
 # -- files that change under the reader ----------------------------------------------------------

@@ -12,6 +12,7 @@ from journal.checkpoint import Checkpoint
 from journal.errors import JournalError
 from journal.files import Disk
 from journal.record import Draft, Kind, ended
+from journal.recovery import Recovery
 from journal.segment import VERSION, segment_name
 from kestrelpy.spark import decode
 from kestrelpy.spark.history import look_again, plan_events
@@ -140,6 +141,32 @@ def test_a_segment_that_is_missing_in_the_middle_is_damage_and_says_which_record
     (damage,) = found.damages
     assert damage.kind == "truncated"
     assert (damage.lsn_first, damage.lsn_last) == (gone[0], gone[-1])
+
+
+def test_behind_a_torn_end_no_later_segment_counts() -> None:
+    one = SegmentBuilder(1, 2048, 1, OPENING)
+    one.batch(put(1))
+    torn_at = one.at
+    one.batch(put(2), synced=1)
+    two = SegmentBuilder(2, 2048, 3, OPENING)
+    two.batch(put(3), synced=1)
+    disk = MemoryDisk()
+    for each in (one, two):
+        lay(disk, each)
+    disk.damage(path_of(1), torn_at + 64 + 70, b"?")
+    found = in_bulk(disk, FOLDER)
+    assert found.lsns == [r.lsn for r in Recovery(disk, FOLDER, whole=True).records()] == [1]
+    assert found.damages == []
+
+
+def test_what_survivors_stand_for_is_not_missing_where_the_snapshots_are_lost() -> None:
+    one = laid()
+    one.put_back(1)
+    for name in [n for n in one.disk.names(FOLDER) if n.endswith(".snapshot")]:
+        one.disk.remove(f"{FOLDER}/{name}")
+    found = in_bulk(one.disk, FOLDER)
+    assert found.lsns == [1, 2, 3, 4, 6, *range(9, 24)]
+    assert found.damages == []
 
 
 def test_where_the_history_begins_is_part_of_the_plan() -> None:
@@ -334,3 +361,41 @@ def test_only_pieces_with_something_in_them_are_planned_for_items() -> None:
     assert first.segment not in {p.segment for p in found.pieces}
     assert [row["marker"] for row in items(disk, FOLDER)] == list(range(first.item_last + 1, 13))
     assert found.journals[0].state is not None
+
+
+# -- beside a daemon ------------------------------------------------------------------------------
+
+
+def test_a_segment_that_vanishes_while_it_is_planned_is_looked_for_again() -> None:
+    one = laid()
+    vanished: list[str] = []
+
+    class Daemon:
+        """Removes segment 3 when its end is first read."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(one.disk, name)
+
+        def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+            if path == path_of(3) and offset and not vanished:
+                vanished.append(path)
+                one.remove(3)
+            return one.disk.read(path, offset, size)
+
+    history = plan_events([FOLDER], Daemon())  # type: ignore[arg-type]
+    assert vanished
+    assert [p.segment for p in history.pieces] == [6, 4, 5, 7]
+    assert history.journals[0].holes == [(9, 12)]
+    assert history.damages == []
+
+
+def test_the_end_of_a_large_active_segment_is_found_in_bulk_as_it_is_one_by_one() -> None:
+    one = SegmentBuilder(1, 9 << 20, 1, OPENING)
+    for item in range(1, 400):
+        one.batch(draft(Kind.PUT, item, item, 0, bytes(20_000)), synced=item - 1)
+    disk = MemoryDisk()
+    lay(disk, one)
+    (piece,) = plan_events([FOLDER], disk).pieces
+    assert (piece.lsn_first, piece.lsn_last, piece.records) == (1, 399, 399)
+    assert (piece.item_first, piece.item_last) == (1, 399)
+    assert (piece.stop, piece.lsn_synced) == (one.at, 398)

@@ -17,7 +17,7 @@ from typing import Final
 from journal.dump import utc
 from journal.errors import Damage
 from kestrelpy.spark.jobs.balance import Books, Wrong
-from kestrelpy.spark.jobs.events import HOW
+from kestrelpy.spark.jobs.events import HOW, UNDERSTOOD
 from kestrelpy.spark.jobs.holes import Extent
 from kestrelpy.spark.jobs.order import Order
 from kestrelpy.spark.jobs.running import BREACH, HOLDS, UNUSABLE, Outcome, counted
@@ -91,7 +91,7 @@ class Found:
     @property
     def is_judged(self) -> bool:
         """Could it be judged at all?"""
-        return self.is_known and -1 not in self.extent.by_kind
+        return self.is_known and set(UNDERSTOOD).issuperset(self.extent.by_kind)
 
 
 def outcome(found: Sequence[Found], out: str | None) -> Outcome:

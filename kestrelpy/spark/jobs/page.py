@@ -86,7 +86,7 @@ def _head(figures: Figures, title: str, made_ms: int) -> Iterator[str]:
 
 def _tiles(total: Row, figures: Figures) -> Iterator[str]:
     yield '<section aria-label="In short"><dl class="tiles">'
-    rate = total.repeated / (total.delivered + total.repeated) if total.delivered else 0.0
+    rate = total.repeated / total.delivered if total.delivered else 0.0
     waits, served = figures.everything.waiting, figures.everything.service
     tiles = [
         ("Put", f"{total.put:,}", ""),
@@ -95,7 +95,7 @@ def _tiles(total: Row, figures: Figures) -> Iterator[str]:
         ("Dead", f"{total.dead:,}", f"{total.died:,} died in all"),
         (
             "Repeated deliveries", f"{total.repeated:,}",
-            f"{_share(rate)} of the deliveries that are on record",
+            f"{_share(rate)} of the items that were delivered",
         ),
         ("Waiting", _latency(waits, "p50_ms"), f"median; p99 {_latency(waits, 'p99_ms')}"),
         ("Service", _latency(served, "p50_ms"), f"median; p99 {_latency(served, 'p99_ms')}"),
@@ -187,7 +187,7 @@ def _rows(figures: Figures) -> Iterator[str]:
         f"{what}: items and what became of them", ("Server", "Queue", *heads), 2,
         [_counts(*each) for each in named], _counts(*total),
     )  # fmt: skip
-    times = ("Deliveries", "Repeated", "Waiting p50 / p95 / p99", "Service p50 / p95 / p99")
+    times = ("Delivered", "Repeated", "Waiting p50 / p95 / p99", "Service p50 / p95 / p99")
     yield from _table(
         f"{what}: deliveries and latencies", ("Server", "Queue", *times), 2,
         [_times(*each) for each in named], _times(*total),
@@ -204,10 +204,9 @@ def _counts(row: Row, server: str, queue: str) -> Sequence[str]:
 
 
 def _times(row: Row, server: str, queue: str) -> Sequence[str]:
-    deliveries = row.delivered + row.repeated
-    repeated = f"{row.repeated:,} ({_share(row.repeated / deliveries)})" if row.repeated else "0"
+    repeated = f"{row.repeated:,} ({_share(row.repeated / row.delivered)})" if row.repeated else "0"
     return (
-        server, queue, f"{deliveries:,}", repeated, _triple(row.waiting), _triple(row.service),
+        server, queue, f"{row.delivered:,}", repeated, _triple(row.waiting), _triple(row.service),
     )  # fmt: skip
 
 
@@ -288,7 +287,7 @@ def _notes(figures: Figures, percentile_error: str) -> Iterator[str]:
         "A delivery that a crash of the server ended has no record: it is neither a delivery nor "
         "a repeated one here, and what waited across it seems to have waited longer.",
         "<b>Repeated deliveries</b> are those beyond the first of each item, whatever ended the "
-        "earlier ones: given back, hung up, lease over, dead.",
+        "earlier ones: given back, hung up, lease over, dead. Their share is that of the items.",
         f"{percentile_error} A journal knows milliseconds; what took none is drawn at 1 ms.",
         f"Times are UTC, by the wall clocks of the servers. A page has at most {BUCKETS_MAX:,} "
         "points in time; a longer history has wider ones.",

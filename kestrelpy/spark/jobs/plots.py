@@ -113,7 +113,7 @@ def latency_word(ms: float) -> str:
             return f"{value:.1f}".removesuffix(".0") + f" {word}" if value < 10 else (
                 f"{value:,.0f} {word}"
             )  # fmt: skip
-    return f"{ms:g} ms"
+    return f"{ms:g} ms" if ms >= 1 else "under 1 ms"
 
 
 def _latency(series: Series, prefix: str, pick: Callable[[Bucket], Spread | None]) -> str:

@@ -227,8 +227,8 @@ def _make_folder(out: Path) -> None:
 
 
 def _share(total: Row) -> float:
-    deliveries = total.delivered + total.repeated
-    return total.repeated / deliveries if deliveries else 0.0
+    """As the audit has it: repeated deliveries for each item that was delivered."""
+    return total.repeated / total.delivered if total.delivered else 0.0
 
 
 def _percentiles(total: Row, name: str) -> dict[str, int] | None:

@@ -75,9 +75,18 @@ class Story:
     def take(self, count: int, pace_ms: int = 2) -> None:
         """Open and confirm so many."""
         for _ in range(count):
-            self.open()
+            lease = self.open()
             self.life.pass_time(pace_ms)
-            self.confirm()
+            self.confirm(lease)
+
+    def grow_old(self, rounds: int = 8) -> None:
+        """The first item stays with somebody while others come and go: segments are reclaimed."""
+        self.put(b"stays")
+        self.open("keeper")
+        for _ in range(rounds):
+            self.put(*(b"%d" % n for n in range(10)))
+            self.take(9)
+            self.settle()
 
     def flush(self) -> None:
         """Everything that waits is gone."""

@@ -71,9 +71,9 @@ def test_with_an_archive_the_history_is_whole_and_every_body_is_accounted_for(
     found = audit_holds(spark, *folders)
     assert len(found) == 1
     events = spark.read.format("kestrel").option("mode", "events").load([str(f) for f in folders])
-    rows = events.where("op = 'put'").select("item", "value").collect()
-    ended = {row.item for row in events.where("op = 'confirm'").select("item").collect()}
-    bodies = {row.item: bytes(row.value) for row in rows}
+    rows = events.where("op = 'put'").select("marker", "value").collect()
+    ended = {row.marker for row in events.where("op = 'confirm'").collect()}
+    bodies = {row.marker: bytes(row.value) for row in rows}
     assert sorted(bodies.values()) == sorted(set(bodies.values())), "an item was stored twice"
     assert load.acknowledged <= set(bodies.values())
     assert load.confirmed <= {bodies[item] for item in ended}

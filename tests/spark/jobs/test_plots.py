@@ -77,4 +77,4 @@ def test_nothing_measured_is_an_empty_plot() -> None:
 def test_latencies_are_said_as_people_say_them() -> None:
     said = [plots.latency_word(ms) for ms in (0, 7, 350, 1_000, 1_250, 12_345, 180_000, 7_200_000)]
 
-    assert said == ["0 ms", "7 ms", "350 ms", "1 s", "1.2 s", "12 s", "3 min", "2 h"]
+    assert said == ["under 1 ms", "7 ms", "350 ms", "1 s", "1.2 s", "12 s", "3 min", "2 h"]

@@ -111,7 +111,7 @@ def test_the_command_answers_with_a_sentence_or_with_json(
     facts = json.loads(summary.read_text())
     assert facts["job"] == "report"
     assert (facts["put"], facts["confirmed"], facts["died"], facts["ready"]) == (20, 12, 2, 6)
-    assert facts["repeated_share"] == 4 / 18
+    assert facts["repeated_share"] == 4 / 14
     assert facts["waiting"]["count"] == 14
 
 
