@@ -23,6 +23,7 @@ from bench.queues import queues
 from bench.scenarios import FULL, QUICK, Bench
 from bench.servers import ServerFailed, file_system
 from bench.stuck import stuck
+from bench.tokens import tokens
 
 MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
 
@@ -33,6 +34,7 @@ SCENARIOS: dict[str, Scenario] = {
     "stuck": stuck,
     "queues": queues,
     "lent": lent,
+    "tokens": tokens,
     "hung": hung.hung,
 }
 

@@ -25,14 +25,19 @@ class Sizes:
     queues: int
     lent_items: int  # of 10 KiB
     hang_seconds: float
+    token_leases: int
+    token_trips: int  # of each kind, in each round
 
 
 FULL = Sizes(
-    "full", 10_000_000, 1_000_000, 5, 3.0, 1_000_000, 1_000_000, "1MiB", 10_000, 50_000, 10.0
-)
-QUICK = Sizes("quick", 300_000, 20_000, 5, 0.5, 50_000, 50_000, "256KiB", 500, 3_000, 3.0)
+    "full", 10_000_000, 1_000_000, 5, 3.0, 1_000_000, 1_000_000, "1MiB", 10_000, 50_000, 10.0,
+    100_000, 10_000,
+)  # fmt: skip
+QUICK = Sizes("quick", 300_000, 20_000, 5, 0.5, 50_000, 50_000, "256KiB", 500, 3_000, 3.0,
+              20_000, 2_000)  # fmt: skip
 # For the tests of the bench itself.
-TINY = Sizes("tiny", 3000, 300, 1, 0.05, 2000, 2000, "64KiB", 20, 50, 0.5)
+TINY = Sizes("tiny", 3000, 300, 1, 0.05, 2000, 2000, "64KiB", 20, 50, 0.5,
+             300, 100)  # fmt: skip
 
 
 class Goals:
@@ -54,6 +59,8 @@ class Goals:
     queue_files = 500.0
     # "A disk that hangs stops nobody": the loop's own turns, with strace at work.
     answer_ms = 50.0
+    # Issue 5: each trip by token against the same by connection.
+    token_ratio = 0.7
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from journal.record import Draft, Kind, Record, Tag, decode_meta
 
@@ -21,8 +20,7 @@ _LEASED_META: Final = struct.Struct("<BHQBHQ")
 _U64_BYTES: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseEntry:
+class LeaseEntry(NamedTuple):
     """A lease by token. `delivery` is which one of its item it is; the times are wall clock.
 
     It began at `began_ms`; the latest of its records is of `since_ms` and says `deadline_ms`.
@@ -54,7 +52,7 @@ class LeaseEntry:
         is_its_own = (record.item, record.number) == (self.item, self.token)
         if not is_its_own or not isinstance(deadline_ms, int):
             raise ValueError(f"item {record.item} is not lent by token {record.number}")
-        return replace(self, since_ms=record.time_ms, deadline_ms=deadline_ms)
+        return self._replace(since_ms=record.time_ms, deadline_ms=deadline_ms)
 
     def leased(self) -> Draft:
         """The record that lends it."""
