@@ -37,9 +37,8 @@ class LeaseEntry(NamedTuple):
     @classmethod
     def begun(cls, record: Record) -> LeaseEntry:
         """What a LEASED record says. Raises ValueError where it does not say it."""
-        meta = decode_meta(record.meta)
-        deadline_ms, body_bytes = meta.get(Tag.DEADLINE_MS), meta.get(Tag.BYTES)
-        if not isinstance(deadline_ms, int) or not isinstance(body_bytes, int):
+        deadline_ms, body_bytes = _said(record.meta)
+        if deadline_ms is None or body_bytes is None:
             raise ValueError(f"the lease of item {record.item} says no deadline or no size")
         return cls(
             record.item, record.number, record.small, record.time_ms, body_bytes,
@@ -73,6 +72,17 @@ class LeaseEntry(NamedTuple):
         yield self.leased()
         if self.since_ms != self.began_ms:
             yield self.renewal()
+
+
+def _said(meta: bytes) -> tuple[int | None, int | None]:
+    """Deadline and bytes, where they are said; at once, where it is as we write it."""
+    if len(meta) == _LEASED_META.size:
+        tag, _, deadline_ms, other, _, body_bytes = _LEASED_META.unpack(meta)
+        if (tag, other) == (Tag.DEADLINE_MS, Tag.BYTES):
+            return deadline_ms, body_bytes
+    said = decode_meta(meta)
+    found, size = said.get(Tag.DEADLINE_MS), said.get(Tag.BYTES)
+    return found if isinstance(found, int) else None, size if isinstance(size, int) else None
 
 
 def lease_entries(frames: list[Record]) -> list[LeaseEntry]:
