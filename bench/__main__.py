@@ -1,6 +1,6 @@
 """`python -m bench [--quick] [--dir DIR]`: run the comparison, print the table, write it down.
 
-`python -m bench backlog` measures something else: see `bench/growth.py`.
+`python -m bench backlog` and `python -m bench spark` measure something else: see `bench/growth.py`.
 
 The one rule: what cannot be measured here is said in one sentence, and the rest goes on. Ends with
 code 0 when everything was measured, whatever the figures; 1 when something was missing or failed.
@@ -105,9 +105,9 @@ def stop_on_term(signum: int, frame: FrameType | None) -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if words is None else words
-    if words[:1] == ["backlog"]:
+    if words and words[0] in growth.SETS:
         signal.signal(signal.SIGTERM, stop_on_term)
-        return growth.main(words[1:])
+        return growth.main(words[0], words[1:])
     wanted = arguments(words)
     mode = QUICK if wanted.quick else FULL
     signal.signal(signal.SIGTERM, stop_on_term)

@@ -51,9 +51,11 @@ def table(figures: Sequence[Figure]) -> list[str]:
     return rows
 
 
-def markdown(figures: Sequence[Figure], about: Mapping[str, str], notes: Sequence[str]) -> str:
+def markdown(
+    title: str, figures: Sequence[Figure], about: Mapping[str, str], notes: Sequence[str]
+) -> str:
     """The whole report. `notes`: what could not be measured, and why."""
-    lines = ["# What a backlog costs", ""]
+    lines = [f"# {title}", ""]
     lines += [f"- {name}: {text}" for name, text in about.items()]
     lines += [f"- **Note**: {note}" for note in notes]
     verdicts = [each.reached for each in figures]

@@ -1,4 +1,5 @@
-"""`python -m bench backlog [--quick] [--only NAMES]`: what a backlog and its like cost.
+"""`python -m bench backlog|spark [--quick] [--only NAMES]`: what a backlog and its like cost, and
+what Spark does with journals and servers.
 
 The one rule: a scenario that fails is a sentence in the report, and the others go on.
 """
@@ -14,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import hung, loadgen
+from bench import hung, loadgen, tables
 from bench.backlog import backlog
 from bench.figures import Figure, as_json, markdown
 from bench.lent import lent
@@ -28,7 +29,7 @@ from bench.tokens import tokens
 MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
 
 Scenario = Callable[[Bench], list[Figure]]
-SCENARIOS: dict[str, Scenario] = {
+BACKLOG: dict[str, Scenario] = {
     "small": lambda bench: backlog(bench, 100, bench.sizes.small_items),
     "large": lambda bench: backlog(bench, 10 << 10, bench.sizes.large_items),
     "stuck": stuck,
@@ -37,21 +38,32 @@ SCENARIOS: dict[str, Scenario] = {
     "tokens": tokens,
     "hung": hung.hung,
 }
+SPARK: dict[str, Scenario] = {"read": tables.read, "live": tables.live, "audit": tables.audit}
+SCENARIOS = BACKLOG | SPARK
+SETS = {"backlog": BACKLOG, "spark": SPARK}
+TITLES = {"backlog": "What a backlog costs", "spark": "What Spark does with journals and servers"}
 
 
-def arguments(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench backlog", description=__doc__)
+def arguments(name: str, words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=f"python -m bench {name}", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="minutes; without it about an hour")
     parser.add_argument(
         "--dir", type=Path, default=loadgen.OUT, help="where data goes: on a real disk"
     )
     parser.add_argument("--python", default=sys.executable, help="what kestrelpy runs on")
-    parser.add_argument("--only", metavar="NAMES", help=f"some of {','.join(SCENARIOS)}")
+    parser.add_argument("--only", metavar="NAMES", help=f"some of {','.join(SETS[name])}")
     wanted = parser.parse_args(words)
-    unknown = set(wanted.only.split(",") if wanted.only else ()) - set(SCENARIOS)
+    unknown = set(wanted.only.split(",") if wanted.only else ()) - set(SETS[name])
     if unknown:
         parser.error(f"--only does not know {', '.join(sorted(unknown))}")
     return wanted
+
+
+def lacking(name: str) -> str | None:
+    """What a scenario needs and this machine has not, as a sentence; None: nothing."""
+    if name in SPARK:
+        return tables.missing()
+    return hung.missing() if name == "hung" else None
 
 
 def measure(bench: Bench, names: Sequence[str]) -> tuple[list[Figure], list[str]]:
@@ -59,7 +71,7 @@ def measure(bench: Bench, names: Sequence[str]) -> tuple[list[Figure], list[str]
     figures: list[Figure] = []
     notes: list[str] = []
     for name in names:
-        if name == "hung" and (why := hung.missing()):
+        if why := lacking(name):
             notes.append(why)
             continue
         began = time.monotonic()
@@ -72,8 +84,8 @@ def measure(bench: Bench, names: Sequence[str]) -> tuple[list[Figure], list[str]
     return figures, notes
 
 
-def main(words: Sequence[str]) -> int:
-    wanted = arguments(words)
+def main(set_name: str, words: Sequence[str]) -> int:
+    wanted = arguments(set_name, words)
 
     def say(text: str) -> None:
         print(f"bench: {text}", file=sys.stderr, flush=True)
@@ -92,7 +104,7 @@ def main(words: Sequence[str]) -> int:
     data = Path(tempfile.mkdtemp(prefix="data-", dir=wanted.dir))
     began = time.monotonic()
     try:
-        names = wanted.only.split(",") if wanted.only else list(SCENARIOS)
+        names = wanted.only.split(",") if wanted.only else list(SETS[set_name])
         figures, notes = measure(Bench(binary, data, wanted.python, sizes, say), names)
     finally:
         shutil.rmtree(data, ignore_errors=True)
@@ -103,10 +115,10 @@ def main(words: Sequence[str]) -> int:
         f"{platform.machine()}, disk {kind}",
     }
     loadgen.OUT.mkdir(parents=True, exist_ok=True)
-    text = markdown(figures, about, notes)
-    (loadgen.OUT / "backlog.md").write_text(text)
+    text = markdown(TITLES[set_name], figures, about, notes)
+    (loadgen.OUT / f"{set_name}.md").write_text(text)
     as_text = json.dumps(as_json(figures, about, notes), indent=1)
-    (loadgen.OUT / "backlog.json").write_text(as_text + "\n")
+    (loadgen.OUT / f"{set_name}.json").write_text(as_text + "\n")
     print(text)
-    say(f"written to {loadgen.OUT / 'backlog.md'} and {loadgen.OUT / 'backlog.json'}")
+    say(f"written to {loadgen.OUT / set_name}.md and .json")
     return 1 if notes else 0

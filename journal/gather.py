@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from journal.files import Files
+from journal.files import Files, read_around
 from journal.ids import IdSet
 from journal.record import (
     ALIGN_BYTES,
@@ -96,7 +96,7 @@ class Gathering:
         stop, walked = extent.stop, at + WALKED_BYTES_MAX
         while at + HEADER_BYTES <= stop and at < walked and not walk.is_over:
             size = min(max(piece, walk.needed), stop - at)
-            data = files.read(extent.path, at, size)
+            data = read_around(files, extent.path, at, size)
             if len(data) < HEADER_BYTES or len(data) < walk.needed:
                 walk.is_over, walk.seen = True, self.last  # the file ends here
                 break
@@ -220,12 +220,16 @@ def order(
     It may end before `last`, with its segment: then another one follows.
     """
     segments = journal.segments
-    at = next((i for i, each in enumerate(segments) if each.item_last >= first), -1)
-    if at < 0:
+    holding = [(i, each) for i, each in enumerate(segments) if each.item_last >= first]
+    if not holding:
         return None
-    segment = segments[at]
+    # After an unclean end the next segment says again what the last one had behind its last sync.
+    behind = [each for each in holding if each[1].item_first <= first]
+    at, segment = behind[-1] if behind else holding[0]
     first, last = max(first, segment.item_first), min(last, segment.item_last)
     last = min(last, first + max(_SPAN * most, NEAR_ITEMS) - 1)
+    if at + 1 < len(segments) and segments[at + 1].item_first:
+        last = min(last, segments[at + 1].item_first - 1)
     if last < first:
         return None
     start = FILE_HEADER_BYTES if first == segment.item_first else -1

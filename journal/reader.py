@@ -66,7 +66,7 @@ class JournalView:
     )  # fmt: skip
 
     def __init__(self, files: Files, folder: str, live: bool) -> None:
-        self._files = cast(Files, _LiveFiles(files)) if live else files
+        self._files = live_files(files) if live else files
         self._live = live
         self.folder = folder
         self.checkpoint: Checkpoint | None = None
@@ -196,6 +196,11 @@ def parse_folder_name(folder: str) -> tuple[bytes, int]:
 
 def _has_segment(names: list[str]) -> bool:
     return any(segment_number(name) is not None for name in names)
+
+
+def live_files(files: Files) -> Files:
+    """The reading verbs of `files` for folders that somebody may be writing to; no others."""
+    return cast(Files, _LiveFiles(files))
 
 
 class _LiveFiles:

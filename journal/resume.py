@@ -101,9 +101,27 @@ def _go_on_in_fresh(journal: Journal, recovery: Recovery, time_ms: int) -> list[
         s.path for s in journal.segments if s.lsn_first >= fresh.lsn_first and s.path not in keep
     ]
     journal.segments = [s for s in journal.segments if s.lsn_first < fresh.lsn_first]
+    # Without a put in it, what was torn is no item any more: its number is given again.
+    item_next = fresh.item_first or journal.checkpoint().next_item
+    for segment in journal.segments:
+        _give_up_tail(segment, fresh, item_next)
     journal.segments.append(fresh)
     journal.active = fresh
     return outdated
+
+
+def _give_up_tail(segment: Segment, fresh: Segment, item_next: int) -> None:
+    """What `fresh` says again is not this segment's any more: a power cut may yet take it.
+
+    Nor is any item from `item_next` on.
+    """
+    segment.lsn_last = min(segment.lsn_last, fresh.lsn_first - 1)
+    if segment.item_last < item_next:
+        return
+    segment.puts -= min(segment.item_last - item_next + 1, segment.puts)
+    segment.item_last = item_next - 1
+    if segment.item_last < segment.item_first:
+        segment.item_first = segment.item_last = segment.puts = 0
 
 
 def set_aside(files: Files, folder: str, damages: list[Damage]) -> list[str]:

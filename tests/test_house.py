@@ -1,7 +1,7 @@
 """The house stands as design.md draws it: floors, rooms, sizes. What fails says what to do instead.
 
       cli, client, examples                   5
-      server/                                 4   sockets, threads, the process
+      server/    spark/                       4   sockets, threads, the process; pyspark
       protocol/                               3   words: bytes, commands, replies
       core/                                   2   meaning; no asyncio, os, time, logging
       journal/                                1   memory that lasts
@@ -29,6 +29,8 @@ FLOORS = {
     "kestrelpy.protocol": 3,
     "kestrelpy.config": 4,
     "kestrelpy.server": 4,
+    "kestrelpy.spark": 4,
+    "pyspark_kestrel": 4,
     "kestrelpy.cli": 5,
     "kestrelpy.client": 5,
     "kestrelpy.examples": 5,
@@ -50,10 +52,19 @@ OUTSIDE = {
     "kestrelpy.examples.producer": {"stdlib", "pymemcache"},
     "kestrelpy.examples.worker": {"stdlib", "pymemcache"},
 }
+_SPARK_ITSELF = {"pyspark", "py4j"}
 REFUSED = {
+    **{
+        f"kestrelpy.spark.{room}": _SPARK_ITSELF
+        for room in (
+            "errors", "options", "schema", "decode", "offsets", "history", "live", "wire",
+            "answers", "journals", "pieces", "places", "columns", "gaps", "state",
+        )
+    },
     "kestrelpy.core": {"asyncio", "os", "time", "logging", "pydantic", "socket", "threading"},
     "kestrelpy.protocol": {"asyncio", "os", "time", "socket", "threading"},
 }
+READ_BY_SPARK = ("journal", "kestrelpy.spark", "kestrelpy.durations")
 CONFIG_READERS = ("kestrelpy.server", "kestrelpy.cli")
 # Only these may use nothing of ours: they are for people to copy.
 STANDALONE = ("kestrelpy.examples.producer", "kestrelpy.examples.worker")
@@ -107,9 +118,9 @@ def running(node: ast.AST) -> Iterator[ast.AST]:
 
 @cache
 def house() -> dict[str, Module]:
-    """Every module of journal/ and kestrelpy/ by its name."""
+    """Every module of journal/, kestrelpy/ and pyspark_kestrel/ by its name."""
     found = {}
-    for room in ("journal", "kestrelpy"):
+    for room in ("journal", "kestrelpy", "pyspark_kestrel"):
         for path in sorted((ROOT / room).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -131,7 +142,7 @@ def is_in(name: str, rooms: tuple[str, ...] | list[str]) -> bool:
 
 
 def ours(imported: str) -> bool:
-    return is_in(imported, ("journal", "kestrelpy"))
+    return is_in(imported, ("journal", "kestrelpy", "pyspark_kestrel"))
 
 
 def complain(complaints: list[str]) -> None:
@@ -167,16 +178,33 @@ def test_the_configuration_is_read_by_the_server_and_the_command_line_only() -> 
 def test_the_lower_floors_do_not_reach_for_the_world() -> None:
     complaints = []
     for room, refused in REFUSED.items():
+        instead = (
+            "Spark belongs to batch and session; what reads works, and is tested, without it."
+            if refused is _SPARK_ITSELF
+            else "time comes in as now_ms, a wish goes out as a mark or through an argument; "
+            "files, sockets, threads and the log belong to the server."
+        )
         for module in house().values():
             if is_in(module.name, (room,)):
                 complaints += [
-                    f"{module.name} imports {imported}. Instead: time comes in as now_ms, a wish "
-                    "goes out as a mark or through an argument; files, sockets, threads and the "
-                    "log belong to the server."
+                    f"{module.name} imports {imported}. Instead: {instead}"
                     for imported in module.imports()
                     if imported.partition(".")[0] in refused
                 ]
     complain(complaints)
+
+
+def test_tables_are_read_through_the_journal_alone() -> None:
+    complain(
+        [
+            f"{module.name} imports {imported}. Instead: an executor has the journal and the "
+            "wire; what a queue means to a daemon stays with the daemon."
+            for module in house().values()
+            if is_in(module.name, ("kestrelpy.spark", "pyspark_kestrel"))
+            for imported in module.imports()
+            if ours(imported) and not is_in(imported, READ_BY_SPARK)
+        ]
+    )
 
 
 def test_what_is_used_alone_needs_little() -> None:

@@ -15,6 +15,7 @@ import typer
 
 import kestrelpy
 from kestrelpy.cli.errors import UNUSABLE, CommandError
+from kestrelpy.cli.spark import spark
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,6 +42,7 @@ journal = typer.Typer(
     help="The journals of a data directory.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(journal, name="journal")
+app.add_typer(spark, name="spark")
 
 
 def _print_version(wanted: bool) -> None:

@@ -33,6 +33,8 @@ from kestrelpy.protocol.shape import Shape, standing
 ANSWER_BYTES_MAX: Final = 4 << 20
 # After so many pieces of the log an answer is given what was found by then.
 READINGS_MAX: Final = 16
+# Of a queue in memory so many items are looked at in one turn: a few milliseconds.
+SLICE_ITEMS: Final = 2500
 # A connection remembers where it was in so many queues.
 _PLACES_MAX: Final = 16
 _SEARCHES_MAX: Final = 3
@@ -237,10 +239,11 @@ class Observing:
                 return first
         if isinstance(log, JournalLog):
             return (yield from self._read(queue, log, first, answer, shape))
-        items, last = kept.gather(first - 1, wanted, answer.room, answer.since_ms)
+        most = min(wanted, SLICE_ITEMS)
+        items, last = kept.gather(first - 1, most, answer.room, answer.since_ms)
         puts = [item.put for item in items]
-        if not puts:
-            yield b""  # a long stretch with nothing in it
+        if not puts or most < wanted:
+            yield b""  # a long stretch, or a long answer: others have their turn
         return last if answer.add(puts, shape.lines(puts)) else first - 1
 
     # -- reading ----------------------------------------------------------------------------

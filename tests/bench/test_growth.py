@@ -7,10 +7,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench import hung, loadgen
+from bench import loadgen
 from bench.daemon import Daemon
 from bench.figures import Figure, as_json, markdown, shown
-from bench.growth import SCENARIOS, measure
+from bench.growth import SCENARIOS, lacking, measure
 from bench.loadgen import Load, LoadFailed
 from bench.scenarios import TINY, Bench
 from bench.servers import ServerFailed
@@ -24,7 +24,7 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(SCENARIOS))
 def test_every_scenario_finds_figures(name: str, binary: Path, tmp_path: Path) -> None:
-    if name == "hung" and (why := hung.missing()):
+    if why := lacking(name):
         pytest.skip(why)
     said: list[str] = []
 
@@ -112,7 +112,7 @@ def test_the_report_states_what_was_missed_and_what_was_left_out() -> None:
         Figure("a", "only told", 3.0),
     ]
 
-    text = markdown(figures, {"run": "quick"}, ["strace is not installed."])
+    text = markdown("What it costs", figures, {"run": "quick"}, ["strace is not installed."])
 
     assert "| a | memory | 12,346 MiB | ≤ 96.0 MiB | **NO** |" in text
     assert "| a | rate | 1.25 | ≥ 1.00 | yes |" in text

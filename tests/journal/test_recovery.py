@@ -241,6 +241,21 @@ def test_what_a_create_left_behind_is_removed() -> None:
     assert [n for n in disk.names(FOLDER) if n.endswith(".new")] == []
 
 
+def test_what_is_written_again_is_not_looked_for_where_it_stood_before() -> None:
+    writer = fresh(MemoryDisk())
+    writer.put_all(b"a", b"b")
+    writer.put(b"c")
+    writer.put(b"d")
+    writer.write()
+    assert isinstance(writer.journal.files, MemoryDisk)
+    again = start(writer.journal.files.kill_clone())
+
+    assert [(s.item_first, s.item_last, s.puts, s.live) for s in again.journal.segments] == [
+        (1, 2, 2, 2), (3, 4, 2, 2)
+    ]  # fmt: skip
+    assert again.journal.segments[0].lsn_last == 2
+
+
 # -- torn --------------------------------------------------------------------------------------
 
 
@@ -732,3 +747,22 @@ def test_a_segment_header_says_where_it_belongs() -> None:
 
     assert header is not None
     assert (header.identity, header.journal, header.segment) == (IDENTITY, SHORT, 2)
+
+
+def test_a_torn_item_that_a_footer_counts_is_not_looked_for() -> None:
+    writer = fresh(MemoryDisk())
+    writer.put_all(b"a" * 300, b"b" * 300)
+    writer.put(b"c" * 300)
+    writer.write()
+    writer.put(b"d" * 1200)  # and this goes to the next segment
+    writer.write()
+    assert isinstance(writer.journal.files, MemoryDisk)
+    disk = writer.journal.files.kill_clone()
+    [torn] = [r for r in start(disk.kill_clone()).records if r.body == b"c" * 300]
+    disk.damage(path_of(1), torn.offset, bytes(torn.end - torn.offset))
+    disk.remove(path_of(2))
+
+    again = start(disk)
+
+    assert again.queue.next_item == 3
+    assert [s.item_last for s in again.journal.segments] == [2, 0]

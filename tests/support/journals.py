@@ -129,6 +129,8 @@ def start(files: Files, sizes: Sizes = TINY, folder: str = FOLDER) -> Writer:
         found = Checkpoint.from_record(recovery.checkpoint)
         queue.next_item = max(queue.next_item, found.next_item)
     for damage in recovery.damages:
+        if damage.kind == "torn":
+            continue  # nobody was shown it: its numbers are given again
         queue.next_item = max(queue.next_item, min(damage.id_last, 1 << 40) + 1)
     journal = recovered_journal(recovery, sizes, queue.checkpoint, TIME_MS)
     live = IdSet()

@@ -1,0 +1,89 @@
+# ruff: noqa: PLC0415
+"""`kestrelpy spark <job>`: the jobs of `kestrelpy.spark.jobs`, each with its flags.
+
+    kestrelpy spark audit DIR        exit code 0: the books balance, 1: they do not, 2: unusable
+    kestrelpy spark lifecycle DIR --out TABLES
+
+One rule: nothing of Spark is imported before a job runs, and who lacks it is told what to install.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from kestrelpy.cli.errors import CommandError
+
+spark = typer.Typer(
+    help="Jobs over the journals of many servers, on Spark.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_EXAMPLES: Final = 20
+
+Paths = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PATH...", help="Data directories, backups, archives; wildcards are expanded.",
+        show_default=False,
+    ),
+]  # fmt: skip
+Json = Annotated[bool, typer.Option("--json", help="For programs: one line.")]
+Summary = Annotated[
+    str | None, typer.Option("--summary", metavar="FILE", help="Keep that line in a file, too.")
+]
+Master = Annotated[
+    str | None, typer.Option(help="Where Spark runs. Default: as it is configured, else here.")
+]
+
+
+@spark.command()
+def audit(
+    paths: Paths,
+    out: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Full lists of what is wrong, as Parquet.")
+    ] = None,
+    examples: Annotated[int, typer.Option(min=1, help="So many of each list are told.")] = (
+        _EXAMPLES
+    ),
+    as_json: Json = False,
+    summary: Summary = None,
+    master: Master = None,
+) -> None:
+    """Was anything lost, doubled or out of order? A daemon may be running.
+
+    Exit code 0: the books of every queue balance; 1: they do not; 2: it cannot be said.
+    """
+    _run("audit", paths, out, as_json, summary, examples, master)
+
+
+@spark.command()
+def lifecycle(
+    paths: Paths,
+    out: Annotated[str, typer.Option(metavar="DIR", help="Where the tables go.")],
+    as_json: Json = False,
+    summary: Summary = None,
+    master: Master = None,
+) -> None:
+    """One row for each item, as Parquet by date, server and queue; it may be run again."""
+    _run("lifecycle", paths, out, as_json, summary, _EXAMPLES, master)
+
+
+def _run(
+    job: str, paths: list[str], out: str | None, as_json: bool, summary: str | None, examples: int,
+    master: str | None,
+) -> None:  # fmt: skip
+    """Run one of them and exit."""
+    from importlib import import_module
+
+    from kestrelpy.spark.jobs.running import Request, run
+    from kestrelpy.spark.session import what_is_missing
+
+    missing = what_is_missing()
+    if missing is not None:
+        raise CommandError(missing)
+    work = import_module(f"kestrelpy.spark.jobs.{job}").work
+    request = Request(tuple(paths), out, as_json, summary, examples, master)
+    raise typer.Exit(run(job, work, request))

@@ -1,0 +1,205 @@
+"""Who puts messages into three daemons and who handles them, with failures: for `pipeline`.
+
+    producer ──set──▶ daemon ──close/open──▶ worker ── handled, and written down
+     (each daemon)                            (each queue of each daemon)
+                                              ├─ abort, the first time        comes again
+                                              ├─ hang-up, the first time      comes again
+                                              ├─ handled, then hang-up        handled twice
+                                              └─ abort or hang-up every time  dies
+
+Which message fails, and how, follows from its number, so that a run can be judged. Beside these
+there is what a killed daemon does: it is noted by whoever was waiting for an answer.
+
+One rule: a message is written down before it is confirmed, so none is lost by a worker.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from enum import Enum
+from threading import Event
+from typing import Final
+
+from pymemcache.exceptions import MemcacheError
+
+from kestrelpy.examples.messages import QUEUES, Message, number_and_checksum
+from kestrelpy.examples.trio import DAEMONS, Daemon
+
+_WAIT_MS: Final = 500
+_PAUSE_SECONDS: Final = 0.05
+_LOST: Final = (OSError, MemcacheError)  # the connection, or the server with it
+
+
+class Fate(Enum):
+    """What happens to a message."""
+
+    HANDLED = "handled"
+    ABORTED = "given back once"
+    HUNG_UP = "hung up once"
+    DOUBLED = "handled, and hung up before the confirm"
+    HOPELESS = "fails every time"
+
+
+# Of a thousand messages so many, the rest is handled.
+_OF_A_THOUSAND: Final = (
+    (Fate.HOPELESS, 2), (Fate.ABORTED, 10), (Fate.HUNG_UP, 5), (Fate.DOUBLED, 3),
+)  # fmt: skip
+
+
+def fate_of(number: int) -> Fate:
+    """By the number alone."""
+    drawn = zlib.crc32(b"%d" % number) % 1000
+    for fate, count in _OF_A_THOUSAND:
+        if drawn < count:
+            return fate
+        drawn -= count
+    return Fate.HANDLED
+
+
+class Books:
+    """What the crew wrote down: numbers of messages, each as often as it happened."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.stored = 0
+        self.handled: Counter[int] = Counter()
+        self.checksums: dict[int, set[int]] = {}
+        self.failed: Counter[int] = Counter()  # deliveries that a worker ended without a confirm
+        self.unsure: Counter[int] = Counter()  # in hand when the daemon was killed
+        self.resent: Counter[int] = Counter()  # STORED was lost when the daemon was killed
+
+    def write(self, book: Counter[int], number: int) -> None:
+        """One more."""
+        with self.lock:
+            book[number] += 1
+
+    def store(self) -> None:
+        """A message is on disk."""
+        with self.lock:
+            self.stored += 1
+
+    def handle(self, number: int, checksum: int) -> None:
+        """The work itself."""
+        with self.lock:
+            self.handled[number] += 1
+            self.checksums.setdefault(number, set()).add(checksum)
+
+
+class Crew:
+    """The threads of a run: a producer for each daemon, a worker for each queue of each."""
+
+    def __init__(self, daemons: Sequence[Daemon], messages: Sequence[Message]) -> None:
+        self.books = Books()
+        self._stopping = threading.Event()
+        self._daemons = daemons
+        self._pool = ThreadPoolExecutor(len(daemons) * (1 + len(QUEUES)))
+        self._workers: list[Future[None]] = []
+        self._producers = [
+            self._pool.submit(
+                _Producer(daemon, messages[number::DAEMONS], self.books, self._stopping).run
+            )
+            for number, daemon in enumerate(daemons)
+        ]
+
+    def start_work(self) -> None:
+        """The workers come."""
+        self._workers = [
+            self._pool.submit(_Worker(daemon, queue, self.books, self._stopping).run)
+            for daemon in self._daemons
+            for queue in QUEUES.values()
+        ]
+
+    @property
+    def has_stored_all(self) -> bool:
+        """Has every producer ended? Raises what ended any of the crew before its time."""
+        for each in (*self._workers, *self._producers):
+            if each.done():
+                each.result()
+        return all(each.done() for each in self._producers)
+
+    def stop(self) -> None:
+        """Let them end what they have in hand; raises what went wrong with any of them."""
+        self._stopping.set()
+        self._pool.shutdown()
+        for each in (*self._workers, *self._producers):
+            each.result()
+
+
+class _Producer:
+    """Stores its share, each message until the daemon says that it is on disk."""
+
+    def __init__(
+        self, daemon: Daemon, messages: Sequence[Message], books: Books, stopping: Event
+    ) -> None:
+        self._daemon, self._messages, self._books = daemon, messages, books
+        self._stopping = stopping
+
+    def run(self) -> None:
+        client = self._daemon.client()
+        for message in self._messages:
+            while not self._stopping.is_set():
+                try:
+                    if client.set(message.queue, message.body()):
+                        self._books.store()
+                        break
+                except ConnectionRefusedError:
+                    pass  # nobody is there yet
+                except _LOST:
+                    # It may be there or not: nobody answered. So it is sent again.
+                    self._books.write(self._books.resent, message.number)
+                self._stopping.wait(_PAUSE_SECONDS)
+        client.close()
+
+
+class _Worker:
+    """Handles one queue of one daemon; pymemcache connects again by itself."""
+
+    def __init__(self, daemon: Daemon, queue: str, books: Books, stopping: Event) -> None:
+        self._client = daemon.client()
+        self._queue, self._books, self._stopping = queue, books, stopping
+        self._in_hand: int | None = None
+        self._failed: set[int] = set()
+
+    def run(self) -> None:
+        while self._in_hand is not None or not self._stopping.is_set():
+            # `close` only for a message of this very connection: after a break there is none.
+            closing = ["close"] if self._in_hand is not None else []
+            opening = ["open", f"t={_WAIT_MS}"] if not self._stopping.is_set() else []
+            body = self._ask(*closing, *opening)
+            self._in_hand = None
+            if body is not None:
+                self._meet(body)
+        self._client.close()
+
+    def _ask(self, *options: str) -> bytes | None:
+        """The answer; None: there is nothing, or nobody."""
+        try:
+            found: bytes | None = self._client.get("/".join([self._queue, *options]))
+        except _LOST:
+            if self._in_hand is not None:
+                self._books.write(self._books.unsure, self._in_hand)
+            self._stopping.wait(_PAUSE_SECONDS)
+            return None
+        return found
+
+    def _meet(self, body: bytes) -> None:
+        number, checksum = number_and_checksum(body)
+        fate = fate_of(number)
+        if fate is Fate.HANDLED or (fate is not Fate.HOPELESS and number in self._failed):
+            self._books.handle(number, checksum)
+            self._in_hand = number
+            return
+        self._failed.add(number)
+        self._books.write(self._books.failed, number)
+        if fate is Fate.DOUBLED:
+            self._books.handle(number, checksum)
+        if fate is Fate.ABORTED or (fate is Fate.HOPELESS and number % 2):
+            self._in_hand = number  # nobody to tell: it goes back by itself
+            self._ask("abort")
+            self._in_hand = None
+        else:
+            self._client.close()

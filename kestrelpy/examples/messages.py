@@ -1,0 +1,91 @@
+"""Lines of real text as log-like messages: what `pipeline` sends.
+
+    import asyncio        ──▶  {"number": 17, "timestamp": "2026-01-31T12:00:00.123+00:00",
+    (in asyncio/base.py)        "level": "INFO", "service": "asyncio", "message": "import asyncio"}
+
+The service is the package that the line stands in, the level is guessed from its words, and each
+level has a queue of its own.
+
+One rule: a message says its number, so that whoever handles it can be asked for it.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from kestrelpy.examples.producer import standard_library_files
+
+QUEUES: Final = {
+    "ERROR": "log.error", "WARNING": "log.warning", "INFO": "log.info", "DEBUG": "log.debug",
+}  # fmt: skip
+_WORDS: Final = (
+    ("ERROR", ("raise ", "error", "except")),
+    ("WARNING", ("warn", "deprecat")),
+    ("INFO", ("def ", "class ", "import ", "return")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One line on its way."""
+
+    number: int
+    service: str
+    level: str
+    text: str
+
+    @property
+    def queue(self) -> str:
+        """Where it goes."""
+        return QUEUES[self.level]
+
+    @property
+    def checksum(self) -> int:
+        """Of its text."""
+        return zlib.crc32(self.text.encode())
+
+    def body(self) -> bytes:
+        """As it is sent now."""
+        said = {
+            "number": self.number,
+            "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "level": self.level,
+            "service": self.service,
+            "message": self.text,
+        }
+        return json.dumps(said).encode()
+
+
+def number_and_checksum(body: bytes) -> tuple[int, int]:
+    """What a worker makes of a message."""
+    said = json.loads(body)
+    return int(said["number"]), zlib.crc32(said["message"].encode())
+
+
+def messages(lines_max: int) -> Iterator[Message]:
+    """Python's own sources, line by line, empty ones left out."""
+    files = standard_library_files()
+    number = 0
+    for file in files:
+        service = file.stem if file.parent == files[0].parent else file.parent.name
+        with file.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                text = line.strip()
+                if not text:
+                    continue
+                if number == lines_max:
+                    return
+                yield Message(number, service, _level(text.lower()), text)
+                number += 1
+
+
+def _level(text: str) -> str:
+    for level, words in _WORDS:
+        if any(word in text for word in words):
+            return level
+    return "DEBUG"

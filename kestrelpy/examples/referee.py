@@ -1,0 +1,80 @@
+"""Who judges a run of `pipeline`: what the crew wrote down against what the journals say.
+
+    put = confirmed + dead         by number, in the journals
+    handled = confirmed + again    by number; each `again` has its reason
+    all    = handled or dead       nothing is lost, nothing is altered
+
+One rule: numbers are compared as multisets, never only counted; and nothing is excused without a
+reason that somebody saw.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kestrelpy.examples.crew import Books, Fate, fate_of
+
+_SHOWN: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Journals:
+    """Numbers of messages, as often as the journals have them; and what the audit counted."""
+
+    put: Counter[int]
+    confirmed: Counter[int]
+    dead: Counter[int]
+    repeated: int
+
+
+def verdict(
+    expected: Mapping[int, int], books: Books, journals: Journals, cut_off: int
+) -> tuple[list[str], bool]:
+    """What to tell, and whether all is well.
+
+    `expected`: each message's checksum. `cut_off`: how many deliveries may have ended at the very
+    moment the daemon was killed, without a record and without the worker's knowledge.
+    """
+    handled = books.handled
+    again = handled - journals.confirmed
+    doubled = Counter(n for n in again if fate_of(n) is Fate.DOUBLED)
+    wrongs = {
+        "LOST": [n for n in expected if not handled[n] and not journals.dead[n]],
+        "NOT AS IT WAS SENT": [
+            n for n, sums in books.checksums.items() if sums != {expected.get(n)}
+        ],
+        "PUT AGAIN WITHOUT A REASON": _more(
+            journals.put, Counter(expected.keys()) + books.resent
+        ),
+        "NEITHER CONFIRMED NOR DEAD": _more(journals.put, journals.confirmed + journals.dead),
+        "NEVER PUT": _more(journals.confirmed + journals.dead, journals.put),
+        "CONFIRMED, NOT HANDLED": _more(journals.confirmed, handled),
+        "HANDLED AGAIN WITHOUT A REASON": _more(again, doubled + books.unsure),
+    }
+    repeated = books.failed.total() - journals.dead.total()
+    slack = books.unsure.total() + cut_off
+    resent = (journals.put - Counter(expected.keys())).total()
+    sentences = [
+        f"{len(expected):,} lines: {len(handled):,} handled and confirmed, "
+        f"{len(journals.dead):,} dead, {len(wrongs['LOST']):,} lost",
+        f"handled again: {again.total():,}, of which {(again & doubled).total():,} were hung up "
+        f"before the confirm and {(again - doubled).total():,} in hand when the daemon was killed",
+        f"stored again because STORED was lost when the daemon was killed: {resent:,}",
+        f"repeated deliveries: the audit counts {journals.repeated:,}, the workers {repeated:,} "
+        f"(the daemon that was killed may account for {slack:,})",
+    ]
+    for what, numbers in wrongs.items():
+        if numbers:
+            sentences.append(f"{what}: {len(numbers):,}, for instance {numbers[:_SHOWN]}")
+    is_near = abs(journals.repeated - repeated) <= slack
+    if not is_near:
+        sentences.append("REPEATED DELIVERIES DIFFER")
+    return sentences, is_near and not any(wrongs.values())
+
+
+def _more(one: Counter[int], other: Counter[int]) -> list[int]:
+    """What there is more of in the one than in the other."""
+    return sorted(one - other)

@@ -1,0 +1,113 @@
+"""Three daemons as processes of their own, on loopback, each with its folder: for `pipeline`.
+
+    FOLDER/daemon-1/kestrelpy.toml   data/   archive/   daemon.log
+
+Segments are small and go to `archive_to` when the journal is done with them, so that the whole
+history is kept, in many files.
+
+One rule: whatever happens, no process is left behind.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from pymemcache.client.base import Client
+
+DAEMONS: Final = 3
+ATTEMPTS: Final = 3
+_CONFIG: Final = f"""\
+[server]
+host = "127.0.0.1"
+
+[journal]
+segment_min = "32KiB"
+segment_max = "128KiB"
+
+[queue_defaults]
+max_attempts = {ATTEMPTS}
+archive_to = "archive"
+"""
+_START_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 0.02
+
+
+class Failed(Exception):
+    """The run cannot go on; the text says why."""
+
+
+class Daemon:
+    """One of them. Started again, it listens where it did."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True)
+        (folder / "kestrelpy.toml").write_text(_CONFIG)
+
+    @property
+    def paths(self) -> list[str]:
+        """Where its journals are: what is in use, and what it is done with."""
+        return [str(each) for each in (self.folder / "data", self.folder / "archive")]
+
+    def start(self) -> None:
+        """Start it, or start it again, and wait until it is ready; raises Failed."""
+        out, log = self.folder / "daemon.out", self.folder / "daemon.log"
+        command = [
+            sys.executable, "-m", "kestrelpy", "serve",
+            "--config", str(self.folder / "kestrelpy.toml"),
+            "--data-dir", str(self.folder / "data"), "--port", str(self.port),
+        ]  # fmt: skip
+        with out.open("w") as stdout, log.open("a") as stderr:
+            self._process = subprocess.Popen(command, stdout=stdout, stderr=stderr)
+        deadline = time.monotonic() + _START_SECONDS
+        while "\nready" not in (said := out.read_text()):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise Failed(f"{self.folder.name} did not start:\n{log.read_text()}")
+            time.sleep(_LOOK_SECONDS)
+        for line in said.splitlines():
+            if line.startswith("listening: memcache"):
+                self.port = int(line.rpartition(":")[2])
+
+    def client(self) -> Client:
+        """A connection of one's own, that waits for answers."""
+        address = ("127.0.0.1", self.port)
+        return Client(address, connect_timeout=5, timeout=30, default_noreply=False, no_delay=True)
+
+    def is_idle(self, queues: list[str]) -> bool:
+        """Is nothing ready or lent? Raises OSError when it is away."""
+        client = self.client()
+        try:
+            for queue in queues:
+                stats = client.stats(queue)
+                names = (f"queue_{queue}_{key}" for key in ("items", "open_transactions"))
+                if any(stats.get(name.encode(), 0) for name in names):
+                    return False
+            return True
+        finally:
+            client.close()
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        """SIGTERM: what is in flight is answered; raises Failed."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            code = self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{self.folder.name} did not end within {_STOP_SECONDS:.0f} s") from None
+        if code:
+            log = (self.folder / "daemon.log").read_text()
+            raise Failed(f"{self.folder.name} ended with exit code {code}:\n{log}")

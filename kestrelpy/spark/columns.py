@@ -1,0 +1,422 @@
+"""Verified frames to Arrow columns: headers gathered with numpy, bodies in one pass of Arrow's.
+
+    bytes of a segment    |header|meta|body|pad|header|body|header|...
+    headers               8 words of 8 bytes each, gathered to 8 rows: words[k][frame]
+    bodies                offsets  body0 end0 body1 end1 ...  over the same bytes, then every
+                          second value is taken: one copy, no object per record
+
+One rule: a column is made only when it is asked for.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from journal.errors import NewerFormat
+from journal.ids import PAGE_IDS
+from journal.record import DELIVERY_MAX, HEADER_BYTES, Kind, Meta, Record, Tag, decode_meta
+from kestrelpy.spark.pieces import Held, Limits, Piece
+from kestrelpy.spark.schema import OP_WORDS, Selection
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+Bools = npt.NDArray[np.bool_]
+
+_ROWS: Final = np.arange(8)[:, None]
+_LOW32: Final = np.uint64(0xFFFFFFFF)
+_EXPIRES: Final = np.uint64(Tag.EXPIRES_MS | 8 << 8)  # what meta that begins with it begins with
+_EXPIRES_MASK: Final = np.uint64(0xFFFFFF)
+_EXPIRES_META_BYTES: Final = 11
+_WITH_BODY: Final = (Kind.PUT, Kind.CARRIED, Kind.DECLARED)
+# What stands in `value`: a flush has the ids that it spared, u64 each.
+_WITH_VALUE: Final = (*_WITH_BODY, Kind.FLUSHED)
+_ENDED: Final = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED)
+_BEGAN: Final = (Kind.DONE, Kind.RETURNED, Kind.DEAD)
+_COUNTED: Final = (Kind.RETURNED, Kind.DEAD)  # `small` is the attempts
+_PAIR: Final = np.dtype([("item", "<u8"), ("number", "<u8")])
+_PAGE: Final = np.dtype([("page", "<u8"), ("bits", "u1", PAGE_IDS // 8)])
+
+
+class Heads:
+    """Whole frames: `at` is where each begins in `data`, whose first byte is `base` in the file."""
+
+    def __init__(self, data: bytes, base: int, at: Ints) -> None:
+        self.data = data
+        self.base = base
+        self.at = at
+        words = np.frombuffer(data, "<u8", len(data) >> 3)
+        self.words: Words = words[_ROWS + (at >> 3)]
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def pick(self, which: Bools | slice) -> Heads:
+        """Some of them."""
+        made = Heads.__new__(Heads)
+        made.data, made.base = self.data, self.base
+        made.at, made.words = self.at[which], self.words[:, which]
+        return made
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """Bytes of header, meta and body."""
+        made: Ints = (self.words[0] >> np.uint64(32)).astype(np.int64)
+        return made
+
+    @cached_property
+    def small(self) -> Ints:
+        made: Ints = (self.words[2] >> np.uint64(32)).astype(np.int64)
+        return made
+
+    @property
+    def offsets(self) -> Ints:
+        """Where in the file they are."""
+        return self.at + self.base
+
+    def _numbers(self, word: int) -> Ints:
+        made: Ints = self.words[word].view(np.int64)
+        return made
+
+    @property
+    def lsn(self) -> Ints:
+        return self._numbers(3)
+
+    @property
+    def time_ms(self) -> Ints:
+        return self._numbers(4)
+
+    @property
+    def item(self) -> Ints:
+        return self._numbers(5)
+
+    @property
+    def number(self) -> Ints:
+        return self._numbers(6)
+
+    @cached_property
+    def kind(self) -> npt.NDArray[np.uint8]:
+        made: npt.NDArray[np.uint8] = self.words[7].astype(np.uint8)
+        return made
+
+    @cached_property
+    def meta_bytes(self) -> Ints:
+        made: Ints = (self.words[7] >> np.uint64(16)).astype(np.uint16).astype(np.int64)
+        return made
+
+    @cached_property
+    def reader(self) -> npt.NDArray[np.uint16]:
+        made: npt.NDArray[np.uint16] = (self.words[7] >> np.uint64(32)).astype(np.uint16)
+        return made
+
+    def is_one_of(self, kinds: tuple[Kind, ...]) -> Bools:
+        """Which are of one of these kinds."""
+        found: Bools = self.kind == kinds[0]
+        for kind in kinds[1:]:
+            found |= self.kind == kind
+        return found
+
+    @cached_property
+    def marker(self) -> Ints:
+        """Of the item that each is about; 0: of none."""
+        return np.where(self.kind == Kind.PUT, self.number, self.item)
+
+    @cached_property
+    def metas(self) -> list[Meta]:
+        """Each one's meta; empty also where this version cannot read it."""
+        cache: dict[bytes, Meta] = {b"": {}}
+        made = []
+        starts = self.at + HEADER_BYTES
+        for start, end in zip(starts.tolist(), (starts + self.meta_bytes).tolist(), strict=True):
+            raw = self.data[start:end]
+            meta = cache.get(raw)
+            if meta is None:
+                meta = cache[raw] = _meta(raw)
+            made.append(meta)
+        return made
+
+
+def _meta(raw: bytes) -> Meta:
+    try:
+        return decode_meta(raw)
+    except (NewerFormat, ValueError):
+        return {}
+
+
+# -- rows ---------------------------------------------------------------------------------------
+
+
+class Rows:
+    """Makes batches of one selection from the frames of one piece."""
+
+    def __init__(self, piece: Piece, chosen: Selection, limits: Limits) -> None:
+        self.schema = chosen.arrow
+        self._piece = piece
+        self._limits = limits
+        self._held = Holding(piece.held) if piece.held is not None else None
+        columns = ITEM_COLUMNS if chosen.mode == "items" else EVENT_COLUMNS
+        self._makers = [columns[name] for name in chosen.names]
+
+    def batch(self, heads: Heads) -> pa.RecordBatch | None:
+        """The rows of these records; None: none of them is wanted."""
+        wanted = self._wanted(heads)
+        if wanted is not None and not wanted.all():
+            if not wanted.any():
+                return None
+            heads = heads.pick(wanted)
+        if not len(heads):
+            return None
+        source = Source(heads, self._piece, self._held)
+        arrays = [make(source) for make in self._makers]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _wanted(self, heads: Heads) -> Bools | None:
+        limits, wanted = self._limits, np.ones(len(heads), np.bool_)
+        for first, last in self._piece.skip:
+            wanted &= (heads.lsn < first) | (heads.lsn > last)
+        if self._held is not None:
+            puts = heads.kind == Kind.PUT
+            wanted &= puts
+            wanted[puts] &= self._held.has(heads.item[puts])
+        if limits.from_ms is not None:
+            wanted &= heads.time_ms >= limits.from_ms
+        if limits.before_ms is not None:
+            wanted &= heads.time_ms < limits.before_ms
+        if limits.marker_after is not None:
+            wanted &= heads.marker > limits.marker_after
+        if limits.marker_upto is not None:
+            wanted &= (heads.marker <= limits.marker_upto) & (heads.marker > 0)
+        return wanted
+
+
+class Source:
+    """What columns are made from."""
+
+    def __init__(self, heads: Heads, piece: Piece, held: Holding | None) -> None:
+        self.heads = heads
+        self.piece = piece
+        self.held: Holding = held if held is not None else NOTHING_HELD
+
+    def constant(self, value: str | int | None, kind: pa.DataType) -> pa.Array:
+        """The same in every row."""
+        return pa.repeat(pa.scalar(value, kind), len(self.heads))
+
+    def tagged(self, tag: Tag) -> pa.Array:
+        """A text of each record's meta."""
+        if not self.heads.meta_bytes.any():
+            return pa.nulls(len(self.heads), pa.string())
+        found = (meta.get(tag) for meta in self.heads.metas)
+        texts = [
+            each.decode("utf-8", "replace") if isinstance(each, bytes) else None for each in found
+        ]
+        return pa.array(texts, pa.string())
+
+    @cached_property
+    def expires(self) -> Ints:
+        """When each item expires; 0: never. The first tag there is, so no meta is taken apart."""
+        heads, made = self.heads, np.zeros(len(self.heads), np.int64)
+        some = heads.meta_bytes >= _EXPIRES_META_BYTES
+        some &= heads.kind == Kind.PUT
+        if some.any():
+            words = np.frombuffer(heads.data, "<u8", len(heads.data) >> 3)
+            first = (heads.at[some] + HEADER_BYTES) >> 3
+            low = words[first]
+            # The meta has 11 bytes at least, so the frame and what pads it have 16 of them.
+            high = words[first + 1] & _EXPIRES_MASK
+            value = (low >> np.uint64(24)) | (high << np.uint64(40))
+            made[some] = np.where(low & _EXPIRES_MASK == _EXPIRES, value, 0).view(np.int64)
+        return made
+
+    @cached_property
+    def body_bytes(self) -> tuple[Ints, Bools]:
+        """Of the body each record is about, and where that is known."""
+        heads, small = self.heads, self.heads.small
+        own = heads.is_one_of(_WITH_BODY)
+        ended = heads.is_one_of(_ENDED) & (self.piece.version > 1)
+        size = np.where(own, heads.lengths - HEADER_BYTES - heads.meta_bytes, small >> 8)
+        in_meta = (heads.kind == Kind.DEAD) | (ended & (small >> 8 == 0))
+        in_meta &= heads.meta_bytes > 0
+        known = own | ended
+        for row in np.flatnonzero(in_meta).tolist():
+            value = heads.metas[row].get(Tag.BYTES)
+            if isinstance(value, int):
+                size[row], known[row] = value, True
+        return size, known
+
+    def bodies(self) -> pa.Array:
+        """What was stored; null for records of another kind."""
+        heads = self.heads
+        count = len(heads)
+        there = heads.is_one_of(_WITH_VALUE)
+        ends = heads.at + heads.lengths
+        offsets = np.empty(2 * count + 1, np.int32)
+        offsets[0:-1:2] = np.where(there, heads.at + HEADER_BYTES + heads.meta_bytes, ends)
+        offsets[1::2] = ends
+        offsets[-1] = ends[-1]
+        data = pa.py_buffer(heads.data)
+        both = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), data])
+        taken = both.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+        if there.all():
+            return taken
+        return pa.Array.from_buffers(
+            pa.binary(), count, [_bitmap(there), *taken.buffers()[1:]], offset=taken.offset
+        )
+
+
+def _bitmap(there: Bools) -> pa.Buffer | None:
+    return None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
+
+
+def _numbers(values: Ints, there: Bools | None = None) -> pa.Array:
+    validity = None if there is None else _bitmap(there)
+    data = pa.py_buffer(np.ascontiguousarray(values, np.int64))
+    return pa.Array.from_buffers(pa.int64(), len(values), [validity, data])
+
+
+def _small_numbers(values: Ints, there: Bools | None = None) -> pa.Array:
+    validity = None if there is None else _bitmap(there)
+    data = pa.py_buffer(np.minimum(values, 2**31 - 1).astype(np.int32))
+    return pa.Array.from_buffers(pa.int32(), len(values), [validity, data])
+
+
+def _times(values: Ints, there: Bools | None = None) -> pa.Array:
+    validity = None if there is None else _bitmap(there)
+    data = pa.py_buffer(values * 1000)
+    return pa.Array.from_buffers(pa.timestamp("us", "UTC"), len(values), [validity, data])
+
+
+_OPS: Final = pa.array(OP_WORDS, pa.string())
+_STATES: Final = pa.array(("ready", "dead"), pa.string())
+
+
+def _readers(source: Source) -> pa.Array:
+    reader = source.heads.reader
+    if not reader.any():
+        return pa.nulls(len(reader), pa.string())
+    return pa.array([str(each) if each else None for each in reader.tolist()], pa.string())
+
+
+def _attempts(source: Source) -> pa.Array:
+    heads = source.heads
+    done, counted = heads.kind == Kind.DONE, heads.is_one_of(_COUNTED)
+    delivery = heads.small & DELIVERY_MAX
+    values = np.where(done, np.maximum(delivery - 1, 0), np.where(counted, heads.small, 0))
+    return _small_numbers(values, done | counted | (heads.kind == Kind.PUT))
+
+
+def _opened(source: Source) -> pa.Array:
+    number = source.heads.number
+    return _times(number, source.heads.is_one_of(_BEGAN) & (number > 0))
+
+
+def _expires(source: Source) -> pa.Array:
+    return _times(source.expires, source.expires > 0)
+
+
+def _flags(source: Source) -> pa.Array:
+    return _numbers(source.heads.small, source.heads.kind == Kind.PUT)
+
+
+def _text(pick: Callable[[Piece], str | None]) -> Callable[[Source], pa.Array]:
+    return lambda source: source.constant(pick(source.piece), pa.string())
+
+
+_COMMON: Final[dict[str, Callable[[Source], pa.Array]]] = {
+    "server": _text(lambda piece: piece.server),
+    "queue": _text(lambda piece: piece.queue),
+    "marker": lambda source: _numbers(source.heads.marker, source.heads.marker > 0),
+    "timestamp": lambda source: _times(source.heads.time_ms),
+    "value": Source.bodies,
+    "flags": _flags,
+    "expires": _expires,
+    "key": lambda source: source.tagged(Tag.KEY),
+    "item": lambda source: _numbers(source.heads.item, source.heads.item > 0),
+    "lsn": lambda source: _numbers(source.heads.lsn),
+    "generation": lambda source: source.constant(source.piece.generation, pa.int64()),
+    "bytes": lambda source: _numbers(*source.body_bytes),
+}
+EVENT_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
+    **_COMMON,
+    "op": lambda source: _OPS.take(pa.array(source.heads.kind)),
+    "reader": _readers,
+    "attempts": _attempts,
+    "opened": _opened,
+    "segment": lambda source: source.constant(source.piece.segment, pa.int64()),
+    "position": lambda source: _numbers(source.heads.offsets),
+    "reason": lambda source: source.tagged(Tag.REASON),
+    "number": lambda source: _numbers(source.heads.number),
+    "journal": _text(lambda piece: piece.identity.hex()),
+    "origin": lambda source: source.tagged(Tag.ORIGIN),
+}
+ITEM_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
+    **_COMMON,
+    "id": lambda source: source.tagged(Tag.ID),
+    "origin": lambda source: source.tagged(Tag.ORIGIN),
+    "attempts": lambda source: _small_numbers(source.held.attempts(source.heads.item)),
+    "state": lambda source: _STATES.take(pa.array(source.held.is_dead(source.heads.item))),
+}
+
+
+# -- what is still there ------------------------------------------------------------------------
+
+
+class Holding:
+    """`Held` as numpy has it: which items are there, their attempts, which are dead."""
+
+    def __init__(self, held: Held) -> None:
+        ranges = np.frombuffer(held.ranges, "<u8").astype(np.int64).reshape(-1, 2)
+        ranges = ranges[ranges[:, 1] >= ranges[:, 0]]
+        self._firsts, self._lasts = ranges[:, 0], ranges[:, 1]
+        pages = np.frombuffer(held.pages, _PAGE)
+        self._pages, self._bits = pages["page"].astype(np.int64), pages["bits"]
+        self._attempts = np.frombuffer(held.attempts, _PAIR)
+        self._dead = np.frombuffer(held.dead, _PAIR)
+
+    def has(self, items: Ints) -> Bools:
+        """Which of these are there."""
+        found = np.zeros(len(items), np.bool_)
+        if len(self._firsts):
+            at = np.searchsorted(self._firsts, items, "right") - 1
+            found |= (at >= 0) & (items <= self._lasts[np.maximum(at, 0)])
+        if len(self._pages):
+            page = items // PAGE_IDS
+            at = np.minimum(np.searchsorted(self._pages, page), len(self._pages) - 1)
+            bits = self._bits[at, (items % PAGE_IDS) >> 3] >> (items & 7).astype(np.uint8)
+            found |= (self._pages[at] == page) & ((bits & 1) == 1)
+        return found
+
+    def attempts(self, items: Ints) -> Ints:
+        """Deliveries of each that ended without a confirm."""
+        made = _looked_up(self._attempts, items)
+        return np.where(self.is_dead(items) == 1, _looked_up(self._dead, items), made)
+
+    def is_dead(self, items: Ints) -> npt.NDArray[np.int8]:
+        """1 for those in the dead line, 0 for others."""
+        if not len(self._dead):
+            return np.zeros(len(items), np.int8)
+        ids = self._dead["item"].astype(np.int64)
+        at = np.minimum(np.searchsorted(ids, items), len(ids) - 1)
+        found: npt.NDArray[np.int8] = (ids[at] == items).astype(np.int8)
+        return found
+
+
+def _looked_up(pairs: npt.NDArray[np.void], items: Ints) -> Ints:
+    if not len(pairs):
+        return np.zeros(len(items), np.int64)
+    ids = pairs["item"].astype(np.int64)
+    at = np.minimum(np.searchsorted(ids, items), len(ids) - 1)
+    return np.where(ids[at] == items, pairs["number"].astype(np.int64)[at], 0)
+
+
+NOTHING_HELD: Final = Holding(Held(struct.pack("<QQ", 1, 0), b""))
+
+
+def heads_of(data: bytes, records: list[Record]) -> Heads:
+    """Of records that were read from a whole file one by one."""
+    return Heads(data, 0, np.fromiter((r.offset for r in records), np.int64, len(records)))

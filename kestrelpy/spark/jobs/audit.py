@@ -1,0 +1,305 @@
+"""Was anything lost, doubled, or out of order? The books of every journal, balanced.
+
+    python -m kestrelpy.spark.jobs.audit PATH...      spark-submit .../audit.py PATH...
+
+What is asked of each queue, server and generation:
+
+    sums     opening + stored = what ended, by kind, + dead + still there (`balance`)
+    missing  an item that was stored and is nowhere; numbers of records or items that are left out
+    phantom  an item that ended, or is there, and was never put
+    twice    an item that was confirmed twice
+    order    markers rise; first deliveries follow them; nothing is lent twice at once (`order`)
+
+and how near to exactly once it came: deliveries beyond the first of an item. A delivery that a
+crash or a stop of the server ended leaves no record, so it is not among them.
+
+One rule: exit code 1 is for what nothing explains; what is explained is shown beside it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from dataclasses import replace as replaced
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from journal.files import Disk
+from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.jobs import events as ev
+from kestrelpy.spark.jobs.balance import Basis, Books, Wrong, books, judged
+from kestrelpy.spark.jobs.findings import Found, outcome
+from kestrelpy.spark.jobs.holes import Continuity, Extent, continuity, extents
+from kestrelpy.spark.jobs.items import THERE, count, fold, there, together, with_flushes
+from kestrelpy.spark.jobs.order import Order, check_order
+from kestrelpy.spark.jobs.running import Outcome, Progress, Request, folders, parse, run
+from kestrelpy.spark.jobs.state import (
+    JournalState,
+    Opening,
+    journals_in,
+    older_snapshot,
+    read_openings,
+    read_state,
+    reliable,
+)
+
+
+@dataclass(slots=True)
+class Sources:
+    """What is known without adding up records."""
+
+    states: dict[int, JournalState] = field(default_factory=dict)
+    openings: dict[int, list[Opening]] = field(default_factory=dict)
+    survivors: dict[int, set[int]] = field(default_factory=dict)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; the exit code."""
+    about = "Balance the books of every queue: exit code 0 they hold, 1 they do not, 2 unusable."
+    request = parse("audit", about, argv, "a folder for the full lists of breaches, as Parquet")
+    return run("audit", work, request)
+
+
+def work(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
+    """Audit what is under some folders."""
+    found = audit(spark, request.paths, progress, request.examples, request.out)
+    if not found:
+        raise KestrelError(
+            f"There is no journal in {', '.join(request.paths)}. Name a data directory of "
+            "kestrelpy, the folder of a journal, a backup, or an archive."
+        )
+    return outcome(found, request.out)
+
+
+def audit(
+    spark: SparkSession, paths: Sequence[str], progress: Progress, examples: int,
+    out: str | None = None,
+) -> list[Found]:  # fmt: skip
+    """What was found in each journal, by name."""
+    progress.step("asking what is there")
+    named = folders(paths)
+    sources = _sources(spark, named)
+    progress.step("reading events")
+    events = ev.compact(ev.read_events(spark, paths, ev.NEEDED)).drop("attempts")
+    events = _up_to(spark, events, sources.states)
+    present = there(spark, sources.states.items())
+    rows = together(spark, events.unionByName(present, allowMissingColumns=True))
+    rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+    events = rows.where(fn.col("kind") < THERE)
+    try:
+        spans = extents(events)
+        _check_known(spark, paths, sources, spans)
+        runs = {jid: _continuity(events, jid, spans[jid], sources) for jid in sources.states}
+        kinds = {kind for span in spans.values() for kind in span.by_kind}
+        keyed = any(span.keyed for span in spans.values())
+        flushes = ev.read_flushes(spark, paths) if ev.FLUSH in kinds else []
+        bases = _bases(sources, runs, flushes)
+        progress.step("adding up items")
+        items = with_flushes(spark, fold(rows, kinds, keyed), flushes)
+        items = judged(spark, items, bases).persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            sums = books(items, bases)
+            progress.step("looking at the order")
+            orders = check_order(spark, events, items, keyed, examples)
+            lists = _lists(items, sums, examples)
+            found = [
+                _found(sources.states[b.jid], spans[b.jid], runs[b.jid], sums[b.jid],
+                       orders.get(b.jid, Order()), lists[b.jid], b,
+                       sources.openings.get(b.jid, []))
+                for b in bases
+            ]  # fmt: skip
+            if out is not None:
+                progress.step("writing what is wrong")
+                _write(spark, items, found, sources.states, out)
+        finally:
+            items.unpersist()
+    finally:
+        rows.unpersist()
+    return sorted(found, key=lambda each: (each.server, each.queue, each.generation))
+
+
+# -- what is known beside the records -------------------------------------------------------------
+
+
+def _sources(spark: SparkSession, named: Sequence[str]) -> Sources:
+    """Ask every folder, on the executors."""
+    journals = journals_in(Disk(), named)
+    places = list(dict.fromkeys([*journals, *named]))
+    context = spark.sparkContext
+    states: list[JournalState] = []
+    if journals:
+        states = context.parallelize(journals, len(journals)).map(read_state).collect()
+    fronts = context.parallelize(places, len(places)).map(read_openings).collect()
+    identities = {state.identity for state in states}
+    identities.update(each.identity for openings, _ in fronts for each in openings)
+    jids = jids_of(spark, identities)
+    made = Sources()
+    for state in states:
+        jid = jids[state.identity]
+        other = made.states.get(jid)
+        if other is not None and _life(other) != _life(state):
+            raise KestrelError(
+                f"{other.folder} and {state.folder} are two lives of one journal, as a restored "
+                "backup is. Audit them one after the other."
+            )
+        if other is None or other.lsn_last < state.lsn_last:
+            made.states[jid] = state
+    openings: dict[int, list[Opening]] = defaultdict(list)
+    survivors: dict[int, set[int]] = defaultdict(set)
+    for opened, named_survivors in fronts:
+        for each in opened:
+            openings[jids[each.identity]].append(each)
+        for text in named_survivors:
+            identity, _, number = text.partition(":")
+            if identity in jids:
+                survivors[jids[identity]].add(int(number))
+    made.openings, made.survivors = openings, survivors
+    return made
+
+
+def _life(state: JournalState) -> tuple[str, int]:
+    return state.server, state.generation
+
+
+def jids_of(spark: SparkSession, identities: Iterable[str]) -> dict[str, int]:
+    """Journals' numbers in `events.compact`, by their identity."""
+    rows = [(each,) for each in sorted(set(identities))]
+    if not rows:
+        return {}
+    found = spark.createDataFrame(rows, "journal string").select("journal", fn.xxhash64("journal"))
+    return {row[0]: row[1] for row in found.collect()}
+
+
+def _up_to(spark: SparkSession, events: DataFrame, states: dict[int, JournalState]) -> DataFrame:
+    """Records that came after the state was asked for are left to the next audit."""
+    rows = [(jid, state.lsn_last) for jid, state in states.items()]
+    last = spark.createDataFrame(rows, "jid bigint, lsn_last bigint")
+    known = events.join(fn.broadcast(last), "jid", "left")
+    return known.where(fn.col("lsn_last").isNull() | (fn.col("lsn") <= fn.col("lsn_last"))).drop(
+        "lsn_last"
+    )
+
+
+def _check_known(
+    spark: SparkSession, paths: Sequence[str], sources: Sources, spans: dict[int, Extent]
+) -> None:
+    """Every journal with records has a state, or nobody can tell what is still there."""
+    unknown = [jid for jid in spans if jid not in sources.states]
+    if not unknown:
+        return
+    columns = "journal string, server string, queue string"
+    rows = ev.read_events(spark, paths, columns).distinct()
+    named = rows.where(fn.xxhash64("journal").isin(unknown)).orderBy("queue").limit(1).collect()
+    queue = f"queue {named[0].queue} on {named[0].server}" if named else "a queue"
+    raise KestrelError(
+        f"Of {queue} there is only an archive, and what is still in the queue stands in its data "
+        "directory. Name that too, or a backup of it."
+    )
+
+
+def _continuity(events: DataFrame, jid: int, span: Extent, sources: Sources) -> Continuity:
+    state = sources.states[jid]
+    last = state.lsn_last
+    opens_behind = any(each.lsn == last + 1 for each in sources.openings.get(jid, []))
+    reclaimed = max(state.reclaimed_lsn, older_snapshot(state.folder))
+    survivors = sources.survivors.get(jid, set())
+    return continuity(events, jid, span, min(reclaimed, last), survivors, last, opens_behind)
+
+
+def _bases(
+    sources: Sources, runs: dict[int, Continuity], flushes: Sequence[ev.Flush]
+) -> list[Basis]:
+    """Where the books of each journal begin, and with what."""
+    made = []
+    for jid, state in sources.states.items():
+        unbroken = runs[jid].unbroken_lsn
+        lsns = tuple(each.lsn for each in flushes if each.jid == jid)
+        has_lost = bool(runs[jid].lost)
+        basis = Basis(jid, unbroken, 0, 0, 1, has_lost, lsns)
+        if unbroken > 1:
+            known = [
+                each
+                for each in reliable(sources.openings.get(jid, []))
+                if each.lsn >= unbroken and each.as_of <= state.lsn_last
+            ]
+            first = known[0] if known else None
+            basis = replaced(
+                basis,
+                as_of=first.as_of if first else unbroken - 1,
+                opening=first.live if first else None,
+                id_from=first.next_item if first else 0,
+            )
+        made.append(basis)
+    return made
+
+
+# -- what came of it ------------------------------------------------------------------------------
+
+
+def _lists(
+    items: DataFrame, sums: dict[int, Books], examples: int
+) -> dict[int, list[tuple[int, Wrong]]]:
+    """The first items of each journal with which something is wrong."""
+    lists: dict[int, list[tuple[int, Wrong]]] = defaultdict(list)
+    for jid, made in sums.items():
+        for wrong in made.wrong:
+            rows = items.where((fn.col("jid") == jid) & (fn.col("wrong") == int(wrong)))
+            for row in rows.select("item").orderBy("item").limit(examples).collect():
+                lists[jid].append((row.item, wrong))
+    return lists
+
+
+def _found(
+    state: JournalState, span: Extent, run_of: Continuity, sums: Books, order: Order,
+    wrong: list[tuple[int, Wrong]], basis: Basis, openings: Sequence[Opening],
+) -> Found:  # fmt: skip
+    """One journal, judged."""
+    # A start goes on behind the ids that the newest segment had counted, written or not.
+    jumps = {each.next_item for each in openings}
+    gaps = [gap for gap in order.gaps if gap[1] + 1 not in jumps]
+    return Found(
+        folder=state.folder, server=state.server, queue=state.queue,
+        generation=state.generation, journal=state.identity, extent=span,
+        unbroken_lsn=run_of.unbroken_lsn, as_of=basis.as_of, lsn_last=state.lsn_last,
+        books=sums, order=order, holes=list(run_of.lost), ids_skipped=gaps, wrong=wrong,
+        damages=list(state.damages), is_known=state.known,
+    )  # fmt: skip
+
+
+def _write(
+    spark: SparkSession, items: DataFrame, found: Sequence[Found],
+    states: dict[int, JournalState], out: str,
+) -> None:  # fmt: skip
+    """All that is wrong with items, and all holes, as Parquet: what was there is replaced."""
+    rows = [(jid, s.server, s.queue, s.generation) for jid, s in states.items()]
+    columns = "jid bigint, server string, queue string, generation bigint"
+    names = spark.createDataFrame(rows, columns)
+    texts = [(int(each), each.list, each.text) for each in Wrong]
+    words = spark.createDataFrame(texts, "wrong int, list string, what string")
+    wrong = (
+        items.where(fn.col("wrong") > 0)
+        .join(fn.broadcast(names), "jid")
+        .join(fn.broadcast(words), "wrong")
+        .select("server", "queue", "generation", "list", "item", "what", "put_lsn", "end_lsn",
+                "flushed_lsn", count("confirms").alias("confirms"), count("puts").alias("puts"))
+    )  # fmt: skip
+    wrong.orderBy("server", "queue", "generation", "item").write.mode("overwrite").parquet(
+        f"{out.rstrip('/')}/items"
+    )
+    holes = [
+        (each.server, each.queue, each.generation, first, last)
+        for each in found
+        for first, last in each.holes
+    ]
+    columns = "server string, queue string, generation bigint, lsn_first bigint, lsn_last bigint"
+    spark.createDataFrame(holes, columns).coalesce(1).write.mode("overwrite").parquet(
+        f"{out.rstrip('/')}/holes"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,207 @@
+"""Markers per server and queue: where a read begins and ends, and how it is split.
+
+    "earliest" | "latest" | {"<server>": "latest" | {"<queue>": <marker> | "earliest" | "latest"}}
+
+A server is named by its address as in `servers`, or by its id. What is not named is read from the
+earliest to the latest.
+
+    marker     1    2    3    4    5    6    7
+                    |<------- (2, 6] ------->|       starting 2, ending 6: items 3, 4, 5 and 6
+
+One rule: a range begins *behind* its first marker and ends *with* its last, as `after=` does, so
+that the end of one read is the beginning of the next.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import pairwise
+from typing import Final, Literal, Protocol, TypeVar
+
+from kestrelpy.durations import shown
+from kestrelpy.spark.errors import KestrelError
+
+_S = TypeVar("_S", bound="Sized")
+Mark = int | Literal["earliest", "latest"]
+_MARKER_MAX: Final = 2**53 - 1
+_FORM: Final = (
+    'say earliest, latest, or {"host:port": {"queue": marker}} with a marker, "earliest" or '
+    '"latest" each'
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Address:
+    """Where a server listens: a host and a port, or a Unix socket (then the port is 0)."""
+
+    host: str
+    port: int = 0
+
+    def __str__(self) -> str:
+        if not self.port:
+            return self.host
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """A place in every queue: the same word everywhere, but where a marker is named."""
+
+    everywhere: Mark
+    named: Mapping[str, Mapping[str, Mark]] = field(default_factory=dict)
+
+    def of(self, names: tuple[str, ...], queue: str) -> Mark:
+        """The place in a queue of the server that goes by any of these names."""
+        for name in names:
+            queues = self.named.get(name)
+            if queues is not None and queue in queues:
+                return queues[queue]
+            if queues is not None and "*" in queues:
+                return queues["*"]
+        return self.everywhere
+
+
+def refuse_strangers(offsets: Mapping[str, Offsets], known: Iterable[str]) -> None:
+    """Markers of a server that is not read are a slip: raises KestrelError. By option."""
+    there = set(known)
+    for option, each in offsets.items():
+        for name in each.named:
+            if name not in there:
+                near = get_close_matches(name, there, 1)
+                hint = f"Did you mean {near[0]}?" if near else "Leave it out, or read it as well."
+                raise KestrelError(
+                    f"Option {option} names a server {name}, which is not among those that are "
+                    f"read. {hint}"
+                )
+
+
+EARLIEST: Final = Offsets("earliest")
+LATEST: Final = Offsets("latest")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Markers behind `after` up to and with `upto`."""
+
+    after: int
+    upto: int
+
+    def __bool__(self) -> bool:
+        return self.upto > self.after
+
+    def __and__(self, other: Range) -> Range:
+        """What both have."""
+        after = max(self.after, other.after)
+        return Range(after, max(min(self.upto, other.upto), after))
+
+    def split(self, parts: int) -> list[Range]:
+        """At most so many ranges that follow each other, of about the same length."""
+        length = max(self.upto - self.after, 0)
+        parts = max(1, min(parts, length))
+        cuts = [self.after + length * i // parts for i in range(parts + 1)]
+        return [Range(a, b) for a, b in pairwise(cuts)]
+
+
+def range_of(starting: Mark, ending: Mark, earliest: int, latest: int) -> Range:
+    """What two places mean in a queue that keeps the markers from `earliest` to `latest`.
+
+    A number below the earliest begins there: what consumers took away is not loss. One beyond the
+    latest ends there.
+    """
+    floor = max(earliest - 1, 0)
+    after = max(_number(starting, floor, latest), floor)
+    return Range(after, max(min(_number(ending, floor, latest), latest), after))
+
+
+def _number(mark: Mark, floor: int, latest: int) -> int:
+    if isinstance(mark, int):
+        return mark
+    return floor if mark == "earliest" else latest
+
+
+class Sized(Protocol):
+    """What can be packed."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes."""
+
+
+def packed(
+    pieces: Sequence[_S], size_max: int, partitions_min: int, cut: Callable[[_S, int], list[_S]]
+) -> list[list[_S]]:
+    """The pieces in their order, in partitions of about `size_max` bytes.
+
+    Where that makes fewer than `partitions_min`, smaller ones. `cut` makes a piece into so many,
+    or as many as it can.
+    """
+    total = sum(piece.size for piece in pieces)
+    size_max = max(min(size_max, -(-total // partitions_min)), 1)
+    partitions: list[list[_S]] = []
+    room = 0
+    for piece in pieces:
+        parts = -(-piece.size // size_max)
+        for each in cut(piece, parts) if parts > 1 else [piece]:
+            if not partitions or each.size > room:
+                partitions.append([])
+                room = size_max
+            partitions[-1].append(each)
+            room -= each.size
+    return partitions
+
+
+def parse_address(text: str) -> Address:
+    """`host:port`, `[v6]:port`, or the path of a Unix socket; raises ValueError."""
+    if text.startswith("/"):
+        return Address(text)
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if host and port.isascii() and port.isdigit() and 0 < int(port) < 65536:
+        return Address(host, int(port))
+    raise ValueError(
+        f"{shown(text)} is not a server's address; say host:port or the path of a Unix socket"
+    )
+
+
+def parse_starting(text: str) -> Offsets:
+    """What `startingMarkers` says; raises ValueError with one sentence."""
+    return _parsed(text, "earliest")
+
+
+def parse_ending(text: str) -> Offsets:
+    """What `endingMarkers` says; raises ValueError with one sentence."""
+    return _parsed(text, "latest")
+
+
+def _parsed(text: str, unnamed: Mark) -> Offsets:
+    if text.lower() in ("earliest", "latest"):
+        return EARLIEST if text.lower() == "earliest" else LATEST
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise ValueError(f"{shown(text)} is not a place in a queue; {_FORM}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{shown(text)} is not a place in a queue; {_FORM}")
+    named: dict[str, dict[str, Mark]] = {}
+    for server, queues in found.items():
+        each = queues if isinstance(queues, dict) else {"*": queues}
+        named[server] = {queue: _mark(mark, server, queue) for queue, mark in each.items()}
+    return Offsets(unnamed, named)
+
+
+def format_offsets(markers: Mapping[str, Mapping[str, int]]) -> str:
+    """As an option takes them: the markers of the queues of each server."""
+    return json.dumps({server: dict(queues) for server, queues in markers.items()}, sort_keys=True)
+
+
+def _mark(value: object, server: str, queue: str) -> Mark:
+    if value == "earliest":
+        return "earliest"
+    if value == "latest":
+        return "latest"
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MARKER_MAX:
+        return value
+    raise ValueError(f"the marker {shown(value)} of {server} {queue} is none; {_FORM}")

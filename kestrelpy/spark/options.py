@@ -1,0 +1,288 @@
+"""What may be said with `.option(...)`, from words to values.
+
+    Spark hands over names in small letters, whatever the user wrote, and every value as text;
+    `load("a")` comes as `path`, `load(["a", "b"])` as `paths` in JSON.
+
+One rule: what is not understood is refused, with the nearest name that is; nothing is passed over.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Literal, TypeVar, get_args
+
+from kestrelpy.durations import parse_duration_ms, shown
+from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    Address,
+    Offsets,
+    Range,
+    parse_address,
+    parse_ending,
+    parse_starting,
+)
+
+Mode = Literal["items", "events"]
+_T = TypeVar("_T")
+NUMBER_MAX: Final = 2**53 - 1  # of a marker, of anything
+
+NAMES: Final = (
+    "servers", "queues", "path", "paths", "startingMarkers", "endingMarkers", "startingTimestamp",
+    "endingTimestamp", "mode", "minPartitions", "maxPartitionBytes", "failOnDataLoss",
+    "skipUnreachable", "connectTimeout", "readTimeout", "fetchRetries", "fetchRetryInterval",
+    "pushdown",
+)  # fmt: skip
+_BY_SMALL_LETTERS: Final = {name.lower(): name for name in NAMES}
+# Of no use where no server is asked; said all the same, somebody expects something of them.
+SERVERS_ONLY: Final = (
+    "skipUnreachable", "connectTimeout", "readTimeout", "fetchRetries", "fetchRetryInterval",
+)  # fmt: skip
+
+_PARTITION_BYTES: Final = 128 << 20  # as of Spark's own files
+_CONNECT_MS: Final = 10_000
+_READ_MS: Final = 30_000  # one answer of at most 4 MiB
+_RETRIES: Final = 3
+_RETRY_MS: Final = 500
+_UNITS: Final = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_SIZE: Final = re.compile(r"([0-9]{1,16})\s*([bkmgt]?)(i?b)?", re.IGNORECASE)
+_SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
+
+
+ALL_MARKERS: Final = Range(0, NUMBER_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What comparisons in the query leave over; None: everything."""
+
+    servers: frozenset[str] | None = None
+    queues: frozenset[str] | None = None
+    ops: frozenset[str] | None = None
+    markers: Range = ALL_MARKERS
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to read. Times are milliseconds; `path` are globs of folders."""
+
+    servers: tuple[Address, ...]
+    queues: tuple[str, ...]
+    path: tuple[str, ...]
+    starting_markers: Offsets
+    ending_markers: Offsets
+    starting_timestamp_ms: int | None  # stored, or happened, then or later
+    ending_timestamp_ms: int | None  # before this
+    mode: Mode
+    min_partitions: int
+    max_partition_bytes: int
+    fail_on_data_loss: bool
+    skip_unreachable: bool
+    connect_timeout_ms: int
+    read_timeout_ms: int
+    fetch_retries: int
+    fetch_retry_interval_ms: int
+    pushdown: bool
+    wanted: Wanted = Wanted()
+
+    @property
+    def markers(self) -> dict[str, Offsets]:
+        """The two options of markers, by their names."""
+        return {"startingMarkers": self.starting_markers, "endingMarkers": self.ending_markers}
+
+    @property
+    def live(self) -> bool:
+        """Is it servers that are read, not folders?"""
+        return bool(self.servers)
+
+
+def parse_options(given: Mapping[str, str]) -> Options:
+    """What was said, checked; raises KestrelError with one sentence and its remedy."""
+    said = _Said(given)
+    nothing: tuple[str, ...] = ()
+    options = Options(
+        servers=said.value("servers", _servers, ()),
+        queues=said.value("queues", _queues, ("*",)),
+        path=(*said.value("path", _path, nothing), *said.value("paths", _path, nothing)),
+        starting_markers=said.value("startingMarkers", parse_starting, EARLIEST),
+        ending_markers=said.value("endingMarkers", parse_ending, LATEST),
+        starting_timestamp_ms=said.value("startingTimestamp", _timestamp, None),
+        ending_timestamp_ms=said.value("endingTimestamp", _timestamp, None),
+        mode=said.value("mode", _mode, "items"),
+        min_partitions=said.value("minPartitions", _positive, 1),
+        max_partition_bytes=said.value("maxPartitionBytes", _bytes, _PARTITION_BYTES),
+        fail_on_data_loss=said.value("failOnDataLoss", _flag, True),
+        skip_unreachable=said.value("skipUnreachable", _flag, False),
+        connect_timeout_ms=said.value("connectTimeout", _some_time, _CONNECT_MS),
+        read_timeout_ms=said.value("readTimeout", _some_time, _READ_MS),
+        fetch_retries=said.value("fetchRetries", _whole, _RETRIES),
+        fetch_retry_interval_ms=said.value("fetchRetryInterval", parse_duration_ms, _RETRY_MS),
+        pushdown=said.value("pushdown", _flag, False),
+    )
+    _refuse_contradictions(options, said)
+    return options
+
+
+class _Said:
+    """The words as they were given, by their names as they are written here."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._texts: dict[str, str] = {}
+        for name, text in given.items():
+            known = _BY_SMALL_LETTERS.get(name.lower())
+            if known is None:
+                raise KestrelError(_unknown(name))
+            self._texts[known] = text
+
+    def value(self, name: str, parse: Callable[[str], _T], default: _T) -> _T:
+        """What was said under this name, else the default; raises KestrelError."""
+        text = self._texts.get(name)
+        if text is None:
+            return default
+        try:
+            return parse(text.strip())
+        except ValueError as error:
+            raise KestrelError(f"Option {name}: {error}.") from None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._texts
+
+
+def _refuse_contradictions(options: Options, said: _Said) -> None:
+    if options.servers and options.path:
+        raise KestrelError(
+            "Options servers and path contradict each other. Read live servers or journal "
+            "directories, one of them in one read; a union of two reads gives both."
+        )
+    if not options.servers and not options.path:
+        raise KestrelError(
+            "There is nothing to read. Say .option('servers', 'host:22133') for live servers, or "
+            ".load('/path/of/a/data-directory') for journals."
+        )
+    if options.servers and options.mode == "events":
+        raise KestrelError(
+            "Options servers and mode=events contradict each other: a server shows the items it "
+            "holds, and what happened to them stands in its journals. Read its data directory "
+            "with path, or say mode=items."
+        )
+    for name in () if options.servers else SERVERS_ONLY:
+        if name in said:
+            raise KestrelError(f"Option {name} goes only with servers. Leave it out with path.")
+    starting, ending = options.starting_timestamp_ms, options.ending_timestamp_ms
+    if starting is not None and ending is not None and ending < starting:
+        raise KestrelError("Option endingTimestamp is before startingTimestamp. Say a later one.")
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name.lower(), _BY_SMALL_LETTERS, 1, cutoff=0.5)
+    if near:
+        return f"There is no option {name}. Did you mean {_BY_SMALL_LETTERS[near[0]]}?"
+    return f"There is no option {name}. There are: {', '.join(NAMES)}."
+
+
+# -- one value -----------------------------------------------------------------------------
+
+
+def _servers(text: str) -> tuple[Address, ...]:
+    found = tuple(dict.fromkeys(parse_address(each) for each in _listed(text)))
+    if not found:
+        raise ValueError("it names no server; say host:port, several with commas between them")
+    return found
+
+
+def _queues(text: str) -> tuple[str, ...]:
+    found = tuple(_listed(text))
+    if not found:
+        raise ValueError("it names no queue; say names or globs, with commas between them")
+    return found
+
+
+def _path(text: str) -> tuple[str, ...]:
+    """One glob, or a list of them in JSON."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    # A folder may begin with a bracket, too: in a glob it is a set of characters.
+    listed = isinstance(found, list) and all(isinstance(each, str) for each in found)
+    folders = []
+    for name in found if listed else [text]:
+        scheme = _SCHEME.match(name)
+        if scheme and scheme[1].lower() != "file":
+            raise ValueError(
+                f"{shown(name)} is not a folder that every executor sees; journals are read from "
+                "local or mounted folders"
+            )
+        folder = re.sub("^/+", "/", name[len(scheme[1]) + 1 :]) if scheme else name
+        if not folder:
+            raise ValueError("it is empty; say the folder of a data directory or of a journal")
+        folders.append(folder)
+    return tuple(folders)
+
+
+def _timestamp(text: str) -> int:
+    """Milliseconds since 1970 of an instant; a time without a zone is UTC."""
+    if text.isascii() and text.isdigit():
+        return _whole(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{shown(text)} is not a time; say 2026-01-31T12:00:00Z, or milliseconds since 1970"
+        ) from None
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return round(at.timestamp() * 1000)
+
+
+def _mode(text: str) -> Mode:
+    for mode in get_args(Mode):
+        if text.lower() == mode:
+            return "events" if mode == "events" else "items"
+    raise ValueError(f"{shown(text)} is not a mode; say items or events")
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 16 or int(text) > NUMBER_MAX:
+        raise ValueError(f"{shown(text)} is not a whole number")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    number = _whole(text)
+    if not number:
+        raise ValueError("0 is too few; say 1 or more")
+    return number
+
+
+def _bytes(text: str) -> int:
+    """As Spark writes sizes, `128m`, and as the daemon does, `128MiB`; units are powers of 1024."""
+    found = _SIZE.fullmatch(text)
+    if found is None or (found[3] and not found[2]):
+        raise ValueError(f"{shown(text)} is not a size; say 134217728, 128m or 128MiB")
+    size = int(found[1]) << _UNITS[(found[2] or "b").lower()]
+    if not 0 < size <= NUMBER_MAX:
+        raise ValueError(f"{shown(text)} is out of range; say 1 to {NUMBER_MAX} bytes")
+    return size
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{shown(text)} is neither true nor false; say one of them")
+    return text.lower() == "true"
+
+
+def _some_time(text: str) -> int:
+    duration_ms = parse_duration_ms(text)
+    if not duration_ms:
+        raise ValueError(f"{shown(text)} is no time at all; say 1s or more")
+    return duration_ms
+
+
+def _listed(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]

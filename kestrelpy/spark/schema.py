@@ -1,0 +1,200 @@
+"""The columns of items and of events, a user's narrower schema, and a word for each kind of record.
+
+    items    what a queue holds: one row for each item that is there
+    events   what happened to it: one row for each numbered record of its journal
+
+A column is one line of the table below: its name, Spark's word for its type, and what Arrow makes
+of it. Beside the default columns there are extras, which only a schema that names them gets. The
+marker of an event is the number of the item it is about: ids and markers rise together. It is
+null where there is none (`tokens`); a flush carries the last id that it reached.
+
+One rule: what a schema does not name is not read, and what it names wrongly is one sentence.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Final, Literal
+
+import pyarrow as pa
+
+from journal.record import UNNUMBERED, Kind
+
+Mode = Literal["items", "events"]
+MODES: Final[tuple[Mode, ...]] = ("items", "events")
+
+
+class SchemaError(ValueError):
+    """A schema asks for what there is not; the text is one sentence, then what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: `ddl` is its type as Spark writes it (`bigint`)."""
+
+    name: str
+    ddl: str
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """Its type as Arrow has it."""
+        return _ARROW[self.ddl]
+
+
+_ARROW: Final[dict[str, pa.DataType]] = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+# Other words that people and Spark's own DDL use for the same types.
+_SAME: Final[dict[str, str]] = {
+    "long": "bigint",
+    "int64": "bigint",
+    "integer": "int",
+    "int32": "int",
+    "str": "string",
+    "bytes": "binary",
+}
+
+
+def _columns(text: str) -> tuple[Column, ...]:
+    return tuple(Column(*each.split()) for each in text.split(","))
+
+
+DEFAULT: Final[dict[Mode, tuple[Column, ...]]] = {
+    "items": _columns(
+        "server string, queue string, marker bigint, key string, id string, value binary,"
+        "flags bigint, timestamp timestamp, expires timestamp, attempts int, state string,"
+        "origin string"
+    ),
+    "events": _columns(
+        "server string, queue string, marker bigint, op string, timestamp timestamp,"
+        "reader string, attempts int, opened timestamp, segment bigint, position bigint,"
+        "value binary"
+    ),
+}
+# Read only where a schema names them; those of items only from journals, not from servers.
+EXTRA: Final[dict[Mode, tuple[Column, ...]]] = {
+    "items": _columns("item bigint, generation bigint, bytes bigint, lsn bigint"),
+    "events": _columns(
+        "item bigint, lsn bigint, reason string, generation bigint, flags bigint,"
+        "expires timestamp, bytes bigint, key string, number bigint, journal string,"
+        "origin string"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The columns that are asked for, in their order. It can be pickled."""
+
+    mode: Mode
+    columns: tuple[Column, ...]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(each.name for each in self.columns)
+
+    @property
+    def ddl(self) -> str:
+        """As Spark's DDL has it."""
+        return ", ".join(f"{each.name} {each.ddl}" for each in self.columns)
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """As Arrow has it: what every batch of this selection has."""
+        return pa.schema([pa.field(each.name, each.arrow) for each in self.columns])
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+
+def default(mode: Mode) -> Selection:
+    """What is read when no schema is given."""
+    return Selection(mode, DEFAULT[mode])
+
+
+def select(mode: Mode, fields: Sequence[tuple[str, str]], live: bool = False) -> Selection:
+    """The columns that a user's schema names, checked; raises SchemaError.
+
+    `fields` are names and types as words (`bigint`, `long`, ...). `live`: read from servers, which
+    do not know the extras.
+    """
+    known = {each.name: each for each in (*DEFAULT[mode], *(() if live else EXTRA[mode]))}
+    if not fields:
+        raise SchemaError(
+            f"A schema of {mode} names no column. Name at least one of: {', '.join(known)}."
+        )
+    chosen: dict[str, Column] = {}
+    for name, word in fields:
+        column = known.get(name)
+        if column is None:
+            raise SchemaError(_unknown(mode, name, known, live))
+        asked = _plain(word)
+        if asked != column.ddl:
+            raise SchemaError(
+                f"Column {name!r} of {mode} is of type {column.ddl}, and the schema says {word}. "
+                f"Say {name} {column.ddl}, and cast it behind the read."
+            )
+        if name in chosen:
+            raise SchemaError(f"The schema names column {name!r} twice. Name it once.")
+        chosen[name] = column
+    return Selection(mode, tuple(chosen.values()))
+
+
+def _plain(word: str) -> str:
+    lower = word.strip().lower()
+    return _SAME.get(lower, lower)
+
+
+def _unknown(mode: Mode, name: str, known: dict[str, Column], live: bool) -> str:
+    other: Mode = "events" if mode == "items" else "items"
+    text = f"There is no column {name!r} of {mode}"
+    if live and any(name == each.name for each in EXTRA[mode]):
+        return f"{text} read from servers: read it from journals (a path), or leave it out."
+    near = difflib.get_close_matches(name.strip().lower(), known, 1)
+    if near:
+        return f"{text}. Did you mean {near[0]!r}? There are: {', '.join(known)}."
+    if any(name == each.name for each in (*DEFAULT[other], *EXTRA[other])):
+        return f"{text}, only of {other}. Say mode={other}, or one of: {', '.join(known)}."
+    return f"{text}. There are: {', '.join(known)}."
+
+
+# What happened, in a word, by kind of record.
+OPS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        Kind.PUT: "put",
+        Kind.DONE: "confirm",
+        Kind.RETURNED: "return",
+        Kind.DEAD: "dead",
+        Kind.EXPIRED: "expire",
+        Kind.DISCARDED: "discard",
+        Kind.FLUSHED: "flush",
+        Kind.TOKENS: "tokens",
+        Kind.RELEASED: "release",
+        Kind.LEASED: "lease",
+        Kind.RENEWED: "renew",
+        Kind.READER: "reader",
+        Kind.UPTO: "upto",
+        Kind.DECLARED: "declare",
+        Kind.MOVING: "moving",
+        Kind.MOVED: "move",
+        Kind.SETTLED: "settle",
+        Kind.REDRIVEN: "redrive",
+        Kind.CARRIED: "carry",
+        Kind.CANCELLED: "cancel",
+        Kind.PAUSED: "pause",
+        Kind.DONE_MANY: "confirm many",
+    }
+)
+# By number, for all that a record's one byte can say; those that are no events have no word.
+OP_WORDS: Final = tuple(
+    "" if kind in UNNUMBERED else OPS.get(kind, f"kind {kind}") for kind in range(256)
+)

@@ -1,0 +1,220 @@
+"""One connection to a server, for reading much at once: `gets q/peek/after=5/n=10000/full`.
+
+    VALUE <key> <flags> <bytes> <marker> <stored> <expires> <attempts> <state> <key> <id>
+    <body>
+    VALUE ...
+    END
+
+A client library keeps one value per key, and here many come under the same one. The answer is
+walked as it comes in, line by line and body by body; what a line says is looked at later, column
+by column, when the next answer is under way already.
+
+One rule: an answer counts when its END was seen. Before that nothing of it is handed on.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.offsets import Address
+
+ITEMS_MAX: Final = 10_000  # of one answer; the server stops at 4 MiB besides
+_ROOM_BYTES: Final = 5 << 20  # an answer of 4 MiB and its lines, most often
+_RECEIVE_BYTES: Final = 1 << 20
+_LINE_BYTES_MAX: Final = 64 << 10  # the longest reply line is a sentence
+_FIELDS: Final = 11  # of a VALUE line with `full`
+_ERRORS: Final = (b"ERROR", b"CLIENT_ERROR ", b"SERVER_ERROR ")
+
+
+class Lost(OSError):
+    """The connection ended, or nothing came for too long; asking again may help."""
+
+
+class Unreachable(KestrelError):
+    """Nobody is there, after all retries."""
+
+    def __init__(self, address: Address, reason: str) -> None:
+        super().__init__(
+            f"The server {address} cannot be reached: {reason}. Start it, correct the option "
+            "servers, or say skipUnreachable=true to read the others."
+        )
+        self.passed_over = (
+            f"The server {address} cannot be reached: {reason}. What is not read of it yet is "
+            "passed over (skipUnreachable=true)."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait for a server, and how often to come back."""
+
+    connect_ms: int
+    read_ms: int
+    retries: int
+    retry_ms: int
+
+
+class Values:
+    """The items of one answer: the fields of each VALUE line, and all bodies in a row."""
+
+    __slots__ = ("bodies", "lengths", "lines")
+
+    def __init__(self, lines: list[list[bytes]], lengths: list[int], bodies: bytes) -> None:
+        self.lines = lines
+        self.lengths = lengths
+        self.bodies = bodies
+
+    @property
+    def last_marker(self) -> int:
+        """Of its last item; there is one."""
+        return int(self.lines[-1][4])
+
+
+class Wire:
+    """One connection; raises Lost when it breaks, KestrelError when the server says no."""
+
+    def __init__(self, address: Address, patience: Patience) -> None:
+        self.address = address
+        self._room = bytearray(_ROOM_BYTES)
+        self._view = memoryview(self._room)
+        self._at = 0
+        self._filled = 0
+        try:
+            self._socket = _connect(address, patience.connect_ms / 1000)
+            self._socket.settimeout(patience.read_ms / 1000)
+        except OSError as error:
+            raise Lost(why(error)) from None
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def ask(self, line: str) -> None:
+        """Send a request; its answer is to be read before the next one."""
+        try:
+            self._socket.sendall(line.encode() + b"\r\n")
+        except OSError as error:
+            raise Lost(why(error)) from None
+
+    def server_id(self) -> str:
+        """Whose server this is. Hangs up: the rest of its `stats` may be long."""
+        self.ask("stats")
+        try:
+            while True:
+                words = self._stat_line()
+                if words is None:
+                    raise KestrelError(f"{self.address} does not say its id: is it kestrelpy?")
+                if words[0] == "server_id":
+                    return words[1]
+        finally:
+            self.close()
+
+    def stats(self, what: str) -> dict[str, str]:
+        """The answer to `stats <what>`."""
+        self.ask(f"stats {what}")
+        found = {}
+        while (words := self._stat_line()) is not None:
+            found[words[0]] = words[1]
+        return found
+
+    def _stat_line(self) -> Sequence[str] | None:
+        line = self._line()
+        if line == b"END":
+            return None
+        words = line.decode("ascii", "backslashreplace").split(" ", 2)
+        if len(words) != 3 or words[0] != "STAT":
+            raise self._not_understood(line)
+        return words[1:]
+
+    def values(self) -> Values:
+        """The answer to a `gets`."""
+        self._at = self._filled = 0  # nothing is ever asked before the answer before was read
+        lines: list[list[bytes]] = []
+        lengths: list[int] = []
+        bodies: list[memoryview] = []
+        while True:
+            # Item by item as long as there are whole ones: a call for each would be half the cost.
+            view, at, filled = self._view, self._at, self._filled
+            find = self._room.find
+            while (end := find(b"\r\n", at, filled)) > 0:
+                fields = bytes(view[at:end]).split(b" ")
+                if len(fields) != _FIELDS or fields[0] != b"VALUE":
+                    break
+                length = int(fields[3])
+                start = end + 2
+                end = start + length
+                if end + 2 > filled:
+                    self._fill(end + 2)
+                    view, filled, find = self._view, self._filled, self._room.find
+                at = end + 2
+                lines.append(fields)
+                lengths.append(length)
+                bodies.append(view[start:end])
+            self._at = at
+            line = self._line()
+            if line == b"END":
+                return Values(lines, lengths, b"".join(bodies))
+            if line.count(b" ") != _FIELDS - 1 or not line.startswith(b"VALUE "):
+                raise self._not_understood(line)
+            self._at = at  # its end came in just now
+
+    def _line(self) -> bytes:
+        searched = self._at
+        while (end := self._room.find(b"\r\n", searched, self._filled)) < 0:
+            searched = max(self._filled - 1, self._at)
+            if self._filled - self._at > _LINE_BYTES_MAX:
+                raise KestrelError(f"{self.address} does not speak memcache: is it kestrelpy?")
+            self._fill(self._filled + 1)
+        line = bytes(self._view[self._at : end])
+        self._at = end + 2
+        if line.startswith(_ERRORS):
+            raise self._not_understood(line)
+        return line
+
+    def _fill(self, upto: int) -> None:
+        """Receive until so many bytes are there."""
+        if upto + _RECEIVE_BYTES > len(self._room):
+            room = bytearray(max(upto + _RECEIVE_BYTES, 2 * len(self._room)))
+            room[: self._filled] = self._view[: self._filled]
+            self._room, self._view = room, memoryview(room)
+        while self._filled < upto:
+            try:
+                count = self._socket.recv_into(self._view[self._filled :])
+            except OSError as error:
+                raise Lost(why(error)) from None
+            if not count:
+                raise Lost("it hung up")
+            self._filled += count
+
+    def _not_understood(self, line: bytes) -> KestrelError:
+        said = line[:200].decode("ascii", "backslashreplace")
+        if line.startswith(_ERRORS[1:]):
+            return KestrelError(f"The server {self.address} refused: {said.partition(' ')[2]}.")
+        return KestrelError(
+            f"The server {self.address} answers {said!r}, which is not what kestrelpy says. Is it "
+            "one of this version?"
+        )
+
+
+def why(error: OSError) -> str:
+    """What went wrong with a connection, in a few words."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return error.strerror or str(error) or type(error).__name__
+
+
+def _connect(address: Address, seconds: float) -> socket.socket:
+    if address.port:
+        return socket.create_connection((address.host, address.port), seconds)
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        made.settimeout(seconds)
+        made.connect(address.host)
+    except OSError:
+        made.close()
+        raise
+    return made

@@ -1,0 +1,133 @@
+"""The referee of `pipeline`: what is lost, altered or doubled without a reason does not pass."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from kestrelpy.examples.crew import Books, Fate, fate_of
+from kestrelpy.examples.referee import Journals, verdict
+
+
+def first(fate: Fate) -> int:
+    return next(n for n in range(100_000) if fate_of(n) is fate)
+
+
+PLAIN, OTHER = [n for n in range(20) if fate_of(n) is Fate.HANDLED][:2]
+DOUBLED, HOPELESS = first(Fate.DOUBLED), first(Fate.HOPELESS)
+NUMBERS = (PLAIN, OTHER, DOUBLED, HOPELESS)
+EXPECTED = {number: number + 1000 for number in NUMBERS}
+
+
+class Told:
+    """A run in which all is well: one handled twice for a reason, one dead after three failures."""
+
+    def __init__(self) -> None:
+        self.books = Books()
+        for number in (PLAIN, OTHER, DOUBLED, DOUBLED):
+            self.books.handle(number, EXPECTED[number])
+        self.books.failed = Counter({DOUBLED: 1, HOPELESS: 3})
+        self.put = Counter(NUMBERS)
+        self.confirmed = Counter((PLAIN, OTHER, DOUBLED))
+        self.dead = Counter((HOPELESS,))
+        self.repeated = 3
+
+    def verdict(self, cut_off: int = 0) -> tuple[list[str], bool]:
+        journals = Journals(self.put, self.confirmed, self.dead, self.repeated)
+        return verdict(EXPECTED, self.books, journals, cut_off)
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+def test_all_handled_or_dead_and_each_repetition_explained_is_well(told: Told) -> None:
+    assert told.verdict() == (
+        [
+            "4 lines: 3 handled and confirmed, 1 dead, 0 lost",
+            "handled again: 1, of which 1 were hung up before the confirm and 0 in hand when the "
+            "daemon was killed",
+            "stored again because STORED was lost when the daemon was killed: 0",
+            "repeated deliveries: the audit counts 3, the workers 3 (the daemon that was killed "
+            "may account for 0)",
+        ],
+        True,
+    )
+
+
+def lose(told: Told) -> None:
+    told.books.handled.pop(PLAIN)
+    told.confirmed.pop(PLAIN)
+    told.put.pop(PLAIN)
+
+
+def alter(told: Told) -> None:
+    told.books.checksums[PLAIN] = {7}
+
+
+def put_again(told: Told) -> None:
+    told.put[PLAIN] += 1
+    told.confirmed[PLAIN] += 1
+    told.books.handled[PLAIN] += 1
+
+
+def forget_the_end(told: Told) -> None:
+    told.confirmed.pop(OTHER)
+    told.books.unsure[OTHER] += 1
+
+
+def confirm_twice(told: Told) -> None:
+    told.confirmed[OTHER] += 1
+    told.books.handled[OTHER] += 1
+
+
+def confirm_what_nobody_handled(told: Told) -> None:
+    told.books.handled.pop(OTHER)
+    told.dead[OTHER] += 1
+
+
+def handle_again(told: Told) -> None:
+    told.books.handled[OTHER] += 1
+
+
+def miscount(told: Told) -> None:
+    told.repeated = 5
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lose, f"LOST: 1, for instance [{PLAIN}]"),
+        (alter, f"NOT AS IT WAS SENT: 1, for instance [{PLAIN}]"),
+        (put_again, f"PUT AGAIN WITHOUT A REASON: 1, for instance [{PLAIN}]"),
+        (forget_the_end, f"NEITHER CONFIRMED NOR DEAD: 1, for instance [{OTHER}]"),
+        (confirm_twice, f"NEVER PUT: 1, for instance [{OTHER}]"),
+        (confirm_what_nobody_handled, f"CONFIRMED, NOT HANDLED: 1, for instance [{OTHER}]"),
+        (handle_again, f"HANDLED AGAIN WITHOUT A REASON: 1, for instance [{OTHER}]"),
+        (miscount, "REPEATED DELIVERIES DIFFER"),
+    ],
+)
+def test_what_nothing_explains_does_not_pass(
+    told: Told, spoil: Callable[[Told], None], said: str
+) -> None:
+    spoil(told)
+
+    sentences, is_well = told.verdict()
+
+    assert not is_well
+    assert said in sentences
+
+
+def test_what_was_sent_again_or_in_hand_when_the_daemon_was_killed_is_explained(
+    told: Told,
+) -> None:
+    put_again(told)
+    told.books.resent[PLAIN] += 1
+    handle_again(told)
+    told.books.unsure[OTHER] += 1
+    told.repeated += 2
+
+    assert told.verdict(cut_off=1)[1]

@@ -1,0 +1,36 @@
+"""Audits in tests: what was found, and that nothing was."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kestrelpy.spark.jobs.audit import audit
+from kestrelpy.spark.jobs.findings import Found, outcome
+from kestrelpy.spark.jobs.running import BREACH, HOLDS, Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def audited(spark: SparkSession, *folders: Path, out: Path | None = None) -> list[Found]:
+    """Audit data directories."""
+    paths = [str(each) for each in folders]
+    return audit(spark, paths, Progress(io.StringIO(), False), 5, str(out) if out else None)
+
+
+def audit_holds(spark: SparkSession, *data_dirs: Path) -> list[Found]:
+    """The audit of what is left in these data directories finds nothing wrong."""
+    found = audited(spark, *data_dirs)
+    told = outcome(found, None)
+    assert told.code == HOLDS, told.text
+    return found
+
+
+def breach(found: Sequence[Found]) -> str:
+    """What is said of the breaches; that there are some is asserted."""
+    told = outcome(found, None)
+    assert told.code == BREACH, told.text
+    return "\n".join(line for line in told.text.splitlines() if "BREACH" in line)

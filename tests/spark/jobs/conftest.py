@@ -1,0 +1,13 @@
+"""What the tests of jobs share: the one Spark session, and threads that are moved by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.life import at_once
+
+
+@pytest.fixture
+def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots and rewriting are done when a story says so (see `tests.support.life`)."""
+    monkeypatch.setattr("kestrelpy.server.background.wrap", at_once)

@@ -1,0 +1,226 @@
+"""Journals for audits: whole lives of a queue, on a memory disk, put into a real folder.
+
+`Story` is a life told one verb after the other; `random_story` tells a long one by chance, with
+kills and power cuts in it; `retold` is a journal with other records in it than its queue wrote.
+Nothing here knows what an audit says of it. Stories need the fixture `by_hand`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from journal.files import Disk
+from journal.journal import Journal, Sizes
+from journal.reader import read_journal
+from journal.record import Draft
+from journal.segment import SegmentHeader
+from journal.snapshot import Snapshot
+from kestrelpy.core.leases import Lease
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.reader import DEFERRED, OVERDUE
+from tests.support.life import WALL_MS, Life
+from tests.support.memory_disk import MemoryDisk
+
+ROOM = Sizes(1 << 20, 1 << 20, 4 << 20)  # all of a test in one segment
+TINY = Sizes(2048, 4096, 1 << 20)
+
+
+class Story:
+    """One queue, from its first item to where the test stops looking."""
+
+    def __init__(self, sizes: Sizes = ROOM, **policy: Any) -> None:
+        self.life = Life(Policy(**policy), sizes)
+        self.life.pass_time(1000)
+        self._lent: list[Lease] = []
+
+    @property
+    def lent(self) -> list[Lease]:
+        """What somebody has, the oldest first."""
+        held = list(self.life.reader.leases)
+        return [lease for lease in self._lent if any(lease is each for each in held)]
+
+    def put(self, *bodies: bytes, expires_in_ms: int = 0) -> None:
+        """Store items."""
+        for body in bodies:
+            expires = self.life.wall_ms + expires_in_ms if expires_in_ms else 0
+            self.life.put(body, expires)
+            self.life.pass_time(1)
+        self.life.commit()
+
+    def open(self, who: str = "anna", dead: bool = False) -> Lease | None:
+        """Lend the next item."""
+        lease = self.life.open(who, dead)
+        if lease is not None:
+            self._lent.append(lease)
+            self.life.pass_time(1)
+        return lease
+
+    def confirm(self, lease: Lease | None = None) -> None:
+        """The oldest that is lent, or this one, is done."""
+        self.life.reader.confirm(self._taken(lease), self.life.now_ms)
+        self.life.pass_time(1)
+        self.life.commit()
+
+    def give_back(self, reason: bytes = b"abort", lease: Lease | None = None) -> None:
+        """The oldest that is lent, or this one, is not."""
+        self.life.reader.give_back(self._taken(lease), self.life.now_ms, reason)
+        self.life.pass_time(1)
+        self.life.commit()
+
+    def take(self, count: int, pace_ms: int = 2) -> None:
+        """Open and confirm so many."""
+        for _ in range(count):
+            self.open()
+            self.life.pass_time(pace_ms)
+            self.confirm()
+
+    def flush(self) -> None:
+        """Everything that waits is gone."""
+        self.life.queue.flush(self.life.now_ms)
+        self.life.commit()
+
+    def pass_time(self, ms: int) -> None:
+        """Nothing but time."""
+        self.life.pass_time(ms)
+        self.life.commit()
+
+    def hang_up(self, who: str) -> None:
+        """A connection is gone."""
+        self.life.broker.hang_up(self.life.who(who), self.life.now_ms)
+        self.life.commit()
+
+    def step_clock(self, ms: int) -> None:
+        """Somebody sets the wall clock."""
+        self.life.broker.wall.offset_ms += ms
+
+    def settle(self) -> None:
+        """Snapshots and rewriting are done."""
+        self.life.commit()
+        self.life.settle()
+
+    def kill(self) -> None:
+        """`kill -9`, and a start."""
+        self._start(self.life.killed())
+
+    def cut_power(self, seed: int) -> None:
+        """A power cut, and a start."""
+        self._start(self.life.lost_power(seed))
+
+    def stop(self) -> None:
+        """An orderly end of the journal, and a start."""
+        self.settle()
+        self.life.log.journal.close(self.life.wall_ms)
+        self._start(self.life.killed())
+
+    def save(self, folder: Path) -> Path:
+        """What a `kill -9` at this moment leaves, in a real folder."""
+        return spill(self.life.disk.kill_clone(), folder)
+
+    def _start(self, life: Life) -> None:
+        self.life, self._lent = life, []
+
+    def _taken(self, lease: Lease | None) -> Lease:
+        lease = lease or self.lent[0]
+        self._lent = [each for each in self._lent if each is not lease]
+        return lease
+
+
+def spill(disk: MemoryDisk, folder: Path, inside: str = "data") -> Path:
+    """Every file of a memory disk below `inside`, in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in disk.names(inside):
+        path = f"{inside}/{name}"
+        try:
+            (folder / name).write_bytes(disk.read(path))
+        except IsADirectoryError:
+            spill(disk, folder / name, path)
+    return folder
+
+
+def random_story(seed: int, steps: int = 400) -> Story:
+    """A life by chance: several consumers, limits, expiry, deaths, flushes, restarts."""
+    chance = random.Random(seed)
+    limits: dict[str, Any] = {
+        "max_attempts": chance.choice([2, 3, 100]),
+        "lease_ms": chance.choice([20, 1000, None]),
+        "max_memory_bytes": chance.choice([0, 300, 1 << 20]),
+    }
+    if chance.random() < 0.4:
+        limits |= {"max_items": 12, "discard_old_when_full": True}
+    sizes = chance.choice([TINY, replace(TINY, segment_max=2048), ROOM])
+    story = Story(sizes, **limits)
+    for _ in range(steps):
+        _one_step(story, chance)
+    return story
+
+
+def _one_step(story: Story, chance: random.Random) -> None:
+    dice = chance.random()
+    if dice < 0.36:
+        expires = chance.choice([0, 0, 0, 5, 50])
+        story.put(b"x" * chance.randrange(60), expires_in_ms=expires)
+    elif dice < 0.62:
+        story.open(chance.choice("abc"), dead=chance.random() < 0.15)
+    elif dice < 0.82 and story.lent:
+        lease = chance.choice(story.lent)
+        if chance.random() < 0.75:
+            story.confirm(lease)
+        else:
+            story.give_back(chance.choice([b"abort", b"hangup", DEFERRED, OVERDUE]), lease)
+    elif dice < 0.92:
+        story.pass_time(chance.randrange(12))
+    elif dice < 0.93:
+        story.flush()
+    elif dice < 0.96:
+        story.settle()
+    elif dice < 0.975:
+        story.step_clock(chance.choice([5000, -10, -3000]))
+    elif dice < 0.985:
+        story.kill()
+    elif dice < 0.992:
+        story.cut_power(chance.randrange(1 << 30))
+    elif dice < 0.996:
+        story.stop()
+    else:
+        story.hang_up(chance.choice("abc"))
+
+
+def retold(source: Path, target: Path, edit: Callable[[list[Draft]], None]) -> Path:
+    """The records of the journal in `source`, changed, as if they had been written like that.
+
+    Their numbers have no holes and nothing is damaged: whoever looks for holes finds none.
+    """
+    view = read_journal(Disk(), str(source))
+    drafts = [Draft(*record[:8], 0) for record in view.records()]
+    edit(drafts)
+    assert view.checkpoint is not None, "a journal that was written to opens with one"
+    opening = replace(view.checkpoint, next_item=1, next_place=1, live_items=0, total_items=0)
+    folder = target / source.name
+    journal = Journal(Disk(), str(folder), os.urandom(16), ROOM, lambda: opening)
+    for draft in drafts:
+        journal.append(draft)
+    journal.close(WALL_MS)
+    return target
+
+
+def journal_of(data: Path) -> Path:
+    """The folder of the one queue in a data directory."""
+    (folder,) = data.glob("jobs.*")
+    return folder
+
+
+def forget(folder: Path, nth: int) -> int:
+    """Rewrite the newest snapshot as if the daemon had lost its nth item from memory; its id."""
+    path = max(folder.glob("*.snapshot"))
+    snapshot = Snapshot.decode(path.read_bytes(), str(path))
+    header = SegmentHeader.decode(path.read_bytes(), str(path))
+    assert header is not None
+    item = sorted(snapshot.live)[nth]
+    snapshot.live.discard(item)
+    path.write_bytes(snapshot.encode(header.journal, header.identity, header.created_ms))
+    return item

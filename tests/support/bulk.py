@@ -1,0 +1,103 @@
+"""Reading in bulk beside reading record by record, for tests that hold the two equal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from journal.errors import Damage, NewerFormat
+from journal.files import Files
+from journal.record import Kind, Record, Tag, decode_meta, ended_bytes
+from kestrelpy.spark import decode
+from kestrelpy.spark.history import History, plan_events
+from kestrelpy.spark.pieces import NO_LIMITS, Limits
+from kestrelpy.spark.schema import DEFAULT, EXTRA, OP_WORDS, Selection
+
+EVERYTHING = Selection("events", (*DEFAULT["events"], *EXTRA["events"]))
+# What a record says by itself; who and where it is of is the piece's.
+OWN = tuple(
+    name for name in EVERYTHING.names if name not in ("server", "queue", "generation", "journal")
+)
+_BEGAN = (Kind.DONE, Kind.RETURNED, Kind.DEAD)
+_ENDED = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED)
+
+
+@dataclass
+class Bulk:
+    """What was read in bulk."""
+
+    history: History
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    damages: list[Damage] = field(default_factory=list)
+
+    @property
+    def lsns(self) -> list[int]:
+        return [row["lsn"] for row in self.rows]
+
+
+def in_bulk(
+    files: Files, *paths: str, chosen: Selection = EVERYTHING, limits: Limits = NO_LIMITS
+) -> Bulk:
+    """Plan, and read every piece."""
+    history = plan_events(paths, files)
+    made = Bulk(history, damages=list(history.damages))
+    for piece in history.pieces:
+        for batch in decode.read(piece, chosen, made.damages.append, limits, files):
+            batch.validate(full=True)
+            assert batch.schema == chosen.arrow
+            made.rows += batch.to_pylist()
+    return made
+
+
+def own(row: dict[str, Any]) -> tuple[Any, ...]:
+    """What a row says of its record alone; times as milliseconds."""
+    return tuple(_plain(row[name]) for name in OWN)
+
+
+def expected(record: Record, version: int = 2) -> tuple[Any, ...]:
+    """The same, of a record that was read by itself."""
+    kind, small = record.kind, record.small
+    try:
+        meta = decode_meta(record.meta)
+    except (NewerFormat, ValueError):
+        meta = {}
+    is_put = kind == Kind.PUT
+    attempts: int | None = 0 if is_put else None
+    if kind == Kind.DONE:
+        attempts = max((small & 0xFF) - 1, 0)
+    elif kind in (Kind.RETURNED, Kind.DEAD):
+        attempts = small
+    size: Any = meta.get(Tag.BYTES)
+    if kind in _ENDED and version > 1:
+        size = ended_bytes(small, record.meta)
+    has_body = kind in (Kind.PUT, Kind.CARRIED, Kind.DECLARED)
+    said = {
+        "marker": (record.number if is_put else record.item) or None,
+        "op": OP_WORDS[kind],
+        "timestamp": record.time_ms,
+        "reader": str(record.reader) if record.reader else None,
+        "attempts": attempts,
+        "opened": (record.number or None) if kind in _BEGAN else None,
+        "segment": record.segment,
+        "position": record.offset,
+        "value": record.body if has_body else None,
+        "item": record.item or None,
+        "lsn": record.lsn,
+        "reason": _text(meta.get(Tag.REASON)),
+        "flags": small if is_put else None,
+        "expires": meta.get(Tag.EXPIRES_MS) if is_put else None,
+        "bytes": len(record.body) if has_body else size,
+        "key": _text(meta.get(Tag.KEY)),
+        "number": record.number,
+    }
+    return tuple(said[name] for name in OWN)
+
+
+def _text(value: Any) -> str | None:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else None
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "timestamp"):
+        return round(value.timestamp() * 1000)
+    return value
