@@ -24,6 +24,7 @@ from bench.queues import queues
 from bench.scenarios import FULL, QUICK, Bench
 from bench.servers import ServerFailed, file_system
 from bench.stuck import stuck
+from bench.tokens import tokens
 
 MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
 
@@ -34,6 +35,7 @@ BACKLOG: dict[str, Scenario] = {
     "stuck": stuck,
     "queues": queues,
     "lent": lent,
+    "tokens": tokens,
     "hung": hung.hung,
 }
 SPARK: dict[str, Scenario] = {"read": tables.read, "live": tables.live, "audit": tables.audit}

@@ -29,17 +29,19 @@ class Sizes:
     spark_items: int  # of 100 B
     spark_live_items: int  # of 1 KiB
     spark_events: int
+    token_leases: int
+    token_trips: int  # of each kind, in each round
 
 
 FULL = Sizes(
     "full", 10_000_000, 1_000_000, 5, 3.0, 1_000_000, 1_000_000, "1MiB", 10_000, 50_000, 10.0,
-    600_000, 2_000_000, 300_000, 3_000_000,
-)
+    600_000, 2_000_000, 300_000, 3_000_000, 100_000, 10_000,
+)  # fmt: skip
 QUICK = Sizes("quick", 300_000, 20_000, 5, 0.5, 50_000, 50_000, "256KiB", 500, 3_000, 3.0,
-              100_000, 300_000, 50_000, 150_000)  # fmt: skip
+              100_000, 300_000, 50_000, 150_000, 20_000, 2_000)  # fmt: skip
 # For the tests of the bench itself.
 TINY = Sizes("tiny", 3000, 300, 1, 0.05, 2000, 2000, "64KiB", 20, 50, 0.5,
-             500, 500, 500, 900)  # fmt: skip
+             500, 500, 500, 900, 300, 100)  # fmt: skip
 
 
 class Goals:
@@ -67,6 +69,8 @@ class Goals:
     spark_100b = (1_000_000.0, 700_000.0)
     spark_live = 100_000.0
     spark_audit_s = 25.0
+    # Issue 5: each trip by token against the same by connection.
+    token_ratio = 0.7
 
 
 @dataclass(frozen=True)

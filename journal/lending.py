@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from journal.record import Draft, Kind, Record, Tag, decode_meta
 
@@ -21,8 +20,7 @@ _LEASED_META: Final = struct.Struct("<BHQBHQ")
 _U64_BYTES: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseEntry:
+class LeaseEntry(NamedTuple):
     """A lease by token. `delivery` is which one of its item it is; the times are wall clock.
 
     It began at `began_ms`; the latest of its records is of `since_ms` and says `deadline_ms`.
@@ -39,9 +37,8 @@ class LeaseEntry:
     @classmethod
     def begun(cls, record: Record) -> LeaseEntry:
         """What a LEASED record says. Raises ValueError where it does not say it."""
-        meta = decode_meta(record.meta)
-        deadline_ms, body_bytes = meta.get(Tag.DEADLINE_MS), meta.get(Tag.BYTES)
-        if not isinstance(deadline_ms, int) or not isinstance(body_bytes, int):
+        deadline_ms, body_bytes = _said(record.meta)
+        if deadline_ms is None or body_bytes is None:
             raise ValueError(f"the lease of item {record.item} says no deadline or no size")
         return cls(
             record.item, record.number, record.small, record.time_ms, body_bytes,
@@ -54,7 +51,7 @@ class LeaseEntry:
         is_its_own = (record.item, record.number) == (self.item, self.token)
         if not is_its_own or not isinstance(deadline_ms, int):
             raise ValueError(f"item {record.item} is not lent by token {record.number}")
-        return replace(self, since_ms=record.time_ms, deadline_ms=deadline_ms)
+        return self._replace(since_ms=record.time_ms, deadline_ms=deadline_ms)
 
     def leased(self) -> Draft:
         """The record that lends it."""
@@ -75,6 +72,17 @@ class LeaseEntry:
         yield self.leased()
         if self.since_ms != self.began_ms:
             yield self.renewal()
+
+
+def _said(meta: bytes) -> tuple[int | None, int | None]:
+    """Deadline and bytes, where they are said; at once, where it is as we write it."""
+    if len(meta) == _LEASED_META.size:
+        tag, _, deadline_ms, other, _, body_bytes = _LEASED_META.unpack(meta)
+        if (tag, other) == (Tag.DEADLINE_MS, Tag.BYTES):
+            return deadline_ms, body_bytes
+    said = decode_meta(meta)
+    found, size = said.get(Tag.DEADLINE_MS), said.get(Tag.BYTES)
+    return found if isinstance(found, int) else None, size if isinstance(size, int) else None
 
 
 def lease_entries(frames: list[Record]) -> list[LeaseEntry]:

@@ -13,7 +13,6 @@ tick has ended it yet: a token is never good for longer than was promised.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from journal.lending import LeaseEntry
@@ -38,8 +37,10 @@ def renew(reader: Reader, lease: Lease, lease_ms: int, now_ms: int) -> int:
     """Its holder has `lease_ms` from now; returns the record to wait for."""
     wall_ms = now_ms + reader.wall.offset_ms
     entries = reader.leases.entries
-    entry = replace(entries[lease.item.id], since_ms=wall_ms, deadline_ms=wall_ms + lease_ms)
-    entries[lease.item.id] = entry
+    item, token, delivery, began_ms, body_bytes, _, _ = entries[lease.item.id]
+    entry = entries[item] = LeaseEntry(
+        item, token, delivery, began_ms, body_bytes, wall_ms, wall_ms + lease_ms
+    )
     return reader.log.renewed(entry)
 
 

@@ -114,8 +114,9 @@ class Leases:
         self._by_token[lease.token] = lease
 
     def show(self, lease: Lease) -> None:
-        """Its holder is told the token, which names it from any connection from now on."""
-        self._by_token[lease.token] = lease
+        """Its holder is told the token, which names it from any connection while it lasts."""
+        if lease in lease.holder.leases:  # else it ended before who waited for it was told
+            self._by_token[lease.token] = lease
 
     def by_token(self, token: int) -> Lease | None:
         """The lease of this token, if somebody was shown it and it has not ended."""

@@ -134,6 +134,8 @@ class Line:
             lent_bytes = sum(entry.body_bytes for entry in leased.values())
             ready.beyond_bytes = max(reader.live_bytes - reader.dead.bytes - lent_bytes, 0)
             ready.frontier = reader.live.first_from(1)
+            while ready.frontier in leased:
+                ready.frontier = reader.live.first_from(ready.frontier + 1)
 
     def clear(self) -> None:
         """Nothing is ready any more."""

@@ -32,6 +32,7 @@ from kestrelpy.protocol.markers import View, parse_number, parse_view
 from kestrelpy.protocol.tokens import NO_TOKENS, Tokens, parse_tokens
 
 KEY_BYTES_MAX: Final = 250
+_new: Final = object.__new__
 NAME_BYTES_MAX: Final = 128
 
 # Words of the contract whose time has not come; naming them is kinder than "unknown".
@@ -80,6 +81,15 @@ class Target:
         for ending in Ending:
             if ending.value in options:
                 self.ending = ending
+
+    def naming(self, raw: bytes, token: int) -> Target:
+        """The same, of another lease."""
+        made = _new(Target)
+        made.raw, made.name, made.options, made.token = raw, self.name, self.options, token
+        made.lends, made.peeks, made.dead, made.full = self.lends, self.peeks, self.dead, self.full
+        made.lease_ms, made.why, made.view = self.lease_ms, self.why, self.view
+        made.wait_ms, made.ending = self.wait_ms, self.ending
+        return made
 
     @property
     def takes(self) -> bool:
@@ -131,15 +141,23 @@ class Fetch:
         self.numbered = numbered
         self.quiet = False
 
+    def naming(self, raw: bytes, token: int) -> Fetch:
+        """The same, of another lease."""
+        return Fetch([self.targets[0].naming(raw, token)], self.numbered)
+
 
 class Delete:
-    """`delete q`."""
+    """`delete q`, or what a token names."""
 
     __slots__ = ("quiet", "target")
 
     def __init__(self, target: Target, quiet: bool) -> None:
         self.target = target
         self.quiet = quiet
+
+    def naming(self, raw: bytes, token: int) -> Delete:
+        """The same, of another lease."""
+        return Delete(self.target.naming(raw, token), self.quiet)
 
 
 class Remove:
@@ -155,7 +173,7 @@ class Remove:
 
 
 class Touch:
-    """`touch q <seconds>`: renew this connection's lease."""
+    """`touch q <seconds>`: renew this connection's lease, or what a token names."""
 
     __slots__ = ("quiet", "seconds", "target")
 
@@ -163,6 +181,10 @@ class Touch:
         self.target = target
         self.seconds = seconds
         self.quiet = quiet
+
+    def naming(self, raw: bytes, token: int) -> Touch:
+        """The same, of another lease."""
+        return Touch(self.target.naming(raw, token), self.seconds, self.quiet)
 
 
 class Plain:

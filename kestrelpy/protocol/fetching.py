@@ -347,9 +347,10 @@ class Fetching:
         """The client is gone: what it was lent by a token that it never learned goes back."""
         waiter = self.waiter
         self.stop_waiting()
-        if waiter is not None and waiter.lease is not None and waiter.lease.by_token:
-            assert isinstance(waiter.owner, Reader)
-            waiter.owner.give_back(waiter.lease, now_ms, DEFERRED)
+        lease = waiter.lease if waiter is not None else None
+        if lease is not None and lease.by_token and lease in lease.holder.leases:
+            assert isinstance(lease.owner, Reader)
+            lease.owner.give_back(lease, now_ms, DEFERRED)
 
     def hear_end(self) -> bool:
         """The client says no more: a wait ends here, with nothing. Did one?"""

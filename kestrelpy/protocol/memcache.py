@@ -15,6 +15,7 @@ from typing import Final
 
 from kestrelpy.errors import ClientError, Refused, ServerError
 from kestrelpy.protocol.commands import (
+    KEY_BYTES_MAX,
     Bad,
     Command,
     Delete,
@@ -27,6 +28,7 @@ from kestrelpy.protocol.commands import (
     parse_removal,
     parse_target,
 )
+from kestrelpy.protocol.tokens import MARK, cut_token
 
 LINE_BYTES_MAX: Final = 8 << 10
 BODY_BYTES_ABSURD: Final = 1 << 30
@@ -50,7 +52,8 @@ _PLAIN: Final = frozenset(
 _LATER: Final = frozenset(b"monitor confirm".split())
 
 
-Lines = dict[bytes, Fetch | StoreLine]
+Known = Fetch | Delete | Touch
+Lines = dict[bytes, Known | StoreLine]
 
 
 class Parser:
@@ -118,11 +121,20 @@ class Parser:
         line = data[at:end]
         known = self._lines.get(line)
         if known is not None:
+<<<<<<< HEAD
             if isinstance(known, Fetch):
                 return known
             return self._take_body(known, end + 1)
         if data[at] == _BINARY_MAGIC:
             return _binary()
+=======
+            if isinstance(known, StoreLine):
+                return self._take_body(known, end + 1)
+            return known
+        named = line.find(MARK)
+        if named > 0 and (again := self._recall(line, named)) is not None:
+            return again
+>>>>>>> tokens
         words = line.split()
         if not words:
             return Bad(b"ERROR")
@@ -136,18 +148,32 @@ class Parser:
             if isinstance(command, Fetch) and len(command.targets) == 1:
                 self._remember(line, command)
             return command
-        return self._other(verb, words)
+        other = self._other(verb, words)
+        if isinstance(other, Delete | Touch) and other.target.token:
+            self._remember(line, other)
+        return other
 
-    def _remember(self, line: bytes, meaning: Fetch | StoreLine) -> None:
+    def _recall(self, line: bytes, named: int) -> Known | None:
+        """What the same line meant with another token."""
+        template, token = cut_token(line, named)
+        known = self._lines.get(template) if token else None
+        if known is None or isinstance(known, StoreLine):
+            return None
+        raw = line.split(None, 2)[1]
+        return known.naming(raw, token) if len(raw) <= KEY_BYTES_MAX else None
+
+    def _remember(self, line: bytes, meaning: Known | StoreLine) -> None:
         """A client says the same few lines again and again: what one means is kept.
 
-        Not an observer's, nor one with a token: the next one names another.
+        Of one with a token all but the token. Not an observer's: the next one names another marker.
         """
-        if isinstance(meaning, Fetch):
-            target = meaning.targets[0]
-            if target.token or target.view is not None:
+        if not isinstance(meaning, StoreLine):
+            target = meaning.targets[0] if isinstance(meaning, Fetch) else meaning.target
+            if target.view is not None:
                 return
-        if len(line) <= LINE_BYTES_KEPT:
+            if target.token:
+                line, _ = cut_token(line, line.find(MARK))
+        if line and len(line) <= LINE_BYTES_KEPT:
             if len(self._lines) >= LINES_KEPT:
                 self._lines.clear()
             self._lines[line] = meaning

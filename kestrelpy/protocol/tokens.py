@@ -18,6 +18,9 @@ from kestrelpy.errors import ClientError
 
 TOKEN_BELOW: Final = 1 << 53
 REASON_BYTES_MAX: Final = 200
+MARK: Final = b"/token="
+_DIGITS_MAX: Final = 16
+_BEHIND: Final = frozenset({b"", b"/", b" ", b"\r"})
 _NUMBER: Final = re.compile(r"[0-9]{1,16}")
 _ENDING: Final = ("close", "abort", "defer")
 _ABORT: Final = b"abort"
@@ -50,6 +53,23 @@ def parse_tokens(values: Mapping[str, str | None], verb: str) -> Tokens:
         elif reason is not None:
             raise ClientError("option dead takes a reason with abort only: q/abort/dead=<why>")
     return Tokens(lease_ms, token, why) if lease_ms or token or why is not None else NO_TOKENS
+
+
+def cut_token(line: bytes, at: int) -> tuple[bytes, int]:
+    """A line without the token that begins `at`, as no line can be, and the token; 0: it is none.
+
+    So the meaning of a line can be kept, although every lease has another number.
+    """
+    start = at + len(MARK)
+    rest = line[start:]
+    digits = rest.lstrip(b"0123456789")
+    size = len(rest) - len(digits)
+    if not 0 < size <= _DIGITS_MAX or digits[:1] not in _BEHIND:
+        return b"", 0
+    token = int(rest[:size])
+    if not 0 < token < TOKEN_BELOW:
+        return b"", 0
+    return line[:at] + b"\n" + digits, token
 
 
 def _lease_ms(values: Mapping[str, str | None]) -> int:

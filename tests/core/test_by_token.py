@@ -159,6 +159,15 @@ def test_the_state_of_a_queue_has_its_leases_by_token_and_no_others() -> None:
     ]
 
 
+def test_a_lease_that_ended_before_it_was_shown_is_named_by_nothing() -> None:
+    q = make_queue(lease_ms=10)
+    q.put(b"one")
+    lease = q.open()
+    q.pass_time(10)
+    q.reader.leases.show(lease)
+    assert q.reader.leases.by_token(lease.token) is None
+
+
 # -- waiting ----------------------------------------------------------------------------------
 
 

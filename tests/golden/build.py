@@ -21,7 +21,7 @@ import contextlib
 import io
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from journal.__main__ import main as journal_main
@@ -229,7 +229,7 @@ def jobs() -> list[SegmentBuilder | Snapshot]:
     opening = Checkpoint(b"jobs", 11, 11, 1 << 21, 10, 6, 1, SERVER, as_of=19)
     token, minute = 1 << 20, 60_000
     leased = LeaseEntry(5, token, 1, TIME_MS + 3002, 6, TIME_MS + 3002, TIME_MS + minute)
-    renewed = replace(leased, since_ms=TIME_MS + 3004, deadline_ms=TIME_MS + 2 * minute)
+    renewed = leased._replace(since_ms=TIME_MS + 3004, deadline_ms=TIME_MS + 2 * minute)
     other = LeaseEntry(6, token + 1, 1, TIME_MS + 3003, 6, TIME_MS + 3003, TIME_MS + 3003 + minute)
     declared = b'lease = "5m"\n'
     fourth = SegmentBuilder(4, 4096, third.lsn, opening, time_ms=TIME_MS + 3000)
@@ -264,7 +264,7 @@ def jobs() -> list[SegmentBuilder | Snapshot]:
         Draft(Kind.DONE, 12, TIME_MS, small, TIME_MS + 3004, large, b"", 0, 0),
         draft(Kind.CANCELLED, 9, meta={Tag.REASON: b"cancelled", Tag.BYTES: 8}),
         draft(Kind.PAUSED, time_ms=TIME_MS + 3005),
-        replace(other, since_ms=TIME_MS + 3006, deadline_ms=TIME_MS + 3 * minute).renewal(),
+        other._replace(since_ms=TIME_MS + 3006, deadline_ms=TIME_MS + 3 * minute).renewal(),
         # A wall clock that was set back: times need not rise with the log.
         draft(Kind.FLUSHED, 11, 32, 0, struct.pack("<2Q", 5, 6), time_ms=TIME_MS + 500),
         synced=27,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from contextlib import suppress
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -233,7 +232,7 @@ def test_whole_records_that_say_what_no_snapshot_says_are_refused(
 
 def test_what_stands_once_and_what_follows_another_is_read_in_its_order() -> None:
     again = Snapshot.decode(laid_out(RUN, LEASED, RENEWED, LEASED, PAUSED, DECLARED, GOES_ON), PATH)
-    first = replace(LEASE, since_ms=TIME_MS)
+    first = LEASE._replace(since_ms=TIME_MS)
     assert again.leased == [LEASE, first]
     assert (again.paused, again.declared) == (True, b"x")
 

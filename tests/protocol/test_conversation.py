@@ -234,6 +234,26 @@ def test_nobody_overtakes_who_waits_for_expired_items_to_be_cleared_away() -> No
 # -- hanging up ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("between", [b"", b"delete jobs\r\n", b"get jobs/close/token=1\r\n"])
+def test_who_hangs_up_before_he_is_told_his_token_was_lent_nothing(between: bytes) -> None:
+    stage = make_stage()
+    stage.send("a", b"gets jobs/open/lease=60s/t=1m\r\n")
+    producer = stage.client("p").conversation
+    producer.feed(a_set(b"x"), stage.now_ms)
+    assert stage.broker.woken
+    producer.feed(between, stage.now_ms)  # a token that was guessed
+
+    stage.hang_up("a")
+
+    stage.work()
+    found = stage.say("b", b"get jobs/open")
+    assert found == (b"END\r\n" if between else b"VALUE jobs/open 0 1\r\nx\r\nEND\r\n")
+    if not between:
+        reader = stage.broker.queues[b"jobs"].reader
+        assert not reader.attempts, "nobody had it"
+        assert not reader.leases.entries
+
+
 def test_hanging_up_between_being_served_and_being_told_gives_back() -> None:
     stage = make_stage()
     stage.send("a", b"get jobs/open/t=1m\r\n")

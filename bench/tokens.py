@@ -1,0 +1,113 @@
+"""Leases by token, very many of them alive: each trip against the same trip by connection.
+
+    by token        open, renew, confirm      a restart with all of them alive
+    by connection   open, renew, confirm
+
+Both trips are made by one client over one connection, many requests at once; its own work is the
+same for both but for the token's digits.
+
+The one rule: a ratio is taken within a round, the trips right one after the other, every other
+round backwards, and the median over the rounds counts.
+"""
+
+import time
+from statistics import median
+
+from bench.daemon import Daemon, Line
+from bench.figures import KIB, Figure
+from bench.scenarios import Bench, Goals
+from bench.servers import ServerFailed
+
+AT_ONCE = 100  # requests sent before their answers are read
+TRIPS = ("open", "renew", "confirm")
+WAYS = ("token", "connection")
+QUEUE = b"jobs"
+LEASE = b"lease=1h"
+
+
+def tokens(bench: Bench) -> list[Figure]:
+    """All figures."""
+    alive, trips = bench.sizes.token_leases, bench.sizes.token_trips
+    rounds = bench.sizes.rounds
+    where = f"{alive:,} leases by token alive"
+    config = f"[server]\nmax_open_reads = {trips}\n"
+    with Daemon(bench.parent, bench.python, config) as daemon:
+        bench.load(
+            "memcache-set", daemon.port, QUEUE.decode(), ops=alive + 2 * rounds * trips + trips,
+            in_flight=16,
+        )  # fmt: skip
+        line = daemon.connect()
+        before = daemon.memory_bytes()
+        _open(line, "token", alive)
+        each = (daemon.memory_bytes() - before) / alive / KIB
+        bench.say(f"{where}: lent")
+        took: dict[tuple[str, str], list[float]] = {}
+        for number in range(rounds):
+            for way in WAYS if number % 2 == 0 else WAYS[::-1]:
+                for trip, seconds in _round(line, way, trips).items():
+                    took.setdefault((trip, way), []).append(trips / seconds)
+        bench.say(f"{where}: {rounds} rounds of {trips:,} trips")
+        line.close()
+        daemon.kill()
+        began = time.monotonic()
+        daemon.start()
+        line = daemon.connect()
+        if line.stats(QUEUE)["leased"] != str(alive):
+            raise ServerFailed("leases by token are gone after a restart")
+        line.close()
+        restart = time.monotonic() - began
+    figures = [Figure(where, "memory of each", each, "KiB")]
+    for trip in TRIPS:
+        ratio = median(
+            one / other
+            for one, other in zip(took[trip, "token"], took[trip, "connection"], strict=True)
+        )
+        figures += [
+            Figure(where, f"{trip}, over the same by connection", ratio,
+                   at_least=Goals.token_ratio),
+            Figure(where, trip, median(took[trip, "token"]), "/s"),
+        ]  # fmt: skip
+    return [*figures, Figure(where, "start after kill -9, all of them alive", restart, "s")]
+
+
+def _round(line: Line, way: str, trips: int) -> dict[str, float]:
+    """So many of each trip: open all, renew all, confirm all; the seconds each took."""
+    began = time.monotonic()
+    numbers = _open(line, way, trips)
+    opened = time.monotonic()
+    if way == "token":
+        _say(line, [b"touch %b/token=%d 3600\r\n" % (QUEUE, n) for n in numbers], b"TOUCHED\r\n")
+        renewed = time.monotonic()
+        _say(line, [b"get %b/close/token=%d\r\n" % (QUEUE, n) for n in numbers], b"END\r\n")
+    else:
+        _say(line, [b"touch %b 3600\r\n" % QUEUE] * trips, b"TOUCHED\r\n")
+        renewed = time.monotonic()
+        _say(line, [b"get %b/close\r\n" % QUEUE] * trips, b"END\r\n")
+    done = time.monotonic()
+    return {"open": opened - began, "renew": renewed - opened, "confirm": done - renewed}
+
+
+def _open(line: Line, way: str, count: int) -> list[int]:
+    """Lend so many; their tokens."""
+    request = b"gets %b/open%b\r\n" % (QUEUE, b"/" + LEASE if way == "token" else b"")
+    numbers = []
+    for first in range(0, count, AT_ONCE):
+        some = min(AT_ONCE, count - first)
+        line.send(request * some)
+        for _ in range(some):
+            answer = line.line()
+            if not answer.startswith(b"VALUE "):
+                raise ServerFailed(answer.decode(errors="replace"))
+            numbers.append(int(answer.rpartition(b" ")[2]))
+            line.rest_of_item()
+    return numbers
+
+
+def _say(line: Line, requests: list[bytes], answer: bytes) -> None:
+    """All of them; each must be answered so."""
+    for first in range(0, len(requests), AT_ONCE):
+        some = requests[first : first + AT_ONCE]
+        line.send(b"".join(some))
+        for _ in some:
+            if (found := line.line() + b"\r\n") != answer:
+                raise ServerFailed(found.decode(errors="replace"))
