@@ -121,20 +121,14 @@ class Parser:
         line = data[at:end]
         known = self._lines.get(line)
         if known is not None:
-<<<<<<< HEAD
-            if isinstance(known, Fetch):
-                return known
-            return self._take_body(known, end + 1)
-        if data[at] == _BINARY_MAGIC:
-            return _binary()
-=======
             if isinstance(known, StoreLine):
                 return self._take_body(known, end + 1)
             return known
         named = line.find(MARK)
         if named > 0 and (again := self._recall(line, named)) is not None:
             return again
->>>>>>> tokens
+        if data[at] == _BINARY_MAGIC:
+            return _binary()
         words = line.split()
         if not words:
             return Bad(b"ERROR")
