@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from glob import glob
 from importlib import import_module
@@ -36,6 +36,7 @@ HOLDS: Final = 0
 BREACH: Final = 1
 UNUSABLE: Final = 2
 EXAMPLES: Final = 20
+STDERR: Final = 2
 _LOOK_SECONDS: Final = 0.25
 # What Spark takes for a cluster of many machines, unless somebody says otherwise.
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
@@ -185,7 +186,8 @@ def _session(job: str, master: str | None) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     was_there = SparkSession.getActiveSession() is not None
-    spark = session(f"kestrelpy {job}", master, None if was_there else _SETTINGS)
+    with nullcontext() if was_there else _in_silence():
+        spark = session(f"kestrelpy {job}", master, None if was_there else _SETTINGS)
     if not was_there and spark.conf.get(_PARTITIONS) == _PARTITIONS_UNSAID:
         spark.conf.set(_PARTITIONS, str(2 * spark.sparkContext.defaultParallelism))
     try:
@@ -193,6 +195,22 @@ def _session(job: str, master: str | None) -> Iterator[SparkSession]:
     finally:
         if not was_there:
             spark.stop()
+
+
+@contextmanager
+def _in_silence() -> Iterator[None]:
+    """Processes that are started here have nobody to tell: Spark and its workers speak of
+    themselves at length, and what goes wrong comes as an exception.
+    """
+    sys.stderr.flush()
+    kept, nowhere = os.dup(STDERR), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, STDERR)
+        yield
+    finally:
+        os.dup2(kept, STDERR)
+        os.close(kept)
+        os.close(nowhere)
 
 
 @contextmanager
