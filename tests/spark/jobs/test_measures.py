@@ -72,6 +72,14 @@ STORIES: Mapping[str, tuple[Sequence[Event], Sequence[Held]]] = {
         ],
         [Held(4)],
     ),
+    "spared": (
+        [
+            Event("put", 1, 0),
+            Event("flush", 1, 60),  # it was lent at that moment
+            Event("return", 1, 61, opened=59, attempts=1, reason="abort"),
+        ],
+        [],  # and how it ended is no longer kept
+    ),
     "limited": (
         [
             Event("put", 1, 0),
@@ -231,6 +239,10 @@ def test_a_flush_ends_what_it_reaches_and_spares_what_is_lent(figures: Figures) 
 
     assert depths(figures, "flushed") == [3, 2, 1]
     assert (found.dropped, found.unknown, found.ready) == (2, 0, 1)
+
+
+def test_who_was_given_back_after_a_flush_was_not_flushed(figures: Figures) -> None:
+    assert (row(figures, "spared").dropped, row(figures, "spared").unknown) == (0, 1)
 
 
 def test_expired_and_discarded_items_leave_the_line(figures: Figures) -> None:
