@@ -82,9 +82,6 @@ class State:
         kept = IdCounts()
         for item in stay:
             kept.set(item, self.attempts.get(item))
-        for item, count in self.attempts.items():
-            if item > record.item:
-                kept.set(item, count)
         self.attempts = kept
         self.live.keep_only([i for i in stay if i <= record.item], record.item)
 
