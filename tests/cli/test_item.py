@@ -62,14 +62,14 @@ def test_an_item_is_shown_with_why_it_is_not_delivered(
 ) -> None:
     client = daemon.client()
     for body in (b"first", b"second"):
-        client.set("shown", body, flags=7)
+        client.set("seen", body, flags=7)
     client.get("shown/open")
 
-    lent, ready = shown(kestrelpy, "shown", 1), shown(kestrelpy, "shown", 2)
-    text = kestrelpy("item", "show", "shown", "2").out.decode()
+    lent, ready = shown(kestrelpy, "seen", 1), shown(kestrelpy, "seen", 2)
+    text = kestrelpy("item", "show", "seen", "2").out.decode()
     client.get("shown/close")
-    gone = kestrelpy("item", "show", "shown", "1")
-    never = kestrelpy("item", "show", "shown", "3")
+    gone = kestrelpy("item", "show", "seen", "1")
+    never = kestrelpy("item", "show", "seen", "3")
 
     assert (lent["state"], lent["bytes"], lent["attempts"]) == ("lent", 5, 0)
     assert str(lent["why"]).startswith("lent to 127.0.0.1:")

@@ -95,11 +95,12 @@ def test_a_breach_is_exit_code_1_and_bad_input_exit_code_2(
 ) -> None:
     with DaemonProcess(tmp_path / "data") as daemon:
         client = daemon.client()
-        for number in range(3000):
+        for number in range(20_000):
             client.set("jobs", b"%d" % number, noreply=True)
         assert client.set("jobs", b"last")
         daemon.kill()
     segments = sorted((tmp_path / "data").glob("jobs.*/*.segment"))
+    assert len(segments) > 3, "the last of them may go unnoticed"
     segments[1].unlink()
 
     broken = finished(kestrelpy, "audit", "data", "--master", "local[2]")
