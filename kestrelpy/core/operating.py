@@ -71,8 +71,6 @@ def cancel(queue: Queue, id_: int, body_bytes: int, now_ms: int) -> int:
     else:
         ready.drop_beyond(body_bytes)
         ready.advance(ready.frontier)
-        if reader.log.backlog is not None and not ready.beyond:
-            reader.log.backlog.rest()
     reader._apply_done(id_, body_bytes)
     return reader.log.cancelled(id_, body_bytes, now_ms + queue.wall.offset_ms)
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from journal.record import ended_bytes
+from journal.snapshot import Snapshot
 from kestrelpy.core.operating import Waiting, waiting
+from kestrelpy.core.ready import NO_FRONTIER
+from kestrelpy.core.replay import Replay
 from kestrelpy.core.waiters import Want
 from kestrelpy.errors import ServerError
 from tests.support.queues import WALL_MS, make_queue
@@ -78,6 +82,19 @@ def test_without_room_for_its_record_a_queue_is_not_paused() -> None:
     assert not q.reader.paused
 
 
+def test_a_snapshot_keeps_the_pause() -> None:
+    q = make_queue()
+    q.pause()
+    state = q.queue.state()
+    snapshot = Snapshot(
+        1, 1, 64, state.checkpoint, state.live, 0, state.attempts, state.dead, [],
+        paused=state.paused,
+    )  # fmt: skip
+    fresh = q.broker.fresh(b"other", 1, 0)
+    Replay(fresh).restore(snapshot)
+    assert fresh.reader.paused
+
+
 def test_a_cancelled_item_is_gone_with_its_bytes_and_its_attempts() -> None:
     q = make_queue()
     q.put(b"one", b"three", b"4", expires_ms=WALL_MS + 1000)
@@ -88,6 +105,7 @@ def test_a_cancelled_item_is_gone_with_its_bytes_and_its_attempts() -> None:
     assert (q.ready, q.reader.live_bytes, q.reader.ready.bytes) == ([b"4"], 1, 1)
     assert (dict(q.reader.attempts.items()), list(q.reader.line.watched)) == ({}, [3])
     assert q.story.endswith("cancelled 1, cancelled 2")
+    assert [ended_bytes(r.small, r.meta) for r in q.records[-2:]] == [3, 5]
     assert q.restarted().ready == [b"4"]
     assert q.restarted().reader.live_bytes == 1
 
@@ -111,6 +129,7 @@ def test_items_that_only_the_log_has_are_cancelled_in_any_order() -> None:
         assert waiting(again.reader, id_, again.now_ms) is Waiting.LOGGED
         assert again.cancel(id_)
         assert (again.reader.ready.bytes, again.reader.live_bytes) == (left, left)
+    assert again.reader.ready.frontier == NO_FRONTIER
     again.put(b"5")
     assert again.reader.ready.resident == 1, "the line is in memory again"
     assert again.ready == again.restarted().ready == [b"5"]
