@@ -44,6 +44,7 @@ _BATCH_ROWS_MOST: Final = 1 << 17
 _COPIED_BYTES: Final = 512  # frames up to this size are cheaper to copy than to view
 _offset: Final = attrgetter("offset")
 _UNNUMBERED: Final = tuple(sorted(UNNUMBERED))
+_ZEROS: Final = np.uint64(0xFFFF_0000_0000_FF00)  # of a header's last word, zero and zero2
 
 Damaged = Callable[[Damage], None]
 
@@ -129,13 +130,13 @@ class _Walk:
                 yield heads
             if self._is_beyond_limit:
                 return
-            size = CHUNK_BYTES
             if stopped or at == 0:
                 left = padded(int.from_bytes(data[at + 4 : at + 8], "little"))
-                whole = HEADER_BYTES <= left <= end - self.at
-                if stopped or not whole or left <= len(data):
-                    break
+                if stopped or not size < left <= end - self.at:
+                    break  # not whole, though all of it was asked for
                 size = left  # one record larger than a piece
+            else:
+                size = CHUNK_BYTES
         if self.at < end or not self._is_complete(footer):
             yield from self._slowly(path)
 
@@ -178,11 +179,12 @@ class _Walk:
 
     def _take(self, data: bytes) -> tuple[int, Heads | None, bool]:
         """Records at the front of `data`: where they end, and did something wrong follow?"""
-        offsets, at = _whole_frames(data)
+        offsets, at = whole_frames(data)
         if not offsets:
             return 0, None, False
         heads = Heads(data, self.at, np.array(offsets, np.int64))
-        right = self._right(heads)
+        piece = self.piece
+        right = right_frames(heads, piece.journal, piece.segment, self.expected, piece.is_survivors)
         good = len(right) if right.all() else int(right.argmin())
         if good < len(right):
             at = offsets[good]
@@ -195,22 +197,6 @@ class _Walk:
         kept = self._counted(heads)
         self._see(kept)
         return at, kept, stopped
-
-    def _right(self, heads: Heads) -> Bools:
-        """Which frames are whole and belong where they stand, behind those before them."""
-        piece, words = self.piece, heads.words
-        owner = np.uint64(piece.journal | piece.segment << 32)
-        right = words[1] == owner
-        right &= words[2].astype(np.uint32) == heads.offsets
-        right &= (words[7] & np.uint64(0xFFFF_0000_0000_FF00)) == 0  # zero and zero2
-        right &= heads.lengths >= HEADER_BYTES + heads.meta_bytes
-        lsn = heads.lsn
-        expected = np.empty(len(lsn), np.int64)
-        expected[0] = self.expected or lsn[0]
-        expected[1:] = lsn[:-1] + ~np.isin(heads.kind[:-1], _UNNUMBERED)
-        right &= (lsn >= expected) if piece.is_survivors else (lsn == expected)
-        made: Bools = right
-        return made
 
     def _counted(self, heads: Heads) -> Heads:
         """Only what is numbered, and not said again by a newer segment."""
@@ -264,7 +250,7 @@ class _Walk:
         yield from _in_parts(data, records[done:])
 
 
-def _whole_frames(data: bytes) -> tuple[list[int], int]:
+def whole_frames(data: bytes) -> tuple[list[int], int]:
     """Where frames with a right checksum begin, one behind the other, and where they end."""
     offsets: list[int] = []
     note, check = offsets.append, crc32
@@ -286,6 +272,24 @@ def _whole_frames(data: bytes) -> tuple[list[int], int]:
     return offsets, at
 
 
+def right_frames(heads: Heads, journal: int, segment: int, expected: int, holes: bool) -> Bools:
+    """Which frames are whole and belong where they stand, behind those before them.
+
+    `expected` is the first one's lsn, 0: any; `holes`: lsns rise, but not by one.
+    """
+    words = heads.words
+    right: Bools = words[1] == np.uint64(journal | segment << 32)
+    right &= words[2].astype(np.uint32) == heads.offsets
+    right &= (words[7] & _ZEROS) == 0
+    right &= heads.lengths >= HEADER_BYTES + heads.meta_bytes
+    lsn = heads.lsn
+    should = np.empty(len(lsn), np.int64)
+    should[0] = expected or lsn[0]
+    should[1:] = lsn[:-1] + ~np.isin(heads.kind[:-1], _UNNUMBERED)
+    right &= (lsn >= should) if holes else (lsn == should)
+    return right
+
+
 def _in_parts(data: bytes, records: list[Record]) -> Iterator[Heads]:
     """Records of a whole file in batches of a bounded size."""
     at = 0
@@ -305,6 +309,3 @@ def _forget_counted(found: Scan, before: int) -> None:
 
 def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-
-__all__ = ["BATCH_BYTES_LEAST", "CHUNK_BYTES", "read", "verified"]

@@ -97,6 +97,8 @@ class Judge:
         room = (gap.end - gap.offset) // HEADER_BYTES  # for so many records at most
         if gap.offset == FILE_HEADER_BYTES:
             room = max(room - _OPENING_FRAMES, 0)
+        elif gap.end == FILE_HEADER_BYTES:  # not even a header: nobody knows how long it was
+            room = ITEM_MAX
         first = self.expected or self.piece.lsn_before or gap.lsn_expected
         following = gap.lsn_next
         if limit and not 0 < following < limit:

@@ -17,20 +17,23 @@ One rule: what is planned is fixed. What a daemon writes afterwards is for the n
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Disk, Files
-from journal.reader import live_files
+from journal.reader import RESTARTS_MAX, live_files
 from journal.recovery import MISSING_BEFORE, SHORTER
 from journal.scan import Scan
 from journal.segment import FILE_HEADER_BYTES, Tally
+from kestrelpy.spark.copies import best_copies, by_journal
 from kestrelpy.spark.gaps import Judge
-from kestrelpy.spark.pieces import Piece, PieceGone, Range
+from kestrelpy.spark.pieces import Piece, PieceGone, Range, without
 from kestrelpy.spark.places import Found, Looked, Problem, look, naming
+from kestrelpy.spark.survey import Survey, survey
 
 if TYPE_CHECKING:
     from kestrelpy.spark.state import State
@@ -88,11 +91,14 @@ class History:
 def plan_events(paths: Sequence[str], files: Files | None = None) -> History:
     """The pieces with every record kept under these paths; raises JournalError where none is."""
     disk = live_files(files if files is not None else Disk())
-    looked, problems = look(disk, paths)
-    journals = []
-    for group in by_journal(looked, problems):
-        journals.append(_Plan(group, problems).made())
-    return History(journals, problems)
+    for _ in range(RESTARTS_MAX):
+        looked, problems = look(disk, paths)
+        with suppress(FileNotFoundError):  # a daemon was done with it: look again
+            journals = [_Plan(group).made() for group in by_journal(looked, problems)]
+            return History(journals, problems)
+    raise JournalError(
+        f"{', '.join(paths)}: segments were removed {RESTARTS_MAX} times while they were looked at"
+    )
 
 
 def look_again(
@@ -118,50 +124,21 @@ def look_again(
                 same = replace(each, held=piece.held, lsn_limit=each.lsn_limit)
                 found.append(same.only(*wanted))
                 if not each.is_survivors:
-                    missing = _without(missing, (each.lsn_first, each.lsn_last))
+                    missing = without(missing, (each.lsn_first, each.lsn_last))
     return found, missing
 
 
 # -- one journal --------------------------------------------------------------------------------
 
 
-def by_journal(looked: list[Looked], problems: list[Problem]) -> list[list[Looked]]:
-    """Places that hold files of the same journal; one that went on by itself is left out."""
-    groups: dict[bytes, list[Looked]] = {}
-    for each in looked:
-        if not each.segments:
-            continue
-        group = groups.setdefault(each.chain.identity, [])
-        other = next((o for one in group for o in one.segments for m in each.segments
-                      if _differ(o, m)), None)  # fmt: skip
-        if other is None:
-            group.append(each)
-            continue
-        problems.append(
-            Problem(
-                f"{each.place.folder}: goes on otherwise than {other.place.folder}, though it is "
-                f"the same journal (a restored backup beside its original?); not read. Read the "
-                f"two apart."
-            )
-        )
-    return list(groups.values())
-
-
-def _differ(one: Found, other: Found) -> bool:
-    """Are these two segments of one number that are no copies of each other?"""
-    if one.file.number != other.file.number:
-        return False
-    return bool(one.file.header and other.file.header) and one.header != other.header
-
-
 class _Plan:
     """One journal's pieces."""
 
-    def __init__(self, group: list[Looked], problems: list[Problem]) -> None:
+    def __init__(self, group: list[Looked]) -> None:
         self._group = group
-        self._problems = problems
         self._scans: dict[int, Scan] = {}
-        best = _best_copies(group)
+        self._surveys: dict[int, Survey] = {}
+        best = best_copies(group)
         newest_first = sorted(best, key=_number, reverse=True)
         server, queue, generation = naming(newest_first)
         folders = list(dict.fromkeys(each.place.folder for each in group))
@@ -191,7 +168,7 @@ class _Plan:
                 covered.append((extra.lsn_first, extra.lsn_last))
         journal.pieces = sorted(pieces, key=lambda p: (p.lsn_first, p.segment))
         if covered:
-            journal.holes = _without([(min(covered)[0], max(c[1] for c in covered))], *covered)
+            journal.holes = without([(min(covered)[0], max(c[1] for c in covered))], *covered)
         return journal
 
     def _scan(self, found: Found) -> Scan:
@@ -203,6 +180,22 @@ class _Plan:
             scanned.path = found.path
         return scanned
 
+    def _survey(self, found: Found) -> Survey:
+        """The same in bulk."""
+        file = found.file
+        number = file.number
+        surveyed = self._surveys.get(number)
+        if surveyed is None:
+            try:
+                data = found.place.read(file.path)
+            except OSError:
+                surveyed = Survey(self._scan(found))  # which tells what to say of it
+            else:
+                made = file.capacity + file.bytes_missing
+                surveyed = survey(data, found.path, file.journal, number, made)
+            self._surveys[number] = surveyed
+        return surveyed
+
     def _find_synced(self) -> None:
         """As `Recovery` does: newest first, until a batch says up to where it was synced."""
         synced, before_unreadable = self._known, False
@@ -211,7 +204,7 @@ class _Plan:
                 break
             if self._is_blank(found):
                 continue
-            scanned = self._scan(found)
+            scanned = self._survey(found).rest
             synced = max(synced, scanned.lsn_synced)
             if before_unreadable:
                 synced = max(synced, scanned.lsn_next - 1)
@@ -223,7 +216,7 @@ class _Plan:
     def _is_blank(self, found: Found) -> bool:
         """Was nothing ever written to it?"""
         file = found.file
-        return not (file.lsn_first or file.unreadable) and file.is_spare(self._scan(found))
+        return not (file.lsn_first or file.unreadable) and file.is_spare(self._survey(found).rest)
 
     def _find_limits(self) -> None:
         """Newest first: up to which lsn each counts; those that hold nothing of it are left out."""
@@ -232,7 +225,7 @@ class _Plan:
         for found in reversed(self._logs):
             file = found.file
             if not file.lsn_first and not file.unreadable:
-                file.lsn_first = self._scan(found).lsn_first
+                file.lsn_first = self._survey(found).rest.lsn_first
             file.lsn_limit = limit
             first = file.lsn_first
             if first and file.supersedes(first):
@@ -258,7 +251,7 @@ class _Plan:
         if file.unreadable:
             self._name_unreadable(found, before)
             return self._made(found, 1, 0)
-        piece = self._made(found, first or before or 1, last)
+        piece = self._made(found, first or before or max(last, 1), last)
         piece = replace(piece, lsn_before=before)
         if (footer is not None or file.lsn_limit) and last <= synced:
             return piece
@@ -270,7 +263,7 @@ class _Plan:
             return False
         lost = (max(self._expected, self._known + 1), first - 1)
         theirs = [(s.file.lsn_first, s.footer.lsn - 1) for s in self._survivors if s.footer]
-        if not _without([lost], *theirs):
+        if not without([lost], *theirs):
             return False
         at = FILE_HEADER_BYTES
         if lost[0] > self.journal.lsn_synced:
@@ -286,11 +279,14 @@ class _Plan:
 
     def _with_end(self, found: Found, piece: Piece) -> Piece | None:
         """A piece that may have the torn end of the log in it: read now, and cut there."""
-        scanned, limit = self._scan(found), found.file.lsn_limit
+        limit, surveyed = found.file.lsn_limit, self._survey(found)
+        if limit and surveyed.lsn_last >= limit:
+            surveyed = Survey(self._scan(found))
+        scanned, tally = surveyed.rest, surveyed.tally
         records = scanned.records
         if limit:
             records = records[: bisect_left(records, limit, key=attrgetter("lsn"))]
-        judge, cut = Judge(replace(piece, lsn_last=0)), None
+        judge, cut = Judge(replace(piece, lsn_last=0), surveyed.lsn_next, tally.item_last), None
         done = 0
         for gap in judge.gaps(scanned, found.file.capacity, records):
             behind = bisect_left(records, gap.offset, done, key=_offset)
@@ -304,21 +300,23 @@ class _Plan:
                                      judge.expected or 1, max(scanned.lsn_next - 1, 0))
                 )  # fmt: skip
                 break
-        is_short = cut is not None and cut.reason == SHORTER  # whoever reads it says so
-        if not records:
+        first = surveyed.lsn_first if surveyed.count else 0
+        if not (records or first):
+            is_short = cut is not None and cut.reason == SHORTER  # whoever reads it says so
             return None if cut and not is_short else replace(piece, lsn_last=piece.lsn_first - 1)
-        tally = Tally()
         tally.see_all(records)
-        last = records[-1]
-        self._expected = last.lsn + 1
+        last = records[-1].lsn if records else surveyed.lsn_last
+        end = records[-1].end if records else surveyed.last_end
+        self._expected = last + 1
         piece = replace(
-            piece, lsn_first=records[0].lsn, lsn_last=last.lsn, records=len(records),
+            piece, lsn_first=first or records[0].lsn, lsn_last=last,
+            records=surveyed.count + len(records),
             item_first=tally.item_first, item_last=tally.item_last,
             time_first=tally.time_min, time_last=tally.time_max,
         )  # fmt: skip
         if not found.file.bytes_missing and (cut is not None or found.footer is None):
-            is_lost_behind = cut is None and any(g.offset >= last.end for g in scanned.gaps)
-            piece = replace(piece, stop=scanned.read_to if is_lost_behind else last.end)
+            is_lost_behind = cut is None and any(g.offset >= end for g in scanned.gaps)
+            piece = replace(piece, stop=scanned.read_to if is_lost_behind else end)
         return piece
 
     def _name_unreadable(self, found: Found, before: int) -> None:
@@ -335,13 +333,18 @@ class _Plan:
         if file.unreadable:
             self._name_unreadable(found, file.lsn_first)
             return None
-        last = footer.lsn - 1 if footer is not None else self._scan(found).lsn_next - 1
-        first = file.lsn_first or self._scan(found).lsn_first
-        left = _without([(first, last)], *covered)
-        if not left or not first:
+        behind = [f.file.lsn_first for f in self._logs if f.file.rank > file.rank_last]
+        limit = min((lsn for lsn in behind if lsn), default=0)
+        last = footer.lsn - 1 if footer is not None else limit - 1
+        if last < 1:
+            last = self._scan(found).lsn_next - 1
+        first = file.lsn_first or self._scan(found).lsn_first or 1
+        left = without([(first, last)], *covered)
+        if not left:
             return None
-        skip = _without([(first, last)], *left)
-        return replace(self._made(found, first, last), is_survivors=True, skip=tuple(skip))
+        skip = without([(first, last)], *left)
+        made = self._made(found, first, last)
+        return replace(made, is_survivors=True, lsn_limit=limit, skip=tuple(skip))
 
     def _made(self, found: Found, first: int, last: int) -> Piece:
         file, journal = found.file, self.journal
@@ -358,46 +361,3 @@ class _Plan:
             item_last=tally.item_last, time_first=tally.time_min, time_last=tally.time_max,
             records=sum(tally.counts),
         )  # fmt: skip
-
-
-def _best_copies(group: list[Looked]) -> list[Found]:
-    """Each segment once, by number."""
-    best: dict[int, Found] = {}
-    for looked in group:
-        for found in looked.segments:
-            number = found.file.number
-            there = best.setdefault(number, found)
-            if there is found:
-                continue
-            first, second = (found, there) if _is_better(found, there, group) else (there, found)
-            if first.footer is not None and second.goodness == first.goodness:
-                first.copies = [*first.copies, *second.copies, second]
-            best[number] = first
-    return [best[number] for number in sorted(best)]
-
-
-def _is_better(one: Found, other: Found, group: list[Looked]) -> bool:
-    if one.goodness != other.goodness or one.footer is not None:
-        return one.goodness > other.goodness
-    scans = []
-    for each in (one, other):  # both were still written to when they were copied
-        chain = next(e.chain for e in group if e.place is each.place)
-        scans.append(chain.scan(each.file).lsn_next)
-    return scans[0] > scans[1]
-
-
-def _without(ranges: Iterable[Range], *others: Range) -> list[Range]:
-    """What of these no other range has; rising."""
-    left = sorted(ranges)
-    for first, last in others:
-        rest: list[Range] = []
-        for low, high in left:
-            if last < low or high < first:
-                rest.append((low, high))
-                continue
-            if low < first:
-                rest.append((low, first - 1))
-            if last < high:
-                rest.append((last + 1, high))
-        left = rest
-    return left

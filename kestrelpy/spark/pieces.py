@@ -14,6 +14,7 @@ meanwhile is noticed (`PieceGone`) and never read as if it were the old one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -143,3 +144,20 @@ class Limits:
 
 
 NO_LIMITS: Final = Limits()
+
+
+def without(ranges: Iterable[Range], *others: Range) -> list[Range]:
+    """What of these no other range has; rising."""
+    left = sorted(ranges)
+    for first, last in others:
+        rest: list[Range] = []
+        for low, high in left:
+            if last < low or high < first:
+                rest.append((low, high))
+                continue
+            if low < first:
+                rest.append((low, first - 1))
+            if last < high:
+                rest.append((last + 1, high))
+        left = rest
+    return left

@@ -27,7 +27,8 @@ from journal.record import Kind, Record, Tag, decode_meta
 from journal.recovery import Recovery
 from journal.sentence import flush_spared
 from journal.snapshot import DeadEntry, Snapshot
-from kestrelpy.spark.history import History, Journal, by_journal, plan_events
+from kestrelpy.spark.copies import by_journal
+from kestrelpy.spark.history import History, Journal, plan_events
 from kestrelpy.spark.pieces import Held, Piece
 from kestrelpy.spark.places import Problem, look
 
@@ -81,9 +82,6 @@ class State:
         kept = IdCounts()
         for item in stay:
             kept.set(item, self.attempts.get(item))
-        for item, count in self.attempts.items():
-            if item > record.item:
-                kept.set(item, count)
         self.attempts = kept
         self.live.keep_only([i for i in stay if i <= record.item], record.item)
 
