@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import ITEM_MAX, Damage
-from journal.files import Files
+from journal.files import Files, read_around
 from journal.record import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, padded
 from journal.seeking import PIECE_BYTES, Extent, find_frame
 from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
@@ -47,7 +47,7 @@ class ReadOrder:
     def run(self, files: Files) -> tuple[int, bytes]:
         """Where they begin, and the bytes. Blocks; raises OSError."""
         start = self.start if self.start >= 0 else self._seek(files)
-        return start, files.read(self.path, start, min(self.size, self.stop - start))
+        return start, read_around(files, self.path, start, min(self.size, self.stop - start))
 
     def _seek(self, files: Files) -> int:
         extent = Extent(self.path, self.journal, self.number, self.stop)
@@ -70,7 +70,7 @@ class ReadOne:
         start, needed = order._seek(files), 0
         while start < self.stop:
             size = min(max(PIECE_BYTES, needed), self.stop - start)
-            data = files.read(self.path, start, size)
+            data = read_around(files, self.path, start, size)
             at = find_frame(data, 0, start, self.journal, self.number)
             while at >= 0:
                 record = decode(data, at, self.journal, self.number, start)

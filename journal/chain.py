@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, DamageKind
-from journal.files import Files
+from journal.files import MEDIUM_ERRORS, Files
 from journal.record import Kind, Record, decode
 from journal.scan import Scan, find_identity, no_footer, read_footer, scan
 from journal.segment import (
@@ -35,8 +35,6 @@ HEADER_LOST: Final = "the file header is not readable"
 SNAPSHOTS_KEPT: Final = 2
 _FRONT_BYTES: Final = 2048  # holds any segment's header and opening record
 _IDENTITY_BYTES: Final = 2 << 20  # holds the first frame of a segment without a header
-# A disk that says so has lost bytes; any other error says something else and stops the start.
-MEDIUM_ERRORS: Final = frozenset({errno.EIO, errno.EBADMSG})
 
 
 @dataclass(slots=True)
@@ -136,9 +134,15 @@ class Chain:
                 self._settle(segment, self.snapshot)
 
     def scan(self, segment: SegmentFile, start: int = 0, lsn_next: int = 0) -> Scan:
-        """Its records and gaps, from `start` on; an unreadable file is one gap."""
+        """Its records and gaps, from `start` on; an unreadable file is one gap.
+
+        So is one whose front was unreadable before: without its header nobody knows its place, and
+        survivors in the wrong place would supersede what is good.
+        """
         start = start or FILE_HEADER_BYTES
         made = segment.capacity + segment.bytes_missing
+        if segment.unreadable:
+            return Scan.of_unreadable(segment.path, segment.number, made, segment.unreadable)
         try:
             data = self.files.read(segment.path, start) if start > FILE_HEADER_BYTES else None
             data = bytes(start) + data if data is not None else self.files.read(segment.path)

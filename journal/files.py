@@ -23,6 +23,8 @@ from journal.errors import DirectoryLocked
 _ZEROS: Final = bytes(1 << 20)
 # A file takes this much of a disk, or a multiple of it.
 _BLOCK_BYTES: Final = 4096
+# A disk that says so has lost bytes; any other error says something else.
+MEDIUM_ERRORS: Final = frozenset({errno.EIO, errno.EBADMSG})
 # What `create` has not finished; a crash may leave it behind, and nothing ever reads it.
 SUFFIX_NEW: Final = ".new"
 
@@ -94,6 +96,36 @@ class Files(Protocol):
 
     def lock(self, path: str) -> Handle:
         """Own `path` until the handle is closed or the process ends; else DirectoryLocked."""
+
+
+def read_around(files: Files, path: str, offset: int, size: int) -> bytes:
+    """Up to `size` bytes from `offset`, with zeros for the blocks that the disk has lost.
+
+    Raises OSError when it gives none of them, or when the error is another one.
+    """
+    try:
+        return files.read(path, offset, size)
+    except OSError as error:
+        if error.errno not in MEDIUM_ERRORS:
+            raise
+        whole = error
+    parts: list[bytes] = []
+    lost, at = 0, offset
+    while at < offset + size:
+        wanted = min(_BLOCK_BYTES - at % _BLOCK_BYTES, offset + size - at)
+        try:
+            parts.append(files.read(path, at, wanted))
+        except OSError as error:
+            if error.errno not in MEDIUM_ERRORS:
+                raise
+            parts.append(bytes(wanted))
+            lost += wanted
+        at += wanted
+        if len(parts[-1]) < wanted:
+            break  # the file ends here
+    if lost >= size:
+        raise whole
+    return b"".join(parts)
 
 
 def full_sync(descriptor: int) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from journal.files import Files
+from journal.files import Files, read_around
 from journal.ids import IdSet
 from journal.record import (
     ALIGN_BYTES,
@@ -96,7 +96,7 @@ class Gathering:
         stop, walked = extent.stop, at + WALKED_BYTES_MAX
         while at + HEADER_BYTES <= stop and at < walked and not walk.is_over:
             size = min(max(piece, walk.needed), stop - at)
-            data = files.read(extent.path, at, size)
+            data = read_around(files, extent.path, at, size)
             if len(data) < HEADER_BYTES or len(data) < walk.needed:
                 walk.is_over, walk.seen = True, self.last  # the file ends here
                 break

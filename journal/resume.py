@@ -19,10 +19,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from journal.chain import MEDIUM_ERRORS
 from journal.checkpoint import Checkpoint
 from journal.errors import Damage
-from journal.files import SUFFIX_NEW, Files, Handle
+from journal.files import MEDIUM_ERRORS, SUFFIX_NEW, Files, Handle
 from journal.in_place import can_go_on, write_tail_again
 from journal.journal import Journal
 from journal.record import HEADER_BYTES, Draft, Kind, encode
@@ -102,9 +101,22 @@ def _go_on_in_fresh(journal: Journal, recovery: Recovery, time_ms: int) -> list[
         s.path for s in journal.segments if s.lsn_first >= fresh.lsn_first and s.path not in keep
     ]
     journal.segments = [s for s in journal.segments if s.lsn_first < fresh.lsn_first]
+    for segment in journal.segments:
+        _give_up_tail(segment, fresh)
     journal.segments.append(fresh)
     journal.active = fresh
     return outdated
+
+
+def _give_up_tail(segment: Segment, fresh: Segment) -> None:
+    """What `fresh` says again is not this segment's any more: a power cut may yet take it."""
+    segment.lsn_last = min(segment.lsn_last, fresh.lsn_first - 1)
+    if not fresh.item_first or segment.item_last < fresh.item_first:
+        return
+    segment.puts -= min(segment.item_last - fresh.item_first + 1, segment.puts)
+    segment.item_last = fresh.item_first - 1
+    if segment.item_last < segment.item_first:
+        segment.item_first = segment.item_last = segment.puts = 0
 
 
 def set_aside(files: Files, folder: str, damages: list[Damage]) -> list[str]:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from journal.files import Files
+from journal.files import Files, read_around
 from journal.record import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode
 from journal.segment import FILE_HEADER_BYTES
 
@@ -53,7 +53,7 @@ class Extent:
         """The first whole put at or after `start` that is found with bounded effort."""
         size = _WINDOW_BYTES
         while size <= _WINDOW_BYTES_MAX:
-            data = files.read(self.path, start, min(size, stop - start))
+            data = read_around(files, self.path, start, min(size, stop - start))
             at = 0
             while (at := find_frame(data, at, start, self.journal, self.number)) >= 0:
                 record = decode(data, at, self.journal, self.number, start)

@@ -50,6 +50,10 @@ class Item:
         """Is its body in memory?"""
         return len(self.body) == self.size
 
-    def let_go(self) -> None:
-        """From now on only the log has its body."""
-        self.body = b""
+    def without_body(self) -> Item:
+        """The same item, whose body only the log has."""
+        bare = Item(
+            self.id, self.marker, b"", self.flags, self.stored_ms, self.expires_ms, self.lsn
+        )
+        bare.size = self.size
+        return bare

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from journal.errors import Damage
 from journal.record import Record, Tag, decode_meta
 from kestrelpy.core.item import Item
+from kestrelpy.core.leases import Lease
 from kestrelpy.core.ready import ITEM_COST
 from kestrelpy.core.timers import Entry, Timers
 
@@ -55,16 +56,19 @@ class Line:
         ready = self._reader.ready
         return ready.resident_bytes + ready.resident * ITEM_COST + self._reader.lent_bytes
 
-    def said(self, item: Item) -> None:
-        """Its holder has the body of this lent item: if memory is scarce, only the log keeps it."""
+    def said(self, lease: Lease) -> None:
+        """Its holder has the body of what was lent: if memory is scarce, only the log keeps it.
+
+        (Whoever was shown the same item and has not said it yet keeps it as it is.)
+        """
         reader, cost = self._reader, self.cost
         if (
             cost > reader.residency.allowed
             and not reader.residency.grow(cost)
             and reader.log.backlog is not None
         ):
-            reader.lent_bytes -= len(item.body)
-            item.let_go()
+            reader.lent_bytes -= len(lease.item.body)
+            lease.item = lease.item.without_body()
 
     def keep(self, item: Item) -> None:
         """An arrival, into the line: in memory, or left to the log."""

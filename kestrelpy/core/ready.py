@@ -206,7 +206,10 @@ class Ready:
         return gone
 
     def evict_from(self, id_: int) -> list[Item]:
-        """Leave this item, which stands outside, and all behind it to the log; who they were."""
+        """Leave an item before the frontier, not in the line, and all behind it to the log.
+
+        Returns those that were in memory.
+        """
         if self._removed:
             self._compact()
         gone = [i for i in self._line if i.id > id_] + [i for _, i in self._returned if i.id > id_]
@@ -215,7 +218,7 @@ class Ready:
         heapify(self._returned)
         self.resident -= len(gone)
         self.resident_bytes -= sum(item.size for item in gone)
-        self.frontier = min(self.frontier, id_)
+        self.frontier = id_
         for item in gone:
             self.push_beyond(item.id, item.size)
         return gone

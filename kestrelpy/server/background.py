@@ -106,13 +106,20 @@ class Background:
         one = journal.backlog.one(missing)
         if one is not None:
             self._reviving.add(reader)
-            self._start(target, self._revive(reader, one))
+            self._start(target, self._revive(reader, target, one))
             return True
         if journal.has_pending and journal.commit.failure is None:
             return False
-        reader.hide(missing)  # no segment holds it
+        self._hide(reader, target, missing)  # no segment holds it
         self._look_again(reader, target)
         return True
+
+    def _hide(self, reader: Reader, target: JournalLog, id_: int) -> None:
+        """A dead item that is not offered before the next start: there is no body."""
+        if target.failure is None:
+            reader.hide(id_)
+        elif id_ == reader.dead.missing:
+            reader.dead.hide(id_)  # never written, most likely: that is no damage
 
     def _feed_line(self, reader: Reader, target: JournalLog) -> bool:
         ready, backlog = reader.ready, target.journal.backlog
@@ -128,6 +135,8 @@ class Background:
             if reader.line.has_room():
                 self._look_again(reader, target)
             return True
+        if target.failure is not None:
+            return True  # what was never written is not damage, and never comes
         lost = backlog.lost_up_to(ready.frontier)
         if not lost:
             return False
@@ -153,17 +162,22 @@ class Background:
             backlog.arrived(life, start, data)
         self._read_done(reader)
 
-    async def _revive(self, reader: Reader, one: ReadOne) -> None:
+    async def _revive(self, reader: Reader, target: JournalLog, one: ReadOne) -> None:
         try:
             record = await wrap(one.run)(self._files, executor=self._readers)
         except OSError as error:
-            log.error("%s: cannot be read: %s", one.path, error.strerror)
-            record = None
+            record, reason = None, error.strerror
+        else:
+            reason = "not found"
         self._reviving.discard(reader)
+        again = target.journal.backlog.one(one.item)
         if record is not None:
             reader.revive(record)
+        elif again is not None and again.number != one.number:
+            reader.ask()  # that segment was rewritten meanwhile
         else:
-            reader.hide(one.item)
+            log.error("%s: item %d cannot be read: %s", one.path, one.item, reason)
+            self._hide(reader, target, one.item)
         self._read_done(reader)
 
     def observe(self, log: Log, work: Work, talk: Talk) -> None:

@@ -9,6 +9,7 @@ One rule: what is missing is an error, or with failOnDataLoss=false a warning; i
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from journal.errors import Damage, JournalError
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.live import chosen
-from kestrelpy.spark.offsets import packed
+from kestrelpy.spark.offsets import packed, refuse_strangers
 from kestrelpy.spark.options import ALL_MARKERS, Options
 from kestrelpy.spark.pieces import Limits, Piece, PieceGone
 
@@ -35,10 +36,11 @@ _NAMED_MAX: Final = 3  # damages in one sentence
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece, and which of its rows are wanted."""
+    """A piece, which of its rows are wanted, and where its journal lay when it was planned."""
 
     piece: Piece
     limits: Limits
+    folders: tuple[str, ...]
 
     @property
     def size(self) -> int:
@@ -59,6 +61,7 @@ def plan(options: Options) -> list[list[Part]]:
     except JournalError as error:
         raise KestrelError(str(error)) from None
     _refuse_unknown(options, history)
+    refuse_strangers(options.markers, {j.server for j in history.journals if j.server})
     wanted = [journal for journal in history.journals if _is_wanted(journal, options)]
     losses = [problem.sentence for problem in history.problems if problem.is_loss]
     for journal in wanted:
@@ -69,7 +72,7 @@ def plan(options: Options) -> list[list[Part]]:
         if not problem.is_loss:
             log.warning("%s", problem.sentence)
     parts = [
-        Part(piece, limits)
+        Part(piece, limits, tuple(journal.folders))
         for journal in wanted
         if (limits := limits_of(journal.server, journal.queue, options)) is not None
         for piece in journal.pieces
@@ -131,40 +134,50 @@ def read(parts: Sequence[Part], selection: Selection, options: Options) -> Itera
         _lost([damage.sentence()], options)
 
     for part in parts:
-        for batch in _read_piece(part.piece, part.limits, selection, options, damaged):
+        for batch in _read_part(part, selection, options, damaged):
             batch = _of_ops(batch, options)
             if batch.num_rows:
                 yield batch
 
 
-def _read_piece(
-    piece: Piece,
-    limits: Limits,
-    selection: Selection,
-    options: Options,
-    damaged: Callable[[Damage], None],
+def _read_part(
+    part: Part, selection: Selection, options: Options, damaged: Callable[[Damage], None]
 ) -> Iterator[pa.RecordBatch]:
     from kestrelpy.spark.decode import read as decoded
-    from kestrelpy.spark.history import look_again
 
-    todo = [piece]
+    todo = [part.piece]
     for _ in range(_LOOKS_MAX):
         while todo:
             try:
-                yield from decoded(todo[0], selection, damaged, limits)
+                yield from decoded(todo[0], selection, damaged, part.limits)
             except PieceGone as gone:
-                found, missing = look_again(gone, todo[0], options.path)
-                if missing and piece.held is None:
-                    _lost([str(gone)], options)
-                todo[:1] = found
+                todo[:1] = _found_again(gone, todo[0], part, options)
                 break
             todo.pop(0)
         else:
             return
     raise KestrelError(
-        f"{piece.path}: its journal is rewritten faster than it can be read. Read a backup of it "
-        "(kestrelpy backup), or when less is written."
+        f"{part.piece.path}: its journal is rewritten faster than it can be read. Read a backup of "
+        "it (kestrelpy backup), or when less is written."
     )
+
+
+def _found_again(gone: PieceGone, piece: Piece, part: Part, options: Options) -> list[Piece]:
+    """Where the records of a piece are now; what is nowhere is lost, or was done meanwhile."""
+    from kestrelpy.spark.history import look_again
+
+    if piece.held is not None:
+        # Items that are nowhere any more were confirmed since; but not if all of it is gone.
+        found, _ = look_again(gone, piece, part.folders)
+        if not found and not any(os.path.isdir(folder) for folder in part.folders):
+            _lost([str(gone)], options)
+        return found
+    found, missing = look_again(gone, piece, part.folders)
+    if missing:  # maybe archived, in a folder where nothing of it lay before
+        found, missing = look_again(gone, piece, options.path)
+    if missing:
+        _lost([str(gone)], options)
+    return found
 
 
 def _of_ops(batch: pa.RecordBatch, options: Options) -> pa.RecordBatch:

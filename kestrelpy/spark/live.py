@@ -24,7 +24,7 @@ from operator import attrgetter
 from typing import Final, TypeVar
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.offsets import Address, Range, packed, range_of
+from kestrelpy.spark.offsets import Address, Range, packed, range_of, refuse_strangers
 from kestrelpy.spark.options import Options
 from kestrelpy.spark.wire import ITEMS_MAX, Lost, Patience, Unreachable, Values, Wire
 
@@ -84,6 +84,7 @@ def plan(options: Options) -> list[list[Slice]]:
     """What each partition reads; raises KestrelError."""
     seen = look(options)
     _refuse_unknown(options, seen)
+    refuse_strangers(options.markers, [*map(str, options.servers), *(s.server for s in seen)])
     slices = []
     wanted = options.wanted
     for server in seen:
@@ -138,7 +139,7 @@ def look(options: Options) -> list[Seen]:
         except Unreachable as error:
             if not options.skip_unreachable:
                 raise
-            log.warning("%s It is passed over (skipUnreachable).", error)
+            log.warning("%s", error.passed_over)
             return None
 
     with ThreadPoolExecutor(min(_LOOKERS, len(options.servers))) as pool:
@@ -195,13 +196,13 @@ def read(slices: Sequence[Slice], options: Options) -> Iterator[tuple[Slice, Val
 
     The last answer of a slice may go beyond its range.
     """
-    for address, pieces in groupby(slices, attrgetter("address")):
+    for _, pieces in groupby(slices, attrgetter("address")):
         try:
             yield from _read_server(list(pieces), options)
         except Unreachable as error:
             if not options.skip_unreachable:
                 raise
-            log.warning("%s What is left of %s is passed over.", error, address)
+            log.warning("%s", error.passed_over)
 
 
 def _read_server(pieces: list[Slice], options: Options) -> Iterator[tuple[Slice, Values]]:
@@ -232,7 +233,7 @@ def _read_server(pieces: list[Slice], options: Options) -> Iterator[tuple[Slice,
         except Lost as error:
             failures += 1
             if failures > patience.retries:
-                raise unreachable(pieces[0].address, str(error)) from None
+                raise Unreachable(pieces[0].address, str(error)) from None
             time.sleep(patience.retry_ms / 1000)
 
 
@@ -294,14 +295,6 @@ def retried(address: Address, patience: Patience, once: Callable[[], _T]) -> _T:
             return once()
         except Lost as error:
             if attempt == patience.retries:
-                raise unreachable(address, str(error)) from None
+                raise Unreachable(address, str(error)) from None
             time.sleep(patience.retry_ms / 1000)
     raise AssertionError("the last attempt returns or raises")
-
-
-def unreachable(address: Address, reason: str) -> Unreachable:
-    """The sentence when nobody is there."""
-    return Unreachable(
-        f"The server {address} cannot be reached: {reason}. Start it, correct the option servers, "
-        "or say skipUnreachable=true to read the others."
-    )

@@ -15,12 +15,14 @@ that the end of one read is the beginning of the next.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from itertools import pairwise
 from typing import Final, Literal, Protocol, TypeVar
 
 from kestrelpy.durations import shown
+from kestrelpy.spark.errors import KestrelError
 
 _S = TypeVar("_S", bound="Sized")
 Mark = int | Literal["earliest", "latest"]
@@ -60,6 +62,20 @@ class Offsets:
             if queues is not None and "*" in queues:
                 return queues["*"]
         return self.everywhere
+
+
+def refuse_strangers(offsets: Mapping[str, Offsets], known: Iterable[str]) -> None:
+    """Markers of a server that is not read are a slip: raises KestrelError. By option."""
+    there = set(known)
+    for option, each in offsets.items():
+        for name in each.named:
+            if name not in there:
+                near = get_close_matches(name, there, 1)
+                hint = f"Did you mean {near[0]}?" if near else "Leave it out, or read it as well."
+                raise KestrelError(
+                    f"Option {option} names a server {name}, which is not among those that are "
+                    f"read. {hint}"
+                )
 
 
 EARLIEST: Final = Offsets("earliest")

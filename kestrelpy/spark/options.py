@@ -92,6 +92,11 @@ class Options:
     wanted: Wanted = Wanted()
 
     @property
+    def markers(self) -> dict[str, Offsets]:
+        """The two options of markers, by their names."""
+        return {"startingMarkers": self.starting_markers, "endingMarkers": self.ending_markers}
+
+    @property
     def live(self) -> bool:
         """Is it servers that are read, not folders?"""
         return bool(self.servers)

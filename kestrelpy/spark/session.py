@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.errors import KestrelError, sentence_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +51,7 @@ def session(
     missing = what_is_missing()
     if missing is not None:
         raise KestrelError(missing)
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -63,8 +64,11 @@ def session(
         builder = builder.config(key, value)
     try:
         spark = builder.getOrCreate()
-    except (PySparkException, OSError) as error:
-        raise KestrelError(f"Spark did not start: {first_line(error)}") from None
+    except (PySparkException, Py4JError, OSError) as error:
+        why = sentence_of(error)
+        if "JAVA_GATEWAY_EXITED" in why:
+            why = "its Java process ended at once. What it said stands above; correct that setting"
+        raise KestrelError(f"Spark did not start: {why}") from None
     register(spark)
     return spark
 
@@ -82,11 +86,6 @@ def register(spark: SparkSession) -> None:
 def what_is_missing() -> str | None:
     """What this machine lacks for a session, as one sentence and its remedy; None: nothing."""
     return _missing_packages() or _missing_java()
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's text, or its name."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _missing_packages() -> str | None:

@@ -37,6 +37,16 @@ class Lost(OSError):
 class Unreachable(KestrelError):
     """Nobody is there, after all retries."""
 
+    def __init__(self, address: Address, reason: str) -> None:
+        super().__init__(
+            f"The server {address} cannot be reached: {reason}. Start it, correct the option "
+            "servers, or say skipUnreachable=true to read the others."
+        )
+        self.passed_over = (
+            f"The server {address} cannot be reached: {reason}. What is not read of it yet is "
+            "passed over (skipUnreachable=true)."
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Patience:

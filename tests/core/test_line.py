@@ -148,10 +148,21 @@ def test_a_failed_read_is_named_and_what_comes_later_is_served() -> None:
         q.put(b"%d" % n * 300)
         q.commit()
     second = q.log.journal.segments[1]
-    q.disk.faults = [Fault("read", "*" + second.path.rpartition("/")[2], error=errno.EIO)]
+    where = "*" + second.path.rpartition("/")[2]
+    q.disk.faults = [Fault("read", where, times=99, error=errno.EIO)]
     found = q.take_all()
     assert 12 - (second.item_last - second.item_first + 1) <= len(found) < 12
     assert any("Input/output error" in d.reason for d in q.damages)
+
+
+def test_a_read_that_fails_once_costs_nothing() -> None:
+    q = life(Sizes(2048, 2048, 1 << 20))
+    for n in range(12):
+        q.put(b"%d" % n * 300)
+        q.commit()
+    q.disk.faults = [Fault("read", "*.segment", error=errno.EIO)]
+    assert q.take_all() == [b"%d" % n * 300 for n in range(12)]
+    assert q.damages == []
 
 
 def test_a_dead_item_without_a_segment_is_hidden_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,6 +208,27 @@ def test_a_look_at_a_failed_queue_does_not_wait_for_what_is_never_written() -> N
     for _ in range(5):
         q.do_some()
     assert not q.reader.is_busy(0)
+
+
+@pytest.mark.parametrize("attempts", [None, 1])
+def test_what_was_never_written_when_a_journal_failed_is_no_damage(attempts: int | None) -> None:
+    q = life(max_attempts=attempts, max_memory_bytes=900)
+    q.put(b"0")
+    q.commit()
+    leases = lend(q, 1)
+    q.put(b"1" * 1000)
+    leases += lend(q, 1)
+    assert not leases[1].item.is_whole
+    q.disk.faults = [Fault("write", "*.segment", error=errno.EIO)]
+    q.commit()
+    assert q.log.failure is not None
+    for lease in leases:
+        q.reader.give_back(lease, 0, ABORTED)
+    assert q.peek(dead=attempts is not None) == b"0"
+    q.reader.open(q.who("anna"), 0, attempts is not None)
+    assert q.peek(dead=attempts is not None) is None
+    q.settle()
+    assert q.damages + q.reader.damages == []
 
 
 def test_what_is_dropped_unread_leaves_no_wrong_counts_behind() -> None:
@@ -291,7 +323,7 @@ def lend(q: Life, count: int) -> list[Lease]:
     for n in range(count):
         lease = q.open(f"worker {n}")
         assert lease is not None
-        q.reader.line.said(lease.item)
+        q.reader.line.said(lease)
         leases.append(lease)
     return leases
 
@@ -342,5 +374,5 @@ def test_a_queue_in_memory_lets_go_of_nothing() -> None:
     queue.put(b"only here", 0, 0, 0)
     lease = queue.reader.open(Holder("anna"), 0)
     assert lease is not None
-    queue.reader.line.said(lease.item)
+    queue.reader.line.said(lease)
     assert lease.item.body == b"only here"

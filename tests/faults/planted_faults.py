@@ -278,6 +278,13 @@ FAULTS: tuple[Fault, ...] = (
         TESTS_OF_THE_CORE,
     ),
     Fault(
+        "an item without its body comes back into memory",
+        "kestrelpy/core/line.py",
+        "        if not item.is_whole and item.id < ready.frontier:\n",
+        "        if item.id < 0:\n",
+        TESTS_OF_THE_CORE,
+    ),
+    Fault(
         "what is let go does not move the frontier back",
         "kestrelpy/core/ready.py",
         "        self.frontier = min(self.frontier, id_)\n",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -242,6 +243,48 @@ def test_a_read_that_fails_costs_the_rest_of_that_segment_and_the_next_is_read(p
     damages = check_damaged(writer, disk, puts)
     assert {d.path for d in damages} == {second.path}
     assert "Input/output error" in damages[0].sentence()
+
+
+class BadSectors(MemoryDisk):
+    """A disk with blocks of one file that it does not give."""
+
+    path, blocks = "", range(0)
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        data = super().read(path, offset, size)
+        wanted = range(offset // 4096, (offset + max(len(data), 1) - 1) // 4096 + 1)
+        if path == self.path and any(block in self.blocks for block in wanted):
+            raise OSError(errno.EIO, "Input/output error", path)
+        return data
+
+
+@pytest.mark.parametrize("block", [0, 1, 2, 3])
+def test_a_bad_sector_costs_the_items_on_it_and_nothing_else(block: int) -> None:
+    writer = fresh(MemoryDisk(), LARGER)
+    for n in range(60):
+        writer.put(bytes([n]) * 400)
+    writer.commit()
+    puts = puts_of(writer)
+    records = [r for r in records_of(writer) if r.kind == Kind.PUT]
+    disk = BadSectors()
+    disk._root = disk_of(writer).kill_clone()._root
+    first = writer.journal.segments[0]
+    disk.path, disk.blocks = first.path, range(block, block + 1)
+    on_it = {
+        r.item for r in records
+        if r.segment == first.number and r.offset < (block + 1) * 4096 and r.end > block * 4096
+    }  # fmt: skip
+    assert on_it
+    backlog = writer.journal.backlog
+    assert dict(read_all(backlog, disk)) == {i: b for i, b in puts.items() if i not in on_it}
+    assert {d.path for d in backlog.damages} == {first.path}
+    for item in puts:
+        one = Backlog(writer.journal).one(item)
+        assert one is not None
+        with suppress(OSError):
+            assert (one.run(disk) is not None) == (item not in on_it)
+            continue
+        assert item in on_it
 
 
 def test_after_damage_at_the_end_of_the_log_what_comes_later_is_served(piece: int) -> None:

@@ -407,6 +407,18 @@ def test_survivors_without_a_readable_header_do_not_supersede_what_came_later() 
     assert there(one.disk) == [3, 4, 5, 6, 7]
 
 
+def test_survivors_whose_front_fails_to_be_read_once_supersede_nothing() -> None:
+    one = laid()
+    one.disk.faults.append(Fault("read", path_of(6), nth=1, times=1))
+    recovery = recovered(one.disk)[2]
+    assert {d.path for d in recovery.damages} == {path_of(6)}
+    assert [s.number for s in recovery.superseded] == []
+
+    one.disk.faults.clear()
+    resume(one.disk)
+    assert as_ever(one.disk).damages == []
+
+
 # -- missing -------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from journal.errors import DirectoryLocked
-from journal.files import Disk, Files, full_sync, sync_call_name
+from journal.files import Disk, Files, full_sync, read_around, sync_call_name
 from tests.support.memory_disk import SECTOR_BYTES, Fault, MemoryDisk, PowerCut
 
 SEEDS = range(200)
@@ -131,6 +131,28 @@ def test_a_read_behind_the_end_gives_what_there_is(files: Files, folder: str) ->
 
     assert files.read(f"{folder}/x", 2, 100) == b"23"
     assert files.read(f"{folder}/x", 9, 1) == b""
+
+
+def test_around_a_bad_block_everything_is_read_and_the_block_reads_as_zeros() -> None:
+    disk = MemoryDisk()
+    disk.make_folder("f")
+    disk.create("f/one", bytes(range(1, 251)) * 80, 20_000)
+    whole = disk.read("f/one")
+    disk.faults = [Fault("read", "f/one", nth=1), Fault("read", "f/one", nth=3)]
+    found = read_around(disk, "f/one", 5000, 12_000)
+    assert found == whole[5000:8192] + bytes(4096) + whole[12_288:17_000]
+    disk.faults = []
+    assert read_around(disk, "f/one", 19_000, 9_000) == whole[19_000:]
+
+
+@pytest.mark.parametrize(("error", "times"), [(errno.EIO, 99), (errno.EACCES, 1)])
+def test_what_the_disk_does_not_give_at_all_is_an_error(error: int, times: int) -> None:
+    disk = MemoryDisk()
+    disk.make_folder("f")
+    disk.create("f/one", b"data", 9000)
+    disk.faults = [Fault("read", "f/one", times=times, error=error)]
+    with pytest.raises(OSError, match="f/one"):
+        read_around(disk, "f/one", 0, 9000)
 
 
 def test_a_file_and_a_folder_can_be_renamed(files: Files, folder: str) -> None:

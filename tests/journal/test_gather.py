@@ -1,5 +1,5 @@
-"""An observer gathers what is there, in order, from any item on, whatever the pieces; what is damaged
-is passed over, and what is not there is not read out of frames.
+"""An observer gathers what is there, in order, from any item on, whatever the pieces; what is
+damaged is passed over, and what is not there is not read out of frames.
 """
 
 from __future__ import annotations

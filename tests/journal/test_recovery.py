@@ -241,6 +241,21 @@ def test_what_a_create_left_behind_is_removed() -> None:
     assert [n for n in disk.names(FOLDER) if n.endswith(".new")] == []
 
 
+def test_what_is_written_again_is_not_looked_for_where_it_stood_before() -> None:
+    writer = fresh(MemoryDisk())
+    writer.put_all(b"a", b"b")
+    writer.put(b"c")
+    writer.put(b"d")
+    writer.write()
+    assert isinstance(writer.journal.files, MemoryDisk)
+    again = start(writer.journal.files.kill_clone())
+
+    assert [(s.item_first, s.item_last, s.puts, s.live) for s in again.journal.segments] == [
+        (1, 2, 2, 2), (3, 4, 2, 2)
+    ]  # fmt: skip
+    assert again.journal.segments[0].lsn_last == 2
+
+
 # -- torn --------------------------------------------------------------------------------------
 
 

@@ -98,7 +98,7 @@ class MemoryMachine(RuleBasedStateMachine):
                 assert one.attempts == other.attempts
                 self.held.append((one, other))
                 for life, lease in zip(self.lives, (one, other), strict=True):
-                    life.reader.line.said(lease.item)
+                    life.reader.line.said(lease)
 
     @rule(dead=st.booleans())
     def peek(self, dead: bool) -> None:

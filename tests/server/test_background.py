@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from threading import Event
 
 import pytest
 
 from journal.journal import Sizes
 from kestrelpy.core.policy import Policy
+from kestrelpy.core.reader import ABORTED
 from kestrelpy.server.background import Pause
 from tests.support.life import Life, at_once
 from tests.support.memory_disk import Fault
@@ -117,6 +119,26 @@ def test_segments_go_when_snapshots_say_so_and_the_rest_is_read_from_survivors(l
     again = life.killed()
     assert again.take_all() == [lease.item.body for lease in keep]
     assert again.damages == []
+
+
+def test_a_dead_item_whose_segment_is_rewritten_while_it_is_read_is_found_in_the_survivors(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.core.dead.KEPT_BYTES_MAX", 0)
+    life.queue.set_policy(Policy(max_memory_bytes=0, max_attempts=1), 0)
+    fill(life, 1)
+    lease = life.open()
+    assert lease is not None
+    life.reader.line.said(lease)
+    life.reader.give_back(lease, 0, ABORTED)
+    life.commit()
+    backlog = life.log.journal.backlog
+    there = backlog.one(lease.item.id)
+    assert there is not None
+    before = [replace(there, path="gone.segment", number=99)]
+    monkeypatch.setattr(type(backlog), "one", lambda *_: before.pop() if before else there)
+    assert life.peek(dead=True) == b"0" * 100
+    assert life.damages == []
 
 
 def test_a_rewriting_ends_when_the_daemon_does() -> None:

@@ -266,6 +266,8 @@ class Book:
                 thing.marker = 0
         for ghost in self.ghosts.values():
             ghost.may_return |= how == "power" or ghost.gone == "known bug"
+            if how == "power":
+                ghost.sure_ends = 0
 
     def begin_life(self) -> None:
         """The server answers again: what it found is on disk."""

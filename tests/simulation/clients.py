@@ -3,6 +3,7 @@
     producer   set, add, noreply, pipelined, with and without expiry
     consumer   open, close, close/open, abort, defer, plain get, waits, and leaving in between
     visitor    peek, gets, stats, the dead line, and now and then flush and delete
+    observer   reads by marker, from the one it was shown last
 
 One rule: a client acts on what it was told and on nothing else.
 """
@@ -210,8 +211,30 @@ class Visitor(Client):
             self.later(random.randrange(50_000))
 
 
+class Observer(Client):
+    """Goes on from the last marker of each queue, and now and then from the beginning."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.markers: dict[str, int] = {}
+        super().__init__(world, number)
+
+    def do(self, wire: Wire) -> None:
+        random, queue = self.random, self.queue()
+        told = wire.talk.told
+        if told and told[-1].reply is not None and told[-1].reply.number:
+            self.markers[told[-1].queue] = told[-1].reply.number
+        if random.random() < 0.01:
+            self._leave(wire)
+        elif random.random() < 0.4:
+            self.later(random.randrange(20_000))
+        else:
+            after = self.markers.get(queue, 0) if random.random() < 0.9 else 0
+            options = random.choice(("", "", "/n=1", "/t=5", "/t=200ms"))
+            self.say(wire, Request("gets", queue, f"peek/after={after}{options}"))
+
+
 KINDS: Final[tuple[Callable[[World, int], Client], ...]] = (
-    Producer, Producer, Consumer, Consumer, Consumer, Visitor,
+    Producer, Producer, Consumer, Consumer, Consumer, Visitor, Observer,
 )  # fmt: skip
 
 

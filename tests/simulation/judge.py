@@ -20,6 +20,9 @@ def wrong_with(
     if thing.refused:
         yield f"{request} shows {thing}, which was refused"
     yield from _gone(request, thing, book, fresh)
+    if request.after >= 0:
+        yield from _observed(request, reply.number, thing, book)
+        return
     yield from _held(request, thing, fresh)
     yield from _out_of_time(request, thing, book, fresh)
     if not (request.dead or book.may_fail):
@@ -67,6 +70,24 @@ def _out_of_order(request: Request, thing: Thing, book: Book) -> Iterator[str]:
     before = [each for each in sure if each.surely_before(thing) and each is not thing]
     if len(before) > book.excuses(request):
         yield f"{request} shows {thing}, but {before[0]} was before it"
+
+
+def _observed(request: Request, number: int, thing: Thing, book: Book) -> Iterator[str]:
+    """An observer sees what is kept behind its marker, lent and dead too, and misses nothing."""
+    if number <= request.after:
+        yield f"{request} shows {thing} with marker {number}"
+    sure = surely_behind(request, book)
+    missed = [each for each in sure if each.marker < number]
+    if not book.may_fail and len(missed) > book.excuses(request):
+        yield f"{request} shows {thing}, but {missed[0]} is before it"
+    if request.arrived_us > book.deleted_us:
+        yield from _misnumbered(request, number, thing, book)
+
+
+def surely_behind(request: Request, book: Book) -> list[Thing]:
+    """What is known to be ready behind an observer's marker all the time."""
+    sure = book.surely_ready(request.arrived_us, request.left_us)
+    return [each for each in sure if each.marker > request.after]
 
 
 def _misnumbered(request: Request, number: int, thing: Thing, book: Book) -> Iterator[str]:

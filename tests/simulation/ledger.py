@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tests.simulation.books import EARLY_US, LATE_US, NEVER, Book, Rules, Thing, wall_ms
-from tests.simulation.judge import wrong_with
+from tests.simulation.judge import surely_behind, wrong_with
 from tests.simulation.requests import NotWellFormed, Reply, Request, Talk
 
 # What is broken and known to be; each is looked away from until it is mended (see test_known.py).
@@ -333,7 +333,10 @@ class Ledger:
             return
         if book.rules.max_leased and not request.peeks:
             return
-        sure = book.surely_ready(request.arrived_us, request.left_us)
+        if request.after >= 0:
+            sure = surely_behind(request, book)
+        else:
+            sure = book.surely_ready(request.arrived_us, request.left_us)
         if len(sure) > book.excuses(request):
             self.complain(f"{request} answered END, but {sure[0]} is ready")
 
@@ -357,6 +360,8 @@ class Ledger:
         thing.stored_us = thing.stored_us or now
         if request.arrived_us > thing.doubt_until_us and request.arrived_us > book.last_wipe_us:
             thing.doubt = False
+        if request.after >= 0:
+            return  # it may be lent, or dead
         if request.peeks:
             if thing.ready_us == NEVER and thing.holder is None and not request.dead:
                 thing.ready_us = now + LATE_US

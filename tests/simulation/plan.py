@@ -44,6 +44,8 @@ class Plan:
             verb, path, nth=random.randint(1, most), times=random.randint(1, times),
             error=random.choice((5, 28)), keep_sectors=random.choice((0, 0, 1, 3)),
         )  # fmt: skip
+        if verb == "read":
+            fault.error = 5  # no disk is too full to be read
         disk.faults.append(fault)
         tell(f"in store: {fault}")
 

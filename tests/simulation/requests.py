@@ -71,6 +71,8 @@ class Request:
         self.lends = "open" in parts
         self.peeks = "peek" in parts
         self.dead = "dead" in parts
+        views = [int(part[6:]) for part in parts if part.startswith("after=")]
+        self.after = views[0] if views else -1  # an observer's marker
         self.ending = next((p for p in parts if p in ("close", "abort", "defer")), "")
         fetches = self.verb in ("get", "gets")
         self.takes = fetches and not (self.lends or self.peeks or self.ending)

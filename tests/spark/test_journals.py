@@ -233,6 +233,45 @@ def test_markers_and_comparisons_choose(
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
+def test_what_was_rewritten_since_the_plan_is_found_where_it_is_now(
+    spark: SparkSession, daemon: DaemonProcess
+) -> None:
+    daemon.config_file.write_text(SMALL)
+    daemon.stop()
+    daemon.start()
+    with Raw(("127.0.0.1", daemon.port)) as raw, Raw(("127.0.0.1", daemon.port)) as holder:
+        put(raw, "jobs", range(1, 201))
+        holder.send(b"get jobs/open\r\n")
+        holder.expect(b"VALUE jobs/open 0 %d\r\n%b\r\nEND\r\n" % (BODY_BYTES, body(1)))
+        items, events = (read(spark, daemon.data_dir, mode=mode) for mode in ("items", "events"))
+        assert items.rdd.getNumPartitions() == events.rdd.getNumPartitions() == 1
+        # Item 1 holds the first segment fast until it is rewritten.
+        (folder,) = daemon.data_dir.glob("jobs.*")
+        take(raw, "jobs", range(2, 151))
+        at = [201]
+
+        def is_rewritten() -> bool:
+            put(raw, "jobs", range(at[0], at[0] + 5))
+            at[0] += 5
+            return not (folder / "0000000001.segment").exists()
+
+        wait_until(is_rewritten, "the first segment is rewritten")
+
+        found = stored(items)
+        with pytest.raises(Exception, match="KestrelError") as caught:
+            events.collect()
+        rest = read(spark, daemon.data_dir, mode="events", failOnDataLoss=False)
+        kept = happened(rest)
+
+    assert found == Counter(set(found)), "twice"
+    # What was confirmed since the plan may still be read where its segment is still there.
+    assert {1, *range(151, 201)} <= set(found) <= set(range(1, 201))
+    said = sentence_of(caught.value)
+    assert said.startswith(f"Data is missing: {folder}/0000000001.segment: ")
+    assert "records 1 to " in said
+    assert kept[("put", 1)] == 1
+
+
 def test_a_path_without_journals_and_a_foreign_file_are_named(
     spark: SparkSession, daemon: DaemonProcess, raw: Raw, tmp_path: Path
 ) -> None:

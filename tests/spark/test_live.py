@@ -104,6 +104,18 @@ def test_markers_older_than_what_is_kept_begin_with_the_oldest_kept_item(server:
     assert read_all(planned(options), options) == {"jobs": list(range(41, 101))}
 
 
+def test_markers_of_a_server_that_is_not_read_are_refused(server: StandIn) -> None:
+    near = f"{server.address}0"
+
+    with pytest.raises(KestrelError) as caught:
+        live.plan(options_for(server, startingMarkers=f'{{"{near}": {{"jobs": 7}}}}'))
+
+    assert str(caught.value) == (
+        f"Option startingMarkers names a server {near}, which is not among those that are read. "
+        f"Did you mean {server.address}?"
+    )
+
+
 def test_holes_left_by_consumers_are_passed_over(server: StandIn) -> None:
     for marker in range(2, 100):
         del server.queues["jobs"].items[marker]
@@ -226,7 +238,7 @@ def test_a_server_that_goes_away_meanwhile_is_an_error_or_passed_over(
     with pytest.raises(KestrelError, match="cannot be reached: it hung up"):
         read_all(slices, options_for(server))
     assert read_all(slices, options_for(server, skipUnreachable="true")) == {}
-    assert "is passed over" in caplog.text
+    assert "passed over (skipUnreachable=true)" in caplog.text
 
 
 def test_retries_are_counted_anew_when_something_was_read(server: StandIn) -> None:

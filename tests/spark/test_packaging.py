@@ -19,6 +19,15 @@ from tests.spark.stand_in import Line, StandIn
 
 pytestmark = pytest.mark.slow
 PROCESS_SECONDS = 280
+# In a session that is not ours, too: one line, no traceback.
+REFUSAL = (
+    "[PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source instance: "
+    "kestrelpy.spark.KestrelError: There is no option server. Did you mean servers?"
+)
+IN_TASK = (
+    "said An exception was thrown from the Python worker: "
+    "kestrelpy.spark.KestrelError: The server {} refused: not now."
+)
 SETUPTOOLS_NEEDED = 77  # as pyproject.toml says
 
 HIDE = """
@@ -36,7 +45,16 @@ spark = (
 )
 spark.sparkContext.setLogLevel("OFF")
 {register}
-rows = spark.read.format("kestrel").option("servers", sys.argv[1]).load().collect()
+reader = spark.read.format("kestrel").option("servers", sys.argv[1])
+rows = reader.option("queues", "jobs").load().collect()
+try:
+    reader.option("queues", "broken").load().collect()
+except Exception as error:
+    print("said", " ".join(str(error).split())[:200])
+try:
+    spark.read.format("kestrel").option("server", sys.argv[1]).load()
+except Exception as error:
+    print("said", str(error).splitlines()[0])
 print("read", *sorted(row.value.decode() for row in rows))
 """
 
@@ -46,7 +64,8 @@ def server() -> Iterator[StandIn]:
     line = Line()
     for body in (b"one", b"two", b"three"):
         line.put(body)
-    with StandIn({"jobs": line}) as made:
+    with StandIn({"jobs": line, "broken": line}) as made:
+        made.refusals["gets broken"] = b"SERVER_ERROR not now"
         yield made
 
 
@@ -110,7 +129,10 @@ def test_a_fresh_environment_finds_the_format_by_itself(
     said = python(FRESH.format(register=""), str(server.address), path=str(tmp_path / "site"),
                   cwd=tmp_path)  # fmt: skip
 
-    assert said == "read one three two\n"
+    in_task, at_load, read = said.splitlines()[-3:]
+    assert in_task == IN_TASK.format(server.address)
+    assert at_load == "said " + REFUSAL
+    assert read == "read one three two"
 
 
 def test_the_format_is_registered_from_an_archive_given_to_spark_submit(
@@ -137,7 +159,10 @@ def test_the_format_is_registered_from_an_archive_given_to_spark_submit(
         cwd=tmp_path,
     )  # fmt: skip
 
-    assert said.splitlines()[-1] == "read one three two"
+    in_task, at_load, read = said.splitlines()[-3:]
+    assert in_task == IN_TASK.format(server.address)
+    assert at_load == "said " + REFUSAL
+    assert read == "read one three two"
 
 
 def test_what_spark_imports_to_look_for_sources_is_light_and_never_raises(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,9 +12,13 @@ import pytest
 
 from kestrelpy.spark import KestrelError
 from kestrelpy.spark.session import NEEDED, session, what_is_missing
+from tests.spark.conftest import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+PROCESS_SECONDS = 280
 
 
 def fake_java(folder: Path, script: str) -> str:
@@ -100,3 +107,29 @@ def test_a_session_reads_the_clock_in_utc_and_speaks_arrow_over_a_unix_socket(
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "true"
     assert spark.sparkContext.getConf().get("spark.python.unix.domain.socket.enabled") == "true"
+
+
+@pytest.mark.slow
+def test_a_spark_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
+    program = (
+        "from kestrelpy.spark import KestrelError\n"
+        "from kestrelpy.spark.session import session\n"
+        "try:\n"
+        "    session('t', 'nonsense://x', {'spark.ui.enabled': 'false'})\n"
+        "except KestrelError as error:\n"
+        "    print('said:', error)\n"
+    )
+    missing = what_is_missing()
+    if missing is not None:
+        pytest.skip(missing)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=PROCESS_SECONDS,
+    )  # fmt: skip
+
+    said = done.stdout.splitlines()[-1]
+    assert said == (
+        "said: Spark did not start: its Java process ended at once. What it said stands above; "
+        "correct that setting"
+    )
+    assert "Master must" in done.stderr

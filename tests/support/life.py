@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from random import Random
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from journal.errors import Damage
 from journal.journal import Sizes
@@ -27,6 +27,7 @@ from kestrelpy.server.data_directory import DataDirectory
 from tests.support.journals import TINY
 from tests.support.memory_disk import MemoryDisk
 
+T = TypeVar("T")
 NAME = b"jobs"
 WALL_MS = 1_700_000_000_000
 _ROUNDS_MAX = 3000
@@ -214,23 +215,23 @@ class Life:
         return self.queue.put(body, 0, expires_ms, self.now_ms) != NOT_STORED
 
     def open(self, who: str = "anna", dead: bool = False) -> Lease | None:
-        """As a get does: what has to be read back is waited for."""
-        for _ in range(_ROUNDS_MAX):
-            lease = self.reader.open(self.who(who), self.now_ms, dead)
-            if lease is not None or not self.reader.is_busy(self.now_ms, dead):
-                return lease
-            if not self.do_some():
-                self.commit()
-        raise AssertionError("whoever fetches waits for good")
+        return self._waited(lambda: self.reader.open(self.who(who), self.now_ms, dead), dead)
 
     def peek(self, dead: bool = False) -> bytes | None:
+        item = self._waited(lambda: self.reader.first(self.now_ms, dead), dead)
+        return item.body if item is not None else None
+
+    def _waited(self, look: Callable[[], T | None], dead: bool) -> T | None:
+        """As a get does: what has to be read back is waited for."""
         for _ in range(_ROUNDS_MAX):
-            item = self.reader.first(self.now_ms, dead)
-            if item is not None or not self.reader.is_busy(self.now_ms, dead):
-                return item.body if item is not None else None
+            found = look()
+            if found is not None or not self.reader.is_busy(self.now_ms, dead):
+                return found
             if not self.do_some():
                 self.commit()
-        raise AssertionError("whoever looks waits for good")
+            if not self.reader.is_busy(self.now_ms, dead):
+                return look()
+        raise AssertionError("whoever fetches waits for good")
 
     def take_all(self) -> list[bytes]:
         """Everything that is ready, taken and confirmed."""

@@ -34,6 +34,18 @@ class Raw:
         assert line.endswith(b"\r\n"), f"the connection ended: {line!r}"
         return line[:-2]
 
+    def values(self, key: bytes) -> list[tuple[int, bytes]]:
+        """What `gets` of this key answers: the number and the body of each VALUE."""
+        self.send(b"gets " + key + b"\r\n")
+        found = []
+        while (line := self.line()) != b"END":
+            word, echo, _, size, number, *_ = line.split(b" ")
+            assert (word, echo) == (b"VALUE", key), line
+            body = self._in.read(int(size))
+            self.expect(b"\r\n")
+            found.append((int(number), body))
+        return found
+
     def expect(self, data: bytes) -> None:
         """Exactly this comes next."""
         found = self._in.read(len(data))

@@ -62,6 +62,7 @@ class Stage:
         self.dirty: list[JournalLog] = []
         self.writes = True
         self.syncs = True
+        self.reads = True  # what observers asked for comes at once
         self._settings: dict[str, Any] = {}
         self._named: dict[str, dict[str, Any]] = {}
         self._server: dict[str, Any] = {}
@@ -132,6 +133,7 @@ class Stage:
 
     def _start(self) -> None:
         self.dirty.clear()
+        self._observing.clear()
         self.lines: Lines = {}
         wall = Wall(WALL_MS - 1_000_000)
         self.broker = Broker(self._policy_of, self._make_log, wall, self.config.server.max_queues)
@@ -246,7 +248,7 @@ class Stage:
         self._removing = [queue for queue in self._removing if not self._remove(queue)]
         for client in list(self.clients.values()):
             moved |= self._speak(client)
-        return moved
+        return moved or (self.reads and bool(self._observing))
 
     def _feed(self) -> bool:
         """What has to be read back is, at once; was there anything?"""
@@ -272,6 +274,8 @@ class Stage:
 
     def _observe(self) -> bool:
         """What observers asked for is read; was there anything?"""
+        if not self.reads:
+            return False
         works, self._observing = self._observing, []
         for work in works:
             work.run(self.disk)

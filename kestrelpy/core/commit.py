@@ -1,0 +1,304 @@
+"""One connection: its turn, its leases, its waits, its hang-up.
+
+    feed(bytes, now) -> parser -> command -> broker -> replies (held until true) -> take()
+
+One rule: a request either changes something and is answered for it, or is refused and has changed
+nothing; and a connection that is waiting, or has too much in flight, handles nothing further.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from kestrelpy.core.broker import Broker
+from kestrelpy.core.log import Log
+from kestrelpy.core.queue import NOT_STORED, Queue
+from kestrelpy.core.waiters import Waiter
+from kestrelpy.errors import Refused, ServerError
+from kestrelpy.protocol.commands import (
+    Bad,
+    Command,
+    Delete,
+    Fetch,
+    Plain,
+    Store,
+    Touch,
+)
+from kestrelpy.protocol.fetching import Fetching
+from kestrelpy.protocol.host import Host
+from kestrelpy.protocol.memcache import Lines, Parser
+from kestrelpy.protocol.plain import answer_plain
+from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies
+
+log = logging.getLogger("kestrelpy.conversation")
+
+# One connection's requests in flight: enough for any pipeline, small enough for ten thousand.
+HELD_REPLIES_MAX: Final = 1024
+# What a set costs beside its body, where nobody counts the answers.
+RECORD_BYTES: Final = 256
+# Larger requests are not kept in a buffer that may be idle for hours.
+FED_BYTES_KEPT: Final = 4 << 10
+_RELATIVE_SECONDS_MAX: Final = 30 * 24 * 3600  # memcached's border between an age and a date
+
+_STORED: Final = b"STORED\r\n"
+_NOT_STORED: Final = b"NOT_STORED\r\n"
+
+
+class Conversation:
+    """One client's requests and answers. The shell owns the socket."""
+
+    __slots__ = (
+        "_quiet_bytes", "_stored_bytes", "broker", "closing", "fetching", "holder", "host",
+        "is_behind", "is_touched", "last_command_ms", "parser", "paused", "replies", "shell",
+        "stream",
+    )  # fmt: skip
+
+    def __init__(
+        self, broker: Broker, host: Host, peer: str, lines: Lines, now_ms: int
+    ) -> None:
+        self.broker = broker
+        self.host = host
+        self.parser = Parser(self._limit_of, lines)
+        self.replies = Replies(self)
+        self.fetching = Fetching(self, peer)
+        self.holder = self.fetching.holder
+        self.stream: Iterator[bytes] | None = None
+        self.closing = False
+        self.is_behind = False  # has more come in than was carried out, because it is blocked?
+        self.paused = False
+        self.is_touched = False
+        self.shell: object = None
+        self.last_command_ms = now_ms
+        self._stored_bytes = 0
+        self._quiet_bytes = 0
+
+    # -- the turn ---------------------------------------------------------------------------
+
+    def feed(self, data: bytes, now_ms: int) -> None:
+        """Bytes came."""
+        self.parser.feed(data)
+        self.run(now_ms)
+        if len(data) > FED_BYTES_KEPT:
+            self.parser.forget()
+
+    def run(self, now_ms: int) -> None:
+        """Carry out what has come in whole, as far as nothing stands in the way."""
+        parser = self.parser
+        self.is_behind = False
+        while parser.buffered:
+            if self.is_blocked:
+                self.is_behind = True
+                return
+            command = parser.next()
+            if command is None:
+                return
+            self.last_command_ms = now_ms
+            try:
+                if isinstance(command, Store):
+                    self._store(command, now_ms)
+                elif isinstance(command, Fetch):
+                    self.stream = self.fetching.fetch(command, now_ms)
+                else:
+                    self._carry_out(command, now_ms)
+            except Refused as refused:
+                self.refuse(refused, command.quiet)
+
+    def _carry_out(self, command: Command, now_ms: int) -> None:
+        if isinstance(command, Delete):
+            self._delete(command, now_ms)
+        elif isinstance(command, Touch):
+            self._touch(command, now_ms)
+        elif isinstance(command, Plain):
+            answer_plain(self, command, now_ms)
+        elif isinstance(command, Bad):
+            self._bad(command)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Must the next command wait?"""
+        if self.closing or self.paused or self.stream is not None:
+            return True
+        if self.fetching.waiter is not None:
+            return True
+        replies = self.replies
+        in_flight = len(replies.held) + len(replies.out)
+        return in_flight >= HELD_REPLIES_MAX or (
+            in_flight > 0
+            and (self._stored_bytes >= HELD_BYTES_MAX or replies.value_bytes >= HELD_BYTES_MAX)
+        )
+
+    def output(self, now_ms: int) -> bytes:
+        """What may be sent now."""
+        replies = self.replies
+        if replies.held:
+            replies.release()
+            if not replies.held:
+                self._stored_bytes = 0
+        else:
+            self._stored_bytes = 0
+        if (
+            self.stream is not None
+            and not (replies.held or self.paused or self.is_waiting)
+            and replies.value_bytes < HELD_BYTES_MAX
+        ):
+            self.last_command_ms = now_ms
+            piece = next(self.stream, None)
+            if piece is None:
+                self.stream = None
+            elif piece:
+                replies.out.append(piece)
+        return replies.take() if replies.out else b""
+
+    @property
+    def has_more(self) -> bool:
+        """Is there something to do that no new byte and no record will announce?"""
+        if self.paused or self.replies.held:
+            return False
+        if self.stream is not None:
+            return not self.is_waiting
+        return self.is_behind and not self.is_blocked
+
+    @property
+    def is_finished(self) -> bool:
+        """Has it said all it will say before the connection closes?"""
+        return self.closing and not self.replies.held and not self.replies.out
+
+    @property
+    def is_waiting(self) -> bool:
+        """Does it wait for an item, or for one to be read?"""
+        return self.fetching.is_held_up
+
+    @property
+    def is_idle(self) -> bool:
+        """Neither waiting nor holding an item."""
+        return not self.is_waiting and not self.holder.leases
+
+    def hang_up(self, now_ms: int) -> None:
+        """The client is gone: what it held goes back, what it waited for goes to others."""
+        self.closing = True
+        self.stream = None  # the rest of a long answer is for nobody
+        self.fetching.stop_waiting()
+        self.broker.hang_up(self.holder, now_ms)
+
+    def leave(self) -> None:
+        """The server is going: nothing is given back, so no attempt is counted."""
+        self.closing = True
+        waiter = self.fetching.waiter
+        if waiter is not None and not waiter.done:
+            self.fetching.stop_waiting()
+
+    def hear_end(self, now_ms: int) -> None:
+        """The client says no more. It may be gone, so nothing that comes later is handed to it."""
+        if self.fetching.hear_end():
+            self.run(now_ms)
+
+    def resume(self, waiter: Waiter, now_ms: int) -> None:
+        """A wait is over: what came of it is said, and what came in meanwhile carried out."""
+        if self.fetching.resume(waiter):
+            self.last_command_ms = now_ms
+            self.run(now_ms)
+
+    def refuse(self, refused: Refused, quiet: bool = False) -> None:
+        """Say no; with noreply say nothing and count it."""
+        if quiet:
+            self.broker.counters.refused_quietly += 1
+        else:
+            self.replies.say(refused.line() + b"\r\n")
+
+    def _limit_of(self, name: bytes) -> int:
+        queue = self.broker.queues.get(name)
+        policy = queue.policy if queue is not None else self.broker.policy_of(name)
+        return policy.max_item_bytes
+
+    # -- storing ----------------------------------------------------------------------------
+
+    def _store(self, command: Store, now_ms: int) -> None:
+        broker = self.broker
+        broker.counters.cmd_set += 1
+        if self.host.mode != "up":
+            raise ServerError(f"{self.host.mode}: this server stores nothing now")
+        line = command.line
+        name = line.target.name
+        queue = broker.queues.get(name) or self._create(name, line.size, now_ms)
+        expires_ms = self._expires_ms(line.expiry, now_ms) if line.expiry else 0
+        if line.only_if_empty:
+            lsn = queue.add(command.body, line.flags, expires_ms, now_ms)
+        else:
+            lsn = queue.put(command.body, line.flags, expires_ms, now_ms)
+        self._stored_bytes += len(command.body)
+        if command.quiet:
+            if lsn == NOT_STORED:
+                broker.counters.refused_quietly += 1
+            else:
+                self._bound_quiet(len(command.body), queue.log, lsn)
+        elif lsn == NOT_STORED:
+            # It rests on what is stored: not said before that is on disk.
+            self.replies.hold(_NOT_STORED, queue.log, queue.log.lsn_appended)
+        else:
+            self.replies.hold(_STORED, queue.log, lsn)
+
+    def _create(self, name: bytes, size: int, now_ms: int) -> Queue:
+        """A queue for a set that will not be refused: a refusal leaves nothing behind."""
+        limit = self._limit_of(name)
+        if size > limit:
+            raise ServerError(f"item too large ({size} bytes, limit {limit})")
+        return self.broker.create(name, now_ms)
+
+    def _bound_quiet(self, body_bytes: int, log: Log, lsn: int) -> None:
+        """noreply promises nothing, but neither may it fill the memory: now and then an empty
+        reply holds this connection back until the disk has caught up."""
+        self._quiet_bytes += body_bytes + RECORD_BYTES
+        if self._quiet_bytes >= HELD_BYTES_MAX:
+            self._quiet_bytes = 0
+            self._stored_bytes = HELD_BYTES_MAX
+            self.replies.hold(b"", log, lsn)
+
+    def _expires_ms(self, expiry: int, now_ms: int) -> int:
+        """Memcached's rule: up to 30 days from now, above a date, negative: already gone."""
+        wall_ms = now_ms + self.broker.wall.offset_ms
+        if expiry < 0:
+            return max(1, wall_ms - 1)
+        if expiry <= _RELATIVE_SECONDS_MAX:
+            return wall_ms + expiry * 1000
+        return expiry * 1000
+
+    # -- the rest ---------------------------------------------------------------------------
+
+    def _delete(self, command: Delete, now_ms: int) -> None:
+        if not self.host.allow_delete:
+            raise ServerError("delete is not allowed on this server (allow_delete)")
+        if self.host.mode != "up":
+            raise ServerError(f"{self.host.mode}: this server deletes nothing now")
+        queue = self.broker.queues.get(command.target.name)
+        if queue is not None and queue.log.failure is not None:
+            queue.raise_failed()
+        queue = self.broker.delete(command.target.name, now_ms)
+        if command.quiet:
+            return
+        if queue is None:
+            self.replies.say(b"NOT_FOUND\r\n")
+        else:
+            self.replies.hold(b"DELETED\r\n", self.host.removal(queue), 1)
+
+    def _touch(self, command: Touch, now_ms: int) -> None:
+        queue = self.broker.queues.get(command.target.name)
+        if queue is not None and queue.log.failure is not None:
+            queue.raise_failed()
+        lease = self.fetching.oldest(queue)
+        found = queue is not None and lease is not None and queue.reader not in self.holder.overdue
+        if found and queue is not None and lease is not None:
+            queue.reader.renew(lease, command.seconds * 1000, now_ms)
+        if not command.quiet:
+            self.replies.say(b"TOUCHED\r\n" if found else b"NOT_FOUND\r\n")
+
+    def _bad(self, command: Bad) -> None:
+        if command.log:
+            log.warning("%s: %s", self.holder.name, command.log)
+        if command.closes:
+            self.closing = True
+        if not command.quiet:
+            self.replies.say(command.line + b"\r\n")
+        elif not command.log:
+            self.broker.counters.refused_quietly += 1

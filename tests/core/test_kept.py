@@ -1,0 +1,129 @@
+"""What an observer sees of a queue in memory, and what it finds of one on disk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kestrelpy.core.kept import DEAD, LENT, READY, Kept
+from kestrelpy.core.log import NullLog
+from kestrelpy.core.policy import Policy
+from tests.support.queues import QueueInHand
+
+PLENTY = 1 << 40
+
+
+class InMemory(QueueInHand):
+    """A queue with durable = false."""
+
+    def _make_log(self, queue: object) -> NullLog:
+        return NullLog()
+
+    @property
+    def kept(self) -> Kept:
+        return Kept(self.reader)
+
+    def seen(self, after: int = 0, most: int = 100, since_ms: int = 0) -> list[bytes]:
+        """What one look shows."""
+        items, _ = self.kept.gather(after, most, PLENTY, since_ms)
+        return [item.body for item in items]
+
+
+@pytest.fixture
+def q() -> InMemory:
+    queue = InMemory(replace(Policy(), max_attempts=2))
+    queue.put(b"1", b"2", b"3", b"4", b"5")
+    return queue
+
+
+def test_ready_lent_given_back_and_dead_items_are_seen_in_order(q: InMemory) -> None:
+    first, second = q.open("anna"), q.open("bert")
+    assert first is not None
+    assert second is not None
+    assert q.seen() == [b"1", b"2", b"3", b"4", b"5"]
+    q.abort(second)
+    q.abort(first)
+    assert q.seen() == [b"1", b"2", b"3", b"4", b"5"]
+    again = q.open("anna")
+    assert again is not None
+    q.abort(again)
+    assert q.kept.state(1) == (DEAD, 2)
+    assert q.kept.state(2) == (READY, 1)
+    q.open("carl")
+    assert q.kept.state(2) == (LENT, 1)
+    assert q.seen() == [b"1", b"2", b"3", b"4", b"5"]
+    assert q.seen(after=3) == [b"4", b"5"]
+    assert q.seen(after=1, most=2) == [b"2", b"3"]
+
+
+def test_what_is_done_is_not_seen(q: InMemory) -> None:
+    lease = q.open("anna")
+    assert lease is not None
+    q.close(lease)
+    assert q.seen() == [b"2", b"3", b"4", b"5"]
+    assert not q.kept.has(1)
+    assert q.kept.first(0) == 2
+    assert q.kept.first(5) == 0
+
+
+@pytest.mark.parametrize("marker", range(1, 6))
+def test_each_item_is_found_wherever_it_is(q: InMemory, marker: int) -> None:
+    leases = [q.open("anna") for _ in range(3)]
+    for lease in (leases[2], leases[0]):
+        assert lease is not None
+        q.abort(lease)
+    found = q.kept.item(marker)
+    assert found is not None
+    assert found.body == b"%d" % marker
+
+
+def test_a_look_stops_before_its_bytes_do_but_has_one_item(q: InMemory) -> None:
+    assert [i.id for i in q.kept.gather(0, 9, 2, 0)[0]] == [1, 2]
+    assert [i.id for i in q.kept.gather(2, 9, 0, 0)[0]] == [3]
+
+
+def test_a_look_goes_through_a_bounded_stretch(
+    q: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.core.kept._SPAN_LEAST", 3)
+    items, last = q.kept.gather(0, 1, PLENTY, 0)
+    assert ([i.id for i in items], last) == ([1], 1)
+    items, last = q.kept.gather(4, 2, PLENTY, 0)
+    assert ([i.id for i in items], last) == ([5], 12)
+
+
+@pytest.mark.parametrize("many", [1, 7, 100])
+def test_a_time_is_found_among_many(many: int) -> None:
+    q = InMemory(Policy())
+    times = []
+    for n in range(many):
+        q.put(b"%d" % n)
+        times.append(q.wall_ms)
+        q.now_ms += 10 * (n % 3)
+    for since_ms in (1, *times, times[-1] + 1):
+        expected = next((n for n, t in enumerate(times, 1) if t >= since_ms), many + 1)
+        assert q.kept.since(since_ms) == expected
+    assert q.seen(since_ms=times[-1] + 1) == []
+
+
+def test_a_gap_is_a_marker_older_than_what_is_kept(q: InMemory) -> None:
+    for _ in range(3):
+        lease = q.open("anna")
+        assert lease is not None
+        q.close(lease)
+    for after in (0, 3):
+        q.kept.note_gap(after, 4)
+        assert q.reader.counters.gaps == 0
+    q.kept.note_gap(2, 4)
+    assert q.reader.counters.gaps == 1
+
+
+def test_a_hole_behind_a_kept_item_is_no_gap(q: InMemory) -> None:
+    q.open("anna")
+    for _ in range(2):
+        lease = q.open("bert")
+        assert lease is not None
+        q.close(lease)
+    q.kept.note_gap(2, 4)
+    assert q.reader.counters.gaps == 0

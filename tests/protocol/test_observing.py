@@ -1,0 +1,197 @@
+"""An observer's reading, and what becomes of the queue while it is under way."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from journal.journal import Sizes
+from journal.rotation import Segment
+from kestrelpy.core.log import JournalLog
+from kestrelpy.protocol.observing import Answer
+from tests.support.memory_disk import Fault
+from tests.support.stage import Stage
+
+COUNT = 30
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """Thirty items over many segments, next to none of them in memory."""
+    monkeypatch.setattr("tests.support.stage._SIZES", Sizes(2048, 2048, 1 << 20))
+    monkeypatch.setattr("kestrelpy.core.residency.FREE_BYTES", 0)
+    stage = Stage()
+    stage.set_queue(max_memory=1)
+    for n in range(1, COUNT + 1):
+        assert stage.say("producer", b"set jobs 0 0 300", b"%3d" % n * 100) == b"STORED\r\n"
+    return stage
+
+
+def markers(answer: bytes) -> list[int]:
+    assert answer.endswith(b"END\r\n")
+    found = [int(number) for number in re.findall(rb"VALUE \S+ 0 300 (\d+)\r\n", answer)]
+    for number in found:
+        assert b" %d\r\n%b\r\n" % (number, b"%3d" % number * 100) in answer
+    return found
+
+
+def log_of(stage: Stage) -> JournalLog:
+    log = stage.broker.queues[b"jobs"].log
+    assert isinstance(log, JournalLog)
+    return log
+
+
+def rewrite(stage: Stage, chosen: list[Segment]) -> None:
+    """As the server does it in the background, from beginning to end."""
+    journal, live = log_of(stage).journal, stage.broker.queues[b"jobs"].reader.live
+    job = journal.upkeep.begin_carry(chosen, live.copy(), lambda: None, stage.wall_ms)
+    survivors = job.run(stage.disk)
+    assert survivors is not None
+    for path in journal.upkeep.finish_carry(chosen, job, survivors):
+        stage.disk.remove(path)
+
+
+def confirm(stage: Stage, *numbers: int) -> None:
+    """Of the first six items, these; the others go back."""
+    for number in range(1, 7):
+        stage.say(f"worker {number}", b"get jobs/open")
+    for number in range(1, 7):
+        word = b"close" if number in numbers else b"defer"
+        assert stage.say(f"worker {number}", b"get jobs/" + word) == b"END\r\n"
+
+
+def test_an_answer_goes_on_over_the_ends_of_segments(stage: Stage) -> None:
+    assert len(log_of(stage).journal.segments) > 5
+    assert markers(stage.say("a", b"gets jobs/peek/after=0/n=100")) == list(range(1, COUNT + 1))
+    assert markers(stage.say("a", b"gets jobs/peek/after=7/n=3")) == [8, 9, 10]
+
+
+def test_what_is_rewritten_while_it_is_read_is_looked_for_again(stage: Stage) -> None:
+    confirm(stage, 1, 2, 4, 5)
+    stage.reads = False
+    stage.send("a", b"gets jobs/peek/after=0/n=100\r\n")
+    rewrite(stage, log_of(stage).journal.segments[:2])
+
+    stage.reads = True
+    stage.work()
+
+    assert markers(stage.client("a").take()) == [3, 6, *range(7, COUNT + 1)]
+
+
+def test_a_place_in_a_segment_that_was_rewritten_is_forgotten(stage: Stage) -> None:
+    assert markers(stage.say("a", b"gets jobs/peek/after=0/n=2")) == [1, 2]
+    confirm(stage, 1, 2, 4, 5)
+    rewrite(stage, log_of(stage).journal.segments[:2])
+    answer = stage.say("a", b"gets jobs/peek/after=2/n=100")
+    assert markers(answer) == [3, 6, *range(7, COUNT + 1)]
+
+
+def test_what_is_confirmed_while_it_is_read_is_not_shown(stage: Stage) -> None:
+    stage.reads = False
+    stage.send("a", b"gets jobs/peek/after=0/n=3\r\n")
+    for _ in range(5):
+        stage.say("b", b"get jobs")
+
+    stage.reads = True
+    stage.work()
+
+    assert markers(stage.client("a").take()) == [6, 7, 8]
+
+
+def test_a_queue_that_is_deleted_while_it_is_read_has_nothing(stage: Stage) -> None:
+    stage.reads = False
+    stage.send("a", b"gets jobs/peek/after=0/n=3/t=5s\r\n")
+    stage.send("b", b"delete jobs\r\n")
+
+    stage.reads = True
+    stage.work()
+
+    assert stage.client("b").take() == b"DELETED\r\n"
+    assert stage.client("a").take() == b"END\r\n"
+
+
+def test_who_hangs_up_while_it_is_read_for_leaves_nothing_behind(stage: Stage) -> None:
+    stage.reads = False
+    stage.send("a", b"gets jobs/peek/after=0/n=3\r\nset jobs 0 0 1\r\nx\r\n")
+    stage.hang_up("a")
+
+    stage.reads = True
+    stage.work()
+
+    assert stage.say("b", b"gets jobs/peek/after=30") == b"END\r\n", "nothing behind it was done"
+
+
+def test_others_are_answered_while_it_is_read(stage: Stage) -> None:
+    stage.reads = False
+    stage.send("a", b"gets jobs/peek/after=0/n=5\r\nversion\r\n")
+    assert stage.say("b", b"version") == b"VERSION 0.0.0\r\n"
+    assert stage.client("a").take() == b""
+
+    stage.reads = True
+    stage.work()
+
+    assert stage.client("a").take().endswith(b"END\r\nVERSION 0.0.0\r\n")
+
+
+def test_who_says_no_more_is_still_told_what_is_read(stage: Stage) -> None:
+    stage.reads = False
+    stage.send("a", b"gets jobs/peek/after=29/n=5/t=5s\r\n")
+    stage.end("a")
+
+    stage.reads = True
+    stage.work()
+
+    assert markers(stage.client("a").take()) == [30]
+
+
+@pytest.mark.parametrize("option", [b"", b"/n=100"])
+def test_what_the_disk_does_not_give_is_passed_over(stage: Stage, option: bytes) -> None:
+    lost = log_of(stage).journal.segments[1]
+    stage.disk.faults.append(Fault("read", lost.path, times=1_000_000))
+    seen: list[int] = []
+    while found := markers(
+        stage.say("a", b"gets jobs/peek/after=%d%b" % (seen[-1] if seen else 0, option))
+    ):
+        seen += found
+    assert seen == [n for n in range(1, COUNT + 1) if not lost.item_first <= n <= lost.item_last]
+
+
+@pytest.mark.parametrize("option", [b"", b"/n=100"])
+def test_since_is_found_although_the_disk_does_not_say_when(stage: Stage, option: bytes) -> None:
+    stage.disk.faults.append(Fault("read", "*.segment", times=1))
+    answer = stage.say("a", b"gets jobs/peek/since=1700000000" + option)
+    assert markers(answer)[0] == 1
+
+
+def test_a_journal_that_failed_still_shows_what_it_stored(stage: Stage) -> None:
+    stage.disk.faults.append(Fault("sync", "*.segment", times=1_000_000))
+    stage.say("producer", b"set jobs 0 0 1", b"x")
+    assert markers(stage.say("a", b"gets jobs/peek/after=0/n=100")) == list(range(1, COUNT + 1))
+    assert stage.say("a", b"gets jobs/peek/after=30/n=100").startswith(b"SERVER_ERROR ")
+
+
+def test_an_observer_remembers_its_places_in_a_few_queues_only(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.protocol.observing._PLACES_MAX", 3)
+    for n in range(9):
+        stage.say("producer", b"set q%d 0 0 1" % n, b"x")
+        assert b"VALUE" in stage.say("a", b"gets q%d/peek/after=0/n=2" % n)
+    observing = stage.client("a").conversation.fetching._observing
+    assert observing is not None
+    assert len(observing._places) <= 3
+
+
+def test_a_line_that_names_a_marker_is_not_kept(stage: Stage) -> None:
+    stage.say("a", b"gets jobs/peek/after=7")
+    stage.say("a", b"gets jobs/peek")
+    assert b"gets jobs/peek\r" in stage.lines
+    assert not [line for line in stage.lines if b"after" in line]
+
+
+def test_an_answer_takes_no_second_item_that_is_larger_than_its_room() -> None:
+    answer = Answer(9, 0)
+    assert answer.add([(1, 1, 0, 0, 0, b"x" * (3 << 20))], [b""])
+    assert not answer.add([(2, 2, 0, 0, 0, b"x" * (2 << 20))], [b""])
+    assert answer.is_full

@@ -1,0 +1,29 @@
+"""How items are said."""
+
+from __future__ import annotations
+
+from kestrelpy.core.item import Item
+from kestrelpy.protocol.shape import Shape, full_value, standing, value
+
+ITEM = Item(7, 7, b"body", 3, 1000, 2000)
+
+
+def test_the_lines_of_an_answer_are_those_of_one_item() -> None:
+    for numbered in (False, True):
+        shape = Shape(b"q/peek", numbered, False)
+        [line] = shape.lines([ITEM.put])
+        assert line + b"\r\nbody\r\nEND\r\n" == value(b"q/peek", ITEM, b"END\r\n", 7 * numbered)
+    [line] = Shape(b"q/peek", True, True).lines([ITEM.put])
+    whole = line + standing(b"lent", 2) + b"\r\nbody\r\nEND\r\n"
+    assert whole == full_value(b"q/peek", ITEM, b"END\r\n", 7, b"lent", 2)
+
+
+def test_what_is_not_there_is_a_dash() -> None:
+    item = Item(7, 7, b"", 0, 1000, 0)
+    assert full_value(b"q", item, b"", 7, b"ready", 0) == (
+        b"VALUE q 0 0 7 1000 - 0 ready - -\r\n\r\n"
+    )
+
+
+def test_keys_and_ids_stay_one_word_each() -> None:
+    assert standing(b"ready", 0, b"a b\r\n%\xff", b"-") == b"0 ready a%20b%0D%0A%25%FF -"
