@@ -35,8 +35,7 @@ _EXPIRES: Final = np.uint64(Tag.EXPIRES_MS | 8 << 8)  # what meta that begins wi
 _EXPIRES_MASK: Final = np.uint64(0xFFFFFF)
 _EXPIRES_META_BYTES: Final = 11
 _WITH_BODY: Final = (Kind.PUT, Kind.CARRIED, Kind.DECLARED)
-# What stands in `value`: a flush has the ids that it spared, u64 each.
-_WITH_VALUE: Final = (*_WITH_BODY, Kind.FLUSHED)
+_WITH_VALUE: Final = (*_WITH_BODY, Kind.FLUSHED)  # a flush: the ids that it spared
 _ENDED: Final = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED)
 _BEGAN: Final = (Kind.DONE, Kind.RETURNED, Kind.DEAD)
 _COUNTED: Final = (Kind.RETURNED, Kind.DEAD)  # `small` is the attempts
@@ -336,6 +335,7 @@ _COMMON: Final[dict[str, Callable[[Source], pa.Array]]] = {
     "flags": _flags,
     "expires": _expires,
     "key": lambda source: source.tagged(Tag.KEY),
+    "origin": lambda source: source.tagged(Tag.ORIGIN),
     "item": lambda source: _numbers(source.heads.item, source.heads.item > 0),
     "lsn": lambda source: _numbers(source.heads.lsn),
     "generation": lambda source: source.constant(source.piece.generation, pa.int64()),
@@ -352,12 +352,10 @@ EVENT_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
     "reason": lambda source: source.tagged(Tag.REASON),
     "number": lambda source: _numbers(source.heads.number),
     "journal": _text(lambda piece: piece.identity.hex()),
-    "origin": lambda source: source.tagged(Tag.ORIGIN),
 }
 ITEM_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
     **_COMMON,
     "id": lambda source: source.tagged(Tag.ID),
-    "origin": lambda source: source.tagged(Tag.ORIGIN),
     "attempts": lambda source: _small_numbers(source.held.attempts(source.heads.item)),
     "state": lambda source: _STATES.take(pa.array(source.held.is_dead(source.heads.item))),
 }

@@ -116,8 +116,8 @@ def _verdict(found: Sequence[Found], breaches: int) -> str:
     unknown = [each.name for each in found if not each.is_judged]
     if breaches:
         where = sum(1 for each in found if each.breaches)
-        return f"It does not hold: {counted(breaches, 'breach')[:-1]}es in " \
-               f"{counted(where, 'queue')}." if breaches > 1 else "It does not hold: 1 breach."
+        what = "1 breach" if breaches == 1 else f"{breaches:,} breaches"
+        return f"It does not hold: {what} in {counted(where, 'queue')}."
     if unknown:
         return (
             f"{', '.join(unknown)}: has records of kinds that this version does not know; use the "

@@ -287,7 +287,7 @@ def _check_overlaps(
             found[row.jid].clock += row["count"]
         else:
             found[row.jid].overlaps += row["count"]
-    for row in marked.where("not unsure").orderBy("jid", "lsn").limit(examples).collect():
+    for row in marked.where("not unsure").orderBy("jid", "lsn").limit(_CLOSE_MAX).collect():
         other = row.until.item
         both_of = f"item {row.item}" if other == row.item else f"items {other} and {row.item}"
         why = "" if other == row.item else ", which share a key,"

@@ -14,13 +14,15 @@ One rule: however a job ends, it says one sentence, and the exit code agrees wit
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import os
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import glob
 from importlib import import_module
@@ -36,7 +38,9 @@ HOLDS: Final = 0
 BREACH: Final = 1
 UNUSABLE: Final = 2
 EXAMPLES: Final = 20
-STDERR: Final = 2
+_STDERR: Final = 2
+_GATEWAY: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit has started the virtual machine
+_WARNING: Final = "Data is missing: "  # of `kestrelpy.spark.journals`, on executors
 _LOOK_SECONDS: Final = 0.25
 # What Spark takes for a cluster of many machines, unless somebody says otherwise.
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
@@ -120,7 +124,7 @@ Work = Callable[["SparkSession", Request, Progress], Outcome]
 
 def run(job: str, work: Work, request: Request) -> int:
     """Do it, and answer; the exit code."""
-    progress = Progress(sys.stderr, sys.stderr.isatty())
+    progress = Progress(os.fdopen(os.dup(_STDERR), "w"), os.isatty(_STDERR))
     began = time.monotonic()
     progress.step("starting Spark")
     try:
@@ -186,7 +190,7 @@ def _session(job: str, master: str | None) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     was_there = SparkSession.getActiveSession() is not None
-    with nullcontext() if was_there else _in_silence():
+    with _aside(not was_there and _GATEWAY not in os.environ):
         spark = session(f"kestrelpy {job}", master, None if was_there else _SETTINGS)
     if not was_there and spark.conf.get(_PARTITIONS) == _PARTITIONS_UNSAID:
         spark.conf.set(_PARTITIONS, str(2 * spark.sparkContext.defaultParallelism))
@@ -198,19 +202,35 @@ def _session(job: str, master: str | None) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def _in_silence() -> Iterator[None]:
-    """Processes that are started here have nobody to tell: Spark and its workers speak of
-    themselves at length, and what goes wrong comes as an exception.
+def _aside(is_ours: bool) -> Iterator[None]:
+    """A virtual machine that is started meanwhile talks into a file; what counts of it is relayed.
+
+    It and the processes that it starts say a page at every start, and some more about workers that
+    nobody waits for any more. What executors say of missing data is for people.
     """
+    if not is_ours:
+        yield
+        return
+    place, path = tempfile.mkstemp(prefix="kestrelpy-spark-")
+    kept = os.dup(_STDERR)
     sys.stderr.flush()
-    kept, nowhere = os.dup(STDERR), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(place, _STDERR)
+    os.close(place)
     try:
-        os.dup2(nowhere, STDERR)
         yield
     finally:
-        os.dup2(kept, STDERR)
+        sys.stderr.flush()
+        os.dup2(kept, _STDERR)
         os.close(kept)
-        os.close(nowhere)
+        atexit.register(_relay, path)
+
+
+def _relay(path: str) -> None:
+    with open(path, encoding="utf-8", errors="replace") as told:
+        lines = dict.fromkeys(line for line in told if line.startswith(_WARNING))
+    os.unlink(path)
+    for line in lines:
+        sys.stderr.write(f"kestrelpy: {line}")
 
 
 @contextmanager

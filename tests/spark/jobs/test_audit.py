@@ -1,9 +1,13 @@
-"""The audit: what was planted is found and named; what only looks like a breach is none."""
+"""The audit: what was planted is found and named; what only looks like a breach is none.
+
+All journals are made first and audited together, because a run of Spark costs more than a journal.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,44 +19,50 @@ from journal.record import Draft, Kind, ended
 from journal.segment import segment_name
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs.balance import Wrong
-from kestrelpy.spark.jobs.findings import outcome
-from tests.spark.jobs.audits import audit_holds, audited, breach
-from tests.spark.jobs.lives import (
-    TINY,
-    Story,
-    forget,
-    journal_of,
-    random_story,
-    retold,
-)
+from kestrelpy.spark.jobs.findings import Found, outcome
+from kestrelpy.spark.jobs.running import BREACH, HOLDS
+from tests.spark.jobs.audits import audited, breach
+from tests.spark.jobs.lives import TINY, Story, forget, journal_of, random_story, retold
+from tests.support.life import at_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.usefixtures("by_hand"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
-SEEDS = [seed for seed in range(40) if seed != 6]  # 6: see the journal's own tests
+SEEDS = [seed for seed in range(40) if seed != 6]  # that one ends a journal's own upkeep
+Build = Callable[[Path], Path]
+BUILDS: dict[str, Build] = {}
+
+
+def journal(build: Build) -> Build:
+    """It makes a data directory in a folder of its own; tests ask for it by its name."""
+    BUILDS[build.__name__] = build
+    return build
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
+    """What the audit finds in each, by name; lives by chance by their seed."""
+    folder = tmp_path_factory.mktemp("audits")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kestrelpy.server.background.wrap", at_once)
+        made = {name: build(folder / name) for name, build in BUILDS.items()}
+        made |= {str(s): random_story(s).save(folder / "chance" / str(s)) for s in SEEDS}
+    by_folder = {Path(each.folder).parent: each for each in audited(spark, *made.values())}
+    return {name: by_folder[data] for name, data in made.items()}
+
+
+def holds(found: Found) -> bool:
+    """Is nothing wrong with it? What is shows in the test's output."""
+    told = outcome([found], None)
+    print(told.text)
+    return told.code == HOLDS
 
 
 def nth(drafts: list[Draft], kind: Kind, item: int) -> int:
     """Where the first record of that kind about this item stands."""
     return next(n for n, d in enumerate(drafts) if d.kind == kind and d.item == item)
-
-
-def plain(tmp_path: Path) -> Path:
-    """Ten items stored, eight of them confirmed one after the other."""
-    story = Story()
-    story.put(*(b"%d" % n for n in range(10)))
-    story.take(8, pace_ms=20)
-    return story.save(tmp_path / "plain")
-
-
-def many(tmp_path: Path) -> Path:
-    """A hundred items in several segments."""
-    story = Story(TINY)
-    for number in range(100):
-        story.put(b"%d" % number)  # each synced: what is missing before the end is no torn end
-    return story.save(tmp_path / "data")
 
 
 def holding(data: Path, lsn: int) -> Path:
@@ -65,27 +75,19 @@ def holding(data: Path, lsn: int) -> Path:
 # -- it holds -------------------------------------------------------------------------------------
 
 
-def test_the_books_of_random_lives_balance_whatever_was_killed_or_cut(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    for seed in SEEDS:
-        random_story(seed).save(tmp_path / str(seed))
-
-    found = audit_holds(spark, *(tmp_path / str(seed) for seed in SEEDS))
-
-    assert len(found) == len(SEEDS)
-    assert sum(each.books.ended["confirmed"] for each in found) > 100
-    assert sum(each.books.flushed for each in found) > 10
-    assert sum(each.books.ended["discarded"] for each in found) > 10
-    assert sum(each.books.ended["expired"] for each in found) > 10
-    assert sum(each.books.dead for each in found) > 0
-    assert any(each.unbroken_lsn > each.extent.first for each in found), "nothing was reclaimed"
-    assert all(each.books.opening is not None for each in found)
+@journal
+def plain(folder: Path) -> Path:
+    """Ten items stored, eight of them confirmed one after the other."""
+    story = Story()
+    story.put(*(b"%d" % n for n in range(10)))
+    story.take(8, pace_ms=20)
+    return story.save(folder / "data")
 
 
-def test_every_side_of_the_books_is_counted(spark: SparkSession, tmp_path: Path) -> None:
+@journal
+def all_sides(folder: Path) -> Path:
     story = Story(max_attempts=2, max_items=8, discard_old_when_full=True)
-    story.put(b"confirmed", b"dead", b"expired", b"again")
+    story.put(b"confirmed", b"dead", b"confirmed, too", b"again")
     story.take(1)
     for _ in range(2):
         story.open()
@@ -99,20 +101,11 @@ def test_every_side_of_the_books_is_counted(spark: SparkSession, tmp_path: Path)
     story.put(b"expires", expires_in_ms=5)
     story.pass_time(20)
     story.put(*(b"%d" % n for n in range(10)))  # two too many
-
-    (found,) = audit_holds(spark, story.save(tmp_path / "data"))
-
-    books = found.books
-    assert books.opening == 0
-    assert (books.stored, books.ended["confirmed"], books.dead) == (17, 2, 1)
-    assert (books.flushed, books.ended["expired"], books.ended["discarded"]) == (3, 1, 2)
-    assert books.there == 8
-    assert (books.delivered, books.delivered_once, books.repeated) == (4, 3, 1)
+    return story.save(folder / "data")
 
 
-def test_a_delivery_that_a_kill_ended_explains_a_later_first_one(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+@journal
+def killed_while_lent(folder: Path) -> Path:
     story = Story()
     story.put(b"1", b"2", b"3", b"keeps the segment")
     story.open("anna")
@@ -120,31 +113,24 @@ def test_a_delivery_that_a_kill_ended_explains_a_later_first_one(
     story.confirm(story.lent[1])
     story.kill()
     story.take(2)
-
-    (found,) = audit_holds(spark, story.save(tmp_path / "data"))
-
-    assert found.order.restart == 1
-    assert found.order.judged == 3
+    return story.save(folder / "data")
 
 
-def test_a_clock_that_was_set_back_is_no_disorder(spark: SparkSession, tmp_path: Path) -> None:
+@journal
+def clock_set_back(folder: Path) -> Path:
     story = Story()
-    story.put(b"1", b"2", b"3", b"4")
+    story.put(b"1", b"2", b"3", b"4", b"keeps the segment")
     story.take(2)
     story.step_clock(-60_000)
     story.take(1)
     story.open()
     story.step_clock(-1_000)
     story.confirm()
-
-    (found,) = audit_holds(spark, story.save(tmp_path / "data"))
-
-    assert found.order.clock == 2
+    return story.save(folder / "data")
 
 
-def test_dead_items_that_are_taken_from_the_dead_line_are_confirmed(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+@journal
+def dead_line(folder: Path) -> Path:
     story = Story(max_attempts=1)
     story.put(b"1", b"2", b"3")
     for _ in range(3):
@@ -155,122 +141,158 @@ def test_dead_items_that_are_taken_from_the_dead_line_are_confirmed(
     story.open(dead=True)
     story.confirm()
     story.flush()
-
-    (found,) = audit_holds(spark, story.save(tmp_path / "data"))
-
-    assert (found.books.ended["confirmed"], found.books.dead) == (1, 2)
+    return story.save(folder / "data")
 
 
-def test_what_a_flush_spared_goes_on_living(spark: SparkSession, tmp_path: Path) -> None:
+@journal
+def spared_by_a_flush(folder: Path) -> Path:
     story = Story()
     story.put(b"1", b"2", b"3")
     story.open()
     story.flush()
     story.give_back()
+    return story.save(folder / "data")
 
-    (found,) = audit_holds(spark, story.save(tmp_path / "data"))
 
-    assert (found.books.flushed, found.books.there) == (2, 1)
+@journal
+def reclaimed(folder: Path) -> Path:
+    story = Story(TINY)
+    story.grow_old()
+    return story.save(folder / "data")
+
+
+def test_the_books_of_random_lives_balance_whatever_was_killed_or_cut(
+    found: dict[str, Found],
+) -> None:
+    lives = [found[str(seed)] for seed in SEEDS]
+
+    assert [each.folder for each in lives if not holds(each)] == []
+    assert sum(each.books.ended["confirmed"] for each in lives) > 100
+    assert sum(each.books.flushed for each in lives) > 10
+    assert sum(each.books.ended["discarded"] for each in lives) > 10
+    assert sum(each.books.ended["expired"] for each in lives) > 10
+    assert sum(each.books.dead for each in lives) > 0
+    assert any(each.unbroken_lsn > each.extent.first for each in lives), "nothing was reclaimed"
+    assert all(each.books.opening is not None for each in lives)
+
+
+def test_every_side_of_the_books_is_counted(found: dict[str, Found]) -> None:
+    assert holds(found["all_sides"])
+    books = found["all_sides"].books
+    assert books.opening == 0
+    assert (books.stored, books.ended["confirmed"], books.dead) == (17, 2, 1)
+    assert (books.flushed, books.ended["expired"], books.ended["discarded"]) == (3, 1, 2)
+    assert books.there == 8
+    assert (books.delivered, books.delivered_once, books.repeated) == (4, 3, 1)
+
+
+def test_what_went_with_its_segments_is_in_the_opening(found: dict[str, Found]) -> None:
+    assert holds(found["reclaimed"])
+    assert found["reclaimed"].unbroken_lsn > found["reclaimed"].extent.first
+    assert found["reclaimed"].books.opening
+    assert found["reclaimed"].books.difference == 0
+
+
+def test_a_delivery_that_a_kill_ended_explains_a_later_first_one(found: dict[str, Found]) -> None:
+    assert holds(found["killed_while_lent"])
+    order = found["killed_while_lent"].order
+    assert (order.judged, order.restart, order.swapped) == (3, 1, 0)
+
+
+def test_a_clock_that_was_set_back_is_no_disorder(found: dict[str, Found]) -> None:
+    assert holds(found["clock_set_back"])
+    assert found["clock_set_back"].order.clock == 2
+
+
+def test_dead_items_that_are_taken_from_the_dead_line_are_confirmed(
+    found: dict[str, Found],
+) -> None:
+    assert holds(found["dead_line"])
+    books = found["dead_line"].books
+    assert (books.ended["confirmed"], books.dead) == (1, 2)
+
+
+def test_what_a_flush_spared_goes_on_living(found: dict[str, Found]) -> None:
+    assert holds(found["spared_by_a_flush"])
+    books = found["spared_by_a_flush"].books
+    assert (books.flushed, books.there) == (2, 1)
 
 
 def test_a_queue_that_was_made_again_has_books_of_its_own(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, by_hand: None
 ) -> None:
-    first, second = plain(tmp_path), Story()
+    first = plain(tmp_path)
+    second = Story()
     second.put(b"new")
     there = second.save(tmp_path / "second")
     shutil.move(journal_of(there), first / "jobs.1700000009")
 
-    assert [each.books.stored for each in audit_holds(spark, first)] == [10, 1]
+    both = audited(spark, first)
+
+    assert [each.books.stored for each in both if holds(each)] == [10, 1]
 
 
 # -- it does not ----------------------------------------------------------------------------------
 
 
-def test_an_item_that_the_daemon_forgot_is_missing(spark: SparkSession, tmp_path: Path) -> None:
-    story = Story(TINY)
-    story.grow_old()
-    data = story.save(tmp_path / "data")
-    (whole,) = audit_holds(spark, data)
-
-    item = forget(journal_of(data), -1)
-
-    (found,) = audited(spark, data)
-    assert whole.books.difference == 0
-    assert f"missing: item {item} was stored, and neither ended nor is it there" in breach([found])
-    assert found.books.difference == 1
+@journal
+def loss(folder: Path) -> Path:
+    data = reclaimed(folder)
+    forget(journal_of(data), -1)
+    return data
 
 
-def test_an_item_of_the_opening_that_is_forgotten_shows_in_the_sum(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    story = Story(TINY)
-    story.grow_old()
-    data = story.save(tmp_path / "data")
-    (before,) = audit_holds(spark, data)
-    assert before.books.opening, "nothing was reclaimed"
-
+@journal
+def loss_of_an_old_one(folder: Path) -> Path:
+    data = reclaimed(folder)
     forget(journal_of(data), 0)
+    return data
 
-    assert "1 of the opening are missing" in breach(audited(spark, data))
 
-
-def test_a_put_that_is_left_out_is_missing(spark: SparkSession, tmp_path: Path) -> None:
-    def lose(drafts: list[Draft]) -> None:
+@journal
+def put_left_out(folder: Path) -> Path:
+    def edit(drafts: list[Draft]) -> None:
         del drafts[nth(drafts, Kind.DONE, 4)], drafts[nth(drafts, Kind.PUT, 4)]
 
-    data = retold(journal_of(plain(tmp_path)), tmp_path / "data", lose)
-
-    assert "missing: item 4: between items that were stored" in breach(audited(spark, data))
+    return retold(journal_of(plain(folder)), folder / "edited", edit)
 
 
-def test_an_end_of_an_item_that_was_never_put_is_a_phantom(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    def add(drafts: list[Draft]) -> None:
-        done = drafts[nth(drafts, Kind.DONE, 4)]
-        drafts.append(done._replace(item=77))
+@journal
+def phantom(folder: Path) -> Path:
+    def edit(drafts: list[Draft]) -> None:
+        drafts.append(drafts[nth(drafts, Kind.DONE, 4)]._replace(item=77))
 
-    data = retold(journal_of(plain(tmp_path)), tmp_path / "data", add)
-
-    said = breach(audited(spark, data))
-    assert "phantom: item 77 was delivered or ended, and was never put" in said
+    return retold(journal_of(plain(folder)), folder / "edited", edit)
 
 
-def test_a_double_confirm_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    def confirm_again(drafts: list[Draft]) -> None:
-        drafts.append(drafts[nth(drafts, Kind.DONE, 4)])
+@journal
+def double_confirms(folder: Path) -> Path:
+    def edit(drafts: list[Draft]) -> None:
+        drafts += [drafts[nth(drafts, Kind.DONE, item)] for item in range(1, 8)]
 
-    data = retold(journal_of(plain(tmp_path)), tmp_path / "data", confirm_again)
-    (found,) = audited(spark, data)
-
-    assert "twice: item 4 was confirmed more than once" in breach([found])
-    assert found.books.wrong == {Wrong.CONFIRMED_TWICE: 1}
+    return retold(journal_of(plain(folder)), folder / "edited", edit)
 
 
-def test_a_swap_of_two_first_deliveries_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    def swap(drafts: list[Draft]) -> None:
+@journal
+def swap(folder: Path) -> Path:
+    def edit(drafts: list[Draft]) -> None:
         a, b = nth(drafts, Kind.DONE, 3), nth(drafts, Kind.DONE, 6)
         drafts[a], drafts[b] = drafts[a]._replace(item=6), drafts[b]._replace(item=3)
 
-    data = retold(journal_of(plain(tmp_path)), tmp_path / "data", swap)
-    (found,) = audited(spark, data)
-
-    assert "order: 3 first deliveries: item 4 was first opened" in breach([found])
-    assert found.books.wrong == {}, "only the order is wrong"
+    return retold(journal_of(plain(folder)), folder / "edited", edit)
 
 
-def test_a_swap_of_two_puts_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    def swap(drafts: list[Draft]) -> None:
+@journal
+def swap_of_puts(folder: Path) -> Path:
+    def edit(drafts: list[Draft]) -> None:
         a, b = nth(drafts, Kind.PUT, 3), nth(drafts, Kind.PUT, 6)
         drafts[a], drafts[b] = drafts[b], drafts[a]
 
-    data = retold(journal_of(plain(tmp_path)), tmp_path / "data", swap)
-
-    assert "was put (lsn" in breach(audited(spark, data))
+    return retold(journal_of(plain(folder)), folder / "edited", edit)
 
 
-def test_an_item_that_two_have_at_once_is_named(spark: SparkSession, tmp_path: Path) -> None:
+@journal
+def lent_again_in_time(folder: Path) -> Path:
     story = Story()
     story.put(b"1", b"2")
     story.open()
@@ -279,51 +301,112 @@ def test_an_item_that_two_have_at_once_is_named(spark: SparkSession, tmp_path: P
     story.open()
     story.pass_time(50)
     story.confirm()
+    return story.save(folder / "data")
 
-    def overlap(drafts: list[Draft]) -> None:
+
+@journal
+def lent_twice_at_once(folder: Path) -> Path:
+    def edit(drafts: list[Draft]) -> None:
         at = nth(drafts, Kind.DONE, 1)
         drafts[at] = drafts[at]._replace(number=drafts[at].number - 30)
 
-    source = story.save(tmp_path / "source")
-    audit_holds(spark, source)
-    data = retold(journal_of(source), tmp_path / "data", overlap)
-
-    assert "item 1 lent twice at once" in breach(audited(spark, data))
+    return retold(journal_of(lent_again_in_time(folder)), folder / "edited", edit)
 
 
-def test_a_segment_that_was_cut_out_is_named_by_its_records(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    data = many(tmp_path)
-    audit_holds(spark, data)
+@journal
+def one_after_the_other(folder: Path) -> Path:
+    """A hundred items, each synced: what is missing before the end is no torn end."""
+    story = Story(TINY)
+    for number in range(100):
+        story.put(b"%d" % number)
+    return story.save(folder / "data")
 
+
+@journal
+def segment_cut_out(folder: Path) -> Path:
+    data = one_after_the_other(folder)
     holding(data, lsn=30).unlink()
-
-    (found,) = audited(spark, data)
-    ((first, last),) = found.holes
-    assert first <= 30 <= last
-    assert f"missing: lsn {first} to {last}" in breach([found])
+    return data
 
 
-def test_a_segment_without_its_end_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    data = many(tmp_path)
+@journal
+def segment_cut_short(folder: Path) -> Path:
+    data = one_after_the_other(folder)
     segment = holding(data, lsn=30)
-
     segment.write_bytes(segment.read_bytes()[:1200])
+    return data
 
-    assert f"{segment}: truncated at byte 1200" in breach(audited(spark, data))
 
-
-def test_an_end_after_the_end_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    def add(drafts: list[Draft]) -> None:
+@journal
+def ends_after_the_end(folder: Path) -> Path:
+    def edit(drafts: list[Draft]) -> None:
         small, meta = ended(0, 1)
         done = drafts[nth(drafts, Kind.DONE, 2)]
         drafts.append(done._replace(kind=Kind.EXPIRED, small=small, meta=meta, number=0))
         drafts.append(done._replace(kind=Kind.RETURNED, item=3, small=1))
 
-    data = retold(journal_of(plain(tmp_path)), tmp_path / "data", add)
+    return retold(journal_of(plain(folder)), folder / "edited", edit)
 
-    said = breach(audited(spark, data))
+
+def test_an_item_that_the_daemon_forgot_is_missing(found: dict[str, Found]) -> None:
+    said = breach([found["loss"]])
+    assert "missing: item 81 was stored, and neither ended nor is it there" in said
+    assert found["loss"].books.difference == 1
+    assert found["loss"].unexplained == 0
+
+
+def test_an_item_of_the_opening_that_is_forgotten_shows_in_the_sum(
+    found: dict[str, Found],
+) -> None:
+    assert "sum: 1 of the opening are missing" in breach([found["loss_of_an_old_one"]])
+
+
+def test_a_put_that_is_left_out_is_missing(found: dict[str, Found]) -> None:
+    said = breach([found["put_left_out"]])
+    assert "missing: item 4: between items that were stored" in said
+
+
+def test_an_end_of_an_item_that_was_never_put_is_a_phantom(found: dict[str, Found]) -> None:
+    said = breach([found["phantom"]])
+    assert "phantom: item 77 was delivered or ended, and was never put" in said
+
+
+def test_double_confirms_are_named(found: dict[str, Found]) -> None:
+    said = breach([found["double_confirms"]])
+    assert "twice: item 1, 2, 3, 4, 5 and 2 more was confirmed more than once" in said
+    assert found["double_confirms"].books.wrong == {Wrong.CONFIRMED_TWICE: 7}
+
+
+def test_a_swap_of_two_first_deliveries_is_named(found: dict[str, Found]) -> None:
+    said = breach([found["swap"]])
+    assert "order: 3 first deliveries: item 4 was first opened" in said
+    assert found["swap"].books.wrong == {}, "only the order is wrong"
+
+
+def test_a_swap_of_two_puts_is_named(found: dict[str, Found]) -> None:
+    assert "was put (lsn" in breach([found["swap_of_puts"]])
+
+
+def test_an_item_that_two_have_at_once_is_named(found: dict[str, Found]) -> None:
+    assert holds(found["lent_again_in_time"])
+    assert "item 1 lent twice at once" in breach([found["lent_twice_at_once"]])
+
+
+def test_a_segment_that_was_cut_out_is_named_by_its_records(found: dict[str, Found]) -> None:
+    assert holds(found["one_after_the_other"])
+    ((first, last),) = found["segment_cut_out"].holes
+    assert first <= 30 <= last
+    assert f"missing: lsn {first} to {last}" in breach([found["segment_cut_out"]])
+
+
+def test_a_segment_without_its_end_is_named_with_its_file(found: dict[str, Found]) -> None:
+    said = breach([found["segment_cut_short"]])
+    assert "missing: lsn 17 to " in said
+    assert ".segment: truncated at byte 1152" in said, "where the first record is not whole"
+
+
+def test_an_end_after_the_end_is_named(found: dict[str, Found]) -> None:
+    said = breach([found["ends_after_the_end"]])
     assert "twice: item 2 ended more than once" in said
     assert "phantom: item 3 was given back, died or was flushed although it had ended" in said
 
@@ -331,31 +414,31 @@ def test_an_end_after_the_end_is_named(spark: SparkSession, tmp_path: Path) -> N
 # -- how it is said -------------------------------------------------------------------------------
 
 
-def test_the_full_lists_are_written_and_replaced(spark: SparkSession, tmp_path: Path) -> None:
-    def confirm_again(drafts: list[Draft]) -> None:
-        drafts += [drafts[nth(drafts, Kind.DONE, item)] for item in range(1, 8)]
-
-    data = retold(journal_of(plain(tmp_path)), tmp_path / "data", confirm_again)
+def test_the_full_lists_are_written_and_replaced(
+    spark: SparkSession, tmp_path: Path, by_hand: None
+) -> None:
+    data = double_confirms(tmp_path)
     for _ in range(2):
-        (found,) = audited(spark, data, out=tmp_path / "out")
+        audited(spark, data, out=tmp_path / "out")
 
     rows = spark.read.parquet(str(tmp_path / "out" / "items")).collect()
     assert {(row.item, row.list) for row in rows} == {(item, "twice") for item in range(1, 8)}
     assert len(rows) == 7
-    assert len(found.wrong) == 5, "in the words only examples"
-    assert "and 2 more" in breach([found])
 
 
-def test_facts_are_json_and_tell_all_of_it(spark: SparkSession, tmp_path: Path) -> None:
-    told = outcome(audited(spark, plain(tmp_path)), None)
+def test_facts_are_json_and_tell_all_of_it(found: dict[str, Found]) -> None:
+    told = outcome([found["plain"], found["swap"]], None)
 
     facts = json.loads(json.dumps(told.facts))
-    (queue,) = facts["journals"]
-    assert facts["holds"] is True
+    queue, other = facts["journals"]
+    assert facts["holds"] is False
+    assert told.code == BREACH
     assert (queue["queue"], queue["stored"], queue["confirmed"], queue["there"]) == (
         "jobs", 10, 8, 2,
     )  # fmt: skip
+    assert (queue["breaches"], other["order"]["swapped"]) == (0, 3)
     assert "stored 10 = confirmed 8 + there 2: it adds up" in told.text
+    assert "It does not hold: 3 breaches in 1 queue." in told.text
 
 
 def test_a_folder_that_is_not_there_or_has_no_journal_is_a_sentence(
