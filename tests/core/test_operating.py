@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from journal.journal import Journal
 from journal.record import ended_bytes
 from journal.snapshot import Snapshot
-from kestrelpy.core.operating import Waiting, waiting
+from kestrelpy.core.log import JournalLog
+from kestrelpy.core.operating import Waiting, pause, waiting
+from kestrelpy.core.policy import Policy
 from kestrelpy.core.ready import NO_FRONTIER
 from kestrelpy.core.replay import Replay
 from kestrelpy.core.waiters import Want
 from kestrelpy.errors import ServerError
+from tests.support.life import Life, at_once
 from tests.support.queues import WALL_MS, make_queue
 
 
@@ -93,6 +97,31 @@ def test_a_snapshot_keeps_the_pause() -> None:
     fresh = q.broker.fresh(b"other", 1, 0)
     Replay(fresh).restore(snapshot)
     assert fresh.reader.paused
+
+
+def test_a_pause_outlives_the_segment_it_was_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kestrelpy.server.background.wrap", at_once)
+    life = Life(Policy())
+    pause(life.queue, True, life.now_ms)
+    life.commit()
+    for _ in range(3):  # lives
+        first = journal_of(life).segments[0].number
+        for _ in range(20):
+            life.put(bytes(100))
+            life.queue.flush(life.now_ms)
+            life.commit()
+        assert journal_of(life).segments[0].number > first, "what it was written to is gone"
+        assert not journal_of(life).upkeep.snapshots
+        life = life.killed()
+        assert life.reader.paused
+    pause(life.queue, False, life.now_ms)
+    life.commit()
+    assert not life.killed().reader.paused
+
+
+def journal_of(life: Life) -> Journal:
+    assert isinstance(life.queue.log, JournalLog)
+    return life.queue.log.journal
 
 
 def test_a_cancelled_item_is_gone_with_its_bytes_and_its_attempts() -> None:
