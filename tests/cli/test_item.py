@@ -63,11 +63,11 @@ def test_an_item_is_shown_with_why_it_is_not_delivered(
     client = daemon.client()
     for body in (b"first", b"second"):
         client.set("seen", body, flags=7)
-    client.get("shown/open")
+    client.get("seen/open")
 
     lent, ready = shown(kestrelpy, "seen", 1), shown(kestrelpy, "seen", 2)
     text = kestrelpy("item", "show", "seen", "2").out.decode()
-    client.get("shown/close")
+    client.get("seen/close")
     gone = kestrelpy("item", "show", "seen", "1")
     never = kestrelpy("item", "show", "seen", "3")
 
@@ -83,7 +83,7 @@ def test_an_item_is_shown_with_why_it_is_not_delivered(
     assert (gone.code, gone.err) == (1, "")
     assert b"gone" in gone.out
     assert never.is_sentence(2)
-    assert "item 3 of shown was not given yet, the latest is 2" in never.err
+    assert "item 3 of seen was not given yet, the latest is 2" in never.err
 
 
 def test_an_item_that_waits_is_cancelled_when_somebody_says_yes(

@@ -19,7 +19,7 @@ OWN = tuple(
     name for name in EVERYTHING.names if name not in ("server", "queue", "generation", "journal")
 )
 _BEGAN = (Kind.DONE, Kind.RETURNED, Kind.DEAD)
-_ENDED = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED)
+_ENDED = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED)
 
 
 @dataclass
@@ -80,7 +80,7 @@ def expected(record: Record, version: int = 2) -> tuple[Any, ...]:
         "opened": (record.number or None) if kind in _BEGAN else None,
         "segment": record.segment,
         "position": record.offset,
-        "value": record.body if has_body else None,
+        "value": record.body if has_body or kind == Kind.FLUSHED else None,
         "item": record.item or None,
         "lsn": record.lsn,
         "reason": _text(meta.get(Tag.REASON)),
@@ -89,6 +89,7 @@ def expected(record: Record, version: int = 2) -> tuple[Any, ...]:
         "bytes": len(record.body) if has_body else size,
         "key": _text(meta.get(Tag.KEY)),
         "number": record.number,
+        "origin": _text(meta.get(Tag.ORIGIN)),
     }
     return tuple(said[name] for name in OWN)
 

@@ -220,18 +220,20 @@ class Life:
         )
 
     def peek(self, dead: bool = False) -> bytes | None:
-        item = self._waited(lambda: self.reader.first(self.now_ms, dead), dead)
+        item = self._waited(lambda: self.reader.first(self.now_ms, dead), dead, False)
         return item.body if item is not None else None
 
-    def _waited(self, look: Callable[[], T | None], dead: bool) -> T | None:
+    def _waited(
+        self, look: Callable[[], T | None], dead: bool, lends: bool = True
+    ) -> T | None:
         """As a get does: what has to be read back is waited for."""
         for _ in range(_ROUNDS_MAX):
             found = look()
-            if found is not None or not self.reader.is_busy(self.now_ms, dead):
+            if found is not None or not self.reader.is_busy(self.now_ms, dead, lends):
                 return found
             if not self.do_some():
                 self.commit()
-            if not self.reader.is_busy(self.now_ms, dead):
+            if not self.reader.is_busy(self.now_ms, dead, lends):
                 return look()
         raise AssertionError("whoever fetches waits for good")
 

@@ -52,9 +52,9 @@ class Story:
             self.life.pass_time(1)
         self.life.commit()
 
-    def open(self, who: str = "anna", dead: bool = False) -> Lease | None:
+    def open(self, who: str = "anna", dead: bool = False, lease_ms: int = 0) -> Lease | None:
         """Lend the next item."""
-        lease = self.life.open(who, dead)
+        lease = self.life.open(who, dead, lease_ms)
         if lease is not None:
             self._lent.append(lease)
             self.life.pass_time(1)

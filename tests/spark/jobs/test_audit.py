@@ -17,6 +17,7 @@ from journal.files import Disk
 from journal.reader import read_journal
 from journal.record import Draft, Kind, ended
 from journal.segment import segment_name
+from kestrelpy.core.operating import cancel, pause
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs.balance import Wrong
 from kestrelpy.spark.jobs.findings import Found, outcome
@@ -75,12 +76,43 @@ def holding(data: Path, lsn: int) -> Path:
 # -- it holds -------------------------------------------------------------------------------------
 
 
+def test_leases_by_token_a_pause_and_a_cancelled_item_are_no_breach(
+    found: dict[str, Found],
+) -> None:
+    assert holds(found["by_token"])
+    sums = found["by_token"].books
+    assert (sums.stored, sums.ended["confirmed"], sums.ended["cancelled"]) == (6, 1, 1)
+
+
 @journal
 def plain(folder: Path) -> Path:
     """Ten items stored, eight of them confirmed one after the other."""
     story = Story()
     story.put(*(b"%d" % n for n in range(10)))
     story.take(8, pace_ms=20)
+    return story.save(folder / "data")
+
+
+@journal
+def by_token(folder: Path) -> Path:
+    """Leases by token, one confirmed and one over after a kill; a pause and an item cancelled."""
+    story = Story()
+    story.put(*(b"%d" % n for n in range(6)))
+    for _ in range(3):
+        lease = story.open(lease_ms=500)
+    assert lease is not None
+    story.life.reader.renew(lease, 5000, story.life.now_ms)
+    story.confirm()
+    pause(story.life.queue, True, story.life.now_ms)
+    story.life.commit()
+    story.kill()
+    story.pass_time(1000)
+    pause(story.life.queue, False, story.life.now_ms)
+    cancelled = story.life.open("nobody")
+    assert cancelled is not None
+    story.life.reader.give_back(cancelled, story.life.now_ms, b"defer")
+    assert cancel(story.life.queue, story.life.queue.next_item - 1, 1, story.life.now_ms)
+    story.life.commit()
     return story.save(folder / "data")
 
 
