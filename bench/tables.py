@@ -165,7 +165,7 @@ def audit(bench: Bench) -> list[Figure]:
             bench.load(dialect, daemon.port, "jobs", ops=third, in_flight=1)
             bench.say(f"{dialect}: {third:,}")
         daemon.stop()
-        archived = (f"{archive}/*",) if any(archive.iterdir()) else ()
+        archived = (str(archive),) if any(archive.iterdir()) else ()
         paths, out = (str(daemon.data), *archived), str(daemon.place / "out")
         silent = Progress(io.StringIO(), watched=False)
         events = spark.read.format("kestrel").option("mode", "events").load(list(paths)).count()
