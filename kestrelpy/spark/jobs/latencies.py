@@ -5,7 +5,7 @@
 
 Latencies are counted by group and bin, which is a hash and no more; what is left to be sorted is
 small. (Spark's own `percentile_approx` keeps a sketch for each group and sorts all rows once there
-are more than 128 groups: six times the work, measured.)
+are more than 128 groups.)
 
 One rule: a percentile is the latency of an item, not a value between two of them: the least that so
 many have at most.
