@@ -63,7 +63,7 @@ def every_kind() -> tuple[MemoryDisk, list[Record]]:
         Draft(Kind.DONE, 4, TIME_MS, large[0], TIME_MS + 4, large[1], b"", 3, 0),
         Draft(Kind.TOKENS, 0, 1 << 20, 0, TIME_MS + 5, b"", b"", 0, 0),
         Draft(Kind.FLUSHED, 9, 17, 0, TIME_MS + 6, b"", (5).to_bytes(8, "little"), 0, 0),
-        Draft(77, 8, 7, 6, TIME_MS + 7, b"\x40\1\0?", b"of a newer version", 0, 0),  # type: ignore[arg-type]
+        Draft(77, 8, 7, 6, TIME_MS + 7, b"\x40\1\0?", b"of a newer version", 0, 0),
         synced=4,
     )
     records += one.batch(*(put(10 + n, bytes([n]) * n) for n in range(40)), synced=11)

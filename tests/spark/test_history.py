@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -192,7 +193,7 @@ def test_planning_reads_fronts_and_ends_and_no_sealed_segment_whole() -> None:
             read.append((os.path.basename(path), len(data)))
             return data
 
-    plan_events([FOLDER], Watched())  # type: ignore[arg-type]
+    plan_events([FOLDER], cast("Any", Watched()))
     most = {name: sum(size for n, size in read if n == name) for name, _ in read}
     for number in (3, 4):
         # Fronts are up to 2048 bytes, which is all of such a small file, and are kept.
@@ -382,7 +383,7 @@ def test_a_segment_that_vanishes_while_it_is_planned_is_looked_for_again() -> No
                 one.remove(3)
             return one.disk.read(path, offset, size)
 
-    history = plan_events([FOLDER], Daemon())  # type: ignore[arg-type]
+    history = plan_events([FOLDER], cast("Any", Daemon()))
     assert vanished
     assert [p.segment for p in history.pieces] == [6, 4, 5, 7]
     assert history.journals[0].holes == [(9, 12)]

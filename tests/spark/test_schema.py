@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,9 +18,9 @@ from kestrelpy.spark.schema import (
 )
 
 
-def sentence(*args: object, **kwargs: object) -> str:
+def sentence(*args: Any, **kwargs: Any) -> str:
     with pytest.raises(SchemaError) as caught:
-        select(*args, **kwargs)  # type: ignore[arg-type]
+        select(*args, **kwargs)
     return str(caught.value)
 
 
