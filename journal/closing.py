@@ -21,8 +21,8 @@ def close(journal: Journal, time_ms: int) -> None:
     _sync(journal)
     segment = journal.active
     healthy = commit.failure is None
-    # KNOWN FLAW: if this last sync fails, what it had to cover (a batch without items) is in the file
-    # all the same, and the next start takes the end for a clean one: it goes on in that very file.
+    # KNOWN FLAW: if this last sync fails, what it had to cover (a batch without items) is in the
+    # file all the same, and the next start takes the end for a clean one: it goes on in that file.
     if segment is not None and healthy and journal.write_end(segment, time_ms):
         commit.lsn_in_flight = commit.lsn_written
         _sync(journal)
