@@ -15,7 +15,7 @@ from journal.backlog import Backlog
 from journal.errors import ITEM_MAX, Damage
 from journal.journal import Sizes
 from journal.record import HEADER_BYTES, Draft, Kind, Record, encode
-from tests.support.journals import TIME_MS, TINY, Writer, fresh, path_of, start
+from tests.support.journals import TIME_MS, Writer, filled, fresh, path_of, start
 from tests.support.memory_disk import Fault, MemoryDisk
 
 LARGER = Sizes(segment_min=16 << 10, segment_max=16 << 10, batch_max=1 << 20)
@@ -28,19 +28,6 @@ def piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     monkeypatch.setattr("journal.seeking.PIECE_BYTES", request.param)
     monkeypatch.setattr("journal.seeking._WINDOW_BYTES", max(request.param, 128))
     return int(request.param)
-
-
-def filled(count: int, seed: int = 1, sizes: Sizes = TINY, largest: int = 600) -> Writer:
-    """A journal with so many puts of random size, and confirms of some in between."""
-    random, writer = Random(seed), fresh(MemoryDisk(), sizes)
-    for _ in range(count):
-        writer.put(random.randbytes(random.choice((0, 1, 30, random.randrange(largest)))))
-        if random.random() < 0.3:
-            writer.done(random.choice(sorted(writer.queue.live)))
-        if random.random() < 0.5:
-            writer.commit()
-    writer.commit()
-    return writer
 
 
 def records_of(writer: Writer) -> list[Record]:

@@ -13,7 +13,7 @@ from journal.gather import Gathering, Place, Put, TimeSearch, order, since
 from journal.ids import IdSet
 from journal.journal import Sizes
 from journal.record import Draft, Kind, Tag, encode, encode_meta
-from tests.support.journals import TIME_MS, TINY, Writer, fresh, start
+from tests.support.journals import TIME_MS, TINY, Writer, filled, fresh, start
 from tests.support.memory_disk import MemoryDisk
 
 LARGER = Sizes(segment_min=16 << 10, segment_max=16 << 10, batch_max=1 << 20)
@@ -30,19 +30,6 @@ def piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     monkeypatch.setattr("journal.gather.NEAR_ITEMS", 5)
     monkeypatch.setattr("journal.gather._SPAN", 1)
     return int(request.param)
-
-
-def filled(count: int, seed: int = 1, sizes: Sizes = TINY, largest: int = 600) -> Writer:
-    """A journal with so many puts of random size, and confirms of some in between."""
-    random, writer = Random(seed), fresh(MemoryDisk(), sizes)
-    for _ in range(count):
-        writer.put(random.randbytes(random.choice((0, 1, 30, random.randrange(largest)))))
-        if random.random() < 0.3:
-            writer.done(random.choice(sorted(writer.queue.live)))
-        if random.random() < 0.5:
-            writer.commit()
-    writer.commit()
-    return writer
 
 
 def live_of(writer: Writer) -> IdSet:

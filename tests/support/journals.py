@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from random import Random
 
 from journal.checkpoint import Checkpoint
 from journal.files import Files, Handle
@@ -145,6 +146,19 @@ def fresh(files: Files, sizes: Sizes = TINY, folder: str = FOLDER) -> Writer:
     queue = Queue()
     journal = Journal(files, folder, IDENTITY, sizes, queue.checkpoint)
     return Writer(journal, queue, Recovery(files, folder), [])
+
+
+def filled(count: int, seed: int = 1, sizes: Sizes = TINY, largest: int = 600) -> Writer:
+    """A journal with so many puts of random size, and confirms of some in between."""
+    random, writer = Random(seed), fresh(MemoryDisk(), sizes)
+    for _ in range(count):
+        writer.put(random.randbytes(random.choice((0, 1, 30, random.randrange(largest)))))
+        if random.random() < 0.3:
+            writer.done(random.choice(sorted(writer.queue.live)))
+        if random.random() < 0.5:
+            writer.commit()
+    writer.commit()
+    return writer
 
 
 def bodies(records: list[Record]) -> list[bytes]:
