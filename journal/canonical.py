@@ -4,7 +4,8 @@
     | type | length u32| bytes | type | length u32| bytes |      type 1 text ... 6 bytes
     +------+-----------+-------+------+-----------+-------+
 
-So the integer 1, the number 1.0 and the text "1" are three values, and {"ab", "c"} is not {"a", "bc"}.
+So the integer 1, the number 1.0 and the text "1" are three values, and {"ab", "c"} is not
+{"a", "bc"}.
 
 One rule: two keys are the same if and only if their bytes are the same.
 """

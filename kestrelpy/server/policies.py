@@ -15,8 +15,10 @@ from kestrelpy.config import (
     settings_in_force,
 )
 from kestrelpy.core.broker import Broker
+from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.policy import Policy
 from kestrelpy.errors import ClientError
+from kestrelpy.message_keys import MessageKey
 
 
 class Policies:
@@ -75,5 +77,13 @@ def policy_of(settings: QueueSettings) -> Policy:
         max_leased=settings.max_leased,
         max_attempts=settings.max_attempts,
         max_memory_bytes=settings.max_memory_bytes,
+        keys=_keys_of(settings),
         archive_to=str(settings.archive_to or ""),
     )
+
+
+def _keys_of(settings: QueueSettings) -> KeySettings:
+    rule = None
+    if settings.key_format is not None and settings.key:
+        rule = MessageKey(settings.key_format, settings.key, settings.key_is_free)
+    return KeySettings(rule, settings.key_matches_any, settings.key_unordered)

@@ -45,7 +45,7 @@ def test_integers_are_exact_however_large() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), [], {}, object()])
 def test_what_no_key_can_hold_is_refused(value: object) -> None:
-    with pytest.raises(ValueError, match="^is "):
+    with pytest.raises(ValueError, match=r"^is "):
         value_of(value)
 
 
