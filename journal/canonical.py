@@ -68,10 +68,11 @@ def join(values: Iterable[bytes], unordered: bool) -> bytes:
 
 
 def split(key: bytes) -> Iterator[bytes]:
-    """The values of a key, each with its type and length."""
-    at = 0
-    while at < len(key):
-        end = at + _HEAD.size + _HEAD.unpack_from(key, at)[1]
+    """The values of a key, each with its type and length; what is not one of ours is one value."""
+    at, size = 0, len(key)
+    while at < size:
+        end = at + _HEAD.size
+        end = end + _HEAD.unpack_from(key, at)[1] if end <= size else size
         yield key[at:end]
         at = end
 
@@ -90,11 +91,14 @@ def _value(type_: Type, data: bytes) -> bytes:
 
 def _in_words(value: bytes) -> str:
     type_, data = value[0], value[_HEAD.size :]
+    is_ours = len(value) >= _HEAD.size and _HEAD.unpack_from(value)[1] == len(data)
+    if not is_ours or (type_ == Type.FLOAT and len(data) != _FLOAT.size):
+        return f"0x{value.hex()}"
     if type_ == Type.TEXT:
         text = quote_from_bytes(data, _UNESCAPED)
         return f'"{text}"' if _looks_typed(text) else text
     if type_ == Type.INTEGER:
-        return data.decode("ascii")
+        return quote_from_bytes(data)
     if type_ == Type.FLOAT:
         return repr(_FLOAT.unpack(data)[0])
     if type_ == Type.BOOLEAN:
@@ -103,7 +107,7 @@ def _in_words(value: bytes) -> str:
 
 
 def _looks_typed(text: str) -> bool:
-    if text in ("true", "false", "null", "") or text.startswith("0x"):
+    if text in ("true", "false", "null", "-", "") or text.startswith("0x"):
         return True
     try:
         float(text)

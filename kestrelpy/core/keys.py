@@ -159,6 +159,11 @@ class Keys:
         self.parked_bytes += body_bytes
         return False
 
+    def hold(self, id_: int, key: bytes) -> None:
+        """It has its key since before now, as far as nobody else does."""
+        for value in self.values(key):
+            self._rows.setdefault(value, id_)
+
     def end(self, id_: int, key: bytes, body_bytes: int) -> list[Parked]:
         """It is not there any more: those that became possible, out of their rows."""
         return self._end(id_, self.values(key), body_bytes)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import Damage
-from journal.record import Record, Tag, decode_meta
+from journal.record import Record, said_of_put
 from kestrelpy.core.item import Item
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.ready import ITEM_COST
@@ -267,13 +267,10 @@ class Line:
 
 def item_of(record: Record) -> Item:
     """The item that this put stored."""
-    expires_ms = 0
-    if record.meta:
-        expires = decode_meta(record.meta).get(Tag.EXPIRES_MS, 0)
-        expires_ms = expires if isinstance(expires, int) else 0
+    expires_ms, key = said_of_put(record.meta) if record.meta else (0, b"")
     return Item(
         record.item, record.number, record.body, record.small, record.time_ms, expires_ms,
-        record.lsn,
+        record.lsn, key,
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 from journal.checkpoint import Checkpoint
 from journal.upkeep import State
 from kestrelpy.core.item import Item
+from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import SWEEP_ITEMS_MAX, Reader
@@ -68,10 +69,12 @@ class Queue:
 
     # -- storing ----------------------------------------------------------------------------
 
-    def put(self, body: bytes, flags: int, expires_ms: int, now_ms: int) -> int:
+    def put(
+        self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY
+    ) -> int:
         """Store an item (`expires_ms` wall clock, 0: never); the record to wait for, or NOT_STORED.
 
-        Raises ServerError when it is too large or the journal has failed.
+        `key` is canonical. Raises ServerError when it is too large or the journal has failed.
         """
         log, policy = self.log, self.policy
         size = len(body)
@@ -84,6 +87,7 @@ class Queue:
             oldest = wall_ms + policy.max_age_ms
             expires_ms = min(expires_ms, oldest) if expires_ms else oldest
         item = Item(self.next_item, self.next_place, body, flags, wall_ms, expires_ms)
+        item.key = key
         self._apply_put(item.id, item.marker, size)
         item.lsn = log.put(item)
         reader = self.reader
@@ -92,14 +96,16 @@ class Queue:
             reader.serve(now_ms)
         return item.lsn
 
-    def add(self, body: bytes, flags: int, expires_ms: int, now_ms: int) -> int:
+    def add(
+        self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY
+    ) -> int:
         """Store an item if none is ready, delayed or lent."""
         if self.log.failure is not None or len(body) > self.policy.max_item_bytes:
             self._refuse_put(len(body))
         self.reader.first(now_ms)  # what has expired is not there
         if self.reader.ready.count or len(self.reader.leases):
             return NOT_STORED
-        return self.put(body, flags, expires_ms, now_ms)
+        return self.put(body, flags, expires_ms, now_ms, key)
 
     def _refuse_put(self, size: int) -> NoReturn:
         """Say why nothing of this size is stored now."""

@@ -29,8 +29,20 @@ class Policies:
 
     def of(self, name: bytes, declared: bytes) -> Policy:
         """The rules of a queue for which this was declared."""
-        block = kept_block(declared)[0] if declared else None
-        return policy_of(self.config.queue(name, block))
+        return _policy(self.config, name, declared)
+
+    def take(self, config: Config, broker: Broker) -> None:
+        """Go by this one from now on, or raise ConfigError: a key stays as it was made."""
+        problems = [
+            f"queue {name.decode('ascii', 'replace')}: key settings cannot change while it holds "
+            "items: they can when it is empty."
+            for name, queue in sorted(broker.queues.items())
+            if queue.reader.live
+            and _policy(config, name, queue.declared).keys != queue.policy.keys
+        ]
+        if problems:
+            raise ConfigError(problems)
+        self.config = config
 
     def put_in_force(self, broker: Broker, now_ms: int) -> None:
         """Every queue goes by the configuration as it is now."""
@@ -58,6 +70,11 @@ class Policies:
             if queue.declared
             for problem in kept_block(queue.declared)[1]
         ]
+
+
+def _policy(config: Config, name: bytes, declared: bytes) -> Policy:
+    block = kept_block(declared)[0] if declared else None
+    return policy_of(config.queue(name, block))
 
 
 def policy_of(settings: QueueSettings) -> Policy:

@@ -114,6 +114,18 @@ def test_an_item_whose_key_is_not_known_any_more_ends_all_the_same() -> None:
     assert ids(keys.end_unknown(1, 10)) == [2]
 
 
+def test_what_is_held_since_before_is_first_and_parks_nobody() -> None:
+    keys = Keys(matches_any=True)
+    keys.hold(9, AB)
+    keys.hold(8, BC)
+
+    assert (keys.holder(A), keys.holder(B), keys.holder(C)) == (9, 9, 8)
+    assert not keys.parked
+    assert not claim(keys, 1, A)
+    assert ids(keys.end(9, AB, 10)) == [1]
+    assert keys.holder(B) == 0
+
+
 def test_an_item_that_never_claimed_ends_without_a_trace() -> None:
     keys = Keys()
     claim(keys, 1, A)

@@ -73,9 +73,16 @@ def test_keys_in_words_are_one_word_and_the_same_only_for_the_same_key(
     assert (said == in_words(key(*others))) == (key(*some) == key(*others))
 
 
+@given(st.binary())
+def test_what_is_no_key_of_ours_comes_apart_and_is_said_all_the_same(data: bytes) -> None:
+    assert b"".join(split(data)) == data
+    assert in_words(data).isascii()
+    assert " " not in in_words(data)
+
+
 def test_keys_read_as_a_producer_names_them() -> None:
     assert in_words(key("A", "B")) == "A,B"
     assert in_words(key("a,b", "c d", "é")) == "a%2Cb,c%20d,%C3%A9"
     assert in_words(key(17, 1.5, True, None, b"\x01")) == "17,1.5,true,null,0x01"
-    assert in_words(key("17", "true", "", "0x01", "nan")) == '"17","true","","0x01","nan"'
+    assert in_words(key("17", "true", "", "0x01", "nan", "-")) == '"17","true","","0x01","nan","-"'
     assert in_words(b"") == ""
