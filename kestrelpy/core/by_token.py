@@ -62,8 +62,8 @@ def resume(reader: Reader, now_ms: int) -> None:
         key=lambda each: (each[0], each[1].item),
     ):  # fmt: skip
         lease = Lease(
-            bare_item(entry.item, entry.body_bytes, entry.key), entry.item, reader.token_holder, reader,
-            entry.token, entry.delivery - 1, entry.began_ms, now_ms + max(left_ms, 0),
+            bare_item(entry.item, entry.body_bytes, entry.key), entry.item, reader.token_holder,
+            reader, entry.token, entry.delivery - 1, entry.began_ms, now_ms + max(left_ms, 0),
         )  # fmt: skip
         reader.leases.grant(lease)
         reader.leases.enter(lease, entry)

@@ -59,8 +59,8 @@ class Target:
     """A parsed key. `raw` is echoed as sent."""
 
     __slots__ = (
-        "dead", "ending", "full", "key", "lease_ms", "lends", "name", "options", "peeks", "raw", "token",
-        "view", "wait_ms", "why",
+        "dead", "ending", "full", "key", "lease_ms", "lends", "name", "options", "peeks", "raw",
+        "token", "view", "wait_ms", "why",
     )  # fmt: skip
 
     def __init__(

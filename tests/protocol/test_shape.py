@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kestrelpy.core.item import Item
 from journal.canonical import text_of
+from kestrelpy.core.item import Item
 from kestrelpy.protocol.shape import Shape, full_value, standing, value
 
 ITEM = Item(7, 7, b"body", 3, 1000, 2000)
