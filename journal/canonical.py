@@ -17,7 +17,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Final
-from urllib.parse import quote_from_bytes
+from urllib.parse import quote_from_bytes, unquote
 
 # A put's meta has 65,535 bytes for all there is beside the body; half of it is a long key.
 KEY_BYTES_MAX: Final = 32 << 10
@@ -36,6 +36,9 @@ class Type(IntEnum):
     BOOLEAN = 4  # one byte, 0 or 1
     NULL = 5  # nothing
     BYTES = 6
+
+
+_TYPES: Final = frozenset(Type)
 
 
 def value_of(value: object) -> bytes:
@@ -77,6 +80,11 @@ def split(key: bytes) -> Iterator[bytes]:
         at = end
 
 
+def is_whole(key: bytes) -> bool:
+    """Is this a key of ours?"""
+    return bool(key) and all(map(_is_whole, split(key)))
+
+
 def in_words(key: bytes) -> str:
     """A key for people and on the wire: `A,B`, percent-encoded, no blank in it; empty: no key.
 
@@ -85,15 +93,27 @@ def in_words(key: bytes) -> str:
     return ",".join(map(_in_words, split(key)))
 
 
+def as_text(key: bytes) -> str:
+    """The same where nothing else stands on the line: decoded."""
+    return unquote(in_words(key), errors="replace")
+
+
 def _value(type_: Type, data: bytes) -> bytes:
     return _HEAD.pack(type_, len(data)) + data
 
 
+def _is_whole(value: bytes) -> bool:
+    if len(value) < _HEAD.size:
+        return False
+    type_, size = _HEAD.unpack_from(value)
+    right = {Type.FLOAT: _FLOAT.size, Type.BOOLEAN: 1, Type.NULL: 0}.get(type_, size)
+    return type_ in _TYPES and size == right == len(value) - _HEAD.size
+
+
 def _in_words(value: bytes) -> str:
+    if not _is_whole(value):
+        return quote_from_bytes(value, _UNESCAPED)
     type_, data = value[0], value[_HEAD.size :]
-    is_ours = len(value) >= _HEAD.size and _HEAD.unpack_from(value)[1] == len(data)
-    if not is_ours or (type_ == Type.FLOAT and len(data) != _FLOAT.size):
-        return f"0x{value.hex()}"
     if type_ == Type.TEXT:
         text = quote_from_bytes(data, _UNESCAPED)
         return f'"{text}"' if _looks_typed(text) else text

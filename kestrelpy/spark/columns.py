@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from journal.canonical import as_text
 from journal.errors import NewerFormat
 from journal.ids import PAGE_IDS
 from journal.record import DELIVERY_MAX, HEADER_BYTES, Kind, Meta, Record, Tag, decode_meta
@@ -211,9 +212,8 @@ class Source:
         if not self.heads.meta_bytes.any():
             return pa.nulls(len(self.heads), pa.string())
         found = (meta.get(tag) for meta in self.heads.metas)
-        texts = [
-            each.decode("utf-8", "replace") if isinstance(each, bytes) else None for each in found
-        ]
+        read = as_text if tag == Tag.KEY else _decoded
+        texts = [read(each) if isinstance(each, bytes) else None for each in found]
         return pa.array(texts, pa.string())
 
     @cached_property
@@ -320,6 +320,10 @@ def _expires(source: Source) -> pa.Array:
 
 def _flags(source: Source) -> pa.Array:
     return _numbers(source.heads.small, source.heads.kind == Kind.PUT)
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
 
 
 def _text(pick: Callable[[Piece], str | None]) -> Callable[[Source], pa.Array]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.canonical import in_words, join, split, text_of, value_of
+from journal.canonical import as_text, in_words, is_whole, join, split, text_of, value_of
 
 VALUES = st.one_of(
     st.text(max_size=4), st.integers(), st.floats(allow_nan=False), st.booleans(), st.none(),
@@ -58,6 +58,7 @@ def test_a_key_comes_apart_into_its_values(values: list[object]) -> None:
     parts = [value_of(value) for value in values]
 
     assert list(split(join(parts, False))) == parts
+    assert is_whole(join(parts, False)) == bool(parts)
 
 
 @given(st.lists(VALUES, min_size=1), st.lists(VALUES, min_size=1))
@@ -80,9 +81,21 @@ def test_what_is_no_key_of_ours_comes_apart_and_is_said_all_the_same(data: bytes
     assert " " not in in_words(data)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"A", b"\1\0\0\0A", b"\7\0\0\0\0", b"\3\1\0\0\0x", b"\1\2\0\0\0x",
+        text_of(b"A") + b"\1",
+    ],
+)  # fmt: skip
+def test_what_is_no_key_of_ours_is_known(data: bytes) -> None:
+    assert not is_whole(data)
+
+
 def test_keys_read_as_a_producer_names_them() -> None:
     assert in_words(key("A", "B")) == "A,B"
     assert in_words(key("a,b", "c d", "é")) == "a%2Cb,c%20d,%C3%A9"
     assert in_words(key(17, 1.5, True, None, b"\x01")) == "17,1.5,true,null,0x01"
     assert in_words(key("17", "true", "", "0x01", "nan", "-")) == '"17","true","","0x01","nan","-"'
     assert in_words(b"") == ""
+    assert as_text(key("a,b", "c d", "é", 1)) == "a,b,c d,é,1"
