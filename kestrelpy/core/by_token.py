@@ -55,6 +55,7 @@ def find(reader: Reader, token: int, now_ms: int) -> Lease | None:
 
 def resume(reader: Reader, now_ms: int) -> None:
     """Go on with what replay found: each until its deadline, at most as long as it was given."""
+    reader.keyed.resume()
     wall_ms = now_ms + reader.wall.offset_ms
     for left_ms, entry in sorted(
         ((min(e.deadline_ms - wall_ms, e.deadline_ms - e.since_ms), e)

@@ -9,15 +9,17 @@ record that this step returns.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final, NoReturn
 
 from journal.checkpoint import Checkpoint
 from journal.upkeep import State
 from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY
+from kestrelpy.core.keyed import SWEEP_ITEMS_MAX
 from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.reader import SWEEP_ITEMS_MAX, Reader
+from kestrelpy.core.reader import Reader
 from kestrelpy.core.residency import UNLIMITED, Memory
 from kestrelpy.core.timers import Alarm, Timers
 from kestrelpy.core.waiters import Waiter
@@ -160,7 +162,14 @@ class Queue:
         return self.reader.flush(self.next_number - 1, now_ms)
 
     def set_policy(self, policy: Policy, now_ms: int) -> None:
-        """Other limits and rules from now on (`durable` stays what it was until a restart)."""
+        """Other limits and rules from now on.
+
+        `durable` stays what it was until a restart, and how keys are made and match, while there
+        are items.
+        """
+        if self.reader.live:
+            policy = replace(policy, keys=self.policy.keys)
+        self.reader.keyed.keys.matches_any = policy.keys.matches_any
         self.policy = policy
         self.reader.policy = policy
         self.log.set_sync(policy.sync_ms)

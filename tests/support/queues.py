@@ -18,9 +18,10 @@ from dataclasses import replace
 from typing import Any
 
 from journal.backlog import Backlog
+from journal.canonical import text_of
 from journal.checkpoint import Checkpoint
 from journal.journal import Journal
-from journal.record import Kind, RawDraft, Record
+from journal.record import Kind, RawDraft, Record, said_of_put
 from journal.sentence import sentence
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.by_token import find
@@ -144,12 +145,14 @@ class QueueInHand:
 
     # -- what a client does -----------------------------------------------------------------
 
-    def put(self, *bodies: bytes, expires_ms: int = 0) -> bool:
-        """Store each; was the last one stored? `expires_ms` is wall clock."""
+    def put(self, *bodies: bytes, expires_ms: int = 0, key: str = "") -> bool:
+        """Store each; was the last one stored? `expires_ms` is wall clock, `key` as on the wire."""
+        values = tuple(text_of(value.encode()) for value in key.split(",")) if key else ()
         lsn = NOT_STORED
         for body in bodies:
             queue = self.broker.queues.get(NAME) or self.broker.create(NAME, self.now_ms)
-            lsn = queue.put(body, 0, expires_ms, self.now_ms)
+            named = queue.policy.keys.key_of(NAME, values, body)
+            lsn = queue.put(body, 0, expires_ms, self.now_ms, named)
         return lsn != NOT_STORED
 
     def add(self, body: bytes, expires_ms: int = 0) -> bool:
@@ -249,7 +252,9 @@ class QueueInHand:
         if where not in (Waiting.HERE, Waiting.LOGGED):
             return False
         puts = [r for r in self.records if r.kind == Kind.PUT and r.item == id_]
-        cancel(self.queue, id_, len(puts[-1].body), self.now_ms)
+        cancel(
+            self.queue, id_, len(puts[-1].body), self.now_ms, said_of_put(puts[-1].meta)[1]
+        )
         return True
 
     def purge(self, id_: int) -> bool:
