@@ -16,6 +16,7 @@ look at it changes who is first.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from typing import Final
 
 from journal.canonical import split
@@ -39,6 +40,11 @@ class _Row:
 
     def __len__(self) -> int:
         return (len(self._waiting) - self._at) // _FIELDS
+
+    def __iter__(self) -> Iterator[Parked]:
+        """Those who wait, in order."""
+        some = self._waiting[self._at :]
+        return zip(some[::_FIELDS], some[1::_FIELDS], some[2::_FIELDS], strict=True)
 
     def first(self) -> Parked:
         """The one that has waited longest."""

@@ -114,7 +114,7 @@ class QueueInHand:
     @property
     def ready(self) -> list[bytes]:
         """The bodies that are ready, in the order in which they would be fetched."""
-        return [item.body for _, item in in_order(all_read(self.reader).ready)]
+        return [item.body for _, item in standing(self.reader)]
 
     @property
     def dead(self) -> list[bytes]:
@@ -331,6 +331,7 @@ def in_order(line: Ready) -> list[tuple[int, Item]]:
     clone = copy.copy(line)
     for slot in ("_line", "_returned", "_removed", "_back"):
         setattr(clone, slot, copy.copy(getattr(line, slot)))
+    clone.parked = clone.parked_bytes = 0  # those that wait for their key are in no line
     found = []
     while (first := clone.pop()) is not None:
         found.append(first)
@@ -350,6 +351,25 @@ def fetch(reader: Reader) -> None:
     if wanted:
         assert isinstance(backlog, KeptBacklog)
         reader.line.fetched([backlog.put_of(id_) for id_ in wanted])
+
+
+def standing(reader: Reader) -> list[tuple[int, Item]]:
+    """All that is ready, by place: in the line, or waiting for its key."""
+    line = in_order(all_read(reader).ready)
+    keyed, backlog = reader.keyed, reader.log.backlog
+    parked: dict[int, Item] = {}
+    for row in keyed.keys._rows.values():
+        for id_, place, size in [] if isinstance(row, int) else list(row):
+            item = keyed.whole.get(id_)
+            if item is None:
+                assert isinstance(backlog, KeptBacklog)
+                item = item_of(backlog.put_of(id_))
+            assert item.size == size
+            parked[place] = item
+    assert {item.id for item in parked.values()} == set(keyed.keys.parked)
+    assert sum(item.size for item in parked.values()) == keyed.keys.parked_bytes
+    assert (reader.ready.parked, reader.ready.parked_cost) == (len(parked), keyed.cost)
+    return sorted([*line, *parked.items()])
 
 
 def all_read(reader: Reader) -> Reader:
@@ -389,7 +409,7 @@ def facts(item: Item) -> tuple[int, int, bytes, int, int, int, int]:
 def state_after_a_restart(queue: Queue) -> dict[str, object]:
     """All that must be the same after a restart: what is lent by connection is back by then."""
     reader = queue.reader
-    line = in_order(all_read(reader).ready)
+    line = standing(reader)
     line += [(e.place, e.item) for e in reader.leases if not (e.dead or e.by_token)]
     dead = [(reader.dead.deaths[i.id].order, i) for i in dead_in_order(reader)]
     dead += [(e.place, e.item) for e in reader.leases if e.dead]
