@@ -188,6 +188,12 @@ class Keys:
         values = [value for value in self._rows if self._is_in(id_, value)]
         return self._end(id_, tuple(values), body_bytes)
 
+    def holders(self, first: int, last: int) -> set[int]:
+        """The items from `first` to `last` that are first for a value."""
+        rows = self._rows.values()
+        ids = {row if isinstance(row, int) else row.holder for row in rows}
+        return {id_ for id_ in ids if first <= id_ <= last}
+
     def oldest(self) -> Parked | None:
         """Of those that are parked the one with the lowest place."""
         rows = (row.first() for row in self._rows.values() if not isinstance(row, int))

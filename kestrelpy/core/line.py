@@ -225,6 +225,9 @@ class Line:
         if lost:
             ready.drop_beyond(ready.beyond_bytes * lost // ready.beyond, lost)
             self.name_unreadable(lost, reader.live.first_from(first), last)
+            for id_ in reader.keyed.keys.holders(first, last):
+                if id_ in reader.live and self._is_plain(id_):
+                    reader.keyed.drop_unread(id_, 0)  # whoever waits for it goes on
         ready.advance(last + 1)
 
     def _count_unlent(self, first: int, last: int) -> int:
