@@ -15,8 +15,8 @@ from typing import Any, TypeVar, cast
 from journal.errors import Damage
 from journal.journal import Sizes
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.leases import Holder, Lease
 from kestrelpy.core.key_rule import NO_KEY
+from kestrelpy.core.leases import Holder, Lease
 from kestrelpy.core.log import JournalLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import NOT_STORED, Queue
