@@ -36,6 +36,7 @@ _EXPIRES_MASK: Final = np.uint64(0xFFFFFF)
 _EXPIRES_META_BYTES: Final = 11
 _WITH_BODY: Final = (Kind.PUT, Kind.CARRIED, Kind.DECLARED)
 _WITH_VALUE: Final = (*_WITH_BODY, Kind.FLUSHED)  # a flush: the ids that it spared
+_SIZE_IN_META: Final = (Kind.DEAD, Kind.LEASED)
 _ENDED: Final = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED)
 _BEGAN: Final = (Kind.DONE, Kind.RETURNED, Kind.DEAD)
 _COUNTED: Final = (Kind.RETURNED, Kind.DEAD)  # `small` is the attempts
@@ -239,7 +240,7 @@ class Source:
         own = heads.is_one_of(_WITH_BODY)
         ended = heads.is_one_of(_ENDED) & (self.piece.version > 1)
         size = np.where(own, heads.lengths - HEADER_BYTES - heads.meta_bytes, small >> 8)
-        in_meta = (heads.kind == Kind.DEAD) | (ended & (small >> 8 == 0))
+        in_meta = heads.is_one_of(_SIZE_IN_META) | (ended & (small >> 8 == 0))
         in_meta &= heads.meta_bytes > 0
         known = own | ended
         for row in np.flatnonzero(in_meta).tolist():
