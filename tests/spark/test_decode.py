@@ -19,8 +19,8 @@ from journal.record import Draft, Kind, Record, Tag, decode, encode, encode_meta
 from journal.recovery import Recovery
 from journal.segment import SegmentHeader
 from kestrelpy.spark import decode as bulk
-from kestrelpy.spark.columns import Holding
 from kestrelpy.spark.history import plan_events
+from kestrelpy.spark.holding import Holding
 from kestrelpy.spark.pieces import Limits, PieceGone
 from kestrelpy.spark.schema import default, select
 from kestrelpy.spark.state import State

@@ -1,4 +1,4 @@
-"""A job as a person starts it: as a module, with spark-submit, with or without somebody watching."""
+"""A job as a person starts it: as a module, with spark-submit, watched or not."""
 
 from __future__ import annotations
 
