@@ -4,9 +4,9 @@
     +-------------+------------+----------+--------------+----------+------------------------+
     | file header | CHECKPOINT | LIVE ... | ATTEMPTS ... | DEAD ... | LEASED, RENEWED? ...   |
     +-------------+------------+----------+--------------+----------+------------------------+
-    +---------+-----------+--------------+--------+
-    | PAUSED? | DECLARED? | SEGMENTS ... | FOOTER |
-    +---------+-----------+--------------+--------+
+    +-------------+------------+----------+---------+---------+-----------+--------------+--------+
+    | DELAYED ... | PLACED ... | OPEN ... | IDS ... | PAUSED? | DECLARED? | SEGMENTS ... | FOOTER |
+    +-------------+------------+----------+---------+---------+-----------+--------------+--------+
 
 The file ends with its last frame; every frame carries the lsn behind the state's, so that a block
 of another snapshot never passes for one of this. Bodies are no state: they stay in the log.
@@ -19,10 +19,18 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from journal.apart import (
+    DelayedEntry,
+    PlacedEntry,
+    delayed_drafts,
+    delayed_entries,
+    placed_drafts,
+    placed_entries,
+)
 from journal.checkpoint import Checkpoint
 from journal.errors import JournalError, NewerFormat
 from journal.ids import PAGE_IDS, IdCounts, IdSet
@@ -59,9 +67,11 @@ _ENTRY_BYTES: Final[dict[tuple[int, int], int]] = {
 _SEGMENT: Final = struct.Struct("<IIQQQQ")
 _PIECE_BYTES: Final = 1 << 20  # bodies are cut to about this size
 _ORDER: Final = (
-    Kind.CHECKPOINT, Kind.LIVE, Kind.ATTEMPTS, Kind.DEAD, Kind.LEASED, Kind.PAUSED, Kind.DECLARED,
-    Kind.SEGMENTS, Kind.FOOTER,
+    Kind.CHECKPOINT, Kind.LIVE, Kind.ATTEMPTS, Kind.DEAD, Kind.LEASED, Kind.DELAYED, Kind.PLACED,
+    Kind.OPEN, Kind.IDS, Kind.PAUSED, Kind.DECLARED, Kind.SEGMENTS, Kind.FOOTER,
 )  # fmt: skip
+# They have their place, and their entries are not read yet.
+_LATER: Final = frozenset({Kind.OPEN, Kind.IDS, Kind.KEYS})
 _ONCE: Final = frozenset({Kind.CHECKPOINT, Kind.PAUSED, Kind.DECLARED, Kind.FOOTER})
 
 
@@ -104,7 +114,8 @@ class Snapshot:
     `live_bytes` are the bodies of all live items: ready, lent, dead. `segments` are all but the
     one in which the log goes on, in the order of the chain; `tally` is of that one, up to
     `offset` (None: not known, and a start reads that segment whole). `declared` are the settings
-    that a client declared, in the form that is kept (empty: none).
+    that a client declared, in the form that is kept (empty: none). `delayed` and `placed` may
+    be looked through more than once.
     """
 
     lsn: int
@@ -120,6 +131,8 @@ class Snapshot:
     leased: list[LeaseEntry] = field(default_factory=list)
     paused: bool = False
     declared: bytes = b""
+    delayed: Iterable[DelayedEntry] = ()
+    placed: Iterable[PlacedEntry] = ()
 
     def encode(self, short_identity: int, identity: bytes, time_ms: int) -> bytes:
         """The file's bytes, below 4 GiB. Pure: it may run on a thread when the state is a copy."""
@@ -162,6 +175,8 @@ class Snapshot:
             )
         for lease in self.leased:
             yield from lease.drafts()
+        yield from delayed_drafts(self.delayed, time_ms)
+        yield from placed_drafts(self.placed, time_ms)
         yield from self._switches(time_ms)
         each = _PIECE_BYTES // _SEGMENT.size
         for at in range(0, max(len(self.segments), 1), each):
@@ -242,7 +257,7 @@ def _next_step(frame: Record, step: int, path: str) -> int:
         kind = Kind(frame.kind)
     except ValueError:
         kind = Kind.IDS
-    if kind in {Kind.IDS, Kind.KEYS}:
+    if kind in _LATER:
         raise NewerFormat(f"{path}: a snapshot with records of kind {frame.kind}")
     listed = Kind.LEASED if kind == Kind.RENEWED else kind
     place = _ORDER.index(listed) if listed in _ORDER else -1
@@ -289,6 +304,8 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         leased=lease_entries(frames),
         paused=any(frame.kind == Kind.PAUSED and frame.small == 1 for frame in frames),
         declared=next((frame.body for frame in frames if frame.kind == Kind.DECLARED), b""),
+        delayed=delayed_entries(frames),
+        placed=placed_entries(frames),
     )
 
 
