@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from journal.backlog import Backlog
 from journal.journal import Journal
 from journal.lending import LeaseEntry
-from journal.record import DELIVERY_MAX, Draft, Kind, Tag, encode_meta, ended
+from journal.record import DELIVERY_MAX, Draft, Kind, Meta, Tag, encode_meta, ended
 from journal.upkeep import State
 from kestrelpy.core.item import Item
 
@@ -34,6 +34,16 @@ _CANCELLED: Final = int(Kind.CANCELLED)
 _PAUSED: Final = int(Kind.PAUSED)
 _SMALL_BODY_MAX: Final = (1 << 24) - 1  # such bodies' sizes need no meta
 _ALWAYS: Final = (1 << 63) - 1
+
+
+def _said(item: Item) -> bytes:
+    """What a put says of it beside its numbers and its body."""
+    said: Meta = {}
+    if item.expires_ms:
+        said[Tag.EXPIRES_MS] = item.expires_ms
+    if item.key:
+        said[Tag.KEY] = item.key
+    return encode_meta(said)
 
 
 class Log(Protocol):
@@ -245,7 +255,7 @@ class JournalLog:
         self._is_dirty = False
 
     def put(self, item: Item) -> int:
-        meta = encode_meta({Tag.EXPIRES_MS: item.expires_ms}) if item.expires_ms else b""
+        meta = _said(item) if item.expires_ms or item.key else b""
         self.lsn_appended = lsn = self._append(
             (_PUT, item.id, item.marker, item.flags, item.stored_ms, meta, item.body, 0, 0)
         )

@@ -9,14 +9,17 @@ record that this step returns.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final, NoReturn
 
 from journal.checkpoint import Checkpoint
 from journal.upkeep import State
 from kestrelpy.core.item import Item
+from kestrelpy.core.key_rule import NO_KEY
+from kestrelpy.core.keyed import SWEEP_ITEMS_MAX
 from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.reader import SWEEP_ITEMS_MAX, Reader
+from kestrelpy.core.reader import Reader
 from kestrelpy.core.residency import UNLIMITED, Memory
 from kestrelpy.core.timers import Alarm, Timers
 from kestrelpy.core.waiters import Waiter
@@ -71,10 +74,12 @@ class Queue:
 
     # -- storing ----------------------------------------------------------------------------
 
-    def put(self, body: bytes, flags: int, expires_ms: int, now_ms: int) -> int:
+    def put(
+        self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY
+    ) -> int:
         """Store an item (`expires_ms` wall clock, 0: never); the record to wait for, or NOT_STORED.
 
-        Raises ServerError when it is too large or the journal has failed.
+        `key` is canonical. Raises ServerError when it is too large or the journal has failed.
         """
         log, policy = self.log, self.policy
         size = len(body)
@@ -88,6 +93,7 @@ class Queue:
             expires_ms = min(expires_ms, oldest) if expires_ms else oldest
         number = self.next_number
         item = Item(number, number, body, flags, wall_ms, expires_ms)
+        item.key = key
         self._apply_put(number, size)
         item.lsn = log.put(item)
         reader = self.reader
@@ -96,14 +102,16 @@ class Queue:
             reader.serve(now_ms)
         return item.lsn
 
-    def add(self, body: bytes, flags: int, expires_ms: int, now_ms: int) -> int:
+    def add(
+        self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY
+    ) -> int:
         """Store an item if none is ready, delayed or lent."""
         if self.log.failure is not None or len(body) > self.policy.max_item_bytes:
             self._refuse_put(len(body))
         self.reader.first(now_ms)  # what has expired is not there
         if self.reader.ready.count or len(self.reader.leases):
             return NOT_STORED
-        return self.put(body, flags, expires_ms, now_ms)
+        return self.put(body, flags, expires_ms, now_ms, key)
 
     def _refuse_put(self, size: int) -> NoReturn:
         """Say why nothing of this size is stored now."""
@@ -154,7 +162,14 @@ class Queue:
         return self.reader.flush(self.next_number - 1, now_ms)
 
     def set_policy(self, policy: Policy, now_ms: int) -> None:
-        """Other limits and rules from now on (`durable` stays what it was until a restart)."""
+        """Other limits and rules from now on.
+
+        `durable` stays what it was until a restart, and how keys are made and match, while there
+        are items.
+        """
+        if self.reader.live:
+            policy = replace(policy, keys=self.policy.keys)
+        self.reader.keyed.keys.matches_any = policy.keys.matches_any
         self.policy = policy
         self.reader.policy = policy
         self.log.set_sync(policy.sync_ms)
