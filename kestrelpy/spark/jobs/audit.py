@@ -23,12 +23,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
+from typing import Final
 
+import numpy as np
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from journal.files import Disk
+from kestrelpy.spark.columns import Ints
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs import events as ev
 from kestrelpy.spark.jobs import judged, packed
@@ -47,6 +50,8 @@ from kestrelpy.spark.jobs.state import (
     read_state,
     reliable,
 )
+
+NO_PLACES: Final = np.array([], np.int64)
 
 
 @dataclass(slots=True)
@@ -109,10 +114,12 @@ def audit(
             progress.step("looking at the order")
             orders = check_order(spark, blocks, events, items, keyed, examples)
             lists = _lists(items, sums, examples)
+            gives_places = kinds & {ev.RELEASE, ev.REDRIVE}
+            places = ev.read_places(spark, paths) if gives_places else {}
             found = [
                 _found(sources.states[b.jid], spans[b.jid], runs[b.jid], sums[b.jid],
                        orders.get(b.jid, Order()), lists[b.jid], b,
-                       sources.openings.get(b.jid, []))
+                       sources.openings.get(b.jid, []), places.get(b.jid, NO_PLACES))
                 for b in bases
             ]  # fmt: skip
             if out is not None:
@@ -239,12 +246,12 @@ def _lists(
 
 def _found(
     state: JournalState, span: Extent, run_of: Continuity, sums: Books, order: Order,
-    wrong: list[tuple[int, Wrong]], basis: Basis, openings: Sequence[Opening],
+    wrong: list[tuple[int, Wrong]], basis: Basis, openings: Sequence[Opening], places: Ints,
 ) -> Found:  # fmt: skip
-    """One journal, judged."""
+    """One journal, judged; `places` are numbers that it gave to no item."""
     # A start goes on behind the ids that the newest segment had counted, written or not.
     jumps = {each.next_item for each in openings}
-    gaps = [gap for gap in order.gaps if gap[1] + 1 not in jumps]
+    gaps = [gap for gap in order.gaps if gap[1] + 1 not in jumps and not _are_places(gap, places)]
     return Found(
         folder=state.folder, server=state.server, queue=state.queue,
         generation=state.generation, journal=state.identity, extent=span,
@@ -252,6 +259,13 @@ def _found(
         books=sums, order=order, holes=list(run_of.lost), ids_skipped=gaps, wrong=wrong,
         damages=list(state.damages), is_known=state.known,
     )  # fmt: skip
+
+
+def _are_places(gap: tuple[int, int], places: Ints) -> bool:
+    """Did all these numbers go to places, and none to an item?"""
+    first, last = gap
+    low, high = np.searchsorted(places, (first, last + 1))
+    return bool(high - low == last + 1 - first)
 
 
 def _write(

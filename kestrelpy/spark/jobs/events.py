@@ -46,7 +46,7 @@ DEFER: Final = HOW.index("defer")
 PUT, CONFIRM, RETURN, DEAD = int(Kind.PUT), int(Kind.DONE), int(Kind.RETURNED), int(Kind.DEAD)
 EXPIRE, DISCARD, FLUSH = int(Kind.EXPIRED), int(Kind.DISCARDED), int(Kind.FLUSHED)
 TOKENS, MOVE, CANCEL = int(Kind.TOKENS), int(Kind.MOVED), int(Kind.CANCELLED)
-REDRIVE: Final = int(Kind.REDRIVEN)
+REDRIVE, RELEASE = int(Kind.REDRIVEN), int(Kind.RELEASED)
 # Beside the kinds of records: what is known of an item without them.
 THERE: Final = 1000
 BURIED: Final = 1001
@@ -57,7 +57,7 @@ DELIVERIES: Final = (CONFIRM, RETURN, DEAD, MOVE)
 # Records of other kinds are written by later versions: what they do to an item is not known here.
 UNDERSTOOD: Final = (
     *ENDS, PUT, RETURN, DEAD, FLUSH, TOKENS, REDRIVE, int(Kind.DECLARED), int(Kind.PAUSED),
-    int(Kind.LEASED), int(Kind.RENEWED),
+    int(Kind.LEASED), int(Kind.RENEWED), RELEASE, int(Kind.SETTLED),
 )  # fmt: skip
 _WORDS: Final = pa.array([*OPS.values()], pa.string())
 _KINDS: Final = np.array([*map(int, OPS), -1], np.int16)
@@ -256,6 +256,17 @@ def read_flushes(spark: SparkSession, paths: Sequence[str]) -> list[Flush]:
         for r in named.collect()
     ]
     return sorted(found, key=lambda each: each.lsn)
+
+
+def read_places(spark: SparkSession, paths: Sequence[str]) -> dict[int, Ints]:
+    """Of each journal the numbers that went to places and not to items, rising."""
+    rows = read_events(spark, paths, "journal string, op string, number bigint")
+    wanted = rows.where(fn.col("op").isin(OPS[Kind.RELEASED], OPS[Kind.REDRIVEN]))
+    found = wanted.groupBy("journal").agg(fn.sort_array(fn.collect_set("number")).alias("places"))
+    return {
+        jid_of(bytes.fromhex(row.journal)): np.array(row.places, np.int64)
+        for row in found.collect()
+    }
 
 
 def _spared(body: bytes) -> tuple[int, ...]:

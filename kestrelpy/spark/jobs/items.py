@@ -6,6 +6,7 @@
     before               how many deliveries the first of those says came before it
     dead_lsn             its death; a later `redrive_lsn` takes it back
     back_lsn             the last record that gave it back or buried it
+    release_lsn          its first delay was over
     flushed_lsn          the first flush that reached it
     there, buried        what is said of it elsewhere (`state`): it is there, it is dead
 
@@ -71,6 +72,7 @@ class Items:
     dead_lsn: Ints
     redrive_lsn: Ints
     back_lsn: Ints
+    release_lsn: Ints
     key_hash: Ints
     flushed_lsn: Ints = field(init=False)
     flushed_ms: Ints = field(init=False)
@@ -161,6 +163,7 @@ class Sorted:
             dead_lsn=self.at(self.last(self.of(ev.DEAD)), lsn),
             redrive_lsn=self.at(self.last(self.of(ev.REDRIVE)), lsn),
             back_lsn=self.at(self.last(self.of(ev.RETURN, ev.DEAD)), lsn),
+            release_lsn=self.at(self.first(self.of(ev.RELEASE)), lsn),
             key_hash=self.at(key, ev.ints(events.batch["key_hash"])),
         )
         for flush in flushes:

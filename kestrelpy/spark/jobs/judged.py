@@ -121,7 +121,10 @@ class Judged:
         self.wrong: Ints = wrongs(items, self.bases)
         self.block: Ints = items.item >> packed.BLOCK_BITS
         self.is_whole: Bools = self.bases.whole(items)
-        self.is_first: Bools = self.is_whole & (items.first_lsn > 0) & (items.before == 0)
+        # One that was delayed before stands elsewhere than its number says.
+        was_delayed = (items.release_lsn > 0) & (items.release_lsn < items.first_lsn)
+        is_first = (items.first_lsn > 0) & (items.before == 0) & ~was_delayed
+        self.is_first: Bools = self.is_whole & is_first
         is_new = np.ones(len(items), np.bool_)
         is_new[1:] = changes(items.jid) | changes(self.block)
         self.starts: Ints = np.flatnonzero(is_new)

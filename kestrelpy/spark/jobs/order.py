@@ -11,7 +11,11 @@ A later first delivery of an older item is none, or is explained, where
     close     both within the smallest step of the daemon's wall clock, where the journal has too
               few records to show whether it was taken
 
-Keys: an item whose key is lent is passed over, so items with a key have an order of their own.
+Keys: an item whose key is lent is passed over, so items with a key have an order of their own. (A
+KNOWN FLAW: with `key_match = "any"` items that share one value of several are not compared.)
+
+An item that was delayed before its first delivery has a later place than its number says, and is
+not compared.
 
 One rule: what is explained is counted and shown; only what nothing explains is a breach.
 """
