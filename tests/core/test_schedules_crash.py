@@ -139,24 +139,27 @@ def test_a_put_that_a_power_cut_took_is_put_again_and_one_that_it_left_is_not(se
     assert [epoch for _, epoch, _ in works.on_disk()] == [1]
 
 
-def test_a_time_is_known_though_its_item_and_its_segment_are_gone() -> None:
-    works = Works()
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_time_is_known_though_its_item_and_its_segment_are_gone(restarts: bool) -> None:
+    works = Works(Schedule(b"tick", NAME, b"t", Cron("*/20 * * * * *")), RARELY)
+    works.pass_ms(40_000)
     works.commit()
-    works.pass_ms(1000)
+    works.take(99)
     works.commit()
-    works.take(1)
+    if restarts:
+        works.kill()
     for _ in range(40):  # segments fill and go, and no snapshot was written yet
         assert works.life.put(b"y" * 200)
         works.take(1)
         works.commit()
     assert list(works.on_disk()) == []
 
+    works.life.now_ms += 5000  # who is not known begins here
     works.kill()
-    works.look()
     works.commit()
 
     assert list(works.on_disk()) == []
-    assert works.life.queue.epochs == {b"tick": BEGAN_S + 1}
+    assert works.life.queue.epochs == {b"tick": BEGAN_S + 40, b"rare": BEGAN_S + 40}
 
 
 def test_a_time_is_known_from_a_snapshot() -> None:
