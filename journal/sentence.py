@@ -16,7 +16,9 @@ from journal.segment import decode_counts
 BODY_BYTES_SHOWN: Final = 40
 _SPARED_SHOWN: Final = 10  # ids that a flush left alone, written out
 _ATTEMPTS: Final = frozenset({Kind.RETURNED, Kind.DEAD})
-_MANY: Final = frozenset({Kind.DONE_MANY, Kind.IDS, Kind.KEYS})
+_MANY: Final = frozenset(
+    {Kind.DONE_MANY, Kind.IDS, Kind.KEYS, Kind.DELAYED, Kind.PLACED}
+)
 _PIECES: Final = frozenset({Kind.LIVE, Kind.ATTEMPTS})  # of a snapshot
 _TOKEN: Final = frozenset({Kind.LEASED, Kind.RENEWED})
 _PLACE: Final = frozenset({Kind.RELEASED, Kind.REDRIVEN})

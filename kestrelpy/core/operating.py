@@ -49,7 +49,10 @@ def waiting(reader: Reader, id_: int, now_ms: int) -> Waiting:
     """Does this item wait to be lent, and who knows it?"""
     if id_ not in reader.live or id_ in reader.leases or id_ in reader.dead.deaths:
         return Waiting.NOT
-    if id_ >= reader.ready.frontier:
+    if id_ in reader.elsewhere:
+        if id_ in reader.ready.stubs.ids:
+            return Waiting.LOGGED
+    elif id_ >= reader.ready.frontier:
         return Waiting.LOGGED
     item = reader.ready.at(id_)
     if item is None:
@@ -64,11 +67,11 @@ def cancel(queue: Queue, id_: int, body_bytes: int, now_ms: int) -> int:
     `body_bytes`: how large the log says it is, where only the log knows.
     """
     reader, ready = queue.reader, queue.reader.ready
-    item = ready.at(id_) if id_ < ready.frontier else None
+    item = ready.at(id_)
     if item is not None:
         body_bytes = item.size
         ready.remove(item)
-    else:
+    elif not ready.stubs.remove(id_, body_bytes):
         ready.drop_beyond(body_bytes)
         ready.advance(ready.frontier)
     reader._apply_done(id_, body_bytes)

@@ -1,5 +1,8 @@
 """A queue: a log, its limits, and the readers of what is put into it.
 
+An item's id and its place in the line are one number, from one counter: what takes a place later
+(a delayed item that is due) takes the next number, and no item ever has that id.
+
 One rule: an item is numbered, applied and logged in one step; what a client is told waits for the
 record that this step returns.
 """
@@ -34,7 +37,7 @@ class Queue:
 
     __slots__ = (
         "_complained_ms", "alarm", "created_ms", "declared", "deleted", "epochs", "generation",
-        "log", "name", "next_item", "next_place", "policy", "reader", "server_id", "wall",
+        "log", "name", "next_number", "policy", "reader", "server_id", "total_items", "wall",
     )  # fmt: skip
 
     def __init__(
@@ -60,8 +63,8 @@ class Queue:
         self.wall = wall
         self.alarm: Alarm[Any] = Alarm(timers, self)
         self.reader = Reader(name, policy, log, wall, woken, self.alarm, memory, hungry)
-        self.next_item = 1
-        self.next_place = 1
+        self.next_number = 1  # of an item, and of a place that is none's id
+        self.total_items = 0  # that were ever put
         self.created_ms = now_ms
         self.deleted = False
         self.server_id = b""
@@ -88,8 +91,9 @@ class Queue:
         if policy.max_age_ms is not None:
             oldest = wall_ms + policy.max_age_ms
             expires_ms = min(expires_ms, oldest) if expires_ms else oldest
-        item = Item(self.next_item, self.next_place, body, flags, wall_ms, expires_ms)
-        self._apply_put(item.id, item.marker, size)
+        number = self.next_number
+        item = Item(number, number, body, flags, wall_ms, expires_ms)
+        self._apply_put(number, size)
         if nominal is not None:
             self._apply_nominal(nominal)
         item.lsn = log.put(item, nominal)
@@ -154,7 +158,7 @@ class Queue:
         """Everything ready is gone; returns the record to wait for."""
         if self.log.failure is not None:
             self.raise_failed()
-        return self.reader.flush(self.next_item - 1, now_ms)
+        return self.reader.flush(self.next_number - 1, now_ms)
 
     def set_policy(self, policy: Policy, now_ms: int) -> None:
         """Other limits and rules from now on (`durable` stays what it was until a restart)."""
@@ -209,9 +213,9 @@ class Queue:
         return taken
 
     @property
-    def total_items(self) -> int:
-        """How many items were ever put: ids are given one by one and never again."""
-        return self.next_item - 1
+    def last_number(self) -> int:
+        """The latest that an item or a place was given."""
+        return self.next_number - 1
 
     @property
     def is_empty(self) -> bool:
@@ -254,8 +258,8 @@ class Queue:
         reader = self.reader
         return Checkpoint(
             name=self.name,
-            next_item=self.next_item,
-            next_place=self.next_place,
+            next_item=self.next_number,
+            next_place=self.next_number,
             tokens=reader.tokens_below,
             total_items=self.total_items,
             live_items=len(reader.live),
@@ -274,9 +278,9 @@ class Queue:
 
     # -- applying ---------------------------------------------------------------------------
 
-    def _apply_put(self, id_: int, place: int, body_bytes: int) -> None:
-        self.next_item = id_ + 1
-        self.next_place = place + 1
+    def _apply_put(self, id_: int, body_bytes: int) -> None:
+        self.next_number = id_ + 1
+        self.total_items += 1
         self.reader._apply_put(id_, body_bytes)
 
     def _apply_nominal(self, nominal: Nominal) -> None:

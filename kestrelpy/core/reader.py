@@ -18,13 +18,12 @@ from typing import Any, Final
 
 from journal.errors import Damage
 from journal.ids import IdCounts, IdSet
-from journal.record import Record
 from kestrelpy.core import by_token
 from kestrelpy.core.counters import QueueCounters
 from kestrelpy.core.dead import DeadLine
 from kestrelpy.core.item import Item
 from kestrelpy.core.leases import Holder, Lease, Leases
-from kestrelpy.core.line import REFILL_ITEMS, Line, item_of, unreadable
+from kestrelpy.core.line import REFILL_ITEMS, Line
 from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.ready import Ready
@@ -53,9 +52,9 @@ class Reader:
 
     __slots__ = (
         "_next_token", "_serving", "_tokens_below", "alarm", "attempts", "counters", "damages",
-        "dead", "hungry", "is_hungry", "leases", "lent_bytes", "line", "live", "live_bytes", "log",
-        "name", "paused", "policy", "ready", "residency", "token_holder", "tokens_lsn", "waiters",
-        "wall", "woken",
+        "dead", "elsewhere", "hungry", "is_hungry", "leases", "lent_bytes", "line", "live",
+        "live_bytes", "log", "name", "paused", "policy", "ready", "residency", "token_holder",
+        "tokens_lsn", "waiters", "wall", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -77,7 +76,9 @@ class Reader:
         self.paused = False  # does it lend nothing, because somebody said so?
         self.woken = woken
         self.alarm = alarm
-        self.ready = Ready()
+        # Neither lent nor dead, and not in the plain line: whoever put them there knows more.
+        self.elsewhere = IdSet()
+        self.ready = Ready(self.elsewhere)
         self.line = Line(self)
         self.leases = Leases()
         self.lent_bytes = 0  # of the bodies of lent items that are in memory
@@ -117,7 +118,9 @@ class Reader:
         else:
             ready = self.ready
             if ready.beyond and ready.resident < REFILL_ITEMS:
-                self.refill(wall_ms)
+                self.line.refill(wall_ms)
+            if ready.stubs.count:
+                self.line.look_ahead()
             found = ready.pop()
             if found is not None and found[1].expires_ms:
                 found = self._past_expired(found, wall_ms)
@@ -127,6 +130,8 @@ class Reader:
             self.residency.shrink(self.line.cost)
         place, item = found
         self.lent_bytes += item.size
+        if self.elsewhere.count:
+            self.elsewhere.discard(item.id)
         if self._next_token >= self._tokens_below:
             self._reserve_tokens(wall_ms)
         token = self._next_token
@@ -172,7 +177,9 @@ class Reader:
             return self.dead.first()
         wall_ms = now_ms + self.wall.offset_ms
         if self.ready.beyond and self.ready.resident < REFILL_ITEMS:
-            self.refill(wall_ms)
+            self.line.refill(wall_ms)
+        if self.ready.stubs.count:
+            self.line.look_ahead()
         swept = 0
         while (item := self.ready.first()) and 0 < item.expires_ms <= wall_ms:
             if swept == SWEEP_ITEMS_MAX:
@@ -191,7 +198,7 @@ class Reader:
         item = self.ready.first()
         if item is not None:
             return 0 < item.expires_ms <= now_ms + self.wall.offset_ms
-        return self.ready.beyond > 0 and not self.line.is_cut_off
+        return (self.ready.beyond > 0 or self.ready.is_held_up) and not self.line.is_cut_off
 
     @property
     def _lends_no_more(self) -> bool:
@@ -299,7 +306,10 @@ class Reader:
             self.take_back(lease, now_ms, OVERDUE)
         taken = len(over) + self.sweep(now_ms, steps - len(over))
         if self.ready.beyond and self.ready.resident < REFILL_ITEMS:
-            self.refill(now_ms + self.wall.offset_ms)  # it may have expired behind the frontier too
+            # What has expired may stand behind the frontier too.
+            self.line.refill(now_ms + self.wall.offset_ms)
+        if self.ready.stubs.count:
+            self.line.look_ahead()
         if self.waiters:
             self.serve(now_ms)  # also behind what others have cleared away in the meantime
         return taken
@@ -351,29 +361,6 @@ class Reader:
             self.is_hungry = True
             self.hungry.append(self)
 
-    def refill(self, wall_ms: int) -> None:
-        """Take what has been read back into the line, and ask for more."""
-        self.line.refill(wall_ms)
-
-    def pass_over(self, last: int) -> None:
-        """Items that wait, up to `last`, are not in the log any more."""
-        self.line.pass_over(last)
-
-    def name_unreadable(self, count: int, first: int, last: int) -> None:
-        """Items that are there and that the log does not hold any more."""
-        self.damages.append(unreadable(self.name, count, first, last))
-
-    def revive(self, record: Record) -> None:
-        """The body of the first dead item has been read back."""
-        if record.item in self.dead.deaths:
-            self.dead.take_in(item_of(record))
-
-    def hide(self, id_: int) -> None:
-        """The body of this dead item is not readable: named, and not offered until a start."""
-        if id_ == self.dead.missing:
-            self.dead.hide(id_)
-            self.name_unreadable(1, id_, id_)
-
     # -- applying: the same for a client's request and for replay ----------------------------
 
     def _apply_put(self, id_: int, body_bytes: int) -> None:
@@ -383,6 +370,8 @@ class Reader:
     def _apply_done(self, id_: int, body_bytes: int) -> None:
         if self.live.discard(id_):
             self.live_bytes -= body_bytes
+        if self.elsewhere.count:
+            self.elsewhere.discard(id_)
         if self.attempts:
             self.attempts.set(id_, 0)
         if not self.live.count or self.live_bytes < 0:
@@ -409,6 +398,8 @@ class Reader:
             kept.set(id_, self.attempts.get(id_))
         self.attempts = kept
         self.live.keep_only(stay, last_id)
+        apart = self.elsewhere
+        apart.keep_only([i for i in stay if i in apart], apart.last)
         self.live_bytes = live_bytes
 
     def _apply_tokens(self, below: int) -> None:

@@ -51,7 +51,7 @@ def item_lines(talk: Talk, queue: Queue | None, value: bytes) -> Iterator[bytes]
     if queue is None:
         return iter((_END,))
     log = queue.log
-    latest = queue.total_items
+    latest = queue.last_number
     if log.failure is not None:
         latest = min(latest, log.item_stored)  # what is not stored now never will be
     if id_ > latest:

@@ -182,12 +182,12 @@ class Observing:
                     to.say(data)
                     return
                 log = queue.log
-                if log.failure is not None and queue.total_items > log.item_stored:
+                if log.failure is not None and queue.last_number > log.item_stored:
                     to.hold(b"failed", log, log.lsn_appended + 1)  # that becomes the error
                     return
                 if queue.deleted:
                     break
-                after = max(after, queue.total_items)  # up to here there is nothing
+                after = max(after, queue.last_number)  # up to here there is nothing
             if self.at_end or talk.last_command_ms >= due_ms:
                 break
             self.waiter = talk.broker.wait(

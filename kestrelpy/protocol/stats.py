@@ -151,7 +151,7 @@ def marker_lines(broker: Broker) -> Iterator[bytes]:
 
 def _markers(queue: Queue) -> list[tuple[str, object]]:
     """The first marker that is kept (the next one: nothing is), the latest (0: none was given)."""
-    latest = min(queue.total_items, queue.log.item_stored)
+    latest = min(queue.last_number, queue.log.item_stored)
     first = queue.reader.live.first_from(1)
     return [
         ("marker_earliest", first if 0 < first <= latest else latest + 1),

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from journal.record import Draft, Kind, Meta, Record, Tag, encode_meta
 from journal.sentence import flush_spared, sentence, shown
-from tests.golden.build import draft
+from tests.golden.layout import draft
 
 
 def record(one: Draft) -> Record:

@@ -359,6 +359,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     def compare_answers(self) -> None:
         """Who waited was answered in the right order, with the right item, once."""
+        while self.model.exists and self.q.read_back():
+            pass
         self.forget_ended()
         woken = self.q.broker.take_woken()
         got = []
@@ -399,7 +401,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert [item.id for item in dead_in_order(reader)] == [t.id for t in model.dead]
         deaths = {i: (d.attempts, d.reason.decode()) for i, d in reader.dead.deaths.items()}
         assert deaths == {t.id: (t.attempts, t.reason) for t in model.things.values() if t.died}
-        assert (self.q.queue.next_item, self.q.queue.next_place) == (model.next_id, model.next_id)
+        assert self.q.queue.next_number == model.next_id
         counted = self.q.queue.checkpoint().live_items
         assert counted == len(stands) + len(model.lent) + len(model.dead)
 

@@ -24,7 +24,8 @@ from kestrelpy.spark.holding import Holding
 from kestrelpy.spark.pieces import Limits, PieceGone
 from kestrelpy.spark.schema import default, select
 from kestrelpy.spark.state import State
-from tests.golden.build import GOLDEN, TIME_MS, SegmentBuilder, draft
+from tests.golden.build import GOLDEN
+from tests.golden.layout import TIME_MS, SegmentBuilder, draft
 from tests.support.bulk import EVERYTHING, expected, in_bulk, own
 from tests.support.journals import FOLDER, disk_with, path_of
 from tests.support.memory_disk import MemoryDisk

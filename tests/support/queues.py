@@ -172,13 +172,14 @@ class QueueInHand:
         """What has to be read back is, at once; did that bring anything?"""
         moved = False
         for reader in self.broker.take_hungry():
-            backlog, before = reader.log.backlog, (reader.ready.beyond, reader.dead.missing)
+            backlog, before = reader.log.backlog, unread(reader)
             assert isinstance(backlog, KeptBacklog)
             if reader.dead.missing:
-                reader.revive(backlog.put_of(reader.dead.missing))
+                reader.line.revive(backlog.put_of(reader.dead.missing))
             if reader.ready.beyond:
-                reader.refill(self.wall_ms)
-            moved |= (reader.ready.beyond, reader.dead.missing) != before
+                reader.line.refill(self.wall_ms)
+            fetch(reader)
+            moved |= unread(reader) != before
             reader.serve(self.now_ms)
         return moved
 
@@ -323,7 +324,7 @@ def no_queue(**settings: Any) -> QueueInHand:
 def in_order(line: Ready) -> list[tuple[int, Item]]:
     """What a line would hand out; the line stays as it is."""
     clone = copy.copy(line)
-    for slot in ("_line", "_returned", "_removed"):
+    for slot in ("_line", "_returned", "_removed", "_back"):
         setattr(clone, slot, copy.copy(getattr(line, slot)))
     found = []
     while (first := clone.pop()) is not None:
@@ -332,14 +333,29 @@ def in_order(line: Ready) -> list[tuple[int, Item]]:
     return found
 
 
+def unread(reader: Reader) -> tuple[int, int, int]:
+    """What only the log has."""
+    return reader.ready.beyond, reader.ready.stubs.count, reader.dead.missing
+
+
+def fetch(reader: Reader) -> None:
+    """What stands apart and is next is read."""
+    backlog = reader.log.backlog
+    wanted = reader.line.begin_fetch()
+    if wanted:
+        assert isinstance(backlog, KeptBacklog)
+        reader.line.fetched([backlog.put_of(id_) for id_ in wanted])
+
+
 def all_read(reader: Reader) -> Reader:
     """The reader, with everything that is ready in memory."""
     reader.residency.limit(UNLIMITED)
     reader.residency.allowed = UNLIMITED
-    while reader.ready.beyond:
-        before = reader.ready.beyond
+    while reader.ready.beyond or reader.ready.stubs.count:
+        before = unread(reader)
         reader.line.refill(0, UNLIMITED)
-        assert reader.ready.beyond < before, "what is left to the log can be read back"
+        fetch(reader)
+        assert unread(reader) != before, "what is left to the log can be read back"
     return reader
 
 
@@ -383,8 +399,7 @@ def state_after_a_restart(queue: Queue) -> dict[str, object]:
         "bytes": reader.live_bytes,
         "paused": reader.paused,
         "live": list(reader.live),
-        "next item": queue.next_item,
-        "next place": queue.next_place,
+        "next number": queue.next_number,
         "total items": queue.total_items,
     }
 
