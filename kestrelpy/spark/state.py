@@ -38,7 +38,9 @@ _ENDS: Final = frozenset(
     {Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED, Kind.MOVED}
 )
 # Of the queue, not of an item that is there.
-_OTHERS: Final = frozenset({Kind.TOKENS, Kind.PAUSED, Kind.DECLARED, Kind.RENEWED, Kind.SETTLED})
+_OTHERS: Final = frozenset(
+    {Kind.TOKENS, Kind.PAUSED, Kind.DECLARED, Kind.RENEWED, Kind.SETTLED, Kind.IDS}
+)
 
 
 @dataclass(slots=True)

@@ -57,7 +57,7 @@ DELIVERIES: Final = (CONFIRM, RETURN, DEAD, MOVE)
 # Records of other kinds are written by later versions: what they do to an item is not known here.
 UNDERSTOOD: Final = (
     *ENDS, PUT, RETURN, DEAD, FLUSH, TOKENS, REDRIVE, int(Kind.DECLARED), int(Kind.PAUSED),
-    int(Kind.LEASED), int(Kind.RENEWED), RELEASE, int(Kind.SETTLED),
+    int(Kind.LEASED), int(Kind.RENEWED), RELEASE, int(Kind.SETTLED), int(Kind.IDS),
 )  # fmt: skip
 _WORDS: Final = pa.array([*OPS.values()], pa.string())
 _KINDS: Final = np.array([*map(int, OPS), -1], np.int16)
