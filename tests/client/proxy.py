@@ -28,6 +28,14 @@ class Proxy:
                 with contextlib.suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
 
+    def close(self) -> None:
+        """Cut, and let nobody in again."""
+        # Who sits in accept() keeps a socket open that is only closed.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
@@ -57,5 +65,4 @@ class Proxy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._listener.close()
-        self.cut()
+        self.close()
