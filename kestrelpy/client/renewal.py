@@ -65,13 +65,19 @@ class Renewal:
         self._item = None
 
     def _run(self) -> None:
-        while (item := self._next()) is not None:
+        # It sleeps before it looks: while work is quick it looks seldom, and is not started anew
+        # for each item.
+        left = self._nap_seconds
+        while True:
+            time.sleep(min(left, self._nap_seconds))
+            item = self._next()
+            if item is None:
+                return
             now = time.monotonic()
             left = self._when(item) - now
             if left <= 0:
                 self._act(item, now)
-            else:
-                time.sleep(min(left, self._nap_seconds))
+                left = 0.0
 
     def _next(self) -> Item | None:
         with self._lock:

@@ -146,3 +146,22 @@ def test_a_limit_is_for_each_item(daemon: DaemonProcess, queue: str) -> None:
         for _ in range(2):
             item = take(worker)
             eventually(lambda item=item: item.should_stop)
+
+
+def test_quick_work_starts_no_thread_for_each_item(
+    daemon: DaemonProcess, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+    begin = threading.Thread.start
+
+    def counted(thread: threading.Thread) -> None:
+        started.append(thread)
+        begin(thread)
+
+    put(daemon, queue, *[b"x"] * 50)
+    with worker_of(daemon, queue) as worker:
+        monkeypatch.setattr(threading.Thread, "start", counted)
+        for _ in range(50):
+            take(worker)
+
+    assert len(started) == 1
