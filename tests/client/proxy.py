@@ -40,7 +40,11 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(self._target)
+                try:
+                    server = socket.create_connection(self._target)
+                except OSError:  # nobody is there, so nobody is here
+                    client.close()
+                    continue
                 self._pairs.append((client, server))
                 for source, target in ((client, server), (server, client)):
                     threading.Thread(
