@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from journal.checkpoint import Checkpoint
+from journal.epochs import epoch_drafts, epochs_in
 from journal.errors import JournalError, NewerFormat
 from journal.ids import PAGE_IDS, IdCounts, IdSet
 from journal.lending import LeaseEntry, lease_entries
@@ -59,8 +60,8 @@ _ENTRY_BYTES: Final[dict[tuple[int, int], int]] = {
 _SEGMENT: Final = struct.Struct("<IIQQQQ")
 _PIECE_BYTES: Final = 1 << 20  # bodies are cut to about this size
 _ORDER: Final = (
-    Kind.CHECKPOINT, Kind.LIVE, Kind.ATTEMPTS, Kind.DEAD, Kind.LEASED, Kind.PAUSED, Kind.DECLARED,
-    Kind.SEGMENTS, Kind.FOOTER,
+    Kind.CHECKPOINT, Kind.LIVE, Kind.ATTEMPTS, Kind.DEAD, Kind.LEASED, Kind.IDS, Kind.PAUSED,
+    Kind.DECLARED, Kind.SEGMENTS, Kind.FOOTER,
 )  # fmt: skip
 _ONCE: Final = frozenset({Kind.CHECKPOINT, Kind.PAUSED, Kind.DECLARED, Kind.FOOTER})
 
@@ -104,7 +105,8 @@ class Snapshot:
     `live_bytes` are the bodies of all live items: ready, lent, dead. `segments` are all but the
     one in which the log goes on, in the order of the chain; `tally` is of that one, up to
     `offset` (None: not known, and a start reads that segment whole). `declared` are the settings
-    that a client declared, in the form that is kept (empty: none).
+    that a client declared, in the form that is kept (empty: none), `epochs` the last times of
+    schedules.
     """
 
     lsn: int
@@ -120,6 +122,7 @@ class Snapshot:
     leased: list[LeaseEntry] = field(default_factory=list)
     paused: bool = False
     declared: bytes = b""
+    epochs: dict[bytes, int] = field(default_factory=dict)
 
     def encode(self, short_identity: int, identity: bytes, time_ms: int) -> bytes:
         """The file's bytes, below 4 GiB. Pure: it may run on a thread when the state is a copy."""
@@ -162,6 +165,7 @@ class Snapshot:
             )
         for lease in self.leased:
             yield from lease.drafts()
+        yield from epoch_drafts(self.epochs, time_ms)
         yield from self._switches(time_ms)
         each = _PIECE_BYTES // _SEGMENT.size
         for at in range(0, max(len(self.segments), 1), each):
@@ -241,8 +245,8 @@ def _next_step(frame: Record, step: int, path: str) -> int:
     try:
         kind = Kind(frame.kind)
     except ValueError:
-        kind = Kind.IDS
-    if kind in {Kind.IDS, Kind.KEYS}:
+        kind = Kind.KEYS
+    if kind == Kind.KEYS:
         raise NewerFormat(f"{path}: a snapshot with records of kind {frame.kind}")
     listed = Kind.LEASED if kind == Kind.RENEWED else kind
     place = _ORDER.index(listed) if listed in _ORDER else -1
@@ -289,6 +293,7 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         leased=lease_entries(frames),
         paused=any(frame.kind == Kind.PAUSED and frame.small == 1 for frame in frames),
         declared=next((frame.body for frame in frames if frame.kind == Kind.DECLARED), b""),
+        epochs=epochs_in(frames),
     )
 
 

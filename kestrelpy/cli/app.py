@@ -40,6 +40,10 @@ queues = typer.Typer(
     help="What queues there are, and their settings.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(queues, name="queues")
+schedules = typer.Typer(
+    help="What is put at its time.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(schedules, name="schedules")
 item = typer.Typer(help="Single items.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(item, name="item")
 dead = typer.Typer(help="The dead line of a queue.", no_args_is_help=True, rich_markup_mode=None)
@@ -177,6 +181,14 @@ def queues_resume(queue: Queue, server: Server = DEFAULT_SERVER) -> None:
     from kestrelpy.cli import item as single
 
     single.pause(server, queue, False)
+
+
+@schedules.command("ls")
+def schedules_ls(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
+    """List the schedules: when each puts next, and the last time it did."""
+    from kestrelpy.cli import schedules as commands
+
+    commands.ls(server, as_json)
 
 
 @app.command()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, NoReturn
 
 from journal.checkpoint import Checkpoint
+from journal.epochs import Nominal, keep_latest
 from journal.upkeep import State
 from kestrelpy.core.item import Item
 from kestrelpy.core.log import Log
@@ -32,8 +33,8 @@ class Queue:
     """One queue by its name. `generation` tells it from earlier queues of that name."""
 
     __slots__ = (
-        "_complained_ms", "alarm", "created_ms", "declared", "deleted", "generation", "log", "name",
-        "next_item", "next_place", "policy", "reader", "server_id", "wall",
+        "_complained_ms", "alarm", "created_ms", "declared", "deleted", "epochs", "generation",
+        "log", "name", "next_item", "next_place", "policy", "reader", "server_id", "wall",
     )  # fmt: skip
 
     def __init__(
@@ -64,13 +65,17 @@ class Queue:
         self.created_ms = now_ms
         self.deleted = False
         self.server_id = b""
+        self.epochs: dict[bytes, int] = {}  # by schedule: its last time that was put, in s
         self._complained_ms = -_COMPLAINT_MS
 
     # -- storing ----------------------------------------------------------------------------
 
-    def put(self, body: bytes, flags: int, expires_ms: int, now_ms: int) -> int:
+    def put(
+        self, body: bytes, flags: int, expires_ms: int, now_ms: int, nominal: Nominal | None = None
+    ) -> int:
         """Store an item (`expires_ms` wall clock, 0: never); the record to wait for, or NOT_STORED.
 
+        `nominal` is the time of a schedule that it is put for, which the same record says.
         Raises ServerError when it is too large or the journal has failed.
         """
         log, policy = self.log, self.policy
@@ -85,7 +90,9 @@ class Queue:
             expires_ms = min(expires_ms, oldest) if expires_ms else oldest
         item = Item(self.next_item, self.next_place, body, flags, wall_ms, expires_ms)
         self._apply_put(item.id, item.marker, size)
-        item.lsn = log.put(item)
+        if nominal is not None:
+            self._apply_nominal(nominal)
+        item.lsn = log.put(item, nominal)
         reader = self.reader
         reader.line.keep(item)
         if reader.waiters:
@@ -166,6 +173,18 @@ class Queue:
         self.set_policy(policy, now_ms)
         return lsn
 
+    def pass_over(self, nominal: Nominal, now_ms: int) -> int:
+        """Nothing is put for this schedule's times up to this one; the record to wait for.
+
+        Raises ServerError when the journal has failed or has no room for it.
+        """
+        if self.log.failure is not None:
+            self.raise_failed()
+        if self.log.no_room:
+            raise ServerError(self.log.no_room)
+        self._apply_nominal(nominal)
+        return self.log.nominal(nominal, now_ms + self.wall.offset_ms)
+
     def attach(self, log: Log) -> None:
         """Write to this log from now on."""
         self.log = log
@@ -208,6 +227,7 @@ class Queue:
             and now_ms - self.created_ms >= age_ms
             and self.is_empty
             and not self.reader.paused  # it would lend again under the same name
+            and not self.epochs  # it knows which times of a schedule are not put again
             and self.log.failure is None  # a new queue of that name would acknowledge again
         )
 
@@ -249,7 +269,7 @@ class Queue:
         return State(
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
-            paused=reader.paused, declared=self.declared,
+            paused=reader.paused, declared=self.declared, epochs=dict(self.epochs),
         )  # fmt: skip
 
     # -- applying ---------------------------------------------------------------------------
@@ -258,6 +278,9 @@ class Queue:
         self.next_item = id_ + 1
         self.next_place = place + 1
         self.reader._apply_put(id_, body_bytes)
+
+    def _apply_nominal(self, nominal: Nominal) -> None:
+        keep_latest(self.epochs, nominal)
 
     def _apply_declared(self, declared: bytes) -> None:
         self.declared = declared

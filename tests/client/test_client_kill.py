@@ -1,4 +1,4 @@
-"""Workers while their connections are cut and their server is killed: nothing is lost or doubled."""
+"""Workers while connections are cut and their server is killed: nothing is lost or doubled."""
 
 from __future__ import annotations
 
