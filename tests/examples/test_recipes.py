@@ -19,6 +19,8 @@ ROOT = Path(__file__).parent.parent.parent
 SECONDS = 60.0
 # What is seen, in this order, with anything between.
 SEEN = {
+    "cron": r"2: the daily report.*killed \(kill -9\).*it is back.*6: the daily report.*each "
+    r"second was put once$",
     "lock": r"falls asleep with the lock, token (\d+).*refused, \1 is too old.*"
     r"60 rounds, 1 refused, counted to 59$",
     "renewing": r"ben takes film-1, 0 of 14.*killed \(kill -9\) and started again.*ben puts it "
