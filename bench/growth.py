@@ -18,6 +18,7 @@ from pathlib import Path
 from bench import hung, loadgen, tables
 from bench.backlog import backlog
 from bench.figures import Figure, as_json, markdown
+from bench.keys import keys
 from bench.lent import lent
 from bench.loadgen import LoadFailed
 from bench.queues import queues
@@ -36,6 +37,7 @@ BACKLOG: dict[str, Scenario] = {
     "queues": queues,
     "lent": lent,
     "tokens": tokens,
+    "keys": keys,
     "hung": hung.hung,
 }
 SPARK: dict[str, Scenario] = {"read": tables.read, "live": tables.live, "audit": tables.audit}

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from journal.checkpoint import Checkpoint
 from journal.ids import IdSet
-from journal.record import PLACING, Kind, Record
+from journal.record import PLACING, Kind, Record, number_given
 from journal.sentence import flush_spared
 from journal.snapshot import Snapshot
 
@@ -37,15 +37,15 @@ class Account:
     """Counts what is still there: ready, delayed, lent or dead, for the queue's own reader."""
 
     __slots__ = (
-        "_dead", "items", "known", "next_item", "next_place", "puts", "tokens",
+        "_dead", "_placed", "items", "known", "next_number", "puts", "tokens",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.items = IdSet()
         self._dead: set[int] = set()
+        self._placed: list[int] = []  # numbers that are no item's id
         self.known = True
-        self.next_item = 1
-        self.next_place = 1
+        self.next_number = 1  # of an item or a place
         self.tokens = 1
         self.puts = 0
 
@@ -67,8 +67,7 @@ class Account:
             return 0
         self.items = snapshot.live.copy()
         self._dead = {entry.item for entry in snapshot.dead}
-        self.next_item = snapshot.checkpoint.next_item
-        self.next_place = snapshot.checkpoint.next_place
+        self.next_number = snapshot.checkpoint.next_item
         self.tokens = snapshot.checkpoint.tokens
         return snapshot.lsn
 
@@ -76,14 +75,16 @@ class Account:
         """Account for one record, in the order of the log."""
         kind, item = record.kind, record.item
         if kind in PLACING:
-            self.next_place = max(self.next_place, record.number + 1)
+            self.next_number = max(self.next_number, number_given(record) + 1)
+            if kind != Kind.PUT:
+                self._placed.append(record.number)
         if kind == Kind.TOKENS:
             self.tokens = max(self.tokens, record.number)
         if record.reader:
             return
         if kind in {Kind.PUT, Kind.CARRIED}:
             self.items.add(item)
-            self.next_item = max(self.next_item, item + 1)
+            self.next_number = max(self.next_number, item + 1)
             self.puts += 1
         elif kind in _ENDS:
             self.items.discard(item)
@@ -101,12 +102,14 @@ class Account:
     def checkpoint(self, newest: Checkpoint | None, name: bytes, generation: int) -> Checkpoint:
         """What a segment opens with that goes on behind everything seen."""
         base = newest if newest is not None else Checkpoint(name, generation=generation)
+        since = max(base.next_item, base.next_place)
+        number = max(since, self.next_number)
         return replace(
             base,
-            next_item=max(base.next_item, self.next_item),
-            next_place=max(base.next_place, self.next_place),
+            next_item=number,
+            next_place=number,
             tokens=max(base.tokens, self.tokens),
-            total_items=max(base.total_items, base.next_item - 1, self.next_item - 1),
+            total_items=base.total_items + number - since - sum(n >= since for n in self._placed),
             live_items=len(self.items),
         )
 

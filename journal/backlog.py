@@ -14,9 +14,11 @@ what does not parse is passed over and named, and nothing is guessed about it.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from journal.by_id import ReadSome, order
 from journal.errors import ITEM_MAX, Damage
 from journal.files import Files, read_around
 from journal.record import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, padded
@@ -155,6 +157,10 @@ class Backlog:
             return None
         stop = self._stop(segment)
         return ReadOne(segment.path, self._journal.short_identity, segment.number, stop, item)
+
+    def some(self, items: Sequence[int]) -> ReadSome:
+        """How to read the puts of these; those that are not written yet are left out."""
+        return order(self._journal, items)
 
     @property
     def is_reading(self) -> bool:

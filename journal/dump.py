@@ -75,7 +75,9 @@ def utc(time_ms: int) -> str:
 def _snapshot_line(snapshot: Snapshot) -> str:
     live = snapshot.live.count
     items = "1 live item" if live == 1 else f"{live} live items"
-    return f"snapshot of lsn {snapshot.lsn}: {items}, {len(snapshot.dead)} dead"
+    delayed = sum(1 for _ in snapshot.delayed)
+    more = f", {delayed} delayed" if delayed else ""
+    return f"snapshot of lsn {snapshot.lsn}: {items}, {len(snapshot.dead)} dead{more}"
 
 
 def _snapshot_json(view: JournalView, snapshot: Snapshot) -> str:
@@ -85,6 +87,7 @@ def _snapshot_json(view: JournalView, snapshot: Snapshot) -> str:
         "live_items": len(snapshot.live),
         "live_bytes": snapshot.live_bytes,
         "dead_items": [entry.item for entry in snapshot.dead],
+        "delayed_items": {entry.item: entry.due_ms for entry in snapshot.delayed},
         "attempts": dict(snapshot.attempts.items()),
         "next_item": snapshot.checkpoint.next_item,
         "segment": snapshot.segment,

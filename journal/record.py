@@ -85,12 +85,16 @@ class Kind(IntEnum):
     LIVE = 28  # in a snapshot: ids of the items there
     ATTEMPTS = 29  # in a snapshot: attempts of items that came back
     SEGMENTS = 30  # in a snapshot: what is alive in each segment
+    DELAYED = 31  # in a snapshot: items that are not due yet
+    PLACED = 32  # in a snapshot: items whose place or marker is another number than their id
+    OPEN = 33  # in a snapshot: an item here whose origin is not settled
 
 
 # These stand between records and are not numbered: their lsn is that of the record that follows.
 UNNUMBERED: Final = frozenset({Kind.BATCH, Kind.CHECKPOINT, Kind.FOOTER})
 # These give an item a new place, in `number`: the queue's next one.
 PLACING: Final = frozenset({Kind.PUT, Kind.RELEASED, Kind.REDRIVEN})
+_PUT: Final = int(Kind.PUT)
 
 
 class Tag(IntEnum):
@@ -195,6 +199,13 @@ class Record(NamedTuple):
     end: int
 
 
+def number_given(record: Record) -> int:
+    """The queue's number that this record gave: to an item, or as a place; 0: it gave none."""
+    if record.kind == _PUT:
+        return record.item
+    return record.number if record.kind in PLACING else 0
+
+
 # DONE, EXPIRED and DISCARDED say in `small` how large the body was that they end: the lower 8 bits
 # are which delivery it was (255: that or a later one), the others the bytes. A body that does not
 # fit says so in meta (BYTES).
@@ -261,6 +272,15 @@ def decode_meta(data: bytes) -> Meta:
         else:
             meta[known] = value
     return meta
+
+
+def said_of_put(meta: bytes) -> tuple[int, bytes]:
+    """When its item expires (0: never) and its key (empty: none), by the meta of a put."""
+    said = decode_meta(meta)
+    expires_ms, key = said.get(Tag.EXPIRES_MS, 0), said.get(Tag.KEY, b"")
+    return (
+        expires_ms if isinstance(expires_ms, int) else 0, key if isinstance(key, bytes) else b""
+    )  # fmt: skip
 
 
 def encode(
@@ -344,6 +364,15 @@ def frame_end(data: bytes | memoryview, offset: int, journal: int, segment: int)
     if owner != journal or number_of_segment != segment or position != offset:
         return 0
     return offset + padded(length) if HEADER_BYTES <= length <= len(data) - offset else 0
+
+
+def frame_bytes(data: bytes, at: int, journal: int, segment: int, base: int) -> int:
+    """How long the frame here says it is; 0: none begins here. `data` stands at `base`."""
+    if at + HEADER_BYTES > len(data):
+        return 0
+    _, length, owner, number, position = _PLACED.unpack_from(data, at)
+    is_here = (owner, number, position) == (journal, segment, base + at)
+    return int(length) if is_here else 0
 
 
 def find_next(

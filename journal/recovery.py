@@ -29,7 +29,7 @@ from journal.chain import Chain, SegmentFile, last_segment_number
 from journal.errors import ITEM_MAX, Damage, DamageKind
 from journal.files import Files
 from journal.missing import Missing
-from journal.record import HEADER_BYTES, Kind, Record
+from journal.record import HEADER_BYTES, PLACING, Kind, Record, number_given
 from journal.scan import FOOTER_LOST, Gap, Scan
 from journal.segment import FILE_HEADER_BYTES, Tally, segment_path, usable_bytes
 from journal.snapshot import Snapshot
@@ -81,9 +81,10 @@ class Recovery:
     _lsn: int = 0  # the next record's, as far as we have read; 0: any may be the first
     _lsn_known: int = 0  # a snapshot includes the records up to here
     _item_settled: int = 0  # the latest item put in a segment that was passed
-    _item_seen: int = 0  # the latest item that was surely put
-    _item_last: int = 0  # the latest that may have been put
-    _item_jump: int = 0  # behind a checkpoint the ids may go on from here
+    # Items and places share their numbers, so these are of both.
+    _item_seen: int = 0  # the latest that was surely given
+    _item_last: int = 0  # the latest that may have been given
+    _item_jump: int = 0  # behind a checkpoint they may go on from here
 
     @property
     def is_sealed(self) -> bool:
@@ -284,9 +285,10 @@ class Recovery:
             self.tail.extend(records[bisect_right(records, synced, key=_lsn) :])
         self._lsn = records[-1].lsn + 1
         self._item_seen = max(self._item_seen, *map(_item, records))
-        put = next((r for r in reversed(records) if r.kind == Kind.PUT), None)
-        if put is not None:  # every item before it was put before it
-            self._item_last = max(put.item, self._item_jump)
+        last = next((number_given(r) for r in reversed(records) if r.kind in PLACING), 0)
+        if last:  # every number before it was given before it
+            self._item_last = max(last, self._item_jump)
+            self._item_seen = max(self._item_seen, last)
         yield from records
 
     def _all_gaps(self, segment: SegmentFile, found: Scan) -> list[Gap]:
@@ -391,14 +393,14 @@ class Recovery:
         return first, min(first + max(room, 1) - 1, ITEM_MAX)
 
     def _items_lost(self, found: Scan, first: int, last: int) -> tuple[int, int]:
-        """The items whose puts may be among these records: ids rise by one from put to put."""
+        """The items whose puts may be among these records: no record gives more than one number."""
         if last < first:
             return 1, 0
         id_first = self._item_seen + 1
         self._item_last = min(self._item_last + last - first + 1, ITEM_MAX)
         for record in found.records:
-            if record.lsn > last and record.kind == Kind.PUT:
-                return id_first, min(self._item_last, record.item - 1)
+            if record.lsn > last and record.kind in PLACING:
+                return id_first, min(self._item_last, number_given(record) - 1)
         return id_first, self._item_last
 
     def _cut(self, found: Scan, offset: int, reason: str, first: int, last: int) -> None:

@@ -37,21 +37,26 @@ class Extent:
     number: int
     stop: int
 
-    def seek(self, files: Files, is_before: Callable[[Record], bool]) -> int:
-        """Where to begin, so that no put is missed that is not before. Blocks; raises OSError."""
+    def seek(self, files: Files, is_before: Callable[[Record], bool], near: int = 0) -> int:
+        """Where to begin, so that no put is missed that is not before. Blocks; raises OSError.
+
+        At most `near` bytes before it (0: PIECE_BYTES), where frames are no larger.
+        """
         low, high = FILE_HEADER_BYTES, self.stop
-        while high - low > PIECE_BYTES:
+        while high - low > (near or PIECE_BYTES):
             middle = (low + high) // 2 // ALIGN_BYTES * ALIGN_BYTES
-            put = self.put_behind(files, middle, high)
+            put = self.put_behind(files, middle, high, near)
             if put is not None and is_before(put):
                 low = put.offset
             else:
                 high = middle
         return low
 
-    def put_behind(self, files: Files, start: int, stop: int) -> Record | None:
+    def put_behind(
+        self, files: Files, start: int, stop: int, window: int = 0
+    ) -> Record | None:
         """The first whole put at or after `start` that is found with bounded effort."""
-        size = _WINDOW_BYTES
+        size = window or _WINDOW_BYTES
         while size <= _WINDOW_BYTES_MAX:
             data = read_around(files, self.path, start, min(size, stop - start))
             at = 0

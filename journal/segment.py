@@ -26,7 +26,7 @@ from journal.errors import NewerFormat
 from journal.record import PLACING, Kind, Meta, Record, Tag, decode_meta
 
 MAGIC: Final = b"\x89KPJ\r\n\x1a\n"  # a transfer as text would change it
-VERSION: Final = 3
+VERSION: Final = 4
 FILE_HEADER_BYTES: Final = 64
 FOOTER_SPACE_BYTES: Final = 512
 SUFFIX: Final = ".segment"
@@ -99,7 +99,7 @@ class SegmentHeader:
         return cls(journal, identity, segment, capacity, created_ms, role, first, last)
 
 
-_KINDS: Final = 32  # more than there are; every queue has a tally
+_KINDS: Final = 40  # more than there are; every queue has a tally
 
 
 @dataclass(slots=True)

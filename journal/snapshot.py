@@ -4,9 +4,9 @@
     +-------------+------------+----------+--------------+----------+------------------------+
     | file header | CHECKPOINT | LIVE ... | ATTEMPTS ... | DEAD ... | LEASED, RENEWED? ...   |
     +-------------+------------+----------+--------------+----------+------------------------+
-    +---------+-----------+--------------+--------+
-    | PAUSED? | DECLARED? | SEGMENTS ... | FOOTER |
-    +---------+-----------+--------------+--------+
+    +-------------+------------+----------+---------+---------+-----------+--------------+--------+
+    | DELAYED ... | PLACED ... | OPEN ... | IDS ... | PAUSED? | DECLARED? | SEGMENTS ... | FOOTER |
+    +-------------+------------+----------+---------+---------+-----------+--------------+--------+
 
 The file ends with its last frame; every frame carries the lsn behind the state's, so that a block
 of another snapshot never passes for one of this. Bodies are no state: they stay in the log.
@@ -19,10 +19,18 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from journal.apart import (
+    DelayedEntry,
+    PlacedEntry,
+    delayed_drafts,
+    delayed_entries,
+    placed_drafts,
+    placed_entries,
+)
 from journal.checkpoint import Checkpoint
 from journal.epochs import epoch_drafts, epochs_in
 from journal.errors import JournalError, NewerFormat
@@ -60,9 +68,11 @@ _ENTRY_BYTES: Final[dict[tuple[int, int], int]] = {
 _SEGMENT: Final = struct.Struct("<IIQQQQ")
 _PIECE_BYTES: Final = 1 << 20  # bodies are cut to about this size
 _ORDER: Final = (
-    Kind.CHECKPOINT, Kind.LIVE, Kind.ATTEMPTS, Kind.DEAD, Kind.LEASED, Kind.IDS, Kind.PAUSED,
-    Kind.DECLARED, Kind.SEGMENTS, Kind.FOOTER,
+    Kind.CHECKPOINT, Kind.LIVE, Kind.ATTEMPTS, Kind.DEAD, Kind.LEASED, Kind.DELAYED, Kind.PLACED,
+    Kind.OPEN, Kind.IDS, Kind.PAUSED, Kind.DECLARED, Kind.SEGMENTS, Kind.FOOTER,
 )  # fmt: skip
+# They have their place, and their entries are not read yet.
+_LATER: Final = frozenset({Kind.OPEN, Kind.KEYS})
 _ONCE: Final = frozenset({Kind.CHECKPOINT, Kind.PAUSED, Kind.DECLARED, Kind.FOOTER})
 
 
@@ -106,7 +116,7 @@ class Snapshot:
     one in which the log goes on, in the order of the chain; `tally` is of that one, up to
     `offset` (None: not known, and a start reads that segment whole). `declared` are the settings
     that a client declared, in the form that is kept (empty: none), `epochs` the last times of
-    schedules.
+    schedules. `delayed` and `placed` may be looked through more than once.
     """
 
     lsn: int
@@ -123,6 +133,8 @@ class Snapshot:
     paused: bool = False
     declared: bytes = b""
     epochs: dict[bytes, int] = field(default_factory=dict)
+    delayed: Iterable[DelayedEntry] = ()
+    placed: Iterable[PlacedEntry] = ()
 
     def encode(self, short_identity: int, identity: bytes, time_ms: int) -> bytes:
         """The file's bytes, below 4 GiB. Pure: it may run on a thread when the state is a copy."""
@@ -165,6 +177,8 @@ class Snapshot:
             )
         for lease in self.leased:
             yield from lease.drafts()
+        yield from delayed_drafts(self.delayed, time_ms)
+        yield from placed_drafts(self.placed, time_ms)
         yield from epoch_drafts(self.epochs, time_ms)
         yield from self._switches(time_ms)
         each = _PIECE_BYTES // _SEGMENT.size
@@ -246,7 +260,7 @@ def _next_step(frame: Record, step: int, path: str) -> int:
         kind = Kind(frame.kind)
     except ValueError:
         kind = Kind.KEYS
-    if kind == Kind.KEYS:
+    if kind in _LATER:
         raise NewerFormat(f"{path}: a snapshot with records of kind {frame.kind}")
     listed = Kind.LEASED if kind == Kind.RENEWED else kind
     place = _ORDER.index(listed) if listed in _ORDER else -1
@@ -294,6 +308,8 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         paused=any(frame.kind == Kind.PAUSED and frame.small == 1 for frame in frames),
         declared=next((frame.body for frame in frames if frame.kind == Kind.DECLARED), b""),
         epochs=epochs_in(frames),
+        delayed=delayed_entries(frames),
+        placed=placed_entries(frames),
     )
 
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 import copy
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from journal.apart import DelayedEntry, PlacedEntry
 from journal.carry import CarryJob
 from journal.checkpoint import Checkpoint
 from journal.files import Files
@@ -39,7 +40,7 @@ UNSETTLED_SEGMENTS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All there is to know of a queue but the bodies."""
+    """All there is to know of a queue but the bodies, as a copy: it is read on a thread."""
 
     checkpoint: Checkpoint
     live: IdSet
@@ -50,6 +51,8 @@ class State:
     paused: bool = False
     declared: bytes = b""
     epochs: dict[bytes, int] = field(default_factory=dict)
+    delayed: Iterable[DelayedEntry] = ()
+    placed: Iterable[PlacedEntry] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ class Upkeep:
         snapshot = Snapshot(
             journal.commit.lsn_written, active.number, active.at, state.checkpoint, state.live,
             state.live_bytes, state.attempts, state.dead, segments, copy.deepcopy(active.tally),
-            state.leased, state.paused, state.declared, state.epochs,
+            state.leased, state.paused, state.declared, state.epochs, state.delayed, state.placed,
         )  # fmt: skip
         outdated = self._path(self.snapshots[0]) if len(self.snapshots) == SNAPSHOTS_KEPT else ""
         return SnapshotJob(

@@ -25,6 +25,7 @@ FLOORS = {
     "journal": 1,
     "kestrelpy.durations": 1,
     "kestrelpy.errors": 2,
+    "kestrelpy.message_keys": 2,
     "kestrelpy.core": 2,
     "kestrelpy.protocol": 3,
     "kestrelpy.config": 4,

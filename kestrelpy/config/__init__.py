@@ -3,6 +3,7 @@
       declared     what a client declares for a queue, to the same models, and back to text
       reading      file, environment and flags, to one `Config`; every mistake at once
         archives   where segments may be archived
+        keying     the key settings: which fields, and what contradicts what
         settings   what each value may be; the models; what is in force for a queue
           schedules  what is put, where, and when
             mistakes one sentence per problem

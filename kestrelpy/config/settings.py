@@ -15,6 +15,7 @@ import pydantic
 from pydantic import Field, PlainValidator
 
 from kestrelpy import durations
+from kestrelpy.config.keying import FIELDS_FORM, read_fields, why_contradictory
 from kestrelpy.config.mistakes import as_written
 from kestrelpy.config.schedules import ScheduleBlock
 from kestrelpy.durations import format_size_bytes, parse_duration_ms, parse_size_bytes
@@ -68,6 +69,12 @@ def _read_path(value: str | Path) -> Path:
     return Path(value)
 
 
+def _read_fields(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) and not isinstance(value, Words):
+        raise TypeError
+    return read_fields(value)
+
+
 def _read_host(value: str) -> str:
     if not re.fullmatch("[!-~]+", value):
         raise ValueError
@@ -95,6 +102,9 @@ def _size(low: int = 1, high: int = _MAX_NUMBER, *, none: bool = False) -> Plain
 
 _TIME: Final = f"a duration from 1ms to 36500d: {durations.DURATION_FORM}"
 _CONFIRMS_SYNCED: Final = {"written": False, "synced": True}
+_KEY_FORMATS: Final = {name: name for name in ("json", "msgpack")}
+_KEY_MATCHES_ANY: Final = {"pair": False, "any": True}
+_KEY_IS_FREE: Final = {"reject": False, "free": True}
 
 Sync = Literal["always", "never"] | int  # or the most milliseconds between two syncs
 Count = Annotated[int, _number(1)]
@@ -108,6 +118,12 @@ BatchBytes = Annotated[int, _size(4 * _KIB, _GIB)]
 MsOrNone = Annotated[int | None, _kind(_TIME, _read_time, none=True)]
 SyncWord = Annotated[Sync, _kind(f'"always", "never" or {_TIME}', _read_sync)]
 Confirms = Annotated[bool, _kind('"written" or "synced"', _CONFIRMS_SYNCED.__getitem__)]
+KeyFormat = Annotated[
+    str | None, _kind('"json", "msgpack"', _KEY_FORMATS.__getitem__, none=True)
+]
+KeyFields = Annotated[tuple[str, ...] | None, _kind(FIELDS_FORM, _read_fields, none=True)]
+KeyMatch = Annotated[bool, _kind('"pair" or "any"', _KEY_MATCHES_ANY.__getitem__)]
+KeyMissing = Annotated[bool, _kind('"reject" or "free"', _KEY_IS_FREE.__getitem__)]
 Truth = Annotated[bool, _kind("true or false", _read_truth)]
 PathOrNone = Annotated[Path | None, _kind("a path", _read_path, none=True)]
 
@@ -176,6 +192,11 @@ class QueueSettings:
     durable: bool = True
     max_leased: int | None = None
     max_attempts: int | None = 100
+    key_format: str | None = None
+    key: tuple[str, ...] | None = None
+    key_matches_any: bool = False
+    key_unordered: bool = False
+    key_is_free: bool = False
     archive_to: Path | None = None
 
 
@@ -198,13 +219,26 @@ class QueueBlock(_Section):
     durable: Truth = _DEFAULTS.durable
     max_leased: CountOrNone = _DEFAULTS.max_leased
     max_attempts: CountOrNone = _DEFAULTS.max_attempts
+    key_format: KeyFormat = _DEFAULTS.key_format
+    key: KeyFields = _DEFAULTS.key
+    key_matches_any: KeyMatch = Field(default=_DEFAULTS.key_matches_any, alias="key_match")
+    key_unordered: Truth = _DEFAULTS.key_unordered
+    key_is_free: KeyMissing = Field(default=_DEFAULTS.key_is_free, alias="key_missing")
     archive_to: PathOrNone = _DEFAULTS.archive_to
 
     def over(self, base: QueueSettings) -> QueueSettings:
         """`base` with what was set in this block laid over it."""
         return replace(base, **{name: getattr(self, name) for name in self.model_fields_set})
 
-    def refuse_disk(self, settings: QueueSettings, where: str) -> None:
+    def refuse_contradictions(self, settings: QueueSettings, where: str) -> None:
+        """ValueError if this block, `where`, does not go with the `settings` in force."""
+        self._refuse_disk(settings, where)
+        names = {"key_is_free": "key_missing"}
+        asked = {names.get(name, name) for name in self.model_fields_set}
+        if why := why_contradictory(asked, settings):
+            raise ValueError(f"{where} {why}")
+
+    def _refuse_disk(self, settings: QueueSettings, where: str) -> None:
         """ValueError if this block, `where`, asks something of a disk that `settings` lack."""
         disk = {"sync": "sync", "confirms_synced": "confirms", "archive_to": "archive_to"}
         asked = " and ".join(disk[name] for name in disk if name in self.model_fields_set)
@@ -231,11 +265,11 @@ class Config(_Section):
 
     def _put_in_force(self) -> Self:
         self._default = self.queue_defaults.over(_DEFAULTS)
-        self.queue_defaults.refuse_disk(self._default, "[queue_defaults]")
+        self.queue_defaults.refuse_contradictions(self._default, "[queue_defaults]")
         self._named = {}
         for name, block in self.queues.items():
             settings = self._named[name.encode()] = block.over(self._default)
-            block.refuse_disk(settings, as_written(("queues", name), {}))
+            block.refuse_contradictions(settings, as_written(("queues", name), {}))
         return self
 
     def _refuse_large_bodies(self) -> None:
@@ -311,6 +345,5 @@ LATER: Final = {
     "": "aliases",
     "server": "http_host http_port text_port",
     "queue_defaults": "retry_delay retry_backoff retry_delay_max dedupe_window scope_window "
-    "key_format key key_match key_unordered key_missing retain fanout_only "
-    "fanout_create expire_to dead_letter_to",
+    "retain fanout_only fanout_create expire_to dead_letter_to",
 }

@@ -52,7 +52,7 @@ class Kept:
         elif marker in reader.dead.deaths:
             found = reader.dead.at(marker)
         else:
-            found = reader.ready.at(marker)
+            found = reader.ready.at(marker) or reader.keyed.whole.get(marker)
         return found if found is not None and found.is_whole else None
 
     def has_expired(self, marker: int, expires_ms: int, wall_ms: int) -> bool:
@@ -114,7 +114,8 @@ class Kept:
             else:
                 while at is not None and at.id < marker:
                     at = next(arrived, None)
-                item = at if at is not None and at.id == marker else None
+                here = at is not None and at.id == marker
+                item = at if here else reader.keyed.whole.get(marker)
             if item is None or item.stored_ms < since_ms:
                 continue
             size += item.size

@@ -3,6 +3,7 @@ when what is in memory expires.
 
     keep ──▶ there is room: in memory ──▶ pop
         └──▶ there is none: left to the log ──▶ `hungry` ──▶ read ──▶ refill ──▶ in memory
+    apart, no body: a stub ──▶ it is next: `hungry` ──▶ read by its id ──▶ fetched ──▶ in memory
 
 One rule: the line in memory is a copy of the front of what is ready; letting go of a part of it, or
 reading it again, changes neither what is ready nor its order.
@@ -10,13 +11,15 @@ reading it again, changes neither what is ready nor its order.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import Damage
-from journal.record import Record, Tag, decode_meta
-from kestrelpy.core.item import Item
+from journal.record import Record, said_of_put
+from kestrelpy.core.item import Item, bare_item
 from kestrelpy.core.leases import Lease
-from kestrelpy.core.ready import ITEM_COST
+from kestrelpy.core.ready import ITEM_COST, NO_FRONTIER
+from kestrelpy.core.stubs import pack
 from kestrelpy.core.timers import Entry, Timers
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ _SLACK_BYTES: Final = 64 << 10
 _SPARE_PART: Final = 8
 # Looking at so many ids one by one is quicker than at all leases.
 _FEW_IDS: Final = 64
+# Bodies of items that stand apart, read at once.
+_FETCHED_BYTES_MAX: Final = 4 << 20
 
 
 class Line:
@@ -54,7 +59,8 @@ class Line:
     def cost(self) -> int:
         """How much memory the line and the bodies of lent items take, in bytes."""
         ready = self._reader.ready
-        return ready.resident_bytes + ready.resident * ITEM_COST + self._reader.lent_bytes
+        resident = ready.resident_bytes + ready.resident * ITEM_COST
+        return resident + ready.parked_cost + self._reader.lent_bytes
 
     def said(self, lease: Lease) -> None:
         """Its holder has the body of what was lent: if memory is scarce, only the log keeps it.
@@ -89,15 +95,20 @@ class Line:
     def take_back(self, item: Item, place: int) -> None:
         """It is back at its place; the youngest make room for it if need be.
 
-        Without its body it is left to the log, and everything behind it with it: it is read again
-        in its order.
+        Without its body it is read again when it is next; so is one that stands apart and for
+        which there is no room.
         """
         reader = self._reader
         ready = reader.ready
-        if not item.is_whole and item.id < ready.frontier:
-            self._leave(ready.evict_from(item.id))
+        is_apart = place != item.id or item.id in reader.elsewhere
+        if not item.is_whole and (is_apart or place < ready.frontier):
+            self.forget_expiry(item.id)
+            self.stand(place, item.id, item.size)
+            return
+        if is_apart:
+            reader.elsewhere.add(item.id)
         ready.give_back(place, item)
-        if item.id >= ready.frontier:
+        if place >= ready.frontier:
             self.forget_expiry(item.id)
         elif item.expires_ms and item.id not in self.watched:
             self._watch_expiry(item)
@@ -105,7 +116,7 @@ class Line:
         if cost <= allowed + _SLACK_BYTES or reader.residency.grow(cost):
             return
         if reader.log.backlog is not None:
-            most = allowed - allowed // _SPARE_PART - reader.lent_bytes
+            most = allowed - allowed // _SPARE_PART - reader.lent_bytes - ready.parked_cost
             self._leave(ready.evict(most))
 
     def _leave(self, gone: list[Item]) -> None:
@@ -121,21 +132,27 @@ class Line:
         reader, backlog = self._reader, self._reader.log.backlog
         if reader.log.failure is None or reader.is_hungry or backlog is None:
             return False
-        return not (backlog.is_reading or backlog.has_more)
+        is_reading = backlog.is_reading or reader.ready.stubs.is_fetching
+        return not (is_reading or backlog.has_more)
 
-    def begin(self) -> None:
-        """After replay: what is neither lent nor dead is left to the log, and read as needed."""
+    def begin(self, stubs: list[int], apart_bytes: int) -> None:
+        """After replay: what is neither lent nor dead is left to the log, and read as needed.
+
+        `apart_bytes` are those of all bodies elsewhere, `stubs` those of them that are ready.
+        """
         reader = self._reader
         ready = reader.ready
         ready.clear()
         leased = reader.leases.entries
-        ready.beyond = len(reader.live) - len(reader.dead) - len(leased)
+        apart = reader.elsewhere
+        ready.beyond = len(reader.live) - len(reader.dead) - len(leased) - len(apart)
         if ready.beyond:
             lent_bytes = sum(entry.body_bytes for entry in leased.values())
-            ready.beyond_bytes = max(reader.live_bytes - reader.dead.bytes - lent_bytes, 0)
-            ready.frontier = reader.live.first_from(1)
-            while ready.frontier in leased:
-                ready.frontier = reader.live.first_from(ready.frontier + 1)
+            ready.beyond_bytes = max(
+                reader.live_bytes - reader.dead.bytes - lent_bytes - apart_bytes, 0
+            )
+            ready.frontier = self._next_plain(1)
+        ready.stubs.extend(stubs)
 
     def clear(self) -> None:
         """Nothing is ready any more."""
@@ -181,7 +198,7 @@ class Line:
             return
         if id_ > ready.frontier:
             self.pass_over(id_ - 1)
-        if id_ not in reader.live or id_ in reader.leases or id_ in reader.dead.deaths:
+        if not self._is_plain(id_) or id_ not in reader.live:
             ready.advance(id_ + 1)
             return
         item = item_of(record)
@@ -207,39 +224,125 @@ class Line:
             lost = self._count_unlent(first, last)
         if lost:
             ready.drop_beyond(ready.beyond_bytes * lost // ready.beyond, lost)
-            reader.name_unreadable(lost, reader.live.first_from(first), last)
+            self.name_unreadable(lost, reader.live.first_from(first), last)
         ready.advance(last + 1)
 
     def _count_unlent(self, first: int, last: int) -> int:
-        """How many of these are there and neither lent nor dead."""
+        """How many of these are there, and in the plain line."""
         reader = self._reader
         live, leases, deaths = reader.live, reader.leases, reader.dead.deaths
         if last - first < _FEW_IDS:
-            ids = range(first, last + 1)
-            return sum(i in live and i not in leases and i not in deaths for i in ids)
-        lent = sum(first <= lease.item.id <= last for lease in leases if not lease.dead)
-        return live.count_between(first, last) - lent - sum(first <= i <= last for i in deaths)
+            return sum(i in live and self._is_plain(i) for i in range(first, last + 1))
+        apart = sum(first <= lease.item.id <= last for lease in leases if not lease.dead)
+        apart += sum(first <= i <= last for i in deaths)
+        apart += reader.elsewhere.count_between(first, last)
+        return live.count_between(first, last) - apart
+
+    def _is_plain(self, id_: int) -> bool:
+        """Does this item, if it is there, stand in the plain line?"""
+        reader = self._reader
+        return not (id_ in reader.leases or id_ in reader.dead.deaths or id_ in reader.elsewhere)
+
+    def _next_plain(self, id_: int) -> int:
+        """The first item of the plain line that is not below `id_`."""
+        live = self._reader.live
+        found = live.first_from(id_)
+        while found and not self._is_plain(found):
+            found = live.first_from(found + 1)
+        return found
 
     def pop_any(self, wall_ms: int) -> Item | None:
         """The head, out of the line; if only the log knows it, its size is a guess."""
         ready = self._reader.ready
         if ready.beyond and ready.resident < REFILL_ITEMS:
             self.refill(wall_ms)
+        if ready.parked:
+            oldest = self._reader.keyed.pop_oldest(ready.first_place())
+            if oldest is not None:
+                return oldest
         found = ready.pop()
         if found is not None:
             return found[1]
-        return self._unread_first() if ready.beyond else None
+        return self._unread_first() if ready.beyond or ready.stubs.count else None
 
     def _unread_first(self) -> Item:
-        reader = self._reader
-        ready = reader.ready
-        id_ = reader.live.first_from(ready.frontier)
-        while id_ in reader.leases or id_ in reader.dead.deaths:
-            id_ = reader.live.first_from(id_ + 1)
+        ready = self._reader.ready
+        id_ = self._next_plain(ready.frontier) if ready.beyond else NO_FRONTIER
+        if ready.stubs.count and ready.stubs.first_place() < id_:
+            _, id_, size = ready.stubs.pop()
+            return bare_item(id_, size)
         body = bytes(ready.beyond_bytes // ready.beyond)
         ready.drop_beyond(len(body))
         ready.advance(id_ + 1)
         return Item(id_, id_, body, 0, 0, 0, 1)
+
+    def name_unreadable(self, count: int, first: int, last: int) -> None:
+        """Items that are there and that the log does not hold any more."""
+        reader = self._reader
+        reader.damages.append(unreadable(reader.name, count, first, last))
+
+    # -- the dead ---------------------------------------------------------------------------
+
+    def revive(self, record: Record) -> None:
+        """The body of the first dead item has been read back."""
+        dead = self._reader.dead
+        if record.item in dead.deaths:
+            dead.take_in(item_of(record))
+
+    def hide(self, id_: int) -> None:
+        """The body of this dead item is not readable: named, and not offered until a start."""
+        dead = self._reader.dead
+        if id_ == dead.missing:
+            dead.hide(id_)
+            self.name_unreadable(1, id_, id_)
+
+    # -- what stands apart ------------------------------------------------------------------
+
+    def stand(self, place: int, id_: int, body_bytes: int) -> None:
+        """This one is ready at its place, and only the log has its body."""
+        self._reader.elsewhere.add(id_)
+        self._reader.ready.stubs.push(pack(place, id_, body_bytes))
+
+    def look_ahead(self) -> None:
+        """Ask for the next stubs where they are needed soon."""
+        ready = self._reader.ready
+        if ready.stubs.is_fetching or ready.stubs.first_in_heap() >= ready.frontier:
+            return
+        if ready.resident < REFILL_ITEMS or ready.is_held_up:
+            self._reader.ask()
+
+    def begin_fetch(self) -> list[int]:
+        """Ids of items that stand apart and are to be read now; give them to `fetched`."""
+        reader, stubs = self._reader, self._reader.ready.stubs
+        if not stubs.count or stubs.is_fetching:
+            return []
+        cost = self.cost
+        if cost + _FETCHED_BYTES_MAX > reader.residency.allowed:
+            reader.residency.grow(cost)
+        left = max(reader.residency.allowed - cost, 0)
+        return stubs.begin_fetch(
+            reader.ready.frontier, REFILL_ITEMS, min(left, _FETCHED_BYTES_MAX)
+        )
+
+    def fetched(self, records: Iterable[Record]) -> None:
+        """These were read, and are in memory at their places."""
+        reader = self._reader
+        ready = reader.ready
+        for record in records:
+            place = ready.stubs.fetched(record.item)
+            if not place:
+                continue  # it is gone
+            item = item_of(record)
+            ready.give_back(place, item)
+            if item.expires_ms and place < ready.frontier:
+                self._watch_expiry(item)
+
+    def hide_stub(self, id_: int) -> None:
+        """This one's body is not readable: named, and not offered until a start."""
+        reader = self._reader
+        reader.keyed.drop_unread(id_, 0)  # whoever waits for it goes on
+        if reader.ready.stubs.fetched(id_) and reader.log.failure is None:
+            self.name_unreadable(1, id_, id_)  # else it was never written, most likely
 
     # -- expiry -----------------------------------------------------------------------------
 
@@ -267,13 +370,10 @@ class Line:
 
 def item_of(record: Record) -> Item:
     """The item that this put stored."""
-    expires_ms = 0
-    if record.meta:
-        expires = decode_meta(record.meta).get(Tag.EXPIRES_MS, 0)
-        expires_ms = expires if isinstance(expires, int) else 0
+    expires_ms, key = said_of_put(record.meta) if record.meta else (0, b"")
     return Item(
         record.item, record.number, record.body, record.small, record.time_ms, expires_ms,
-        record.lsn,
+        record.lsn, key,
     )  # fmt: skip
 
 

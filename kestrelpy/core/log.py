@@ -18,7 +18,7 @@ from journal.backlog import Backlog
 from journal.epochs import Nominal, epoch_drafts
 from journal.journal import Journal
 from journal.lending import LeaseEntry
-from journal.record import DELIVERY_MAX, Draft, Kind, Tag, encode_meta, ended
+from journal.record import DELIVERY_MAX, Draft, Kind, Meta, Tag, encode_meta, ended
 from journal.upkeep import State
 from kestrelpy.core.item import Item
 
@@ -35,6 +35,16 @@ _CANCELLED: Final = int(Kind.CANCELLED)
 _PAUSED: Final = int(Kind.PAUSED)
 _SMALL_BODY_MAX: Final = (1 << 24) - 1  # such bodies' sizes need no meta
 _ALWAYS: Final = (1 << 63) - 1
+
+
+def _said(item: Item) -> bytes:
+    """What a put says of it beside its numbers and its body."""
+    said: Meta = {}
+    if item.expires_ms:
+        said[Tag.EXPIRES_MS] = item.expires_ms
+    if item.key:
+        said[Tag.KEY] = item.key
+    return encode_meta(said)
 
 
 class Log(Protocol):
@@ -252,7 +262,7 @@ class JournalLog:
         self._is_dirty = False
 
     def put(self, item: Item, nominal: Nominal | None = None) -> int:
-        meta = encode_meta({Tag.EXPIRES_MS: item.expires_ms}) if item.expires_ms else b""
+        meta = _said(item) if item.expires_ms or item.key else b""
         if nominal is not None:
             meta += nominal.meta
         self.lsn_appended = lsn = self._append(

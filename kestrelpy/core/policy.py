@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from kestrelpy.core.key_rule import NAMED_ONLY, KeySettings
+
 ITEM_BYTES_MAX: Final = 8 << 20
 MEMORY_BYTES_MAX: Final = 64 << 20
 LEASE_MS: Final = 30 * 60 * 1000
@@ -32,6 +34,7 @@ class Policy:
     max_leased: int | None = None
     max_attempts: int | None = ATTEMPTS_MAX
     max_memory_bytes: int = MEMORY_BYTES_MAX  # of bodies that are kept in memory
+    keys: KeySettings = NAMED_ONLY
     archive_to: str = ""  # a directory for segments that go; "": they just go
 
     @property

@@ -1,20 +1,26 @@
 """A queue: a log, its limits, and the readers of what is put into it.
 
+An item's id and its place in the line are one number, from one counter: what takes a place later
+(a delayed item that is due) takes the next number, and no item ever has that id.
+
 One rule: an item is numbered, applied and logged in one step; what a client is told waits for the
 record that this step returns.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final, NoReturn
 
 from journal.checkpoint import Checkpoint
 from journal.epochs import Nominal, keep_latest
 from journal.upkeep import State
 from kestrelpy.core.item import Item
+from kestrelpy.core.key_rule import NO_KEY
+from kestrelpy.core.keyed import SWEEP_ITEMS_MAX
 from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.reader import SWEEP_ITEMS_MAX, Reader
+from kestrelpy.core.reader import Reader
 from kestrelpy.core.residency import UNLIMITED, Memory
 from kestrelpy.core.timers import Alarm, Timers
 from kestrelpy.core.waiters import Waiter
@@ -34,7 +40,7 @@ class Queue:
 
     __slots__ = (
         "_complained_ms", "alarm", "created_ms", "declared", "deleted", "epochs", "generation",
-        "log", "name", "next_item", "next_place", "policy", "reader", "server_id", "wall",
+        "log", "name", "next_number", "policy", "reader", "server_id", "total_items", "wall",
     )  # fmt: skip
 
     def __init__(
@@ -60,8 +66,8 @@ class Queue:
         self.wall = wall
         self.alarm: Alarm[Any] = Alarm(timers, self)
         self.reader = Reader(name, policy, log, wall, woken, self.alarm, memory, hungry)
-        self.next_item = 1
-        self.next_place = 1
+        self.next_number = 1  # of an item, and of a place that is none's id
+        self.total_items = 0  # that were ever put
         self.created_ms = now_ms
         self.deleted = False
         self.server_id = b""
@@ -71,12 +77,13 @@ class Queue:
     # -- storing ----------------------------------------------------------------------------
 
     def put(
-        self, body: bytes, flags: int, expires_ms: int, now_ms: int, nominal: Nominal | None = None
-    ) -> int:
+        self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
+        nominal: Nominal | None = None,
+    ) -> int:  # fmt: skip
         """Store an item (`expires_ms` wall clock, 0: never); the record to wait for, or NOT_STORED.
 
-        `nominal` is the time of a schedule that it is put for, which the same record says.
-        Raises ServerError when it is too large or the journal has failed.
+        `key` is canonical; `nominal` is the time of a schedule that it is put for, which the same
+        record says. Raises ServerError when it is too large or the journal has failed.
         """
         log, policy = self.log, self.policy
         size = len(body)
@@ -88,8 +95,10 @@ class Queue:
         if policy.max_age_ms is not None:
             oldest = wall_ms + policy.max_age_ms
             expires_ms = min(expires_ms, oldest) if expires_ms else oldest
-        item = Item(self.next_item, self.next_place, body, flags, wall_ms, expires_ms)
-        self._apply_put(item.id, item.marker, size)
+        number = self.next_number
+        item = Item(number, number, body, flags, wall_ms, expires_ms)
+        item.key = key
+        self._apply_put(number, size)
         if nominal is not None:
             self._apply_nominal(nominal)
         item.lsn = log.put(item, nominal)
@@ -99,14 +108,16 @@ class Queue:
             reader.serve(now_ms)
         return item.lsn
 
-    def add(self, body: bytes, flags: int, expires_ms: int, now_ms: int) -> int:
+    def add(
+        self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY
+    ) -> int:
         """Store an item if none is ready, delayed or lent."""
         if self.log.failure is not None or len(body) > self.policy.max_item_bytes:
             self._refuse_put(len(body))
         self.reader.first(now_ms)  # what has expired is not there
         if self.reader.ready.count or len(self.reader.leases):
             return NOT_STORED
-        return self.put(body, flags, expires_ms, now_ms)
+        return self.put(body, flags, expires_ms, now_ms, key)
 
     def _refuse_put(self, size: int) -> NoReturn:
         """Say why nothing of this size is stored now."""
@@ -154,10 +165,17 @@ class Queue:
         """Everything ready is gone; returns the record to wait for."""
         if self.log.failure is not None:
             self.raise_failed()
-        return self.reader.flush(self.next_item - 1, now_ms)
+        return self.reader.flush(self.next_number - 1, now_ms)
 
     def set_policy(self, policy: Policy, now_ms: int) -> None:
-        """Other limits and rules from now on (`durable` stays what it was until a restart)."""
+        """Other limits and rules from now on.
+
+        `durable` stays what it was until a restart, and how keys are made and match, while there
+        are items.
+        """
+        if self.reader.live:
+            policy = replace(policy, keys=self.policy.keys)
+        self.reader.keyed.keys.matches_any = policy.keys.matches_any
         self.policy = policy
         self.reader.policy = policy
         self.log.set_sync(policy.sync_ms)
@@ -209,9 +227,9 @@ class Queue:
         return taken
 
     @property
-    def total_items(self) -> int:
-        """How many items were ever put: ids are given one by one and never again."""
-        return self.next_item - 1
+    def last_number(self) -> int:
+        """The latest that an item or a place was given."""
+        return self.next_number - 1
 
     @property
     def is_empty(self) -> bool:
@@ -254,8 +272,8 @@ class Queue:
         reader = self.reader
         return Checkpoint(
             name=self.name,
-            next_item=self.next_item,
-            next_place=self.next_place,
+            next_item=self.next_number,
+            next_place=self.next_number,
             tokens=reader.tokens_below,
             total_items=self.total_items,
             live_items=len(reader.live),
@@ -274,9 +292,9 @@ class Queue:
 
     # -- applying ---------------------------------------------------------------------------
 
-    def _apply_put(self, id_: int, place: int, body_bytes: int) -> None:
-        self.next_item = id_ + 1
-        self.next_place = place + 1
+    def _apply_put(self, id_: int, body_bytes: int) -> None:
+        self.next_number = id_ + 1
+        self.total_items += 1
         self.reader._apply_put(id_, body_bytes)
 
     def _apply_nominal(self, nominal: Nominal) -> None:

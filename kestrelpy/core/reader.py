@@ -18,13 +18,13 @@ from typing import Any, Final
 
 from journal.errors import Damage
 from journal.ids import IdCounts, IdSet
-from journal.record import Record
 from kestrelpy.core import by_token
 from kestrelpy.core.counters import QueueCounters
 from kestrelpy.core.dead import DeadLine
 from kestrelpy.core.item import Item
+from kestrelpy.core.keyed import Keyed
 from kestrelpy.core.leases import Holder, Lease, Leases
-from kestrelpy.core.line import REFILL_ITEMS, Line, item_of, unreadable
+from kestrelpy.core.line import REFILL_ITEMS, Line
 from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.ready import Ready
@@ -34,9 +34,6 @@ from kestrelpy.core.timers import Alarm
 from kestrelpy.core.waiters import Waiter, Waiters
 from kestrelpy.core.wall import Wall
 
-# Expired items passed over in one call, so that a head of a million expired items costs many
-# short turns and not one long one.
-SWEEP_ITEMS_MAX: Final = 1000
 # A line gives back memory whenever its length is a multiple of 1024 (a mask).
 _LOOK_ITEMS: Final = 1023
 # Lease tokens reserved by one synced record.
@@ -53,9 +50,9 @@ class Reader:
 
     __slots__ = (
         "_next_token", "_serving", "_tokens_below", "alarm", "attempts", "counters", "damages",
-        "dead", "hungry", "is_hungry", "leases", "lent_bytes", "line", "live", "live_bytes", "log",
-        "name", "paused", "policy", "ready", "residency", "token_holder", "tokens_lsn", "waiters",
-        "wall", "woken",
+        "dead", "elsewhere", "hungry", "is_hungry", "keyed", "leases", "lent_bytes", "line", "live",
+        "live_bytes", "log", "name", "paused", "policy", "ready", "residency", "token_holder",
+        "tokens_lsn", "waiters", "wall", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -77,8 +74,11 @@ class Reader:
         self.paused = False  # does it lend nothing, because somebody said so?
         self.woken = woken
         self.alarm = alarm
-        self.ready = Ready()
+        # Neither lent nor dead, and not in the plain line: whoever put them there knows more.
+        self.elsewhere = IdSet()
+        self.ready = Ready(self.elsewhere)
         self.line = Line(self)
+        self.keyed = Keyed(self, policy.keys.matches_any)
         self.leases = Leases()
         self.lent_bytes = 0  # of the bodies of lent items that are in memory
         self.dead = DeadLine()
@@ -117,16 +117,20 @@ class Reader:
         else:
             ready = self.ready
             if ready.beyond and ready.resident < REFILL_ITEMS:
-                self.refill(wall_ms)
+                self.line.refill(wall_ms)
+            if ready.stubs.count:
+                self.line.look_ahead()
             found = ready.pop()
-            if found is not None and found[1].expires_ms:
-                found = self._past_expired(found, wall_ms)
+            if found is not None and (found[1].expires_ms or found[1].key):
+                found = self.keyed.pass_over(found, now_ms)
         if found is None:
             return None
         if self.residency.grains > 1 and not self.ready.resident & _LOOK_ITEMS:
             self.residency.shrink(self.line.cost)
         place, item = found
         self.lent_bytes += item.size
+        if self.elsewhere.count:
+            self.elsewhere.discard(item.id)
         if self._next_token >= self._tokens_below:
             self._reserve_tokens(wall_ms)
         token = self._next_token
@@ -143,6 +147,8 @@ class Reader:
         if dead:
             lease.dead = True
             lease.attempts = self.dead.deaths[item.id].attempts
+        elif item.key:
+            self.keyed.lend(item)
         self.leases.grant(lease)
         if lease_ms:
             by_token.lend(self, lease, lease_ms)
@@ -151,35 +157,20 @@ class Reader:
             self.counters.redelivered += 1
         return lease
 
-    def _past_expired(self, found: tuple[int, Item], wall_ms: int) -> tuple[int, Item] | None:
-        """The first item that is not expired, from `found` on; expired ones are gone."""
-        following: tuple[int, Item] | None = found
-        swept = 0
-        while following is not None and 0 < following[1].expires_ms <= wall_ms:
-            if swept == SWEEP_ITEMS_MAX:
-                self.ready.give_back(*following)
-                return None
-            swept += 1
-            self.expire(following[1], wall_ms)
-            following = self.ready.pop()
-        return following
-
     def first(self, now_ms: int, dead: bool = False) -> Item | None:
-        """The next item, changing nothing but what has expired."""
+        """The next item that may be lent, changing nothing but what has expired."""
         if dead:
             if self.dead.missing:
                 self.ask()
             return self.dead.first()
         wall_ms = now_ms + self.wall.offset_ms
         if self.ready.beyond and self.ready.resident < REFILL_ITEMS:
-            self.refill(wall_ms)
-        swept = 0
-        while (item := self.ready.first()) and 0 < item.expires_ms <= wall_ms:
-            if swept == SWEEP_ITEMS_MAX:
-                return None
-            swept += 1
-            self.ready.remove(item)
-            self.expire(item, wall_ms)
+            self.line.refill(wall_ms)
+        if self.ready.stubs.count:
+            self.line.look_ahead()
+        item = self.ready.first()
+        if item is not None and (item.expires_ms or item.key):
+            return self.keyed.first(item, now_ms)
         return item
 
     def is_busy(self, now_ms: int, dead: bool = False, lends: bool = True) -> bool:
@@ -190,8 +181,9 @@ class Reader:
             return self.dead.missing != 0
         item = self.ready.first()
         if item is not None:
-            return 0 < item.expires_ms <= now_ms + self.wall.offset_ms
-        return self.ready.beyond > 0 and not self.line.is_cut_off
+            is_over = 0 < item.expires_ms <= now_ms + self.wall.offset_ms
+            return is_over or (bool(item.key) and self.keyed.is_blocked(item))
+        return (self.ready.beyond > 0 or self.ready.is_held_up) and not self.line.is_cut_off
 
     @property
     def _lends_no_more(self) -> bool:
@@ -209,11 +201,13 @@ class Reader:
         item = self._end(lease)
         if lease.dead:
             self.dead.forget(item.id, True)
+        elif item.key:
+            self.keyed.end(item)
         self._apply_done(item.id, item.size)
         wall_ms = now_ms + self.wall.offset_ms
         lsn = self.log.done(item, lease.attempts, lease.began_ms, wall_ms)
-        if self.policy.max_leased is not None and self.waiters:
-            self.serve(now_ms)  # there is room for another lease
+        if self.waiters and (item.key or self.policy.max_leased is not None):
+            self.serve(now_ms)  # another item may be possible, or another lease
         return lsn
 
     def give_back(self, lease: Lease, now_ms: int, reason: bytes) -> int:
@@ -232,8 +226,11 @@ class Reader:
 
     def _end(self, lease: Lease) -> Item:
         self.leases.end(lease)
-        self.lent_bytes -= len(lease.item.body)
-        return lease.item
+        item = lease.item
+        self.lent_bytes -= len(item.body)
+        if item.key and not lease.dead:
+            self.keyed.take_back(item)
+        return item
 
     def take_back(
         self, lease: Lease, now_ms: int, reason: bytes, buries: bool = False
@@ -250,6 +247,7 @@ class Reader:
             attempts = lease.attempts + counts
             most = self.policy.max_attempts
             if buries or (most is not None and attempts >= most and counts):
+                self.keyed.end(item)
                 self._apply_dead(item.id, attempts, reason, wall_ms, item.size)
                 self.dead.keep(item, self.log.backlog is None)
                 lsn = self.log.dead(item, attempts, lease.began_ms, wall_ms, reason)
@@ -299,7 +297,10 @@ class Reader:
             self.take_back(lease, now_ms, OVERDUE)
         taken = len(over) + self.sweep(now_ms, steps - len(over))
         if self.ready.beyond and self.ready.resident < REFILL_ITEMS:
-            self.refill(now_ms + self.wall.offset_ms)  # it may have expired behind the frontier too
+            # What has expired may stand behind the frontier too.
+            self.line.refill(now_ms + self.wall.offset_ms)
+        if self.ready.stubs.count:
+            self.line.look_ahead()
         if self.waiters:
             self.serve(now_ms)  # also behind what others have cleared away in the meantime
         return taken
@@ -312,12 +313,15 @@ class Reader:
             if item is None:
                 return taken
             if item.id not in self.leases:
-                self.ready.remove(item)
+                if item.id not in self.keyed.whole:
+                    self.ready.remove(item)
                 self.expire(item, wall_ms)
         return steps
 
     def expire(self, item: Item, wall_ms: int) -> None:
         """It lived past its expiry and is out of the line."""
+        if item.key:
+            self.keyed.drop(item)
         self._apply_done(item.id, item.size)
         self.counters.expired += 1
         self.log.expired(item, wall_ms)
@@ -327,6 +331,7 @@ class Reader:
         item = self.line.pop_any(wall_ms)
         if item is None:
             return
+        self.keyed.drop(item)
         self._apply_done(item.id, item.size)
         self.counters.discarded += 1
         self.log.discarded(item, wall_ms)
@@ -338,6 +343,7 @@ class Reader:
         stay += [(id_, death.body_bytes) for id_, death in self.dead.deaths.items()]
         self._apply_flushed(spared, last_id, sum(size for _, size in stay))
         self.line.clear()
+        self.keyed.clear(spared)
         self.counters.flushes += 1
         return self.log.flushed(
             last_id, spared, stay, self.live_bytes, now_ms + self.wall.offset_ms
@@ -351,29 +357,6 @@ class Reader:
             self.is_hungry = True
             self.hungry.append(self)
 
-    def refill(self, wall_ms: int) -> None:
-        """Take what has been read back into the line, and ask for more."""
-        self.line.refill(wall_ms)
-
-    def pass_over(self, last: int) -> None:
-        """Items that wait, up to `last`, are not in the log any more."""
-        self.line.pass_over(last)
-
-    def name_unreadable(self, count: int, first: int, last: int) -> None:
-        """Items that are there and that the log does not hold any more."""
-        self.damages.append(unreadable(self.name, count, first, last))
-
-    def revive(self, record: Record) -> None:
-        """The body of the first dead item has been read back."""
-        if record.item in self.dead.deaths:
-            self.dead.take_in(item_of(record))
-
-    def hide(self, id_: int) -> None:
-        """The body of this dead item is not readable: named, and not offered until a start."""
-        if id_ == self.dead.missing:
-            self.dead.hide(id_)
-            self.name_unreadable(1, id_, id_)
-
     # -- applying: the same for a client's request and for replay ----------------------------
 
     def _apply_put(self, id_: int, body_bytes: int) -> None:
@@ -383,6 +366,8 @@ class Reader:
     def _apply_done(self, id_: int, body_bytes: int) -> None:
         if self.live.discard(id_):
             self.live_bytes -= body_bytes
+        if self.elsewhere.count:
+            self.elsewhere.discard(id_)
         if self.attempts:
             self.attempts.set(id_, 0)
         if not self.live.count or self.live_bytes < 0:
@@ -409,6 +394,8 @@ class Reader:
             kept.set(id_, self.attempts.get(id_))
         self.attempts = kept
         self.live.keep_only(stay, last_id)
+        apart = self.elsewhere
+        apart.keep_only([i for i in stay if i in apart], apart.last)
         self.live_bytes = live_bytes
 
     def _apply_tokens(self, below: int) -> None:

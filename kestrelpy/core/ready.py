@@ -1,13 +1,18 @@
 """Who is next: items by place, as far as memory goes; behind them what only the log holds.
 
-    returned   [3 5]          a small heap of what came back, by place
+    returned   [3 5 31]       a small heap of what came back or was released, by place
+    stubs      (7) (40)       a heap too: place, id and size of what stands apart, no body
     line       8 9 10 11 ...  a deque of what arrived, places growing
-    - - - - - - - - - - - - - frontier: an item's id
+    - - - - - - - - - - - - - frontier: a number
     beyond     12 ... 9999    in the log only: how many, and how large
+
+An item of the plain line is known by one number: id, marker and place are the same. Others stand
+*apart* (`elsewhere` has their ids): reading the log from the frontier on passes them over. Without
+a body such an item is a stub; its put is read by its id when it is its turn.
 
 One rule: the next item is the one with the lowest place, wherever it stands; so what came back
 stands before everything younger, in its original order, and nothing in memory stands behind the
-frontier.
+frontier. A stub that is next holds up everybody behind it until it has been read.
 """
 
 from __future__ import annotations
@@ -20,12 +25,15 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final
 
+from journal.ids import IdSet
 from kestrelpy.core.item import Item
+from kestrelpy.core.stubs import Stubs, pack
 
 # What an item costs beside its body: itself, its numbers, its place in the line. Measured.
 ITEM_COST: Final = 320
 NO_FRONTIER: Final = (1 << 63) - 1
 _COMPACT_ABOVE: Final = 64
+_id: Final = attrgetter("id")
 _marker: Final = attrgetter("marker")
 
 
@@ -33,33 +41,42 @@ class Ready:
     """A line of items. Removing from its middle is lazy: the id is noted and passed over later.
 
     `resident` items with `resident_bytes` of bodies are in memory, `beyond` with `beyond_bytes`
-    behind the frontier.
+    behind the frontier, `stubs` apart from all that. Ready too, but in no line, are `parked` items
+    with `parked_bytes`: they wait for their key, and take `parked_cost` of memory (`Keyed`).
     """
 
     __slots__ = (
-        "_line", "_removed", "_returned", "beyond", "beyond_bytes", "frontier", "resident",
-        "resident_bytes",
+        "_back", "_elsewhere", "_line", "_removed", "_returned", "beyond", "beyond_bytes",
+        "frontier", "parked", "parked_bytes", "parked_cost", "resident", "resident_bytes",
+        "stubs",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, elsewhere: IdSet | None = None) -> None:
+        """`elsewhere` are the ids of what stands apart, as the reader knows them."""
+        self._elsewhere = elsewhere if elsewhere is not None else IdSet()
         self._line: deque[Item] = deque()
         self._returned: list[tuple[int, Item]] = []
+        self._back: dict[int, Item] = {}  # those by their ids
         self._removed: set[int] = set()
+        self.stubs = Stubs()
         self.resident = 0
         self.resident_bytes = 0
         self.frontier = NO_FRONTIER
         self.beyond = 0
         self.beyond_bytes = 0
+        self.parked = 0
+        self.parked_bytes = 0
+        self.parked_cost = 0
 
     @property
     def count(self) -> int:
         """How many items are ready."""
-        return self.resident + self.beyond
+        return self.resident + self.beyond + self.stubs.count + self.parked
 
     @property
     def bytes(self) -> int:
         """And how many bytes their bodies have."""
-        return self.resident_bytes + self.beyond_bytes
+        return self.resident_bytes + self.beyond_bytes + self.stubs.bytes + self.parked_bytes
 
     @property
     def cost(self) -> int:
@@ -75,26 +92,32 @@ class Ready:
         self.resident_bytes += item.size
 
     def give_back(self, place: int, item: Item) -> None:
-        """An item that was popped, or one whose place is not its marker."""
+        """An item that was popped, or one whose place is not its id: that stands apart."""
         if item.id in self._removed:
             self._compact()  # it was removed and is back before it was passed over
-        if item.id >= self.frontier:
-            self.push_beyond(item.id, item.size)
+        if place >= self.frontier:
+            self._leave(place, item)
             return
         heappush(self._returned, (place, item))
+        self._back[item.id] = item
         self.resident += 1
         self.resident_bytes += item.size
 
     def pop(self) -> tuple[int, Item] | None:
-        """The next item with its place; None: there is none in memory."""
+        """The next item with its place; None: there is none in memory, or a stub comes first."""
         if not self.resident:
             return None
         if self._removed:
             self._pass_over()
         line, returned = self._line, self._returned
         if returned and (not line or returned[0][0] < line[0].marker):
+            if self.stubs.count and self.stubs.first_place() < returned[0][0]:
+                return None
             first = heappop(returned)
+            del self._back[first[1].id]
         else:
+            if self.stubs.count and self.stubs.first_place() < line[0].marker:
+                return None
             item = line.popleft()
             first = (item.marker, item)
         self.resident -= 1
@@ -109,8 +132,29 @@ class Ready:
             self._pass_over()
         line, returned = self._line, self._returned
         if returned and (not line or returned[0][0] < line[0].marker):
-            return returned[0][1]
-        return line[0]
+            place, item = returned[0]
+        else:
+            place, item = line[0].marker, line[0]
+        return None if self.stubs.count and self.stubs.first_place() < place else item
+
+    @property
+    def is_held_up(self) -> bool:
+        """Does a stub come before everything in memory, and before what the log holds?"""
+        if not self.stubs.count or self.stubs.first_place() >= self.frontier:
+            return False
+        return self.first() is None
+
+    def first_place(self) -> int:
+        """The lowest place in the line, wherever it stands; beyond all places if there is none."""
+        place = min(self.stubs.first_place(), self.frontier)
+        if self.resident:
+            if self._removed:
+                self._pass_over()
+            if self._returned:
+                place = min(place, self._returned[0][0])
+            if self._line:
+                place = min(place, self._line[0].marker)
+        return place
 
     def remove(self, item: Item) -> None:
         """Take out an item that is in memory, wherever it stands."""
@@ -119,6 +163,7 @@ class Ready:
         if self._line and self._line[0] is item:
             self._line.popleft()
             return
+        self._back.pop(item.id, None)
         removed = self._removed
         removed.add(item.id)
         if len(removed) > _COMPACT_ABOVE and len(removed) > self.resident:
@@ -128,7 +173,9 @@ class Ready:
         """Nothing is ready any more."""
         self._line.clear()
         self._returned.clear()
+        self._back.clear()
         self._removed.clear()
+        self.stubs.clear()
         self.resident = self.resident_bytes = 0
         self.beyond = self.beyond_bytes = 0
         self.frontier = NO_FRONTIER
@@ -162,17 +209,24 @@ class Ready:
         """Everything ready below this id is in memory."""
         self.frontier = frontier if self.beyond else NO_FRONTIER
 
-    def at(self, marker: int) -> Item | None:
-        """The item with this marker, if it is in memory."""
-        line, back = self._line, self._returned
-        if line and line[0].marker <= marker <= line[-1].marker:
-            # Markers rise without repeating, mostly by one: the index is all but known.
-            low = max(len(line) - 1 - (line[-1].marker - marker), 0)
-            high = min(len(line), marker - line[0].marker + 1)
-            found = line[bisect_left(line, marker, low, high - 1, key=_marker)]
-            if found.marker == marker:
+    def _leave(self, place: int, item: Item) -> None:
+        """Only the log holds the body of this one from now on."""
+        if item.id in self._elsewhere:
+            self.stubs.push(pack(place, item.id, item.size))
+        else:
+            self.push_beyond(item.id, item.size)
+
+    def at(self, id_: int) -> Item | None:
+        """This item, if it is in memory."""
+        line = self._line
+        if line and line[0].id <= id_ <= line[-1].id:
+            # Ids rise without repeating, mostly by one: the index is all but known.
+            low = max(len(line) - 1 - (line[-1].id - id_), 0)
+            high = min(len(line), id_ - line[0].id + 1)
+            found = line[bisect_left(line, id_, low, high - 1, key=_id)]
+            if found.id == id_:
                 return found
-        return next((item for _, item in back if item.marker == marker), None) if back else None
+        return self._back.get(id_)
 
     def behind(self, marker: int) -> Iterator[Item]:
         """Items in memory from this marker on, in order, and perhaps some that were removed."""
@@ -193,50 +247,43 @@ class Ready:
         if self._removed:
             self._compact()
         gone: list[Item] = []
-        if self._returned and self._line and max(self._returned)[0] > self._line[0].marker:
-            self._line_up()
+        is_lined_up = not self._returned or (
+            bool(self._line) and max(self._returned)[0] < self._line[0].marker
+        )
         while self.resident > 1 and self.cost > cost:
-            if not self._line and not self._line_up():
-                break
-            item = self._line.pop()
+            if not (self._line and is_lined_up):
+                self._line_up()
+                is_lined_up = True
+            place, item = self._take_youngest()
             self.resident -= 1
             self.resident_bytes -= item.size
-            self.push_beyond(item.id, item.size)
+            self._leave(place, item)
             gone.append(item)
         return gone
 
-    def evict_from(self, id_: int) -> list[Item]:
-        """Leave an item before the frontier, not in the line, and all behind it to the log.
+    def _take_youngest(self) -> tuple[int, Item]:
+        """Out of a line that is lined up, or has nothing younger in `_returned`."""
+        line, back = self._line, self._returned
+        if back and (not line or back[-1][0] > line[-1].marker):
+            place, item = back.pop()
+            del self._back[item.id]
+            return place, item
+        item = line.pop()
+        return item.marker, item
 
-        Returns those that were in memory.
-        """
-        if self._removed:
-            self._compact()
-        gone = [i for i in self._line if i.id > id_] + [i for _, i in self._returned if i.id > id_]
-        self._line = deque(i for i in self._line if i.id < id_)
-        self._returned = [each for each in self._returned if each[1].id < id_]
-        heapify(self._returned)
-        self.resident -= len(gone)
-        self.resident_bytes -= sum(item.size for item in gone)
-        self.frontier = id_
-        for item in gone:
-            self.push_beyond(item.id, item.size)
-        return gone
-
-    def _line_up(self) -> bool:
-        """What came back is a part of the line again, as far as it is at its marker; is any?"""
-        back = self._returned
-        self._line = deque(
-            sorted([*self._line, *(i for p, i in back if p == i.marker)], key=_marker)
-        )
-        self._returned = [each for each in back if each[0] != each[1].marker]
-        heapify(self._returned)
-        return bool(self._line)
+    def _line_up(self) -> None:
+        """What came back is a part of the line again; what stands apart is left, by its place."""
+        elsewhere, back = self._elsewhere, sorted(self._returned)
+        plain = [item for _, item in back if item.id not in elsewhere]
+        self._line = deque(sorted([*self._line, *plain], key=_marker))
+        self._returned = [each for each in back if each[1].id in elsewhere]
+        self._back = {item.id: item for _, item in self._returned}
 
     def _compact(self) -> None:
         removed = self._removed
         self._line = deque(i for i in self._line if i.id not in removed)
         self._returned = [e for e in self._returned if e[1].id not in removed]
+        self._back = {item.id: item for _, item in self._returned}
         heapify(self._returned)
         removed.clear()
 

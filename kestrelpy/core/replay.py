@@ -39,6 +39,8 @@ class Replay:
         self._sizes = array("I")
         # Spared by a flush whose sum counts them, but no longer in the log: their end comes later.
         self._gone_since: set[int] = set()
+        self._opening = Checkpoint(b"")  # the latest that is known
+        self._placed: list[int] = []  # numbers that are a place alone
         self._apply: dict[int, Callable[[Record], None]] = {
             Kind.PUT: self._put,
             Kind.DONE: self._gone,
@@ -59,8 +61,8 @@ class Replay:
     def restore(self, snapshot: Snapshot) -> None:
         """Begin with this state instead of nothing; the records behind it follow."""
         queue, reader = self._queue, self._reader
-        queue.next_item = snapshot.checkpoint.next_item
-        queue.next_place = snapshot.checkpoint.next_place
+        queue.next_number = snapshot.checkpoint.next_item
+        self._opening = snapshot.checkpoint
         reader._apply_tokens(snapshot.checkpoint.tokens)
         reader.live = snapshot.live
         reader.live_bytes = snapshot.live_bytes
@@ -91,22 +93,24 @@ class Replay:
     def finish(self, checkpoint: Checkpoint | None, lsn_last: int, item_lost: int = 0) -> None:
         """Take over what the last segment opened with.
 
-        `item_lost` is the last item whose put may be among what was damaged: its number, and a
-        place for each of the lost, are not given again.
+        `item_lost` is the last item whose put may be among what was damaged: its number is not
+        given again.
         """
         queue, reader = self._queue, self._reader
         if checkpoint is not None:
-            queue.next_item = max(queue.next_item, checkpoint.next_item)
-            queue.next_place = max(queue.next_place, checkpoint.next_place)
+            queue.next_number = max(queue.next_number, checkpoint.next_item)
+            if checkpoint.next_item > self._opening.next_item:
+                self._opening = checkpoint
             reader._apply_tokens(checkpoint.tokens)
-        lost = item_lost + 1 - queue.next_item
-        if lost > 0:
-            queue.next_item += lost
-            queue.next_place += lost
+        queue.next_number = max(queue.next_number, item_lost + 1)
+        # What a checkpoint counted, and the numbers given since that were not places alone.
+        since, given = self._opening.next_item, self._placed
+        queue.total_items = self._opening.total_items + queue.next_number - since
+        queue.total_items -= sum(number >= since for number in given)
         reader.tokens_lsn = lsn_last
         if not reader.live:
             reader.live_bytes = 0
-        reader.line.begin()
+        reader.line.begin([], 0)
 
     def skip_tokens(self) -> None:
         """A record that reserved tokens may be lost: none that it may have covered is issued."""
@@ -122,7 +126,7 @@ class Replay:
         if missing > 0:
             sizes.extend([0] * missing)
         sizes.append(size)
-        self._queue._apply_put(record.item, record.number, size)
+        self._queue._apply_put(record.item, size)
         if record.meta and (nominal := nominal_of_put(record.meta)) is not None:
             self._queue._apply_nominal(nominal)
 

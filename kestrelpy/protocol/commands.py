@@ -12,6 +12,7 @@
     after=, since=, n=   view: what an observer sees, by marker
     full                 full: all that is known about an item
     t=<duration>         wait_ms
+    key=<k>[,<k>...]     key: the values of an item's key
     declare              declares: settings instead of an item
     q/dead               dead: the dead line
     get without open     take: lend and confirm in one step
@@ -28,6 +29,7 @@ from urllib.parse import unquote_to_bytes
 
 from kestrelpy.durations import parse_duration_ms
 from kestrelpy.errors import ClientError
+from kestrelpy.protocol.keys import OPTION, parse_key
 from kestrelpy.protocol.markers import View, parse_number, parse_view
 from kestrelpy.protocol.tokens import NO_TOKENS, Tokens, parse_tokens
 
@@ -37,12 +39,12 @@ NAME_BYTES_MAX: Final = 128
 
 # Words of the contract whose time has not come; naming them is kinder than "unknown".
 _LATER: Final = frozenset({
-    "delay", "at", "key", "id", "scope", "epoch", "expect", "confirm",
+    "delay", "at", "id", "scope", "epoch", "expect", "confirm",
     "at_version", "upto", "from",
 })  # fmt: skip
 _FLAGS: Final = frozenset({"open", "close", "abort", "defer", "peek", "dead", "full", "declare"})
 _VIEWS: Final = frozenset({"after", "since", "n"})
-_KNOWN: Final = sorted(_FLAGS | _VIEWS | {"t", "lease", "token"})
+_KNOWN: Final = sorted(_FLAGS | _VIEWS | {"t", "lease", "token", "key"})
 
 
 class Ending(Enum):
@@ -57,13 +59,13 @@ class Target:
     """A parsed key. `raw` is echoed as sent."""
 
     __slots__ = (
-        "dead", "ending", "full", "lease_ms", "lends", "name", "options", "peeks", "raw", "token",
-        "view", "wait_ms", "why",
+        "dead", "ending", "full", "key", "lease_ms", "lends", "name", "options", "peeks", "raw",
+        "token", "view", "wait_ms", "why",
     )  # fmt: skip
 
     def __init__(
         self, raw: bytes, name: bytes, options: frozenset[str], wait_ms: int,
-        view: View | None = None, tokens: Tokens = NO_TOKENS,
+        view: View | None = None, tokens: Tokens = NO_TOKENS, key: tuple[bytes, ...] = (),
     ) -> None:  # fmt: skip
         self.raw = raw
         self.name = name
@@ -75,6 +77,7 @@ class Target:
         self.token = tokens.token
         self.why = tokens.why
         self.full = "full" in options
+        self.key = key
         self.view = view
         self.wait_ms = wait_ms
         self.ending: Ending | None = None
@@ -88,7 +91,7 @@ class Target:
         made.raw, made.name, made.options, made.token = raw, self.name, self.options, token
         made.lends, made.peeks, made.dead, made.full = self.lends, self.peeks, self.dead, self.full
         made.lease_ms, made.why, made.view = self.lease_ms, self.why, self.view
-        made.wait_ms, made.ending = self.wait_ms, self.ending
+        made.wait_ms, made.ending, made.key = self.wait_ms, self.ending, self.key
         return made
 
     @property
@@ -224,6 +227,7 @@ def parse_target(raw: bytes, verb: str = "get") -> Target:
     if not rest:
         return Target(raw, name, frozenset(), 0)
     values: dict[str, str | None] = {}
+    key: tuple[bytes, ...] = ()
     for part in rest.split(b"/"):
         if not part:
             continue
@@ -231,11 +235,13 @@ def parse_target(raw: bytes, verb: str = "get") -> Target:
         if word in values:
             raise ClientError(f"option {word} is given twice")
         values[word] = value
+        if word == OPTION:
+            key = parse_key(part)
     wait_ms = _wait(values["t"]) if "t" in values else 0
     options = frozenset(values)
     view = parse_view(values) if options & _VIEWS else None
     _refuse_contradiction(options)
-    return Target(raw, name, options, wait_ms, view, parse_tokens(values, verb))
+    return Target(raw, name, options, wait_ms, view, parse_tokens(values, verb), key)
 
 
 def parse_lease(raw: bytes, verb: str) -> Target:

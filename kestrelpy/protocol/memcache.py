@@ -50,6 +50,10 @@ _PLAIN: Final = frozenset(
     b"verbosity shutdown quit pause resume".split()
 )
 _LATER: Final = frozenset(b"monitor confirm".split())
+_HOMES: Final = {
+    "declare": "set, for instance set jobs/declare 0 0 <bytes>",
+    "key": "set, for instance set jobs/key=A,B 0 0 <bytes>",
+}
 
 
 Known = Fetch | Delete | Touch
@@ -203,10 +207,13 @@ class Parser:
             raise ServerError(_NOT_SUPPORTED)
         target = parse_target(words[1])
         if verb in (b"cas", b"replace"):
-            raise ClientError(f"{verb.decode()} needs key=, which this version does not have yet")
-        if target.options and not ("declare" in target.options and verb == b"set"):
-            raise ClientError(_why_no_option(min(target.options), verb.decode()))
-        if target.options and size > DECLARATION_BYTES_MAX:
+            raise ClientError(f"{verb.decode()} is not available in this version yet")
+        others = target.options - {"key"} - ({"declare"} if verb == b"set" else set())
+        if others:
+            raise ClientError(_why_no_option(min(others), verb.decode()))
+        if "key" in target.options and verb == b"add":
+            raise ClientError("add with key= is not available in this version yet")
+        if "declare" in target.options and size > DECLARATION_BYTES_MAX:
             raise ClientError(
                 f"declaration too large ({size} bytes, limit {DECLARATION_BYTES_MAX})"
             )
@@ -268,8 +275,9 @@ class Parser:
             targets = [parse_target(word) for word in words[1:]]
         except Refused as refused:
             return Bad(refused.line())
-        if any("declare" in target.options for target in targets):
-            return Bad(b"CLIENT_ERROR " + _why_no_option("declare", name).encode())
+        for option in ("declare", "key"):
+            if any(option in target.options for target in targets):
+                return Bad(b"CLIENT_ERROR " + _why_no_option(option, name).encode())
         numbered = verb == b"gets"
         if not numbered and any(t.full for t in targets):
             return Bad(b"CLIENT_ERROR option full goes with gets: what it adds follows the number")
@@ -325,7 +333,7 @@ class Parser:
 
 def _why_no_option(option: str, verb: str) -> str:
     """Why this option does not go with this verb, and with which it does."""
-    home = "set, for instance set jobs/declare 0 0 <bytes>" if option == "declare" else "get"
+    home = _HOMES.get(option, "get")
     return f"option {option} does not go with {verb}, but with {home}"
 
 

@@ -113,7 +113,8 @@ class Answer:
             return b"", 0
         is_whole = kept.are_all(len(puts), puts[0][0], puts[-1][0])
         middle = _PLAIN + _CRLF if shape.full else _CRLF
-        if is_whole and (not shape.full or kept.is_plain) and not any(put[4] for put in puts):
+        is_plain = not shape.full or (kept.is_plain and not any(put[6] for put in puts))
+        if is_whole and is_plain and not any(put[4] for put in puts):
             first = puts[0][0]
             for line, put in zip(self.lines, puts, strict=True):
                 parts += (line, middle, put[5], _CRLF)
@@ -123,7 +124,7 @@ class Answer:
                 if kept.has(item) and not kept.has_expired(item, put[4], wall_ms):
                     first = first or item
                     if shape.full:
-                        middle = standing(*kept.state(item)) + _CRLF
+                        middle = standing(*kept.state(item), put[6]) + _CRLF
                     parts += (line, middle, put[5], _CRLF)
         if first:
             parts.append(end)
@@ -182,12 +183,12 @@ class Observing:
                     to.say(data)
                     return
                 log = queue.log
-                if log.failure is not None and queue.total_items > log.item_stored:
+                if log.failure is not None and queue.last_number > log.item_stored:
                     to.hold(b"failed", log, log.lsn_appended + 1)  # that becomes the error
                     return
                 if queue.deleted:
                     break
-                after = max(after, queue.total_items)  # up to here there is nothing
+                after = max(after, queue.last_number)  # up to here there is nothing
             if self.at_end or talk.last_command_ms >= due_ms:
                 break
             self.waiter = talk.broker.wait(

@@ -24,6 +24,7 @@ from typing import Final
 from aiofiles.base import wrap
 
 from journal.backlog import ReadOne, ReadOrder
+from journal.by_id import ReadSome
 from journal.carry import CarryJob, DamagedVictim
 from journal.errors import Damage
 from journal.files import Files
@@ -97,7 +98,11 @@ class Background:
         if not isinstance(target, JournalLog):
             return True
         self._name(reader, target)
-        return self._feed_dead(reader, target) & self._feed_line(reader, target)
+        return (
+            self._feed_dead(reader, target)
+            & self._feed_line(reader, target)
+            & self._feed_stubs(reader, target)
+        )
 
     def _feed_dead(self, reader: Reader, target: JournalLog) -> bool:
         missing, journal = reader.dead.missing, target.journal
@@ -117,7 +122,7 @@ class Background:
     def _hide(self, reader: Reader, target: JournalLog, id_: int) -> None:
         """A dead item that is not offered before the next start: there is no body."""
         if target.failure is None:
-            reader.hide(id_)
+            reader.line.hide(id_)
         elif id_ == reader.dead.missing:
             reader.dead.hide(id_)  # never written, most likely: that is no damage
 
@@ -141,9 +146,44 @@ class Background:
         if not lost:
             return False
         backlog.give_up()
-        reader.pass_over(lost)
+        reader.line.pass_over(lost)
         self._look_again(reader, target)
         return True
+
+    def _feed_stubs(self, reader: Reader, target: JournalLog) -> bool:
+        """What stands apart and is next."""
+        journal = target.journal
+        wanted = reader.line.begin_fetch()
+        if not wanted:
+            return True
+        some = journal.backlog.some(wanted)
+        if some.parts:
+            self._start(target, self._fetch(reader, target, some, wanted))
+            return True
+        if journal.has_pending and target.failure is None:
+            reader.ready.stubs.put_back()
+            return False
+        for id_ in wanted:  # no segment holds them
+            reader.line.hide_stub(id_)
+        self._look_again(reader, target)
+        return True
+
+    async def _fetch(
+        self, reader: Reader, target: JournalLog, some: ReadSome, wanted: list[int]
+    ) -> None:
+        found = await wrap(some.run)(self._files, executor=self._readers)
+        reader.line.fetched(found.records.values())
+        missing = [id_ for id_ in wanted if id_ not in found.records]
+        again = target.journal.backlog.some(missing)
+        for id_ in missing:
+            number = some.number(id_)
+            if number and again.number(id_) == number:  # else written, or rewritten, meanwhile
+                reason = found.reasons.get(id_, "not found")
+                log.error("%s: item %d cannot be read: %s", target.journal.folder, id_, reason)
+                reader.line.hide_stub(id_)
+        reader.ready.stubs.put_back()
+        self._name(reader, target)
+        self._read_done(reader)
 
     def _look_again(self, reader: Reader, target: JournalLog) -> None:
         """There is something to take, or to miss: in the next turn, so that others have theirs."""
@@ -172,7 +212,7 @@ class Background:
         self._reviving.discard(reader)
         again = target.journal.backlog.one(one.item)
         if record is not None:
-            reader.revive(record)
+            reader.line.revive(record)
         elif again is not None and again.number != one.number:
             reader.ask()  # that segment was rewritten meanwhile
         else:

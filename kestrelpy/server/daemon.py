@@ -311,11 +311,11 @@ class Daemon:
     async def _reload(self, gate: Gate) -> None:
         try:
             config = await wrap(self._load)()
+            self.policies.take(config, self.broker)
         except ConfigError as error:
             log.error("configuration not reloaded: %s", error)
             gate.failure = ServerError(f"configuration not reloaded: {error.problems[0]}")
         else:
-            self.policies.config = config
             self._limit()
             self.broker.queues_max = config.server.max_queues
             self.policies.put_in_force(self.broker, clock.now_ms())

@@ -159,7 +159,7 @@ class DataDirectory:
             replay.skip_tokens()
         journal = recovered_journal(recovery, self.sizes, queue.checkpoint, wall_ms)
         journal.ledger.adopt(queue.reader.live, queue.reader.live_bytes)
-        journal.commit.begin_with(queue.total_items)
+        journal.commit.begin_with(queue.last_number)
         if not queue.policy.durable:
             found.notes.append(
                 f"queue {queue.name.decode('ascii', 'replace')}: durable = false, but it has a "
@@ -177,17 +177,21 @@ class DataDirectory:
     def _read_first(self, queue: Queue, wall_ms: int) -> None:
         """So that the first items are there, or known to be expired, before they are asked for."""
         reader, backlog = queue.reader, queue.log.backlog
-        if not reader.ready.beyond or backlog is None:
+        if backlog is None:
             return
-        made = backlog.order(reader.ready.frontier)
+        wanted = reader.line.begin_fetch()
+        reader.line.fetched(backlog.some(wanted).run(self.files).records.values())
+        reader.ready.stubs.put_back()  # the others are asked for again, and named
+        made = backlog.order(reader.ready.frontier) if reader.ready.beyond else None
         if made is not None:
             life, order = made
             try:
                 backlog.arrived(life, *order.run(self.files))
             except OSError as error:
                 backlog.failed(life, error)
-        reader.refill(wall_ms)
-        reader.ask()
+        reader.line.refill(wall_ms)
+        if reader.ready.count:
+            reader.ask()
 
     def remove_queue(self, queue: Queue) -> None:
         """Remove a queue's folder, and before it what is left of earlier ones of its name. Blocks.

@@ -279,7 +279,7 @@ class Turn:
     def read_back(self, reader: Reader) -> None:
         """What was ordered for this reader is there, or will never be."""
         now_ms = clock.now_ms()
-        reader.refill(now_ms + self._broker.wall.offset_ms)
+        reader.line.refill(now_ms + self._broker.wall.offset_ms)
         if reader.waiters:
             reader.serve(now_ms)
         self.owe()

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from journal.canonical import as_text
 from journal.errors import NewerFormat
 from journal.record import DELIVERY_MAX, HEADER_BYTES, Kind, Meta, Record, Tag, decode_meta
 from kestrelpy.spark.holding import NOTHING_HELD, STATES, Holding
@@ -209,9 +210,8 @@ class Source:
         if not self.heads.meta_bytes.any():
             return pa.nulls(len(self.heads), pa.string())
         found = (meta.get(tag) for meta in self.heads.metas)
-        texts = [
-            each.decode("utf-8", "replace") if isinstance(each, bytes) else None for each in found
-        ]
+        read = as_text if tag == Tag.KEY else _decoded
+        texts = [read(each) if isinstance(each, bytes) else None for each in found]
         return pa.array(texts, pa.string())
 
     @cached_property
@@ -325,6 +325,10 @@ def _item_marker(source: Source) -> pa.Array:
 
 def _flags(source: Source) -> pa.Array:
     return _numbers(source.heads.small, source.heads.kind == Kind.PUT)
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
 
 
 def _text(pick: Callable[[Piece], str | None]) -> Callable[[Source], pa.Array]:

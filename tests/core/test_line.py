@@ -135,7 +135,7 @@ def test_what_no_segment_holds_is_named_and_holds_nobody_up() -> None:
     q = life()
     q.put(b"1")
     q.commit()
-    q.queue._apply_put(2, 2, 10)
+    q.queue._apply_put(2, 10)
     q.reader.ready.push_beyond(2, 10)  # as after a start without the last segment
     assert q.take_all() == [b"1"]
     assert [(d.id_first, d.id_last) for d in q.damages] == [(2, 2)]
@@ -376,3 +376,77 @@ def test_a_queue_in_memory_lets_go_of_nothing() -> None:
     assert lease is not None
     queue.reader.line.said(lease)
     assert lease.item.body == b"only here"
+
+
+# -- apart ----------------------------------------------------------------------------------
+
+
+def three_with_the_second_back_bare() -> Life:
+    """The second was lent by token over a restart; the others are in memory."""
+    q = life(max_memory_bytes=1 << 20)
+    for n in range(3):
+        q.put(b"%d" % n)
+    first, second = q.open("anna"), q.open("bert", lease_ms=1000)
+    assert first is not None
+    assert second is not None
+    q.commit()
+    q = q.killed()
+    assert q.peek() == b"0"
+    q.settle()
+    lease = q.reader.leases.by_token(second.token)
+    assert lease is not None
+    q.reader.give_back(lease, q.now_ms, ABORTED)
+    return q
+
+
+def test_what_comes_back_without_its_body_is_read_alone_and_keeps_its_place() -> None:
+    q = three_with_the_second_back_bare()
+    assert (q.reader.ready.resident, q.reader.ready.stubs.count) == (2, 1), "others stay"
+    assert q.reader.ready.count == 3
+    assert q.take_all() == [b"0", b"1", b"2"]
+    assert (list(q.reader.elsewhere), q.damages) == ([], [])
+
+
+@pytest.mark.parametrize("want", [Want.OPEN, Want.PEEK, Want.TAKE])
+def test_who_waits_is_served_with_what_stands_apart(want: Want) -> None:
+    q = three_with_the_second_back_bare()
+    assert q.open("anna") is not None
+    q.wait("bert", want)
+    q.settle()
+    assert answers(q) == [b"1"]
+
+
+def test_what_stands_apart_and_is_not_readable_is_named_and_holds_nobody_up() -> None:
+    q = three_with_the_second_back_bare()
+    segment = q.log.journal.segments[0].path
+    put = q.log.journal.backlog.some([2]).run(q.disk).records[2]
+    q.disk.damage(segment, put.offset + 40, b"\xff")
+    assert q.take_all() == [b"0", b"2"]
+    assert [(d.id_first, d.id_last) for d in q.damages] == [(2, 2)]
+    assert (q.reader.ready.count, q.reader.ready.bytes) == (0, 0)
+    assert not q.queue.is_empty, "a start tries again"
+
+
+def test_what_stands_apart_and_was_never_written_holds_nobody_up_once_the_journal_failed() -> None:
+    q = life(max_memory_bytes=1 << 20)
+    q.put(b"1")
+    q.commit()
+    q.queue._apply_put(3, 1)
+    q.reader.line.stand(4, 3, 1)
+    q.log.journal.commit.fail(JournalFailed("the disk is gone"))
+    q.log.advance()
+    assert q.take_all() == [b"1"]
+    assert q.damages == [], "what was never written is not damage"
+
+
+def test_the_head_that_is_dropped_may_stand_apart() -> None:
+    q = life(max_items=3, discard_old_when_full=True)
+    for n in range(2):
+        q.put(b"%d" % n)
+    q.queue._apply_put(3, 5)
+    q.reader.line.stand(3, 3, 5)
+    for n in range(4, 7):
+        q.put(b"%d" % n)
+    assert list(q.reader.live) == [4, 5, 6]
+    assert (q.reader.ready.count, q.reader.ready.bytes) == (3, 3)
+    assert q.take_all() == [b"4", b"5", b"6"]

@@ -316,7 +316,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "an item without its body comes back into memory",
         "kestrelpy/core/line.py",
-        "        if not item.is_whole and item.id < ready.frontier:\n",
+        "        if not item.is_whole and (is_apart or place < ready.frontier):\n",
         "        if item.id < 0:\n",
         TESTS_OF_THE_CORE,
     ),
@@ -333,6 +333,13 @@ FAULTS: tuple[Fault, ...] = (
         "            if record is None:\n",
         "            if record is None and at < 0:\n",
         ("tests/journal/test_backlog.py", "tests/machines/test_memory_machine.py"),
+    ),
+    Fault(
+        "what stands apart is met again in the log",
+        "kestrelpy/core/line.py",
+        " or id_ in reader.elsewhere)\n",
+        ")\n",
+        TESTS_OF_THE_CORE,
     ),
     # -- snapshots, rewriting, removal -------------------------------------------------------
     Fault(

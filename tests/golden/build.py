@@ -2,16 +2,15 @@
 
     v1/...                 what version 1 wrote; never changed, still read
     v2/...                 what version 2 wrote: the same
-    v3/jobs.1              what this version writes: survivors, two sealed segments, a recycled one
+    v3/...                 what version 3 wrote: the same
+    v4/jobs.1              what this version writes: survivors, two sealed segments, a recycled one
                            whose end is torn, two snapshots
-    v3/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
-    v3/dump.txt, v3/verify.txt   what `python -m journal` says of them
+    v4/delays.1            and of what is delayed and released (`delays`)
+    v4/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
+    v4/dump.txt, v4/verify.txt   what `python -m journal` says of them
 
 `python -m tests.golden.build` writes the newest anew, which is right only together with a new
 format version (FORMAT.md, "Changing the format"): a golden journal is never changed afterwards.
-Bytes are laid out here by hand, with `encode` alone, so that no change of the writer's habits
-moves them.
-
 One rule: no clock, no randomness, no environment.
 """
 
@@ -20,156 +19,28 @@ from __future__ import annotations
 import contextlib
 import io
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
 from journal.__main__ import main as journal_main
 from journal.checkpoint import Checkpoint
-from journal.ids import IdCounts, IdSet
+from journal.ids import IdCounts
 from journal.lending import LeaseEntry
-from journal.record import (
-    HEADER_BYTES,
-    Draft,
-    Kind,
-    Meta,
-    Record,
-    Tag,
-    decode,
-    encode,
-    encode_meta,
-    ended,
-)
-from journal.segment import (
-    FILE_HEADER_BYTES,
-    FOOTER_SPACE_BYTES,
-    LOG,
-    SURVIVORS,
-    SegmentHeader,
-    Tally,
-    segment_name,
-)
+from journal.record import Draft, Kind, Meta, Tag, ended
+from journal.segment import Tally
 from journal.snapshot import DeadEntry, SegmentState, Snapshot, snapshot_name
+from tests.golden.delays import delays
+from tests.golden.layout import (
+    IDENTITY,
+    SERVER,
+    SHORT_IDENTITY,
+    TIME_MS,
+    SegmentBuilder,
+    draft,
+    ids,
+)
 
 GOLDEN = Path(__file__).parent
-IDENTITY = bytes(range(0xA0, 0xB0))
-SHORT_IDENTITY = int.from_bytes(IDENTITY[:4], "little")
-TIME_MS = 1_767_323_045_000  # 2026-01-02T03:04:05Z
-SERVER = b"server-1"
-
-
-def draft(
-    kind: Kind,
-    item: int = 0,
-    number: int = 0,
-    small: int = 0,
-    body: bytes = b"",
-    meta: Meta | None = None,
-    reader: int = 0,
-    time_ms: int = TIME_MS,
-) -> Draft:
-    """A record with only what matters written out."""
-    return Draft(kind, item, number, small, time_ms, encode_meta(meta or {}), body, reader, 0)
-
-
-@dataclass
-class SegmentBuilder:
-    """Lays out one segment; `lsn` is that of the next record.
-
-    Survivors stand for the segments `first` to `last`. `life` is what the file held before.
-    """
-
-    number: int = 1
-    capacity: int = 4096
-    lsn: int = 1
-    checkpoint: Checkpoint | None = None
-    identity: bytes = IDENTITY
-    time_ms: int = TIME_MS
-    first: int = 0
-    last: int = 0
-    life: bytes | None = None
-    data: bytearray = field(init=False)
-    at: int = field(init=False)
-    tally: Tally = field(default_factory=Tally)
-    records: int = 0
-
-    def __post_init__(self) -> None:
-        header = SegmentHeader(
-            self.journal, self.identity, self.number, self.capacity, self.time_ms,
-            SURVIVORS if self.first else LOG, self.first, self.last,
-        )  # fmt: skip
-        self.data = bytearray(self.life or self.capacity)
-        assert len(self.data) == self.capacity
-        self.data[:FILE_HEADER_BYTES] = header.encode()
-        self.at = FILE_HEADER_BYTES
-        self._end()
-        if self.checkpoint is not None:
-            self.at += self._lay(self.at, self.checkpoint.draft(self.time_ms, self.lsn - 1))
-
-    @property
-    def journal(self) -> int:
-        """The short identity."""
-        return int.from_bytes(self.identity[:4], "little")
-
-    def batch(
-        self, *drafts: Draft, synced: int = 0, lsns: Sequence[int] = ()
-    ) -> list[Record]:
-        """One batch, which says that everything up to `synced` is on disk; its records.
-
-        `lsns` are theirs where they have holes.
-        """
-        offset = self.at + HEADER_BYTES
-        first = lsns[0] if lsns else self.lsn
-        written = []
-        for index, one in enumerate(drafts):
-            self.lsn = lsns[index] if lsns else self.lsn
-            size = self._lay(offset, one)
-            record = decode(bytes(self.data), offset, self.journal, self.number)
-            assert record is not None
-            self.tally.see(record)
-            written.append(record)
-            offset += size
-            self.lsn += 1
-            self.records += 1
-        opening = Draft(
-            Kind.BATCH, offset - self.at, synced, len(drafts), self.time_ms, b"", b"", 0, 0
-        )
-        self._lay(self.at, opening, lsn=first)
-        self.at = offset
-        self._end()
-        return written
-
-    def _end(self) -> None:
-        """In what held something before, zeros where the next frame would be."""
-        if self.life is not None:
-            end = min(self.at + HEADER_BYTES, self.capacity - FOOTER_SPACE_BYTES)
-            self.data[self.at : end] = bytes(max(end - self.at, 0))
-
-    def seal(self, live: int) -> None:
-        """The footer."""
-        place = self.capacity - FOOTER_SPACE_BYTES
-        assert self.at <= place
-        meta = encode_meta(self.tally.meta())
-        footer = Draft(
-            Kind.FOOTER, self.records, self.tally.place_last, live, self.time_ms, meta, b"", 0, 0
-        )
-        self._lay(place, footer)
-
-    def write_to(self, folder: Path) -> Path:
-        """The segment as a file."""
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / segment_name(self.number)
-        path.write_bytes(self.data)
-        return path
-
-    def _lay(self, offset: int, one: Draft, lsn: int = 0) -> int:
-        pieces: list[bytes] = []
-        size = encode(one, lsn or self.lsn, self.journal, self.number, offset, pieces)
-        frame = b"".join(pieces)
-        assert len(frame) == size
-        assert offset + size <= self.capacity
-        self.data[offset : offset + size] = frame
-        return size
 
 
 def example() -> SegmentBuilder:
@@ -184,16 +55,8 @@ def example() -> SegmentBuilder:
     return segment
 
 
-def ids(*numbers: int) -> IdSet:
-    """A set of these."""
-    made = IdSet()
-    for number in numbers:
-        made.add(number)
-    return made
-
-
 def jobs() -> list[SegmentBuilder | Snapshot]:
-    """Every kind that version 3 writes. Segments 1 and 2 are gone: survivors 5 stand for them."""
+    """What every queue writes. Segments 1 and 2 are gone: survivors 5 stand for them."""
     first = SegmentBuilder(1, 2048, 1, Checkpoint(name=b"jobs", server=SERVER, generation=1))
     first.batch(
         draft(Kind.PUT, 1, 1, 0, b"hello"),
@@ -326,15 +189,19 @@ def planned() -> list[SegmentBuilder | Snapshot]:
         draft(Kind.DONE_MANY, 0, 0, 2, ends),
         draft(Kind.IDS, 0, TIME_MS, 1, bytes(24)),
         draft(Kind.KEYS, 0, 0, 1, bytes(32), {Tag.SYNCED: 13}),
+        draft(Kind.OPEN, 1, meta={Tag.ORIGIN: b"server-2:jobs:17", Tag.GENERATION: 2}),
         draft(Kind.PAUSED),
         synced=13,
     )
-    one.batch(synced=23)
+    one.batch(synced=24)
     return [one]
 
 
-JOURNALS = {"jobs.1": jobs, "%4Fp%2Baudit.3": planned}
-NEWEST = "v3"
+PLANNED = "%4Fp%2Baudit.3"
+NEWEST = "v4"
+JOURNALS: dict[str, Callable[[], list[SegmentBuilder | Snapshot]]] = {
+    "jobs.1": jobs, "delays.1": delays, PLANNED: planned,
+}  # fmt: skip
 
 
 def write(one: SegmentBuilder | Snapshot, folder: Path) -> Path:

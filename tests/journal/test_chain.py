@@ -18,7 +18,7 @@ from journal.resume import COPY_BYTES, SET_ASIDE_FOLDER, recovered_journal
 from journal.scan import read_footer, scan
 from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SUFFIX_RECYCLED, Tally
 from journal.snapshot import SegmentState, Snapshot
-from tests.golden.build import IDENTITY, SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft
+from tests.golden.layout import IDENTITY, SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft
 from tests.support.journals import FOLDER, TINY, path_of, segments
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 from tests.support.snapshots import (

@@ -11,7 +11,7 @@ from journal.files import Disk
 from journal.frames import PIECE_BYTES, Frames, Hole, chain
 from journal.record import Kind, Record
 from journal.segment import SURVIVORS, SegmentHeader, segment_name
-from tests.golden.build import SegmentBuilder, draft
+from tests.golden.layout import SegmentBuilder, draft
 from tests.support.journals import FOLDER, TINY, fresh, path_of
 from tests.support.memory_disk import MemoryDisk
 

@@ -18,7 +18,8 @@ from journal.__main__ import DAMAGED, UNUSABLE, WELL, main, utc
 from journal.checkpoint import Checkpoint
 from journal.record import Draft, Kind
 from journal.segment import segment_name
-from tests.golden.build import GOLDEN, JOURNALS, TIME_MS, SegmentBuilder, draft
+from tests.golden.build import GOLDEN
+from tests.golden.layout import TIME_MS, SegmentBuilder, draft
 
 Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).resolve().parents[2]
@@ -205,8 +206,8 @@ def test_whatever_a_file_holds_the_answer_is_lines(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory, capsys: Capture
 ) -> None:
     folder = tmp_path_factory.mktemp("golden")
-    for name in JOURNALS:
-        shutil.copytree(GOLDEN / "v1" / name, folder / name)
+    for journal in (path for path in (GOLDEN / "v1").iterdir() if path.is_dir()):
+        shutil.copytree(journal, folder / journal.name)
     paths = sorted(folder.rglob("*.segment"))
     path = data.draw(st.sampled_from(range(len(paths))).map(lambda n: paths[n]))
     content = bytearray(path.read_bytes())

@@ -29,7 +29,8 @@ from journal.reader import (
 from journal.record import HEADER_BYTES, Draft, Kind
 from journal.segment import FILE_HEADER_BYTES, segment_name
 from journal.sentence import sentence
-from tests.golden.build import GOLDEN, IDENTITY, SHORT_IDENTITY, SegmentBuilder, draft
+from tests.golden.build import GOLDEN
+from tests.golden.layout import IDENTITY, SHORT_IDENTITY, SegmentBuilder, draft
 
 WRITER_TURNS = 1500
 OPENING = Checkpoint(name=b"jobs", generation=3)

@@ -12,7 +12,7 @@ from journal.recovery import Recovery
 from journal.scan import FOOTER_LOST, Scan, scan
 from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
 from journal.sentence import sentence
-from tests.golden.build import SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft
+from tests.golden.layout import SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft
 from tests.support.journals import FOLDER, path_of
 from tests.support.memory_disk import MemoryDisk
 

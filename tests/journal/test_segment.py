@@ -26,7 +26,7 @@ from journal.segment import (
     segment_number,
 )
 from journal.sentence import sentence
-from tests.golden.build import SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft
+from tests.golden.layout import SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft
 
 OPENING = Checkpoint(name=b"jobs")
 
@@ -92,8 +92,8 @@ def resealed(header: bytes) -> bytes:
 
 def test_a_header_of_a_later_version_is_newer_and_not_damaged() -> None:
     whole = SegmentHeader(7, bytes(16), 3, 65536, TIME_MS).encode()
-    with pytest.raises(NewerFormat, match="x: journal format 4, this kestrelpy reads up to 3"):
-        SegmentHeader.decode(resealed(whole[:8] + b"\x04\x00" + whole[10:]), "x")
+    with pytest.raises(NewerFormat, match="x: journal format 5, this kestrelpy reads up to 4"):
+        SegmentHeader.decode(resealed(whole[:8] + b"\x05\x00" + whole[10:]), "x")
 
 
 @pytest.mark.parametrize("at", range(48, 52))

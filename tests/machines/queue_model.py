@@ -28,6 +28,7 @@ class Thing:
     deadline_ms: int | None = None
     since_ms: int = -1  # wall clock; of a lease by token, which a restart goes on with
     length_ms: int = 0
+    key: str = ""  # as on the wire
 
     @property
     def by_token(self) -> bool:
@@ -91,6 +92,23 @@ class QueueModel:
         found = [t for t in self.things.values() if t.died and not t.holder]
         return sorted(found, key=lambda t: t.died)
 
+    def values(self, thing: Thing) -> set[str]:
+        """What two items of one key share; of an item without a key nothing."""
+        parts = thing.key.split(",")
+        if not thing.key or self.policy.keys.matches_any:
+            return set(parts) - {""}
+        return {",".join(sorted(parts) if self.policy.keys.unordered else parts)}
+
+    @property
+    def possible(self) -> list[Thing]:
+        """The first that may be lent, if there is one: a skipped item holds all its values."""
+        taken: set[str] = set().union(*(self.values(t) for t in self.lent if not t.died))
+        for thing in self.ready:
+            if not taken & self.values(thing):
+                return [thing]
+            taken |= self.values(thing)
+        return []
+
     def next_due(self) -> int | None:
         """When something happens by itself."""
         due = [w.due_ms for w in self.waits]
@@ -100,7 +118,7 @@ class QueueModel:
 
     # -- storing ----------------------------------------------------------------------------
 
-    def put(self, body: bytes, expires_ms: int) -> bool:
+    def put(self, body: bytes, expires_ms: int, key: str = "") -> bool:
         self.exists = True
         policy = self.policy
         items_max = policy.max_items if policy.max_items is not None else 1 << 60
@@ -117,7 +135,7 @@ class QueueModel:
             self.counts["discarded"] += 1
         if policy.max_age_ms is not None:
             expires_ms = min(expires_ms or 1 << 60, self.wall_ms + policy.max_age_ms)
-        self.things[self.next_id] = Thing(self.next_id, body, expires_ms)
+        self.things[self.next_id] = Thing(self.next_id, body, expires_ms, key=key)
         self.next_id += 1
         self.serve()
         return True
@@ -136,7 +154,7 @@ class QueueModel:
         return self.lend(who, dead, by_token_ms)
 
     def lend(self, who: str, dead: bool, by_token_ms: int = 0) -> Thing | None:
-        line = self.dead if dead else self.ready
+        line = self.dead if dead else self.possible
         limit = self.policy.max_leased
         if self.paused or not line or (limit is not None and len(self.lent) >= limit):
             return None
@@ -157,7 +175,7 @@ class QueueModel:
         return thing
 
     def peek(self, dead: bool) -> Thing | None:
-        line = self.dead if dead else self.ready
+        line = self.dead if dead else self.possible
         return line[0] if line else None
 
     def confirm(self, thing: Thing) -> None:
@@ -220,6 +238,7 @@ class QueueModel:
         found = any(thing.id == id_ for thing in self.ready)
         if found:
             del self.things[id_]
+            self.serve()
         return found
 
     def purge(self, id_: int) -> bool:
@@ -287,5 +306,6 @@ class QueueModel:
         for wait in [w for w in self.waits if w.due_ms <= self.now_ms]:
             if wait in self.waits:
                 self.waits.remove(wait)
-                self.answers.append((wait.number, None))
+                seen = self.peek(wait.dead) if wait.want is Want.PEEK else None
+                self.answers.append((wait.number, seen.body if seen is not None else None))
                 self.serve()

@@ -262,10 +262,14 @@ def check(reader: Reader) -> None:
     assert all(i.is_whole for i in items)
     assert sum(len(i.body) for i in items) == ready.resident_bytes
     assert sum(len(lease.item.body) for lease in reader.leases) == reader.lent_bytes
-    assert all(i.id < ready.frontier for i in items), "nothing in memory is behind the frontier"
+    places = [i.id for i in items if i.id not in reader.elsewhere]
+    assert all(i < ready.frontier for i in places), "nothing in memory is behind the frontier"
     there = {i for i in reader.live if i not in reader.leases and i not in reader.dead.deaths}
-    beyond = {i for i in there if i >= ready.frontier}
-    assert {i.id for i in items} == there - beyond, "what is before it is in memory"
+    stubs = {i for _, i, _ in ready.stubs}
+    beyond = {i for i in there - set(reader.elsewhere) if i >= ready.frontier}
+    assert {i.id for i in items} == there - beyond - stubs, "what is before it is in memory"
+    assert ready.stubs.count == len(stubs)
+    assert stubs <= set(reader.elsewhere) <= there, "what stands apart is neither lent nor dead"
     assert ready.beyond == len(beyond)
     assert (ready.frontier < 1 << 62) == bool(beyond)
     assert set(reader.line.watched) <= {i.id for i in items} | {

@@ -21,11 +21,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.waiters import Waiter, Want
 from tests.machines.queue_model import QueueModel, Thing, Wait
-from tests.support.queues import NAME, QueueInHand, all_read, dead_in_order, in_order
+from tests.support.queues import NAME, QueueInHand, dead_in_order, standing
 
 SNAPSHOTS_KEPT = 12
 LIMITS = st.fixed_dictionaries(
@@ -45,6 +46,8 @@ NTH = st.integers(0, 9)
 WANT = st.sampled_from([Want.OPEN, Want.OPEN, Want.TAKE, Want.PEEK])
 DEAD = st.sampled_from([False, False, False, True])
 BY_TOKEN_MS = st.sampled_from([0, 0, 20, 100, 1000])
+KEY = st.sampled_from(["", "", "A", "A", "B", "A,B", "B,A", "B,C"])
+KEYS = st.sampled_from([KeySettings(matches_any=a, unordered=u) for a in (0, 1) for u in (0, 1)])
 SHORT_MS = st.sampled_from([10, 20, 50, 100])
 LONG_MS = st.sampled_from([10, 30, 100, 1000])
 
@@ -60,10 +63,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.tokens: dict[int, int] = {}  # issued, and the record that reserved them
         self.snapshots: dict[int, tuple[dict[int, Thing], int, bool]] = {}
 
-    @initialize(limits=LIMITS)
-    def begin(self, limits: dict[str, Any]) -> None:
-        self.q = QueueInHand(Policy(**limits))
-        self.model = QueueModel(Policy(**limits), 0, self.q.broker.wall.offset_ms)
+    @initialize(limits=LIMITS, keys=KEYS)
+    def begin(self, limits: dict[str, Any], keys: KeySettings) -> None:
+        self.q = QueueInHand(Policy(**limits, keys=keys))
+        self.model = QueueModel(Policy(**limits, keys=keys), 0, self.q.broker.wall.offset_ms)
 
     # -- storing ----------------------------------------------------------------------------
 
@@ -71,8 +74,9 @@ class QueueMachine(RuleBasedStateMachine):
         sizes=st.lists(st.integers(0, 4), min_size=1, max_size=4),
         lives_ms=st.sampled_from([0, 0, 0, 10, 50, 200, -10]),
         only_if_empty=st.sampled_from([False, False, True]),
+        key=KEY,
     )
-    def put(self, sizes: list[int], lives_ms: int, only_if_empty: bool) -> None:
+    def put(self, sizes: list[int], lives_ms: int, only_if_empty: bool, key: str) -> None:
         for size in sizes:
             self.serial += 1
             body = b"%d%s" % (self.serial, b"." * size)
@@ -80,8 +84,8 @@ class QueueMachine(RuleBasedStateMachine):
             if only_if_empty:
                 assert self.q.add(body, expires_ms) == self.model.add(body, expires_ms)
             else:
-                stored = self.q.put(body, expires_ms=expires_ms)
-                assert stored == self.model.put(body, expires_ms)
+                stored = self.q.put(body, expires_ms=expires_ms, key=key)
+                assert stored == self.model.put(body, expires_ms, key)
             self.compare_answers()
 
     # -- fetching ---------------------------------------------------------------------------
@@ -251,6 +255,7 @@ class QueueMachine(RuleBasedStateMachine):
                 assert self.q.purge(id_) == self.model.purge(id_)
             else:
                 assert self.q.cancel(id_) == self.model.cancel(id_)
+                self.pass_time(0)  # whoever waits for its key is served in the next turn
 
     # -- the whole queue --------------------------------------------------------------------
 
@@ -300,6 +305,8 @@ class QueueMachine(RuleBasedStateMachine):
     def be_held_up(self, ms: int) -> None:
         """Time passes and no tick comes in it, be it that a wait would have ended."""
         ends = [w.due_ms for w in self.model.waits]
+        if self.model.policy.keys.matches_any:
+            return  # one that waits for its key and has expired is in the way of others by then
         if min(ends, default=1 << 60) > self.model.now_ms + ms:
             self.q.now_ms += ms
             self.model.now_ms += ms
@@ -351,6 +358,7 @@ class QueueMachine(RuleBasedStateMachine):
     def the_queue_is_as_the_spec_says(self) -> None:
         self.who_waits_is_answered_in_order()
         self.nothing_is_lost_and_nothing_invented()
+        self.no_two_are_lent_for_one_key()
         self.each_item_is_lent_to_its_holder_until_its_deadline()
         self.attempts_are_exact_and_forgotten_with_their_item()
         self.counters_are_exact()
@@ -359,6 +367,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     def compare_answers(self) -> None:
         """Who waited was answered in the right order, with the right item, once."""
+        while self.model.exists and self.q.read_back():
+            pass
         self.forget_ended()
         woken = self.q.broker.take_woken()
         got = []
@@ -390,7 +400,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         reader = self.q.reader
         assert reader.paused == model.paused
-        stands = in_order(all_read(reader).ready)
+        stands = standing(reader)
         by_id = {item.id: item for _, item in stands}
         assert [place for place, _ in stands] == sorted(by_id), "in order of place"
         ready, unlent = [t.id for t in model.ready], {t.id for t in model.unlent}
@@ -399,9 +409,13 @@ class QueueMachine(RuleBasedStateMachine):
         assert [item.id for item in dead_in_order(reader)] == [t.id for t in model.dead]
         deaths = {i: (d.attempts, d.reason.decode()) for i, d in reader.dead.deaths.items()}
         assert deaths == {t.id: (t.attempts, t.reason) for t in model.things.values() if t.died}
-        assert (self.q.queue.next_item, self.q.queue.next_place) == (model.next_id, model.next_id)
+        assert self.q.queue.next_number == model.next_id
         counted = self.q.queue.checkpoint().live_items
         assert counted == len(stands) + len(model.lent) + len(model.dead)
+
+    def no_two_are_lent_for_one_key(self) -> None:
+        values = [v for t in self.model.lent if not t.died for v in self.model.values(t)]
+        assert len(values) == len(set(values))
 
     def each_item_is_lent_to_its_holder_until_its_deadline(self) -> None:
         if self.model.exists:

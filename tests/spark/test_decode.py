@@ -11,6 +11,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 
+from journal.canonical import text_of
 from journal.checkpoint import Checkpoint
 from journal.errors import Damage
 from journal.files import Disk
@@ -24,7 +25,8 @@ from kestrelpy.spark.holding import Holding
 from kestrelpy.spark.pieces import Limits, PieceGone
 from kestrelpy.spark.schema import default, select
 from kestrelpy.spark.state import State
-from tests.golden.build import GOLDEN, TIME_MS, SegmentBuilder, draft
+from tests.golden.build import GOLDEN
+from tests.golden.layout import TIME_MS, SegmentBuilder, draft
 from tests.support.bulk import EVERYTHING, expected, in_bulk, own
 from tests.support.journals import FOLDER, disk_with, path_of
 from tests.support.memory_disk import MemoryDisk
@@ -48,7 +50,8 @@ def every_kind() -> tuple[MemoryDisk, list[Record]]:
     """One segment with records of all sorts, and bodies of all sizes."""
     one = SegmentBuilder(1, 1 << 16, 1, OPENING)
     expiring = encode_meta({Tag.EXPIRES_MS: TIME_MS + 60_000})
-    both = encode_meta({Tag.EXPIRES_MS: TIME_MS + 1, Tag.KEY: "k\u00fc".encode(), Tag.ID: b"1"})
+    key = text_of("k\u00fc".encode())
+    both = encode_meta({Tag.EXPIRES_MS: TIME_MS + 1, Tag.KEY: key, Tag.ID: b"1"})
     records = one.batch(
         put(1, b""), put(2, b"x", expiring, 0xFFFFFFFF), put(3, b"\0\xff" * 2000, both),
         draft(Kind.DONE, 1, TIME_MS - 5, ended(1, 0)[0]),

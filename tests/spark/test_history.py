@@ -20,7 +20,7 @@ from kestrelpy.spark.history import look_again, plan_events
 from kestrelpy.spark.pieces import PieceGone
 from kestrelpy.spark.schema import Selection, default, select
 from kestrelpy.spark.state import plan_items
-from tests.golden.build import TIME_MS, SegmentBuilder, draft
+from tests.golden.layout import TIME_MS, SegmentBuilder, draft
 from tests.support.bulk import in_bulk
 from tests.support.journals import FOLDER, disk_with, fresh, path_of, segments, start
 from tests.support.memory_disk import MemoryDisk

@@ -145,7 +145,7 @@ class Life:
     # -- off the loop -----------------------------------------------------------------------
 
     def read_back(self, reader: Reader) -> None:
-        reader.refill(self.wall_ms)
+        reader.line.refill(self.wall_ms)
         if reader.waiters:
             reader.serve(self.now_ms)
 

@@ -18,9 +18,10 @@ from dataclasses import replace
 from typing import Any
 
 from journal.backlog import Backlog
+from journal.canonical import text_of
 from journal.checkpoint import Checkpoint
 from journal.journal import Journal
-from journal.record import Kind, RawDraft, Record
+from journal.record import Kind, RawDraft, Record, said_of_put
 from journal.sentence import sentence
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.by_token import find
@@ -113,7 +114,7 @@ class QueueInHand:
     @property
     def ready(self) -> list[bytes]:
         """The bodies that are ready, in the order in which they would be fetched."""
-        return [item.body for _, item in in_order(all_read(self.reader).ready)]
+        return [item.body for _, item in standing(self.reader)]
 
     @property
     def dead(self) -> list[bytes]:
@@ -144,12 +145,14 @@ class QueueInHand:
 
     # -- what a client does -----------------------------------------------------------------
 
-    def put(self, *bodies: bytes, expires_ms: int = 0) -> bool:
-        """Store each; was the last one stored? `expires_ms` is wall clock."""
+    def put(self, *bodies: bytes, expires_ms: int = 0, key: str = "") -> bool:
+        """Store each; was the last one stored? `expires_ms` is wall clock, `key` as on the wire."""
+        values = tuple(text_of(value.encode()) for value in key.split(",")) if key else ()
         lsn = NOT_STORED
         for body in bodies:
             queue = self.broker.queues.get(NAME) or self.broker.create(NAME, self.now_ms)
-            lsn = queue.put(body, 0, expires_ms, self.now_ms)
+            named = queue.policy.keys.key_of(NAME, values, body)
+            lsn = queue.put(body, 0, expires_ms, self.now_ms, named)
         return lsn != NOT_STORED
 
     def add(self, body: bytes, expires_ms: int = 0) -> bool:
@@ -172,13 +175,14 @@ class QueueInHand:
         """What has to be read back is, at once; did that bring anything?"""
         moved = False
         for reader in self.broker.take_hungry():
-            backlog, before = reader.log.backlog, (reader.ready.beyond, reader.dead.missing)
+            backlog, before = reader.log.backlog, unread(reader)
             assert isinstance(backlog, KeptBacklog)
             if reader.dead.missing:
-                reader.revive(backlog.put_of(reader.dead.missing))
+                reader.line.revive(backlog.put_of(reader.dead.missing))
             if reader.ready.beyond:
-                reader.refill(self.wall_ms)
-            moved |= (reader.ready.beyond, reader.dead.missing) != before
+                reader.line.refill(self.wall_ms)
+            fetch(reader)
+            moved |= unread(reader) != before
             reader.serve(self.now_ms)
         return moved
 
@@ -248,7 +252,9 @@ class QueueInHand:
         if where not in (Waiting.HERE, Waiting.LOGGED):
             return False
         puts = [r for r in self.records if r.kind == Kind.PUT and r.item == id_]
-        cancel(self.queue, id_, len(puts[-1].body), self.now_ms)
+        cancel(
+            self.queue, id_, len(puts[-1].body), self.now_ms, said_of_put(puts[-1].meta)[1]
+        )
         return True
 
     def purge(self, id_: int) -> bool:
@@ -323,8 +329,9 @@ def no_queue(**settings: Any) -> QueueInHand:
 def in_order(line: Ready) -> list[tuple[int, Item]]:
     """What a line would hand out; the line stays as it is."""
     clone = copy.copy(line)
-    for slot in ("_line", "_returned", "_removed"):
+    for slot in ("_line", "_returned", "_removed", "_back"):
         setattr(clone, slot, copy.copy(getattr(line, slot)))
+    clone.parked = clone.parked_bytes = 0  # those that wait for their key are in no line
     found = []
     while (first := clone.pop()) is not None:
         found.append(first)
@@ -332,14 +339,48 @@ def in_order(line: Ready) -> list[tuple[int, Item]]:
     return found
 
 
+def unread(reader: Reader) -> tuple[int, int, int]:
+    """What only the log has."""
+    return reader.ready.beyond, reader.ready.stubs.count, reader.dead.missing
+
+
+def fetch(reader: Reader) -> None:
+    """What stands apart and is next is read."""
+    backlog = reader.log.backlog
+    wanted = reader.line.begin_fetch()
+    if wanted:
+        assert isinstance(backlog, KeptBacklog)
+        reader.line.fetched([backlog.put_of(id_) for id_ in wanted])
+
+
+def standing(reader: Reader) -> list[tuple[int, Item]]:
+    """All that is ready, by place: in the line, or waiting for its key."""
+    line = in_order(all_read(reader).ready)
+    keyed, backlog = reader.keyed, reader.log.backlog
+    parked: dict[int, Item] = {}
+    for row in keyed.keys._rows.values():
+        for id_, place, size in [] if isinstance(row, int) else list(row):
+            item = keyed.whole.get(id_)
+            if item is None:
+                assert isinstance(backlog, KeptBacklog)
+                item = item_of(backlog.put_of(id_))
+            assert item.size == size
+            parked[place] = item
+    assert {item.id for item in parked.values()} == set(keyed.keys.parked)
+    assert sum(item.size for item in parked.values()) == keyed.keys.parked_bytes
+    assert (reader.ready.parked, reader.ready.parked_cost) == (len(parked), keyed.cost)
+    return sorted([*line, *parked.items()])
+
+
 def all_read(reader: Reader) -> Reader:
     """The reader, with everything that is ready in memory."""
     reader.residency.limit(UNLIMITED)
     reader.residency.allowed = UNLIMITED
-    while reader.ready.beyond:
-        before = reader.ready.beyond
+    while reader.ready.beyond or reader.ready.stubs.count:
+        before = unread(reader)
         reader.line.refill(0, UNLIMITED)
-        assert reader.ready.beyond < before, "what is left to the log can be read back"
+        fetch(reader)
+        assert unread(reader) != before, "what is left to the log can be read back"
     return reader
 
 
@@ -368,7 +409,7 @@ def facts(item: Item) -> tuple[int, int, bytes, int, int, int, int]:
 def state_after_a_restart(queue: Queue) -> dict[str, object]:
     """All that must be the same after a restart: what is lent by connection is back by then."""
     reader = queue.reader
-    line = in_order(all_read(reader).ready)
+    line = standing(reader)
     line += [(e.place, e.item) for e in reader.leases if not (e.dead or e.by_token)]
     dead = [(reader.dead.deaths[i.id].order, i) for i in dead_in_order(reader)]
     dead += [(e.place, e.item) for e in reader.leases if e.dead]
@@ -383,8 +424,7 @@ def state_after_a_restart(queue: Queue) -> dict[str, object]:
         "bytes": reader.live_bytes,
         "paused": reader.paused,
         "live": list(reader.live),
-        "next item": queue.next_item,
-        "next place": queue.next_place,
+        "next number": queue.next_number,
         "total items": queue.total_items,
     }
 

@@ -17,7 +17,7 @@ from journal.record import Draft, Kind, Record, ended
 from journal.recovery import Recovery
 from journal.segment import Tally
 from journal.snapshot import DeadEntry, SegmentState, Snapshot, snapshot_name
-from tests.golden.build import IDENTITY, SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft
+from tests.golden.layout import IDENTITY, SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft
 from tests.support.journals import FOLDER, path_of
 from tests.support.memory_disk import MemoryDisk
 

@@ -273,15 +273,21 @@ class Stage:
             one = backlog.one(reader.dead.missing) if reader.dead.missing else None
             record = one.run(self.disk) if one is not None else None
             if record is not None:
-                reader.revive(record)
+                reader.line.revive(record)
                 moved = True
+            wanted = reader.line.begin_fetch()
+            if wanted:
+                found = backlog.some(wanted).run(self.disk).records.values()
+                reader.line.fetched(found)
+                reader.ready.stubs.put_back()
+                moved |= bool(found)
             if reader.ready.beyond:
                 made = backlog.order(reader.ready.frontier)
                 if made is not None:
                     life, order = made
                     backlog.arrived(life, *order.run(self.disk))
                     moved = True
-                reader.refill(self.wall_ms)
+                reader.line.refill(self.wall_ms)
             reader.serve(self.now_ms)
         return moved
 

@@ -198,6 +198,8 @@ def _bytes(text: str) -> bytes:
 def _setting(value: str) -> Any:
     if value in ("true", "false"):
         return value == "true"
+    if value.startswith("["):
+        return value[1:-1].split(",")
     return int(value) if value.isdigit() else value
 
 

@@ -1,0 +1,101 @@
+"""Stubs leave by place, whatever happens to others of them."""
+
+from __future__ import annotations
+
+from random import Random
+
+from kestrelpy.core.stubs import Stubs, pack, unpack
+
+
+def stubs_of(*places: int) -> Stubs:
+    """Item 100 + place at each place, of as many bytes as its place says."""
+    made = Stubs()
+    for place in places:
+        made.push(pack(place, 100 + place, place))
+    return made
+
+
+def popped(stubs: Stubs) -> list[int]:
+    return [stubs.pop()[0] for _ in range(stubs.count)]
+
+
+def test_a_stub_is_a_place_an_id_and_a_size() -> None:
+    largest = (1 << 53) - 1, (1 << 53) - 2, (1 << 32) - 1
+    assert unpack(pack(*largest)) == largest
+
+
+def test_the_lowest_place_is_first() -> None:
+    stubs = stubs_of(7, 3, 5)
+    assert (stubs.first_place(), stubs.count, stubs.bytes) == (3, 3, 15)
+    assert popped(stubs) == [3, 5, 7]
+    assert (stubs.count, stubs.bytes) == (0, 0)
+
+
+def test_what_is_being_read_keeps_its_turn() -> None:
+    stubs = stubs_of(7, 3, 5)
+    assert stubs.begin_fetch(below=7, most=9, bytes_most=99) == [103, 105]
+    stubs.push(pack(4, 104, 4))
+    assert (stubs.first_place(), stubs.first_in_heap(), stubs.count) == (3, 4, 4)
+    assert stubs.fetched(103) == 3
+    assert (stubs.first_place(), stubs.count) == (4, 3)
+    assert popped(stubs) == [4, 5, 7]
+
+
+def test_so_many_are_read_at_once_as_there_is_room_for_and_one_in_any_case() -> None:
+    assert stubs_of(7, 3, 5).begin_fetch(99, 9, 8) == [103, 105]
+    assert stubs_of(7, 3, 5).begin_fetch(99, 9, 7) == [103]
+    assert stubs_of(7, 3, 5).begin_fetch(99, 2, 99) == [103, 105]
+    assert stubs_of(7).begin_fetch(99, 9, 0) == [107]
+    assert stubs_of(7).begin_fetch(7, 9, 99) == []
+
+
+def test_what_was_not_read_after_all_is_a_stub_as_before() -> None:
+    stubs = stubs_of(7, 3, 5)
+    stubs.begin_fetch(99, 2, 99)
+    stubs.put_back()
+    assert not stubs.is_fetching
+    assert popped(stubs) == [3, 5, 7]
+
+
+def test_a_removed_one_is_passed_over_be_it_read_at_the_moment() -> None:
+    stubs = stubs_of(7, 3, 5, 4)
+    stubs.begin_fetch(99, 2, 99)
+    assert stubs.remove(103, 3)
+    assert not stubs.remove(103, 3)
+    assert stubs.remove(105, 5)
+    assert stubs.fetched(103) == 0
+    assert (stubs.count, stubs.bytes, sorted(stubs)) == (2, 11, [(4, 104, 4), (7, 107, 7)])
+    assert popped(stubs) == [4, 7]
+
+
+def test_removing_does_not_fill_the_memory() -> None:
+    stubs = stubs_of(*range(1, 5001))
+    for place in range(2, 5001):
+        stubs.remove(100 + place, place)
+    assert len(stubs._heap) < 200
+    assert popped(stubs) == [1]
+
+
+def test_any_mixture_leaves_by_place() -> None:
+    for seed in range(50):
+        random, stubs, model = Random(seed), Stubs(), dict[int, int]()
+        for place in range(1, 200):
+            model[place] = random.randrange(9)
+            stubs.push(pack(place, place, model[place]))
+            choice = random.randrange(6)
+            if choice == 0:
+                found, _, size = stubs.pop()
+                assert (found, size) == (min(model), model.pop(found)), f"seed {seed}"
+            elif choice == 1 and not stubs.is_fetching:
+                stubs.begin_fetch(10_000, random.randrange(1, 9), random.randrange(20))
+            elif choice == 2:
+                stubs.put_back()
+            elif choice == 3 and model:
+                gone = random.choice(sorted(model))
+                assert stubs.remove(gone, model.pop(gone)), f"seed {seed}"
+            elif choice == 4 and stubs.is_fetching:
+                read = min(stubs._fetching)
+                assert stubs.fetched(read) == read, f"seed {seed}"
+                del model[read]
+            assert {place for place, _, _ in stubs} == set(model), f"seed {seed}"
+            assert (stubs.count, stubs.bytes) == (len(model), sum(model.values())), f"seed {seed}"

@@ -1,0 +1,52 @@
+"""What stands apart is told by a snapshot as it was; half of an entry is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from journal.apart import (
+    DelayedEntry,
+    PlacedEntry,
+    delayed_drafts,
+    delayed_entries,
+    placed_drafts,
+    placed_entries,
+)
+from journal.record import Draft, Record
+
+DELAYS = [
+    DelayedEntry(1, 1_700_000_000_000, 100),
+    DelayedEntry(2, (1 << 53) - 1, 0, b"\1\3\0\0\0key"),
+    DelayedEntry((1 << 53) - 1, 1, (1 << 32) - 1, b"k" * 65_000),
+    DelayedEntry(4, 5, 6, b"12345678"),
+    DelayedEntry(7, 8, 9),
+]
+PLACES = [PlacedEntry(1, 0, 1, 5), PlacedEntry(2, 3, 3, 0), PlacedEntry((1 << 53) - 1, 1, 2, 3)]
+
+
+def records(drafts: Iterable[Draft]) -> list[Record]:
+    return [Record(*draft[:8], 1, 0, 0, 0) for draft in drafts]
+
+
+@pytest.mark.parametrize("piece", [1, 100, 1 << 20])
+def test_what_was_told_is_what_is_read(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("journal.apart._PIECE_BYTES", piece)
+    frames = records([*delayed_drafts(DELAYS, 0), *placed_drafts(PLACES, 0)])
+    assert delayed_entries(frames) == DELAYS
+    assert placed_entries(frames) == PLACES
+    assert len(frames) == {1: 8, 100: 3, 1 << 20: 2}[piece]
+
+
+def test_nothing_apart_takes_no_frame() -> None:
+    assert [*delayed_drafts([], 0), *placed_drafts([], 0)] == []
+
+
+@pytest.mark.parametrize("cut", [1, 8, 31, 32])
+def test_half_of_an_entry_is_none(cut: int) -> None:
+    for frame in records([*delayed_drafts(DELAYS[:2], 0), *placed_drafts(PLACES, 0)]):
+        half = frame._replace(body=frame.body[:-cut])
+        with pytest.raises(ValueError, match="not whole"):
+            delayed_entries([half])
+            placed_entries([half])
