@@ -65,6 +65,14 @@ class Renewal:
         self._item = None
 
     def _run(self) -> None:
+        try:
+            self._watch()
+        except BaseException:  # of a call that somebody left with `when_stop`
+            with self._lock:
+                self._running = False
+            raise
+
+    def _watch(self) -> None:
         # It sleeps before it looks: while work is quick it looks seldom, and is not started anew
         # for each item.
         left = self._nap_seconds

@@ -165,3 +165,20 @@ def test_quick_work_starts_no_thread_for_each_item(
             take(worker)
 
     assert len(started) == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_call_that_fails_ends_no_renewal_but_its_own(
+    daemon: DaemonProcess, queue: str
+) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    told = threading.Event()
+    with worker_of(daemon, queue, lease="1s", work_limit="1s") as worker:
+        item = take(worker)
+        item.when_stop(fail)
+        eventually(lambda: item.should_stop)
+
+        take(worker).when_stop(told.set)
+        assert told.wait(10)
