@@ -246,16 +246,29 @@ def work(
     once: Annotated[
         bool, typer.Option("--once", help="One item; exit code 1 if none comes, or it fails.")
     ] = False,
+    defer_after: Annotated[
+        str | None, typer.Option(help="SIGTERM to CMD after so long; its item is put off.")
+    ] = None,
+    bury: Annotated[
+        str, typer.Option(metavar="CODES", help="Exit codes for the dead line, like 65,66.")
+    ] = "",
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Run CMD per item, its body on standard input: exit code 0 confirms, others give it back.
 
-    The lease is renewed while CMD runs. SIGTERM lets the running one finish. When the server goes
-    away, it is waited for.
+    75 puts it off: back, and no attempt is counted. With --bury, the last line of CMD's standard
+    error is the reason. The lease is renewed while CMD runs; if it is lost, CMD gets SIGTERM.
+    SIGTERM lets the running one finish, a second one is passed on. When the server goes away, it
+    is waited for.
     """
     from kestrelpy.cli import work as worker
 
-    worker.work(worker.Order(server, queue, command, wait, lease, jobs, items_max, once))
+    worker.work(
+        worker.Order(
+            server, queue, command, wait, lease, jobs, items_max, once, defer_after,
+            worker.parse_codes(bury),
+        )
+    )  # fmt: skip
 
 
 Number = Annotated[int, typer.Argument(metavar="ID", min=1, help="The item's number.")]
