@@ -32,6 +32,7 @@ from journal.apart import (
     placed_entries,
 )
 from journal.checkpoint import Checkpoint
+from journal.epochs import epoch_drafts, epochs_in
 from journal.errors import JournalError, NewerFormat
 from journal.ids import PAGE_IDS, IdCounts, IdSet
 from journal.lending import LeaseEntry, lease_entries
@@ -71,7 +72,7 @@ _ORDER: Final = (
     Kind.OPEN, Kind.IDS, Kind.PAUSED, Kind.DECLARED, Kind.SEGMENTS, Kind.FOOTER,
 )  # fmt: skip
 # They have their place, and their entries are not read yet.
-_LATER: Final = frozenset({Kind.OPEN, Kind.IDS, Kind.KEYS})
+_LATER: Final = frozenset({Kind.OPEN, Kind.KEYS})
 _ONCE: Final = frozenset({Kind.CHECKPOINT, Kind.PAUSED, Kind.DECLARED, Kind.FOOTER})
 
 
@@ -114,8 +115,8 @@ class Snapshot:
     `live_bytes` are the bodies of all live items: ready, lent, dead. `segments` are all but the
     one in which the log goes on, in the order of the chain; `tally` is of that one, up to
     `offset` (None: not known, and a start reads that segment whole). `declared` are the settings
-    that a client declared, in the form that is kept (empty: none). `delayed` and `placed` may
-    be looked through more than once.
+    that a client declared, in the form that is kept (empty: none), `epochs` the last times of
+    schedules. `delayed` and `placed` may be looked through more than once.
     """
 
     lsn: int
@@ -133,6 +134,7 @@ class Snapshot:
     declared: bytes = b""
     delayed: Iterable[DelayedEntry] = ()
     placed: Iterable[PlacedEntry] = ()
+    epochs: dict[bytes, int] = field(default_factory=dict)
 
     def encode(self, short_identity: int, identity: bytes, time_ms: int) -> bytes:
         """The file's bytes, below 4 GiB. Pure: it may run on a thread when the state is a copy."""
@@ -177,6 +179,7 @@ class Snapshot:
             yield from lease.drafts()
         yield from delayed_drafts(self.delayed, time_ms)
         yield from placed_drafts(self.placed, time_ms)
+        yield from epoch_drafts(self.epochs, time_ms)
         yield from self._switches(time_ms)
         each = _PIECE_BYTES // _SEGMENT.size
         for at in range(0, max(len(self.segments), 1), each):
@@ -256,7 +259,7 @@ def _next_step(frame: Record, step: int, path: str) -> int:
     try:
         kind = Kind(frame.kind)
     except ValueError:
-        kind = Kind.IDS
+        kind = Kind.KEYS
     if kind in _LATER:
         raise NewerFormat(f"{path}: a snapshot with records of kind {frame.kind}")
     listed = Kind.LEASED if kind == Kind.RENEWED else kind
@@ -306,6 +309,7 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         declared=next((frame.body for frame in frames if frame.kind == Kind.DECLARED), b""),
         delayed=delayed_entries(frames),
         placed=placed_entries(frames),
+        epochs=epochs_in(frames),
     )
 
 

@@ -17,6 +17,7 @@ from pydantic import Field, PlainValidator
 from kestrelpy import durations
 from kestrelpy.config.keying import FIELDS_FORM, read_fields, why_contradictory
 from kestrelpy.config.mistakes import as_written
+from kestrelpy.config.schedules import ScheduleBlock
 from kestrelpy.durations import format_size_bytes, parse_duration_ms, parse_size_bytes
 
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30  # no segment is over a GiB, so no item or batch is
@@ -253,12 +254,14 @@ class Config(_Section):
     journal: JournalConfig = JournalConfig()
     queue_defaults: QueueBlock = QueueBlock()
     queues: dict[str, QueueBlock] = {}
+    schedules: dict[str, ScheduleBlock] = {}
     _default: QueueSettings = pydantic.PrivateAttr(_DEFAULTS)
     _named: dict[bytes, QueueSettings] = pydantic.PrivateAttr(default_factory=dict)
 
     @pydantic.model_validator(mode="after")
     def _checked(self) -> Self:
-        return self._put_in_force()
+        self._put_in_force()._refuse_large_bodies()
+        return self
 
     def _put_in_force(self) -> Self:
         self._default = self.queue_defaults.over(_DEFAULTS)
@@ -268,6 +271,17 @@ class Config(_Section):
             settings = self._named[name.encode()] = block.over(self._default)
             block.refuse_contradictions(settings, as_written(("queues", name), {}))
         return self
+
+    def _refuse_large_bodies(self) -> None:
+        """ValueError if a schedule's queue would refuse every one of its items."""
+        for name, schedule in self.schedules.items():
+            size = len(schedule.body_bytes)
+            most = self.queue(schedule.queue.encode()).max_item_bytes
+            if size > most:
+                raise ValueError(
+                    f"{as_written(('schedules', name), {})} has a body of {size} bytes, and "
+                    f"max_item_size of queue {schedule.queue} is {format_size_bytes(most)}"
+                )
 
     def with_paths(self, absolute: Callable[[Place, Path], Path]) -> Self:
         """The same with every path replaced by what `absolute` makes of its place and itself."""
@@ -324,10 +338,11 @@ KNOWN: Final = {
     "journal": _keys(JournalConfig),
     "queue_defaults": _keys(QueueBlock),
     "queues": _keys(QueueBlock),
+    "schedules": _keys(ScheduleBlock),
 }
 # Words of the spec that this version does not act on yet: better refused than silently ignored.
 LATER: Final = {
-    "": "aliases schedules",
+    "": "aliases",
     "server": "http_host http_port text_port",
     "queue_defaults": "retry_delay retry_backoff retry_delay_max dedupe_window scope_window "
     "retain fanout_only fanout_create expire_to dead_letter_to",

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Final, NoReturn
 
 from journal.checkpoint import Checkpoint
+from journal.epochs import Nominal, keep_latest
 from journal.upkeep import State
 from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY
@@ -38,8 +39,8 @@ class Queue:
     """One queue by its name. `generation` tells it from earlier queues of that name."""
 
     __slots__ = (
-        "_complained_ms", "alarm", "created_ms", "declared", "deleted", "generation", "log", "name",
-        "next_number", "policy", "reader", "server_id", "total_items", "wall",
+        "_complained_ms", "alarm", "created_ms", "declared", "deleted", "epochs", "generation",
+        "log", "name", "next_number", "policy", "reader", "server_id", "total_items", "wall",
     )  # fmt: skip
 
     def __init__(
@@ -70,16 +71,19 @@ class Queue:
         self.created_ms = now_ms
         self.deleted = False
         self.server_id = b""
+        self.epochs: dict[bytes, int] = {}  # by schedule: its last time that was put, in s
         self._complained_ms = -_COMPLAINT_MS
 
     # -- storing ----------------------------------------------------------------------------
 
     def put(
-        self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY
-    ) -> int:
+        self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
+        nominal: Nominal | None = None,
+    ) -> int:  # fmt: skip
         """Store an item (`expires_ms` wall clock, 0: never); the record to wait for, or NOT_STORED.
 
-        `key` is canonical. Raises ServerError when it is too large or the journal has failed.
+        `key` is canonical; `nominal` is the time of a schedule that it is put for, which the same
+        record says. Raises ServerError when it is too large or the journal has failed.
         """
         log, policy = self.log, self.policy
         size = len(body)
@@ -95,7 +99,9 @@ class Queue:
         item = Item(number, number, body, flags, wall_ms, expires_ms)
         item.key = key
         self._apply_put(number, size)
-        item.lsn = log.put(item)
+        if nominal is not None:
+            self._apply_nominal(nominal)
+        item.lsn = log.put(item, nominal)
         reader = self.reader
         reader.line.keep(item)
         if reader.waiters:
@@ -185,6 +191,18 @@ class Queue:
         self.set_policy(policy, now_ms)
         return lsn
 
+    def pass_over(self, nominal: Nominal, now_ms: int) -> int:
+        """Nothing is put for this schedule's times up to this one; the record to wait for.
+
+        Raises ServerError when the journal has failed or has no room for it.
+        """
+        if self.log.failure is not None:
+            self.raise_failed()
+        if self.log.no_room:
+            raise ServerError(self.log.no_room)
+        self._apply_nominal(nominal)
+        return self.log.nominal(nominal, now_ms + self.wall.offset_ms)
+
     def attach(self, log: Log) -> None:
         """Write to this log from now on."""
         self.log = log
@@ -227,6 +245,7 @@ class Queue:
             and now_ms - self.created_ms >= age_ms
             and self.is_empty
             and not self.reader.paused  # it would lend again under the same name
+            and not self.epochs  # it knows which times of a schedule are not put again
             and self.log.failure is None  # a new queue of that name would acknowledge again
         )
 
@@ -268,7 +287,7 @@ class Queue:
         return State(
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
-            paused=reader.paused, declared=self.declared,
+            paused=reader.paused, declared=self.declared, epochs=dict(self.epochs),
         )  # fmt: skip
 
     # -- applying ---------------------------------------------------------------------------
@@ -277,6 +296,9 @@ class Queue:
         self.next_number = id_ + 1
         self.total_items += 1
         self.reader._apply_put(id_, body_bytes)
+
+    def _apply_nominal(self, nominal: Nominal) -> None:
+        keep_latest(self.epochs, nominal)
 
     def _apply_declared(self, declared: bytes) -> None:
         self.declared = declared

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from journal.checkpoint import TOKENS_SKIPPED, Checkpoint
+from journal.epochs import nominal_of_ids, nominal_of_put
 from journal.errors import NewerFormat
 from journal.lending import LeaseEntry
 from journal.record import Kind, Record, Tag, decode_meta, ended_bytes
@@ -54,6 +55,7 @@ class Replay:
             Kind.PAUSED: self._paused,
             Kind.LEASED: self._leased,
             Kind.RENEWED: self._renewed,
+            Kind.IDS: self._ids,
         }
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -66,6 +68,7 @@ class Replay:
         reader.live_bytes = snapshot.live_bytes
         reader.attempts = snapshot.attempts
         queue._apply_declared(snapshot.declared)
+        queue.epochs = snapshot.epochs
         reader.paused = snapshot.paused
         for dead in sorted(snapshot.dead, key=lambda d: d.order):
             reader.dead.bury(
@@ -124,6 +127,8 @@ class Replay:
             sizes.extend([0] * missing)
         sizes.append(size)
         self._queue._apply_put(record.item, size)
+        if record.meta and (nominal := nominal_of_put(record.meta)) is not None:
+            self._queue._apply_nominal(nominal)
 
     def _size(self, record: Record) -> int:
         """Of the body that this record ends, as far as one knows."""
@@ -190,6 +195,11 @@ class Replay:
                 f"{record.small} are not known to this version of kestrelpy"
             )
         self._queue._apply_declared(record.body)
+
+    def _ids(self, record: Record) -> None:
+        nominal = nominal_of_ids(record)
+        if nominal is not None:
+            self._queue._apply_nominal(nominal)
 
     def _leased(self, record: Record) -> None:
         with suppress(ValueError):

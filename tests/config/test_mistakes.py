@@ -152,7 +152,7 @@ def test_a_setting_of_a_later_version_is_told_so(file: Path, section: str, key: 
     assert problems(file).startswith(told)
 
 
-@pytest.mark.parametrize("section", ["aliases", "schedules"])
+@pytest.mark.parametrize("section", ["aliases"])
 def test_a_section_of_a_later_version_is_told_so(file: Path, section: str) -> None:
     file.write_text(f"[{section}.x]\nto = []\n")
 

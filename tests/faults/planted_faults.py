@@ -38,6 +38,7 @@ TESTS_OF_UPKEEP = (
     "tests/machines/test_memory_machine.py",
 )  # fmt: skip
 TESTS_OF_KEYS = ("tests/core/test_keys.py", "tests/core/test_keyed.py")
+TESTS_OF_SCHEDULES = ("tests/core/test_schedules.py", "tests/core/test_schedules_crash.py")
 SIMULATION = ("tests/simulation/test_simulation.py",)
 
 
@@ -391,6 +392,69 @@ FAULTS: tuple[Fault, ...] = (
         "if any(lsn < following.lsn_first for lsn in standing):",
         "if any(lsn < segment.lsn_first for lsn in standing):",
         ("tests/journal/test_ledger.py", "tests/core/test_declared.py"),
+    ),
+    Fault(
+        "how far a schedule has got goes with the segment of its item",
+        "kestrelpy/core/log.py",
+        "            self._journal.ledger.stand(nominal.draft(item.stored_ms), lsn)\n",
+        "            pass\n",
+        TESTS_OF_SCHEDULES,
+    ),
+    Fault(
+        "of several schedules a segment holds back the last that put",
+        "journal/ledger.py",
+        "        self._standing[draft.kind, scope] = ",
+        "        self._standing[draft.kind, None] = ",
+        TESTS_OF_SCHEDULES,
+    ),
+    Fault(
+        "a start forgets that a schedule's last time was in a segment",
+        "kestrelpy/core/log.py",
+        "        for draft in epoch_drafts(epochs, wall_ms):\n",
+        "        for draft in ():\n",
+        TESTS_OF_SCHEDULES,
+    ),
+    Fault(
+        "a snapshot does not say how far schedules have got",
+        "journal/snapshot.py",
+        "        yield from epoch_drafts(self.epochs, time_ms)\n",
+        "",
+        TESTS_OF_SCHEDULES,
+    ),
+    Fault(
+        "a put does not say for which time of a schedule it is",
+        "kestrelpy/core/log.py",
+        "            meta += nominal.meta\n",
+        "            pass\n",
+        TESTS_OF_SCHEDULES,
+    ),
+    Fault(
+        "a clock that is set back and forward brings times again",
+        "kestrelpy/core/schedules.py",
+        "        since_s = max(since_s, self._come_s)\n",
+        "",
+        TESTS_OF_SCHEDULES,
+    ),
+    Fault(
+        "a paused queue lends to who waits",
+        READER,
+        "        if self.paused or (policy",
+        "        if (policy",
+        ("tests/core/test_operating.py", "tests/protocol/test_transcripts.py"),
+    ),
+    Fault(
+        "a restart lends from a paused queue",
+        "kestrelpy/core/replay.py",
+        "        self._reader.paused = record.small == 1\n",
+        "        pass\n",
+        ("tests/core/test_operating.py", "tests/protocol/test_transcripts.py"),
+    ),
+    Fault(
+        "a renewal is not remembered over a restart",
+        "kestrelpy/core/replay.py",
+        "                self._leases[record.item] = lease.renewed(record)\n",
+        "                lease.renewed(record)\n",
+        ("tests/core/test_by_token.py", "tests/protocol/test_transcripts.py"),
     ),
     Fault(
         "a reload forgets what was declared",

@@ -101,9 +101,6 @@ def patched(world: World) -> Iterator[None]:
     def nothing(*args: object) -> None:
         return None
 
-    calm = SimpleNamespace(
-        collect=nothing, freeze=nothing, set_threshold=nothing, setswitchinterval=nothing
-    )
     ear = _Ear(world)
     log = logging.getLogger("kestrelpy")
     propagated, log.propagate = log.propagate, False
@@ -114,10 +111,9 @@ def patched(world: World) -> Iterator[None]:
             (clock, "wall_offset_ms", wall_offset_ms),
             (committer, "threading", SimpleNamespace(Thread=lambda **n: _thread(world, **n))),
             (committer, "SimpleQueue", lambda: _jobs(world)),
-            (daemon, "gc", calm),
-            (daemon, "sys", calm),
+            (daemon, "settle_down", nothing),
             (daemon, "Connection", SimConnection),
-            (daemon, "_raise_file_limit", nothing),
+            (daemon, "raise_file_limit", nothing),
             (os, "urandom", chance.randbytes),
             (uuid, "uuid4", lambda: SimpleNamespace(hex=chance.randbytes(16).hex())),
             (Conversation, "__hash__", _hash_of),

@@ -20,8 +20,8 @@ from journal.record import Draft, Kind, Record, Tag, decode, encode, encode_meta
 from journal.recovery import Recovery
 from journal.segment import SegmentHeader
 from kestrelpy.spark import decode as bulk
-from kestrelpy.spark.columns import Holding
 from kestrelpy.spark.history import plan_events
+from kestrelpy.spark.holding import Holding
 from kestrelpy.spark.pieces import Limits, PieceGone
 from kestrelpy.spark.schema import default, select
 from kestrelpy.spark.state import State
@@ -86,8 +86,13 @@ def test_every_kind_of_record_says_in_bulk_what_it_says_by_itself() -> None:
     assert found.rows[2]["key"] == "k\u00fc"
 
 
-@pytest.mark.parametrize("folder", ["v1/jobs.1", "v2/jobs.1", "v1/%4Fp%2Baudit.3",
-                                    "v2/%4Fp%2Baudit.3"])  # fmt: skip
+def golden_journals() -> list[str]:
+    """Every journal of every format version, as `v3/jobs.1`."""
+    found = (path for path in GOLDEN.glob("v*/*") if path.is_dir())
+    return sorted(f"{path.parent.name}/{path.name}" for path in found)
+
+
+@pytest.mark.parametrize("folder", golden_journals())
 def test_the_golden_journals_of_every_version_read_the_same_in_bulk(folder: str) -> None:
     path = str(GOLDEN / folder)
     records = list(Recovery(Disk(), path, whole=True).records())
