@@ -24,6 +24,7 @@ from kestrelpy.core.item import Item
 _PUT: Final = int(Kind.PUT)
 _DONE: Final = int(Kind.DONE)
 _RETURNED: Final = int(Kind.RETURNED)
+_RELEASED: Final = int(Kind.RELEASED)
 _DEAD: Final = int(Kind.DEAD)
 _EXPIRED: Final = int(Kind.EXPIRED)
 _DISCARDED: Final = int(Kind.DISCARDED)
@@ -56,14 +57,23 @@ class Log(Protocol):
     def put(self, item: Item) -> int:
         """An item was stored."""
 
+    def put_later(self, item: Item, due_ms: int) -> int:
+        """An item was stored, and is delayed until then."""
+
     def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
         """It was confirmed."""
 
     def returned(
         self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes,
-        always: bool = False,
+        always: bool = False, due_ms: int = 0,
     ) -> int:  # fmt: skip
-        """It was given back and had `attempts` from now on; `always`: be there room or not."""
+        """It was given back and has `attempts` from now on, and is delayed until `due_ms` (0: no).
+
+        `always`: be there room or not.
+        """
+
+    def released(self, id_: int, place: int, wall_ms: int) -> int:
+        """A delayed item is available, at this place."""
 
     def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
         """It goes to the dead line."""
@@ -134,13 +144,19 @@ class NullLog:
     def put(self, item: Item) -> int:
         return 0
 
+    def put_later(self, item: Item, due_ms: int) -> int:
+        return 0
+
     def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
         return 0
 
     def returned(
         self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes,
-        always: bool = False,
+        always: bool = False, due_ms: int = 0,
     ) -> int:  # fmt: skip
+        return 0
+
+    def released(self, id_: int, place: int, wall_ms: int) -> int:
         return 0
 
     def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
@@ -253,6 +269,14 @@ class JournalLog:
             self.mark()
         return lsn
 
+    def put_later(self, item: Item, due_ms: int) -> int:
+        meta = encode_meta({Tag.DUE_MS: due_ms})
+        if item.expires_ms:
+            meta = encode_meta({Tag.EXPIRES_MS: item.expires_ms}) + meta
+        return self._add(
+            Draft(_PUT, item.id, 0, item.flags, item.stored_ms, meta, item.body, 0, 0)
+        )
+
     def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
         size = item.size
         if size <= _SMALL_BODY_MAX and attempts < DELIVERY_MAX:
@@ -268,15 +292,20 @@ class JournalLog:
 
     def returned(
         self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes,
-        always: bool = False,
+        always: bool = False, due_ms: int = 0,
     ) -> int:  # fmt: skip
         if self.no_room and not always:
             # What room there is belongs to the confirms. A restart does not know of this delivery.
             return self.lsn_appended
         meta = encode_meta({Tag.REASON: reason})
+        if due_ms:
+            meta = encode_meta({Tag.DUE_MS: due_ms, Tag.REASON: reason, Tag.BYTES: item.size})
         return self._add(
             Draft(_RETURNED, item.id, began_ms, attempts, wall_ms, meta, b"", 0, 0)
         )
+
+    def released(self, id_: int, place: int, wall_ms: int) -> int:
+        return self._add(Draft(_RELEASED, id_, place, 0, wall_ms, b"", b"", 0, 0))
 
     def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
         meta = encode_meta({Tag.REASON: reason, Tag.BYTES: item.size})

@@ -74,6 +74,9 @@ def policy_of(settings: QueueSettings) -> Policy:
         durable=settings.durable,
         max_leased=settings.max_leased,
         max_attempts=settings.max_attempts,
+        retry_delay_ms=settings.retry_delay_ms,
+        retry_backoff=settings.retry_backoff,
+        retry_delay_max_ms=settings.retry_delay_max_ms,
         max_memory_bytes=settings.max_memory_bytes,
         archive_to=str(settings.archive_to or ""),
     )
