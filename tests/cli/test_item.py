@@ -162,8 +162,9 @@ def test_redrive_says_that_it_comes_later(kestrelpy: Command) -> None:
 
 
 def test_a_delayed_item_says_until_when_and_is_available_when_it_is_retried(
-    kestrelpy: Command, client: Client
+    kestrelpy: Command, daemon: DaemonProcess
 ) -> None:
+    client = Client(("127.0.0.1", daemon.port), default_noreply=False)
     assert client.set("later/at=9999999999", b"x")
 
     before = shown(kestrelpy, "later", 1)
