@@ -216,13 +216,17 @@ class Keyed:
         for id_, key in self.held.items():
             self.keys.hold(id_, key)
 
+    def keep_held(self, spared: list[int]) -> None:
+        """Of what was given back for later, these are left."""
+        for id_ in self.held.keys() - set(spared):
+            del self.held[id_]
+
     def clear(self, spared: list[int]) -> None:
         """Nothing is ready or delayed any more: only these, that are lent, have their keys."""
         self.keys.clear()
         self.whole.clear()
         self.whole_bytes = 0
-        for id_ in self.held.keys() - set(spared):
-            del self.held[id_]
+        self.keep_held(spared)
         for lease in self._reader.leases:
             item = lease.item
             if item.key and not lease.dead:
