@@ -25,6 +25,7 @@ from journal.record import Kind, RawDraft, Record, said_of_put
 from journal.sentence import sentence
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.by_token import find
+from kestrelpy.core.delays import Delay
 from kestrelpy.core.item import Item
 from kestrelpy.core.leases import Holder, Lease
 from kestrelpy.core.line import item_of
@@ -145,19 +146,21 @@ class QueueInHand:
 
     # -- what a client does -----------------------------------------------------------------
 
-    def put(self, *bodies: bytes, expires_ms: int = 0, key: str = "") -> bool:
+    def put(
+        self, *bodies: bytes, expires_ms: int = 0, delay: Delay | None = None, key: str = ""
+    ) -> bool:
         """Store each; was the last one stored? `expires_ms` is wall clock, `key` as on the wire."""
         values = tuple(text_of(value.encode()) for value in key.split(",")) if key else ()
         lsn = NOT_STORED
         for body in bodies:
             queue = self.broker.queues.get(NAME) or self.broker.create(NAME, self.now_ms)
             named = queue.policy.keys.key_of(NAME, values, body)
-            lsn = queue.put(body, 0, expires_ms, self.now_ms, named)
+            lsn = queue.put(body, 0, expires_ms, self.now_ms, named, delay=delay)
         return lsn != NOT_STORED
 
-    def add(self, body: bytes, expires_ms: int = 0) -> bool:
+    def add(self, body: bytes, expires_ms: int = 0, delay: Delay | None = None) -> bool:
         queue = self.broker.queues.get(NAME) or self.broker.create(NAME, self.now_ms)
-        return queue.add(body, 0, expires_ms, self.now_ms) != NOT_STORED
+        return queue.add(body, 0, expires_ms, self.now_ms, delay=delay) != NOT_STORED
 
     def may_open(
         self, who: str = "anna", dead: bool = False, lease_ms: int = 0
