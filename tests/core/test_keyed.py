@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from journal.canonical import text_of
+from kestrelpy.core.delays import Delay
 from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.keyed import SWEEP_ITEMS_MAX
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.reader import ABORTED
 from kestrelpy.core.waiters import Want
+from tests.support.life import Life, at_once
 from tests.support.queues import QueueInHand, make_queue
 
 ANY = KeySettings(matches_any=True)
@@ -339,3 +344,39 @@ def test_a_queue_in_memory_keeps_what_it_skips() -> None:
     q.close(lease)
 
     assert [q.take(), q.take(), q.take()] == [b"2", b"3", None]
+
+
+@pytest.mark.parametrize("due_first", [False, True])
+def test_what_was_put_off_is_first_for_its_key_after_a_start_from_a_snapshot(
+    monkeypatch: pytest.MonkeyPatch, due_first: bool
+) -> None:
+    monkeypatch.setattr("kestrelpy.server.background.wrap", at_once)
+    monkeypatch.setattr("journal.upkeep.SNAPSHOT_RECORDS", 5)
+    life = Life(Policy())
+    for body in (b"1", b"2"):
+        life.put(body, key=text_of(b"A"))
+    lease = life.open()
+    assert lease is not None
+    life.reader.give_back(lease, life.now_ms, ABORTED, Delay(1000))
+    if due_first:
+        life.pass_time(1000)
+    for _ in range(30):
+        life.put(b"other")
+        other = life.open("bert")
+        assert other is not None
+        if other.item.body == b"other":
+            life.reader.confirm(other, life.now_ms)
+        life.commit()
+        life.settle()
+    assert life.log.journal.upkeep.snapshots, "the log is not all there is"
+
+    again = life.killed()
+    again.pass_time(1000)
+
+    for body in (b"1", b"2"):
+        lease = again.open("carl")
+        assert lease is not None
+        assert lease.item.body == body
+        beside = again.open("carl")
+        assert beside is None or beside.item.body == b"other"
+        again.reader.confirm(lease, again.now_ms)

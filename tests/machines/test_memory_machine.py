@@ -263,7 +263,7 @@ class MemoryMachine(RuleBasedStateMachine):
     def everything_comes_in_the_same_order(self) -> None:
         self.pause(False)
         self.forget_ended()
-        self.end([0] * len(self.held), "close")
+        self.end([0] * len(self.held), "close", None)
         self.pass_time(1000)
         assert self.endless.take_all() == self.small.take_all()
         for life in self.lives:
