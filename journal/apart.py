@@ -54,7 +54,7 @@ def _with_keys(
 ) -> Iterator[DelayedEntry]:
     left = dict(held)
     for entry in entries:
-        yield entry._replace(key=left.pop(entry.item, b"")) if left else entry
+        yield entry._replace(key=left.pop(entry.item, entry.key)) if left else entry
     for item, key in left.items():
         yield DelayedEntry(item, 0, 0, key)
 

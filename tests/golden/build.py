@@ -6,6 +6,7 @@
     v4/jobs.1              what this version writes: survivors, two sealed segments, a recycled one
                            whose end is torn, two snapshots
     v4/delays.1            and of what is delayed and released (`delays`)
+    v4/keys.1              and of keys (`keys`)
     v4/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
     v4/dump.txt, v4/verify.txt   what `python -m journal` says of them
 
@@ -30,6 +31,7 @@ from journal.record import Draft, Kind, Meta, Tag, ended
 from journal.segment import Tally
 from journal.snapshot import DeadEntry, SegmentState, Snapshot, snapshot_name
 from tests.golden.delays import delays
+from tests.golden.keys import keys
 from tests.golden.layout import (
     IDENTITY,
     SERVER,
@@ -201,7 +203,7 @@ def planned() -> list[SegmentBuilder | Snapshot]:
 PLANNED = "%4Fp%2Baudit.3"
 NEWEST = "v4"
 JOURNALS: dict[str, Callable[[], list[SegmentBuilder | Snapshot]]] = {
-    "jobs.1": jobs, "delays.1": delays, "schedules.1": schedules, PLANNED: planned,
+    "jobs.1": jobs, "delays.1": delays, "keys.1": keys, "schedules.1": schedules, PLANNED: planned,
 }  # fmt: skip
 
 
