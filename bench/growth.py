@@ -17,6 +17,7 @@ from pathlib import Path
 
 from bench import hung, loadgen, tables
 from bench.backlog import backlog
+from bench.delayed import delayed
 from bench.figures import Figure, as_json, markdown
 from bench.lent import lent
 from bench.loadgen import LoadFailed
@@ -36,6 +37,7 @@ BACKLOG: dict[str, Scenario] = {
     "queues": queues,
     "lent": lent,
     "tokens": tokens,
+    "delayed": delayed,
     "hung": hung.hung,
 }
 SPARK: dict[str, Scenario] = {"read": tables.read, "live": tables.live, "audit": tables.audit}
