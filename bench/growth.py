@@ -17,6 +17,7 @@ from pathlib import Path
 
 from bench import hung, loadgen, tables
 from bench.backlog import backlog
+from bench.delayed import delayed
 from bench.figures import Figure, as_json, markdown
 from bench.keys import keys
 from bench.lent import lent
@@ -37,6 +38,7 @@ BACKLOG: dict[str, Scenario] = {
     "queues": queues,
     "lent": lent,
     "tokens": tokens,
+    "delayed": delayed,
     "keys": keys,
     "hung": hung.hung,
 }

@@ -68,6 +68,8 @@ class Thing:
     queue: str
     body: bytes
     expiry: int = 0
+    delay_ms: int = 0
+    available_us: int = 0  # of a delayed one: surely so since then
     arrived_us: int = 0
     stored_us: int = 0  # surely stored since then: STORED was said, or it was shown
     refused: bool = False
@@ -93,9 +95,22 @@ class Thing:
 
     def surely_before(self, other: Thing) -> bool:
         """Did it become available before the other?"""
+        if self.delay_ms or other.delay_ms:
+            return (self.available_us or self.stored_us) < other.due_us
         if self.talk is other.talk and self.number < other.number:
             return True
         return self.stored_us < other.arrived_us
+
+    @property
+    def due_us(self) -> int:
+        """It is not available before."""
+        return self.arrived_us + max(self.delay_ms * 1000 - EARLY_US, 0)
+
+    def stored(self, now_us: int) -> None:
+        """Surely, since now: STORED was said."""
+        self.stored_us = self.ready_us = now_us
+        if self.delay_ms:
+            self.available_us = self.ready_us = now_us + self.delay_ms * 1000 + LATE_US
 
     def __str__(self) -> str:
         return f"item {self.number} of {self.queue}"
@@ -126,6 +141,7 @@ class Book:
     fault_us: int = 0  # when, in this generation
     failed_us: int = 0  # and a client was told
     standing: Standing = field(default_factory=Standing)
+    ended_us: int = 0  # the last life
 
     # -- what is sure -----------------------------------------------------------------------
 
@@ -210,6 +226,13 @@ class Book:
         removed = sum(us >= since_us for us in self.removed_us)
         return len(self.things) + len(self.ghosts) + removed
 
+    def may_be_delayed(self, us: int) -> bool:
+        """May what fills the queue be delayed, so that there is no head to be dropped?"""
+        return any(
+            thing.delay_ms and not 0 < thing.available_us < us
+            for thing in (*self.things.values(), *self.ghosts.values())
+        )
+
     def put(self, thing: Thing) -> None:
         """A set of it has come."""
         self.things[thing.number] = thing
@@ -217,7 +240,9 @@ class Book:
             self.suspect(thing)
         if self.rules.discards and self.rules.max_items is not None:
             in_order = sorted(self.things.values(), key=lambda each: each.arrived_us)
-            for older in in_order[: -self.rules.max_items]:
+            # What is delayed takes room and is no head: then any of the others may be dropped.
+            kept = 1 if self.may_be_delayed(thing.arrived_us) else self.rules.max_items
+            for older in in_order[:-kept]:
                 self.suspect(older, NEVER)
 
     def suspect(self, thing: Thing, until_us: int = 0) -> None:
@@ -268,6 +293,7 @@ class Book:
 
     def end_life(self, how: str, now_us: int) -> None:
         """The server ended: clean, kill or power."""
+        self.ended_us = now_us
         self.takes_lost += sum(request.takes for request in self.underway)
         self.opens_lost += sum(request.lends for request in self.underway)
         self.underway.clear()
@@ -281,7 +307,7 @@ class Book:
         for thing in self.things.values():
             thing.holder = None
             thing.over_us = NEVER
-            thing.ready_us = now_us
+            thing.ready_us = max(now_us, thing.available_us)
             thing.doubt_until_us = min(thing.doubt_until_us, now_us)
             if thing.expiry > 0 and thing.arrived_us and not thing.expires_last_ms:
                 thing.expires_last_ms = wall_ms(now_us) + thing.expiry * 1000
@@ -299,9 +325,13 @@ class Book:
             if how == "power":
                 ghost.sure_ends = 0
 
-    def begin_life(self) -> None:
+    def begin_life(self, now_us: int) -> None:
         """The server answers again: what it found is on disk."""
         self.half_deleted = False
+        for thing in self.things.values():
+            if thing.available_us > self.ended_us:  # it may have been due in between
+                thing.available_us = max(thing.available_us, now_us + LATE_US)
+                thing.ready_us = max(thing.ready_us, thing.available_us)
         for thing in list(self.ghosts.values()):
             if not thing.may_return:
                 thing.gone = "synced"

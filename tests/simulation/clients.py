@@ -1,6 +1,6 @@
 """Clients that do what clients do, and what they should not: at random, from the run's one Random.
 
-    producer   set, add, noreply, pipelined, with and without expiry
+    producer   set, add, noreply, pipelined, with and without expiry, some for later
     consumer   open, close, close/open, abort, defer, plain get, waits, and leaving in between
     visitor    peek, gets, stats, the dead line, and now and then flush and delete
     observer   reads by marker, from the one it was shown last
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _THINK_US: Final = (0, 100, 500, 2_000, 10_000)
+DELAYS_MS: Final = (1, 5, 40, 300, 1500)
 _SIZES: Final = ((0, 20), (0, 60), (40, 300), (300, 1500), (1500, 5000))
 _LAST_WORDS: Final = (b"set ", b"get jo", b"set jobs 9999999 0 30\r\nabc", b"\r", b"get jobs/op")
 
@@ -134,11 +135,15 @@ class Producer(Client):
         kind = random.random()
         if kind < 0.08:
             thing.expiry = random.choice((-1, 1, 1, 2, 5))
+        elif kind < 0.2:
+            thing.delay_ms = random.choice(DELAYS_MS)
         adds = random.random() < 0.05
         if self.world.ledger.books[queue].rules.keyed and not adds:
             thing.key = random.choice(("", "A", "A", "B", "C", "A,B"))
+        options = [f"key={thing.key}"] if thing.key else []
+        options += [delayed(thing)] if thing.delay_ms else []
         return Request(
-            "add" if adds else "set", queue, f"key={thing.key}" if thing.key else "", item=thing,
+            "add" if adds else "set", queue, "/".join(options), item=thing,
             quiet=random.random() < 0.08, expiry=thing.expiry,
         )  # fmt: skip
 
@@ -266,6 +271,11 @@ class Operator(Client):
 KINDS: Final[tuple[Callable[[World, int], Client], ...]] = (
     Producer, Producer, Consumer, Consumer, Consumer, Visitor, Observer, Operator,
 )  # fmt: skip
+
+
+def delayed(thing: Thing) -> str:
+    """How a set of it says when it is due."""
+    return f"delay={thing.delay_ms}ms" if thing.delay_ms else ""
 
 
 def body_of(number: int, size: int) -> bytes:

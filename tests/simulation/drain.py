@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.books import Book, Thing
+from tests.simulation.clients import DELAYS_MS
 from tests.simulation.requests import Reply, Request
 from tests.simulation.wire import Wire
 
@@ -36,7 +37,7 @@ class Drain:
             return
         self.wire = world.connect()
         assert self.wire is not None
-        world.timeline.run_until(world.timeline.us + 10_000)
+        world.timeline.run_until(world.timeline.us + 10_000 + max(DELAYS_MS) * 1000)
         for book in self.ledger.books.values():
             self._drain(book)
             if self.ledger.violations:
@@ -108,6 +109,7 @@ class Drain:
                 self.ledger.complain(f"{book.name} has no stats, but {len(came)} items")
             return
         expected = {"dead": len(dead), "open_transactions": 0, "waiters": 0, "leased": 0}
+        expected["delayed"] = 0
         if not expiring:
             expected |= {"items": len(came)}
             if not book.rules.discards:  # the size of a head that is dropped unread is a guess

@@ -19,6 +19,8 @@ def wrong_with(
         yield f"{request} shows {thing} with another body: {reply.body[:60]!r}"
     if thing.refused:
         yield f"{request} shows {thing}, which was refused"
+    if request.left_us < thing.due_us:
+        yield f"{request} shows {thing}, which is not due before {thing.due_us / 1000}"
     yield from _gone(request, thing, book, fresh)
     if request.after >= 0:
         yield from _observed(request, reply.number, thing, book)

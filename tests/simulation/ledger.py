@@ -272,7 +272,8 @@ class Ledger:
             thing.refused = True
             book.things.pop(thing.number, None)
             there = book.possible(request.arrived_us)
-            if request.verb == "set" and (most is None or there < most or book.rules.discards):
+            discards = book.rules.discards and not book.may_be_delayed(request.arrived_us)
+            if request.verb == "set" and (most is None or there < most or discards):
                 self.complain(f"{request} answered NOT_STORED, but {book.name} is not full")
             if request.verb == "add" and not there:
                 self.complain(f"{request} answered NOT_STORED, but {book.name} is empty")
@@ -285,7 +286,7 @@ class Ledger:
         if request.verb == "add" and len(sure) > excuses:
             self.complain(f"{request} answered STORED, but {book.name} is not empty")
         if not thing.stored_us:
-            thing.stored_us = thing.ready_us = now
+            thing.stored(now)
         if request.expiry > 0:
             thing.expires_last_ms = wall_ms(now) + request.expiry * 1000
         if request.arrived_us <= book.last_wipe_us:
@@ -423,4 +424,4 @@ class Ledger:
     def begin_life(self) -> None:
         """The server answers again."""
         for book in self.books.values():
-            book.begin_life()
+            book.begin_life(self._now())

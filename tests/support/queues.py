@@ -312,7 +312,7 @@ class QueueInHand:
             JournalLog(KeptJournal(fresh, found), again.dirty, self.policy.sync_ms, fresh.state)
         )
         again.broker.adopt(fresh, again.now_ms)
-        if fresh.reader.ready.beyond:
+        if fresh.reader.ready.count:
             fresh.reader.ask()  # as the data directory does
         return again
 
