@@ -19,6 +19,7 @@ from bench import hung, loadgen, tables
 from bench.backlog import backlog
 from bench.delayed import delayed
 from bench.figures import Figure, as_json, markdown
+from bench.keys import keys
 from bench.lent import lent
 from bench.loadgen import LoadFailed
 from bench.queues import queues
@@ -38,6 +39,7 @@ BACKLOG: dict[str, Scenario] = {
     "lent": lent,
     "tokens": tokens,
     "delayed": delayed,
+    "keys": keys,
     "hung": hung.hung,
 }
 SPARK: dict[str, Scenario] = {"read": tables.read, "live": tables.live, "audit": tables.audit}

@@ -24,9 +24,8 @@ from journal.record import (
     HEADER_BYTES,
     Kind,
     Record,
-    Tag,
-    decode_meta,
     padded,
+    said_of_put,
 )
 from journal.seeking import Extent, find_frame
 from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
@@ -47,8 +46,8 @@ _SPAN: Final = 4
 _FRAME: Final = struct.Struct("<IIIIIIQQQQBBHHH")
 _PUT: Final = int(Kind.PUT)
 
-# Item, place, flags, stored and expires (0: never) in ms of the wall clock, body.
-Put = tuple[int, int, int, int, int, bytes]
+# Item, place, flags, stored and expires (0: never) in ms of the wall clock, body, key (b"": none).
+Put = tuple[int, int, int, int, int, bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +172,9 @@ class _Walk:
         if total > order.bytes_most and self.puts:
             return False
         self._bytes, self._since_ms = total, 0
-        expires_ms = _expires_ms(data[at + HEADER_BYTES : body_at]) if meta_bytes else 0
-        self.puts.append((item, place, small, time_ms, expires_ms, data[body_at:end]))
+        meta = data[at + HEADER_BYTES : body_at]
+        expires_ms, key = said_of_put(meta) if meta else (0, b"")
+        self.puts.append((item, place, small, time_ms, expires_ms, data[body_at:end], key))
         return True
 
 
@@ -268,8 +268,3 @@ def _behind(data: bytes, at: int, base: int, journal: int, number: int) -> int:
         return found
     behind = (len(data) - HEADER_BYTES) // ALIGN_BYTES * ALIGN_BYTES + ALIGN_BYTES
     return max(at + ALIGN_BYTES, behind)
-
-
-def _expires_ms(meta: bytes) -> int:
-    expires = decode_meta(meta).get(Tag.EXPIRES_MS, 0)
-    return expires if isinstance(expires, int) else 0

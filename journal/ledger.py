@@ -4,8 +4,9 @@
                  |
                  +-- goes, once the records that emptied it are durable and a snapshot says so
 
-A record that stands for the whole queue (what was declared) is in no item's segment: while fewer
-than two snapshots have it, it holds back its segment until it was said again in a newer one.
+A record that stands for the whole queue (what was declared, the last time of a schedule) is in no
+item's segment: while fewer than two snapshots have it, it holds back its segment until it was said
+again in a newer one.
 
 One rule: a segment goes only when neither a start nor the loss of the newest snapshot needs it.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from journal.ids import IdSet
 from journal.reclaim import take_place
-from journal.record import HEADER_BYTES, Draft
+from journal.record import HEADER_BYTES, Draft, Tag, decode_meta
 from journal.rotation import Segment
 
 
@@ -27,7 +28,7 @@ class Ledger:
         self.segments: list[Segment] = []
         self.busy: list[Segment] = []  # being rewritten
         self._at_hand: Segment | None = None  # in which items ended last
-        self._standing: dict[int, tuple[int, Draft]] = {}  # by kind, with its lsn
+        self._standing: dict[tuple[int, object], tuple[int, Draft]] = {}  # each with its lsn
         self._held_below = 0  # what stands below this lsn keeps a segment from going; 0: nothing
 
     def numbered(self, number: int) -> Segment | None:
@@ -79,8 +80,9 @@ class Ledger:
                 segment_of.live_bytes += HEADER_BYTES + body_bytes
 
     def stand(self, draft: Draft, lsn: int) -> None:
-        """The record `lsn`, or an earlier one, holds until the next one of its kind."""
-        self._standing[draft.kind] = (lsn, draft)
+        """The record `lsn`, or an earlier one, holds until the next one of its kind and scope."""
+        scope = decode_meta(draft.meta).get(Tag.SCOPE)
+        self._standing[draft.kind, scope] = (lsn, draft)
 
     def take_held(self) -> list[Draft]:
         """What has to be said again before the next segment may go."""
@@ -98,6 +100,7 @@ class Ledger:
         if len(snapshots) > 1:
             for segment in self.segments[:-1]:
                 settled = 0 < segment.lsn_last <= snapshots[0] and segment not in self.busy
+                settled = settled and not segment.unread
                 if settled and not segment.live and segment.emptied_lsn <= lsn_durable:
                     dead.append(segment.path)
                     self._remove(segment)
@@ -106,7 +109,7 @@ class Ledger:
             segment, following = self.segments[:2]
             standing = [lsn for lsn, _ in self._standing.values()]
             needed_lsn = max(segment.emptied_lsn, following.lsn_first, *standing)
-            if segment.live or needed_lsn > lsn_durable or segment in self.busy:
+            if segment.live or needed_lsn > lsn_durable or segment in self.busy or segment.unread:
                 break
             if snapshots and not 0 < segment.lsn_last <= snapshots[0]:
                 break

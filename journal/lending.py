@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from journal.record import Draft, Kind, Record, Tag, decode_meta
+from journal.record import Draft, Kind, Record, Tag, decode_meta, encode_meta
 
 _DEADLINE: Final = struct.Struct("<BHQ")
 _LEASED_META: Final = struct.Struct("<BHQBHQ")
@@ -22,6 +22,7 @@ _U64_BYTES: Final = 8
 
 class LeaseEntry(NamedTuple):
     """A lease by token. `delivery` is which one of its item it is; the times are wall clock.
+    `key` is its item's, canonical: nobody else of that key is lent meanwhile, restarts or not.
 
     It began at `began_ms`; the latest of its records is of `since_ms` and says `deadline_ms`.
     """
@@ -33,16 +34,17 @@ class LeaseEntry(NamedTuple):
     body_bytes: int
     since_ms: int
     deadline_ms: int
+    key: bytes = b""
 
     @classmethod
     def begun(cls, record: Record) -> LeaseEntry:
         """What a LEASED record says. Raises ValueError where it does not say it."""
-        deadline_ms, body_bytes = _said(record.meta)
+        deadline_ms, body_bytes, key = _said(record.meta)
         if deadline_ms is None or body_bytes is None:
             raise ValueError(f"the lease of item {record.item} says no deadline or no size")
         return cls(
             record.item, record.number, record.small, record.time_ms, body_bytes,
-            record.time_ms, deadline_ms,
+            record.time_ms, deadline_ms, key,
         )  # fmt: skip
 
     def renewed(self, record: Record) -> LeaseEntry:
@@ -58,6 +60,8 @@ class LeaseEntry(NamedTuple):
         meta = _LEASED_META.pack(
             Tag.DEADLINE_MS, _U64_BYTES, self.deadline_ms, Tag.BYTES, _U64_BYTES, self.body_bytes
         )
+        if self.key:
+            meta = encode_meta({Tag.KEY: self.key}) + meta
         return Draft(
             Kind.LEASED, self.item, self.token, self.delivery, self.began_ms, meta, b"", 0, 0
         )
@@ -74,15 +78,18 @@ class LeaseEntry(NamedTuple):
             yield self.renewal()
 
 
-def _said(meta: bytes) -> tuple[int | None, int | None]:
-    """Deadline and bytes, where they are said; at once, where it is as we write it."""
+def _said(meta: bytes) -> tuple[int | None, int | None, bytes]:
+    """Deadline and bytes, where they are said, and the key; at once, where there is none."""
     if len(meta) == _LEASED_META.size:
         tag, _, deadline_ms, other, _, body_bytes = _LEASED_META.unpack(meta)
         if (tag, other) == (Tag.DEADLINE_MS, Tag.BYTES):
-            return deadline_ms, body_bytes
+            return deadline_ms, body_bytes, b""
     said = decode_meta(meta)
-    found, size = said.get(Tag.DEADLINE_MS), said.get(Tag.BYTES)
-    return found if isinstance(found, int) else None, size if isinstance(size, int) else None
+    found, size, key = said.get(Tag.DEADLINE_MS), said.get(Tag.BYTES), said.get(Tag.KEY)
+    return (
+        found if isinstance(found, int) else None, size if isinstance(size, int) else None,
+        key if isinstance(key, bytes) else b"",
+    )  # fmt: skip
 
 
 def lease_entries(frames: list[Record]) -> list[LeaseEntry]:

@@ -274,6 +274,15 @@ def decode_meta(data: bytes) -> Meta:
     return meta
 
 
+def said_of_put(meta: bytes) -> tuple[int, bytes]:
+    """When its item expires (0: never) and its key (empty: none), by the meta of a put."""
+    said = decode_meta(meta)
+    expires_ms, key = said.get(Tag.EXPIRES_MS, 0), said.get(Tag.KEY, b"")
+    return (
+        expires_ms if isinstance(expires_ms, int) else 0, key if isinstance(key, bytes) else b""
+    )  # fmt: skip
+
+
 def encode(
     draft: RawDraft, lsn: int, journal: int, segment: int, offset: int, out: list[bytes]
 ) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from journal.canonical import in_words, is_whole
 from journal.errors import NewerFormat
 from journal.record import Kind, Meta, Record, Tag, decode_meta
 from journal.segment import decode_counts
@@ -97,6 +98,8 @@ def _meta_words(meta: Meta) -> list[str]:
         if tag == Tag.COUNTS and isinstance(value, bytes):
             counts = decode_counts(value).items()
             text = ",".join(f"{_kind_name(kind)}:{count}" for kind, count in counts)
+        elif tag == Tag.KEY and isinstance(value, bytes) and is_whole(value):
+            text = in_words(value)
         else:
             text = shown(value, len(value)) if isinstance(value, bytes) else str(value)
         words.append(text if tag == Tag.REASON else f"{tag.name.lower()}={text}")

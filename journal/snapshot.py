@@ -32,6 +32,7 @@ from journal.apart import (
     placed_entries,
 )
 from journal.checkpoint import Checkpoint
+from journal.epochs import epoch_drafts, epochs_in
 from journal.errors import JournalError, NewerFormat
 from journal.ids import PAGE_IDS, IdCounts, IdSet
 from journal.lending import LeaseEntry, lease_entries
@@ -71,7 +72,7 @@ _ORDER: Final = (
     Kind.OPEN, Kind.IDS, Kind.PAUSED, Kind.DECLARED, Kind.SEGMENTS, Kind.FOOTER,
 )  # fmt: skip
 # They have their place, and their entries are not read yet.
-_LATER: Final = frozenset({Kind.OPEN, Kind.IDS, Kind.KEYS})
+_LATER: Final = frozenset({Kind.OPEN, Kind.KEYS})
 _ONCE: Final = frozenset({Kind.CHECKPOINT, Kind.PAUSED, Kind.DECLARED, Kind.FOOTER})
 
 
@@ -114,8 +115,9 @@ class Snapshot:
     `live_bytes` are the bodies of all live items: ready, lent, dead. `segments` are all but the
     one in which the log goes on, in the order of the chain; `tally` is of that one, up to
     `offset` (None: not known, and a start reads that segment whole). `declared` are the settings
-    that a client declared, in the form that is kept (empty: none). `delayed` and `placed` may
-    be looked through more than once.
+    that a client declared, in the form that is kept (empty: none), `epochs` the last times of
+    schedules. `delayed` and `placed` may be looked through more than once. `held` are the keys, by
+    item, of what was given back for later and is first for its key still, due or not.
     """
 
     lsn: int
@@ -133,6 +135,8 @@ class Snapshot:
     declared: bytes = b""
     delayed: Iterable[DelayedEntry] = ()
     placed: Iterable[PlacedEntry] = ()
+    epochs: dict[bytes, int] = field(default_factory=dict)
+    held: dict[int, bytes] = field(default_factory=dict)
 
     def encode(self, short_identity: int, identity: bytes, time_ms: int) -> bytes:
         """The file's bytes, below 4 GiB. Pure: it may run on a thread when the state is a copy."""
@@ -175,8 +179,9 @@ class Snapshot:
             )
         for lease in self.leased:
             yield from lease.drafts()
-        yield from delayed_drafts(self.delayed, time_ms)
+        yield from delayed_drafts(self.delayed, self.held, time_ms)
         yield from placed_drafts(self.placed, time_ms)
+        yield from epoch_drafts(self.epochs, time_ms)
         yield from self._switches(time_ms)
         each = _PIECE_BYTES // _SEGMENT.size
         for at in range(0, max(len(self.segments), 1), each):
@@ -256,7 +261,7 @@ def _next_step(frame: Record, step: int, path: str) -> int:
     try:
         kind = Kind(frame.kind)
     except ValueError:
-        kind = Kind.IDS
+        kind = Kind.KEYS
     if kind in _LATER:
         raise NewerFormat(f"{path}: a snapshot with records of kind {frame.kind}")
     listed = Kind.LEASED if kind == Kind.RENEWED else kind
@@ -290,6 +295,7 @@ def _from_frames(frames: list[Record]) -> Snapshot:
     opening, closing = frames[0], frames[-1]
     live = [b"".join(parts[Kind.LIVE, what]) for what in (RANGES, PAGES)]
     attempts = [b"".join(parts[Kind.ATTEMPTS, what]) for what in (PAGES, LARGE)]
+    delayed, held = delayed_entries(frames)
     return Snapshot(
         lsn=opening.lsn - 1,
         segment=goes_on.item,
@@ -304,8 +310,10 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         leased=lease_entries(frames),
         paused=any(frame.kind == Kind.PAUSED and frame.small == 1 for frame in frames),
         declared=next((frame.body for frame in frames if frame.kind == Kind.DECLARED), b""),
-        delayed=delayed_entries(frames),
+        delayed=delayed,
         placed=placed_entries(frames),
+        epochs=epochs_in(frames),
+        held=held,
     )
 
 

@@ -40,6 +40,10 @@ queues = typer.Typer(
     help="What queues there are, and their settings.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(queues, name="queues")
+schedules = typer.Typer(
+    help="What is put at its time.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(schedules, name="schedules")
 item = typer.Typer(help="Single items.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(item, name="item")
 dead = typer.Typer(help="The dead line of a queue.", no_args_is_help=True, rich_markup_mode=None)
@@ -179,6 +183,14 @@ def queues_resume(queue: Queue, server: Server = DEFAULT_SERVER) -> None:
     single.pause(server, queue, False)
 
 
+@schedules.command("ls")
+def schedules_ls(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
+    """List the schedules: when each puts next, and the last time it did."""
+    from kestrelpy.cli import schedules as commands
+
+    commands.ls(server, as_json)
+
+
 @app.command()
 def put(
     queue: Queue,
@@ -234,16 +246,29 @@ def work(
     once: Annotated[
         bool, typer.Option("--once", help="One item; exit code 1 if none comes, or it fails.")
     ] = False,
+    defer_after: Annotated[
+        str | None, typer.Option(help="SIGTERM to CMD after so long; its item is put off.")
+    ] = None,
+    bury: Annotated[
+        str, typer.Option(metavar="CODES", help="Exit codes for the dead line, like 65,66.")
+    ] = "",
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Run CMD per item, its body on standard input: exit code 0 confirms, others give it back.
 
-    The lease is renewed while CMD runs. SIGTERM lets the running one finish. When the server goes
-    away, it is waited for.
+    75 puts it off: back, and no attempt is counted. With --bury, the last line of CMD's standard
+    error is the reason. The lease is renewed while CMD runs; if it is lost, CMD gets SIGTERM.
+    SIGTERM lets the running one finish, a second one is passed on. When the server goes away, it
+    is waited for.
     """
     from kestrelpy.cli import work as worker
 
-    worker.work(worker.Order(server, queue, command, wait, lease, jobs, items_max, once))
+    worker.work(
+        worker.Order(
+            server, queue, command, wait, lease, jobs, items_max, once, defer_after,
+            worker.parse_codes(bury),
+        )
+    )  # fmt: skip
 
 
 Number = Annotated[int, typer.Argument(metavar="ID", min=1, help="The item's number.")]

@@ -1,23 +1,32 @@
 """`kestrelpy work QUEUE -- CMD`: a command per item, confirmed when it ends well.
 
-    body on standard input ──▶ CMD ── exit 0 ──▶ confirmed, in one trip with the next fetch
-                                   └─ else ────▶ given back: an attempt is counted
+    body on standard input ──▶ CMD ── exit 0 ────────▶ confirmed, in one trip with the next fetch
+                                   ├─ exit 75 ───────▶ put off: back, no attempt is counted
+                                   ├─ one of --bury ─▶ to the dead line, its last words the reason
+                                   └─ else ──────────▶ given back: an attempt is counted
+    lease lost, or --defer-after ──▶ SIGTERM to CMD; when the lease is lost nothing is confirmed
 
-One rule: told to stop, a running command is waited for, and nothing new is begun.
+75 is EX_TEMPFAIL of sysexits.h: "try again later".
+
+One rule: told to stop, a running command is waited for, and nothing new is begun; told twice, it
+is told, too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import IO, Final
 
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.logs import log_to_stderr
@@ -26,10 +35,14 @@ from kestrelpy.client import Item, Worker
 
 log = logging.getLogger("kestrelpy.work")
 
+PUT_OFF: Final = 75
+_CODE_MAX: Final = 255
 # A command that always fails must not use up an item's attempts in a moment.
 _FAILURE_PAUSE_SECONDS_MIN: Final = 0.05
 _FAILURE_PAUSE_SECONDS_MAX: Final = 2.0
 _NAP_SECONDS: Final = 0.05
+# A process that CMD leaves behind may hold its standard error open for ever.
+_LAST_WORDS_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +57,34 @@ class Order:
     jobs: int
     items_max: int | None
     once: bool
+    defer_after: str | None
+    bury: frozenset[int]
+
+
+def parse_codes(text: str) -> frozenset[int]:
+    """Exit codes, separated by commas; raises CommandError."""
+    words = text.split(",") if text else []
+    if not all(word.isascii() and word.isdigit() and 0 < int(word) <= _CODE_MAX for word in words):
+        raise CommandError(
+            f"--bury: {text!r} is not a list of exit codes: it must be numbers from 1 to "
+            f"{_CODE_MAX}, separated by commas, like 65,66"
+        )
+    if str(PUT_OFF) in words:
+        raise CommandError(f"--bury: exit code {PUT_OFF} puts an item off, it cannot bury it, too")
+    return frozenset(map(int, words))
 
 
 def work(order: Order) -> None:
     """Run the command per item until told to stop; raises CommandError.
 
-    With a number of items to do, a failed one makes the exit code 1.
+    With a number of items to do, one that was not confirmed makes the exit code 1.
     """
     log_to_stderr("text", "info")
     if shutil.which(order.command[0]) is None:
         raise CommandError(f"{order.command[0]}: there is no such command")
     crew = _Crew(order)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: crew.stop())
+        signal.signal(number, lambda *_: crew.hear_signal())
     crew.run()
     if crew.failure is not None:
         raise crew.failure
@@ -73,19 +101,26 @@ class _Crew:
         self._order = order
         self._lock = threading.Lock()
         self._items_left = 1 if order.once else order.items_max
+        self._running: set[_Running] = set()
         self.begun = self.failed = 0
         self.failure: CommandError | None = None
         self._stopping = False
+        self._signals = 0
         parse_wait_ms(order.wait, "--wait")
         parse_wait_ms(order.lease, "--lease")
+        if order.defer_after is not None and parse_wait_ms(order.defer_after, "--defer-after") < 1:
+            raise CommandError("--defer-after must be at least 1s")
         address = parse_address(order.server)
         try:
             self._workers = [
-                Worker(order.queue, address, wait=order.wait, lease=order.lease)
+                Worker(
+                    order.queue, address, wait=order.wait, lease=order.lease,
+                    work_limit=order.defer_after,
+                )
                 for _ in range(order.jobs)
-            ]
+            ]  # fmt: skip
         except ValueError as error:
-            raise CommandError(str(error)) from None
+            raise CommandError(str(error).replace("work_limit", "--defer-after")) from None
 
     def run(self) -> None:
         """Returns when every worker has ended."""
@@ -94,6 +129,14 @@ class _Crew:
             thread.start()
         for thread in threads:
             thread.join()
+
+    def hear_signal(self) -> None:
+        """Stop; the second time pass it on to what runs."""
+        self._signals += 1
+        if self._signals > 1:
+            for each in list(self._running):
+                each.tell_to_end()
+        self.stop()
 
     def stop(self) -> None:
         """Begin nothing new; safe in a signal handler."""
@@ -110,12 +153,14 @@ class _Crew:
                 else:
                     self._handle_all(worker)
         except CommandError as error:
-            self.failure = self.failure or error
-            self.stop()
+            self._fail(error)
         except Exception as error:
             log.exception("this worker ended")
-            self.failure = self.failure or CommandError(f"a bug: {error!r}")
-            self.stop()
+            self._fail(CommandError(f"a bug: {error!r}"))
+
+    def _fail(self, error: CommandError) -> None:
+        self.failure = self.failure or error
+        self.stop()
 
     def _handle_one(self, worker: Worker) -> None:
         with worker:
@@ -147,21 +192,38 @@ class _Crew:
             return True
 
     def _handle(self, item: Item) -> bool:
-        """Run the command; True: it ended well. Else the item is given back."""
-        command = self._order.command
+        """Run the command; True: it ended well. Else its item is ended here."""
+        order = self._order
         try:
-            code = subprocess.run(command, input=item.body, check=False).returncode
+            running = _Running(order.command, hears=bool(order.bury))
         except OSError as error:
             item.abort()
-            raise CommandError(f"{command[0]} cannot be run: {error.strerror}") from None
-        if code == 0:
+            raise CommandError(f"{order.command[0]} cannot be run: {error.strerror}") from None
+        self._running.add(running)
+        item.when_stop(running.tell_to_end)
+        if self._signals > 1:
+            running.tell_to_end()
+        code = running.finish(item.body)
+        self._running.discard(running)
+        if code == 0 and not item.is_lost:
             return True
-        item.abort()
         self.failed += 1
-        ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        log.warning("%s: `%s` %s; the item was given back", self._order.queue,
-                    shlex.join(command), ended)  # fmt: skip
+        log.warning("%s: `%s` %s; %s", order.queue, shlex.join(order.command), _ended(code),
+                    self._end(item, code, running.last_words))  # fmt: skip
         return False
+
+    def _end(self, item: Item, code: int, last_words: str) -> str:
+        """End an item that is not confirmed; says what became of it."""
+        if item.is_lost:
+            return "its lease was lost, so the item is not confirmed and comes again"
+        if code in self._order.bury:
+            item.bury(last_words or _ended(code))
+            return "the item was buried"
+        if code == PUT_OFF or item.should_stop:
+            item.defer()
+            return "the item was put off"
+        item.abort()
+        return "the item was given back"
 
     def _sleep(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -169,3 +231,48 @@ class _Crew:
             time.sleep(min(left, _NAP_SECONDS))
 
 
+class _Running:
+    """One command that runs, in a process group of its own: it is told to end with all its own."""
+
+    def __init__(self, command: Sequence[str], hears: bool) -> None:
+        """Raises OSError; with `hears` its standard error passes through here."""
+        self.last_words = ""
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stderr=subprocess.PIPE if hears else None,
+            process_group=0,
+        )  # fmt: skip
+        self._ear: threading.Thread | None = None
+        if self._process.stderr is not None:
+            self._ear = threading.Thread(
+                target=self._hear, args=(self._process.stderr,), daemon=True
+            )
+            self._ear.start()
+
+    def finish(self, body: bytes) -> int:
+        """Give it its body and wait for its end; the exit code, or minus a signal's number."""
+        assert self._process.stdin is not None
+        # It need not read its input.
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as pipe:
+            pipe.write(body)
+        code = self._process.wait()
+        if self._ear is not None:
+            self._ear.join(_LAST_WORDS_SECONDS)
+        return code
+
+    def tell_to_end(self) -> None:
+        """SIGTERM, to it and what it started; from any thread."""
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGTERM)
+
+    def _hear(self, pipe: IO[bytes]) -> None:
+        with pipe:
+            for line in pipe:
+                sys.stderr.buffer.write(line)
+                sys.stderr.buffer.flush()
+                if line.strip():
+                    self.last_words = line.decode(errors="replace").strip()
+
+
+def _ended(code: int) -> str:
+    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -3,8 +3,10 @@
       declared     what a client declares for a queue, to the same models, and back to text
       reading      file, environment and flags, to one `Config`; every mistake at once
         archives   where segments may be archived
+        keying     the key settings: which fields, and what contradicts what
         settings   what each value may be; the models; what is in force for a queue
-          mistakes one sentence per problem
+          schedules  what is put, where, and when
+            mistakes one sentence per problem
 
 One rule: the rooms inside import each other downwards only, and everybody else imports from here.
 """
@@ -13,6 +15,7 @@ from kestrelpy.config.archives import make_archives
 from kestrelpy.config.declared import as_toml, kept_block, read_declaration, settings_in_force
 from kestrelpy.config.mistakes import ConfigError
 from kestrelpy.config.reading import FILE_NAME, SYSTEM_FILE, find_config_file, load_config
+from kestrelpy.config.schedules import ScheduleBlock
 from kestrelpy.config.settings import (
     Config,
     JournalConfig,
@@ -29,6 +32,7 @@ __all__ = [
     "JournalConfig",
     "QueueBlock",
     "QueueSettings",
+    "ScheduleBlock",
     "ServerConfig",
     "as_toml",
     "find_config_file",

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import pydantic
 
+from kestrelpy.config.keying import fields_in_words
 from kestrelpy.config.mistakes import ConfigError, as_written
 from kestrelpy.config.reading import parse_toml, why_not, why_unknown
 from kestrelpy.config.settings import Config, QueueBlock
@@ -30,6 +31,11 @@ _DOTS_MAX: Final = 1000
 _BLOCKS_KEPT: Final = 1024  # queues are many, what is declared for them is mostly the same
 
 _NAMES: Final = {field.alias or name: name for name, field in QueueBlock.model_fields.items()}
+_TWO_WORDS: Final = {
+    "confirms_synced": ("written", "synced"),
+    "key_matches_any": ("pair", "any"),
+    "key_is_free": ("reject", "free"),
+}
 # A path on the server is the operator's to choose, not whoever may reach its port.
 _OPERATORS: Final = "archive_to"
 _WHY_OPERATORS: Final = (
@@ -73,7 +79,7 @@ def as_toml(block: QueueBlock) -> bytes:
     for key, name in _NAMES.items():
         if name in block.model_fields_set:
             value = _in_words(name, getattr(block, name))
-            lines.append(f"{key} = {shown(value)}\n")
+            lines.append(f"{key} = {_as_toml(value)}\n")
     return "".join(lines).encode()
 
 
@@ -92,7 +98,8 @@ def settings_in_force(
         elif attribute in config.queue_defaults.model_fields_set:
             source = "queue_defaults"
         value = _in_words(attribute, getattr(settings, attribute))
-        found.append((key, value if isinstance(value, str) else shown(value), source))
+        said = value if isinstance(value, str) else _as_toml(value)
+        found.append((key, said, source))
     return found
 
 
@@ -131,19 +138,26 @@ def _why_not_declared(key: str) -> str:
 def _refuse_contradiction(config: Config, name: bytes, declared: QueueBlock) -> None:
     """ValueError if this declaration and the file, together, ask for what cannot be."""
     settings, own = config.queue(name, declared), config.block(name)
-    declared.refuse_disk(settings, "is refused:")
+    declared.refuse_contradictions(settings, "is refused:")
     if own is not None:
-        own.refuse_disk(settings, f"is refused: {as_written(('queues', name.decode()), {})}")
+        where = f"is refused: {as_written(('queues', name.decode()), {})}"
+        own.refuse_contradictions(settings, where)
 
 
-def _in_words(name: str, value: object) -> str | int | float:
+def _as_toml(value: str | float | tuple[str, ...]) -> str:
+    return fields_in_words(value) if isinstance(value, tuple) else shown(value)
+
+
+def _in_words(name: str, value: object) -> str | float | tuple[str, ...]:
     """A setting's value as people write it."""
     if value is None:
         return "none"
     if isinstance(value, Path):
         return str(value)
-    if name == "confirms_synced":
-        return "synced" if value else "written"
+    if name in _TWO_WORDS:
+        return _TWO_WORDS[name][bool(value)]
+    if isinstance(value, tuple):
+        return tuple(map(str, value))
     if isinstance(value, float):
         return int(value) if value == int(value) else value
     assert isinstance(value, str | int)

@@ -20,10 +20,12 @@ from pydantic_core import ErrorDetails
 
 from kestrelpy.config.archives import why_no_archive
 from kestrelpy.config.mistakes import ConfigError, as_written
+from kestrelpy.config.schedules import NAME, NAME_FORM, NEEDED
 from kestrelpy.config.settings import KNOWN, LATER, Config, Place, Words
 
 FILE_NAME: Final = "kestrelpy.toml"
 SYSTEM_FILE: Final = Path("/etc/kestrelpy/kestrelpy.toml")
+_NAMED: Final = {"queues": "queue", "schedules": "schedule"}  # sections of blocks with names
 
 
 def find_config_file(explicit: Path | None, cwd: Path, system: Path = SYSTEM_FILE) -> Path | None:
@@ -111,18 +113,22 @@ class _Sources:
     def add(self, origin: str, place: Place, value: object) -> None:
         """Lay one value, or a table of them, over what is there."""
         *above, key = place
-        if above != ["queues"] and (why := why_unknown(above[0] if above else "", key)):
+        whose = _NAMED.get(above[0]) if len(above) == 1 else None
+        if whose is None and (why := why_unknown(above[0] if above else "", key)):
             self.problems.append(f"{origin}: {as_written(place, value)} {why}.")
-        elif above == ["queues"] and not re.fullmatch("[!-.0-~]{1,128}", key):
-            why = "a queue's name must be 1 to 128 printable ASCII characters, no blank and no /"
+        elif whose is not None and not re.fullmatch(NAME, key):
+            why = f"a {whose}'s name must be {NAME_FORM}"
             self.problems.append(f"{origin}: {as_written(place, value)}, but {why}.")
-        elif len(place) == (3 if place[0] == "queues" else 2):
+        elif len(place) == (3 if place[0] in _NAMED else 2):
             self.origins[place] = origin
             table = self.tables
             for step in above:
                 table = table.setdefault(step, {})
             table[key] = value
         elif isinstance(value, dict):
+            if whose == "schedule" and not value:
+                why = f"must have {' and '.join(NEEDED)}"
+                self.problems.append(f"{origin}: {as_written(place, value)} {why}.")
             for inner, each in value.items():
                 self.add(origin, (*place, inner), each)
         else:

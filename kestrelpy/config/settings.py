@@ -15,7 +15,9 @@ import pydantic
 from pydantic import Field, PlainValidator
 
 from kestrelpy import durations
+from kestrelpy.config.keying import FIELDS_FORM, read_fields, why_contradictory
 from kestrelpy.config.mistakes import as_written
+from kestrelpy.config.schedules import ScheduleBlock
 from kestrelpy.durations import format_size_bytes, parse_duration_ms, parse_size_bytes
 
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30  # no segment is over a GiB, so no item or batch is
@@ -68,6 +70,12 @@ def _read_path(value: str | Path) -> Path:
     return Path(value)
 
 
+def _read_fields(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) and not isinstance(value, Words):
+        raise TypeError
+    return read_fields(value)
+
+
 def _read_host(value: str) -> str:
     if not re.fullmatch("[!-~]+", value):
         raise ValueError
@@ -109,6 +117,9 @@ def _size(low: int = 1, high: int = _MAX_NUMBER, *, none: bool = False) -> Plain
 _TIME: Final = f"a duration from 1ms to 36500d: {durations.DURATION_FORM}"
 _TIME_OR_ZERO: Final = f"a duration from 0ms to 36500d: {durations.DURATION_FORM}"
 _CONFIRMS_SYNCED: Final = {"written": False, "synced": True}
+_KEY_FORMATS: Final = {name: name for name in ("json", "msgpack")}
+_KEY_MATCHES_ANY: Final = {"pair": False, "any": True}
+_KEY_IS_FREE: Final = {"reject": False, "free": True}
 
 Sync = Literal["always", "never"] | int  # or the most milliseconds between two syncs
 Count = Annotated[int, _number(1)]
@@ -125,6 +136,12 @@ MsOrZero = Annotated[int, _kind(_TIME_OR_ZERO, _read_time_or_zero)]
 Times = Annotated[float, _kind(f"a number from 1 to {_TIMES_MAX}, decimals allowed", _read_times)]
 SyncWord = Annotated[Sync, _kind(f'"always", "never" or {_TIME}', _read_sync)]
 Confirms = Annotated[bool, _kind('"written" or "synced"', _CONFIRMS_SYNCED.__getitem__)]
+KeyFormat = Annotated[
+    str | None, _kind('"json", "msgpack"', _KEY_FORMATS.__getitem__, none=True)
+]
+KeyFields = Annotated[tuple[str, ...] | None, _kind(FIELDS_FORM, _read_fields, none=True)]
+KeyMatch = Annotated[bool, _kind('"pair" or "any"', _KEY_MATCHES_ANY.__getitem__)]
+KeyMissing = Annotated[bool, _kind('"reject" or "free"', _KEY_IS_FREE.__getitem__)]
 Truth = Annotated[bool, _kind("true or false", _read_truth)]
 PathOrNone = Annotated[Path | None, _kind("a path", _read_path, none=True)]
 
@@ -196,6 +213,11 @@ class QueueSettings:
     retry_delay_ms: int = 0
     retry_backoff: float = 1
     retry_delay_max_ms: int = 3_600_000
+    key_format: str | None = None
+    key: tuple[str, ...] | None = None
+    key_matches_any: bool = False
+    key_unordered: bool = False
+    key_is_free: bool = False
     archive_to: Path | None = None
 
 
@@ -221,13 +243,26 @@ class QueueBlock(_Section):
     retry_delay_ms: MsOrZero = Field(default=_DEFAULTS.retry_delay_ms, alias="retry_delay")
     retry_backoff: Times = _DEFAULTS.retry_backoff
     retry_delay_max_ms: Ms = Field(default=_DEFAULTS.retry_delay_max_ms, alias="retry_delay_max")
+    key_format: KeyFormat = _DEFAULTS.key_format
+    key: KeyFields = _DEFAULTS.key
+    key_matches_any: KeyMatch = Field(default=_DEFAULTS.key_matches_any, alias="key_match")
+    key_unordered: Truth = _DEFAULTS.key_unordered
+    key_is_free: KeyMissing = Field(default=_DEFAULTS.key_is_free, alias="key_missing")
     archive_to: PathOrNone = _DEFAULTS.archive_to
 
     def over(self, base: QueueSettings) -> QueueSettings:
         """`base` with what was set in this block laid over it."""
         return replace(base, **{name: getattr(self, name) for name in self.model_fields_set})
 
-    def refuse_disk(self, settings: QueueSettings, where: str) -> None:
+    def refuse_contradictions(self, settings: QueueSettings, where: str) -> None:
+        """ValueError if this block, `where`, does not go with the `settings` in force."""
+        self._refuse_disk(settings, where)
+        names = {"key_is_free": "key_missing"}
+        asked = {names.get(name, name) for name in self.model_fields_set}
+        if why := why_contradictory(asked, settings):
+            raise ValueError(f"{where} {why}")
+
+    def _refuse_disk(self, settings: QueueSettings, where: str) -> None:
         """ValueError if this block, `where`, asks something of a disk that `settings` lack."""
         disk = {"sync": "sync", "confirms_synced": "confirms", "archive_to": "archive_to"}
         asked = " and ".join(disk[name] for name in disk if name in self.model_fields_set)
@@ -243,21 +278,34 @@ class Config(_Section):
     journal: JournalConfig = JournalConfig()
     queue_defaults: QueueBlock = QueueBlock()
     queues: dict[str, QueueBlock] = {}
+    schedules: dict[str, ScheduleBlock] = {}
     _default: QueueSettings = pydantic.PrivateAttr(_DEFAULTS)
     _named: dict[bytes, QueueSettings] = pydantic.PrivateAttr(default_factory=dict)
 
     @pydantic.model_validator(mode="after")
     def _checked(self) -> Self:
-        return self._put_in_force()
+        self._put_in_force()._refuse_large_bodies()
+        return self
 
     def _put_in_force(self) -> Self:
         self._default = self.queue_defaults.over(_DEFAULTS)
-        self.queue_defaults.refuse_disk(self._default, "[queue_defaults]")
+        self.queue_defaults.refuse_contradictions(self._default, "[queue_defaults]")
         self._named = {}
         for name, block in self.queues.items():
             settings = self._named[name.encode()] = block.over(self._default)
-            block.refuse_disk(settings, as_written(("queues", name), {}))
+            block.refuse_contradictions(settings, as_written(("queues", name), {}))
         return self
+
+    def _refuse_large_bodies(self) -> None:
+        """ValueError if a schedule's queue would refuse every one of its items."""
+        for name, schedule in self.schedules.items():
+            size = len(schedule.body_bytes)
+            most = self.queue(schedule.queue.encode()).max_item_bytes
+            if size > most:
+                raise ValueError(
+                    f"{as_written(('schedules', name), {})} has a body of {size} bytes, and "
+                    f"max_item_size of queue {schedule.queue} is {format_size_bytes(most)}"
+                )
 
     def with_paths(self, absolute: Callable[[Place, Path], Path]) -> Self:
         """The same with every path replaced by what `absolute` makes of its place and itself."""
@@ -314,12 +362,12 @@ KNOWN: Final = {
     "journal": _keys(JournalConfig),
     "queue_defaults": _keys(QueueBlock),
     "queues": _keys(QueueBlock),
+    "schedules": _keys(ScheduleBlock),
 }
 # Words of the spec that this version does not act on yet: better refused than silently ignored.
 LATER: Final = {
-    "": "aliases schedules",
+    "": "aliases",
     "server": "http_host http_port text_port",
-    "queue_defaults": "dedupe_window scope_window "
-    "key_format key key_match key_unordered key_missing retain fanout_only "
-    "fanout_create expire_to dead_letter_to",
+    "queue_defaults": "dedupe_window scope_window retain fanout_only fanout_create expire_to "
+    "dead_letter_to",
 }

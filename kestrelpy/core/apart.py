@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from journal.apart import DelayedEntry, PlacedEntry
-from journal.record import Record, Tag, decode_meta
+from journal.record import Kind, Record, Tag, decode_meta
 from kestrelpy.core.reader import Reader
 from kestrelpy.core.stubs import pack
 
@@ -123,6 +123,9 @@ class Apart:
         if not isinstance(due_ms, int):
             return False
         size = said if isinstance(said, int) else size
+        key = meta.get(Tag.KEY)
+        if isinstance(key, bytes) and record.kind == Kind.RETURNED:
+            self._reader.keyed.held[record.item] = key
         self._delayed[record.item] = DelayedEntry(record.item, due_ms, size)
         self._sizes[record.item] = size
         return True

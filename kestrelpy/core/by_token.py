@@ -27,8 +27,9 @@ def lend(reader: Reader, lease: Lease, lease_ms: int) -> None:
     """This lease, granted just now, is by token."""
     item, wall_ms = lease.item, lease.began_ms
     entry = LeaseEntry(
-        item.id, lease.token, lease.attempts + 1, wall_ms, item.size, wall_ms, wall_ms + lease_ms
-    )
+        item.id, lease.token, lease.attempts + 1, wall_ms, item.size, wall_ms,
+        wall_ms + lease_ms, item.key,
+    )  # fmt: skip
     reader.leases.enter(lease, entry)
     lease.lsn = reader.log.leased(entry)
 
@@ -37,9 +38,9 @@ def renew(reader: Reader, lease: Lease, lease_ms: int, now_ms: int) -> int:
     """Its holder has `lease_ms` from now; returns the record to wait for."""
     wall_ms = now_ms + reader.wall.offset_ms
     entries = reader.leases.entries
-    item, token, delivery, began_ms, body_bytes, _, _ = entries[lease.item.id]
+    item, token, delivery, began_ms, body_bytes, _, _, key = entries[lease.item.id]
     entry = entries[item] = LeaseEntry(
-        item, token, delivery, began_ms, body_bytes, wall_ms, wall_ms + lease_ms
+        item, token, delivery, began_ms, body_bytes, wall_ms, wall_ms + lease_ms, key
     )
     return reader.log.renewed(entry)
 
@@ -54,6 +55,7 @@ def find(reader: Reader, token: int, now_ms: int) -> Lease | None:
 
 def resume(reader: Reader, now_ms: int) -> None:
     """Go on with what replay found: each until its deadline, at most as long as it was given."""
+    reader.keyed.resume()
     wall_ms = now_ms + reader.wall.offset_ms
     for left_ms, entry in sorted(
         ((min(e.deadline_ms - wall_ms, e.deadline_ms - e.since_ms), e)
@@ -63,8 +65,8 @@ def resume(reader: Reader, now_ms: int) -> None:
         place = reader.leases.places.pop(entry.item, entry.item)
         marker = reader.marks.of(entry.item, place)
         lease = Lease(
-            bare_item(entry.item, entry.body_bytes, marker), place, reader.token_holder, reader,
-            entry.token, entry.delivery - 1, entry.began_ms, now_ms + max(left_ms, 0),
+            bare_item(entry.item, entry.body_bytes, marker, entry.key), place, reader.token_holder,
+            reader, entry.token, entry.delivery - 1, entry.began_ms, now_ms + max(left_ms, 0),
         )  # fmt: skip
         reader.leases.grant(lease)
         reader.leases.enter(lease, entry)

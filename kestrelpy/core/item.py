@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from journal.record import Meta, Tag, encode_meta
+
 if TYPE_CHECKING:
     from journal.gather import Put
 
@@ -17,11 +19,13 @@ class Item:
 
     `stored_ms` and `expires_ms` (0: never) are wall clock; `lsn` is that of its put, 0 in a
     memory queue. `size` is that of the body in bytes, be it in memory or let go. It `is_whole`
-    unless only the log has the body, and after a restart all but its number and its size.
+    unless only the log has the body, and after a restart all but its number, size and key.
+    `key` is canonical (`journal.canonical`), b"" for none.
     """
 
     __slots__ = (
-        "body", "expires_ms", "flags", "id", "is_whole", "lsn", "marker", "size", "stored_ms",
+        "body", "expires_ms", "flags", "id", "is_whole", "key", "lsn", "marker", "size",
+        "stored_ms",
     )  # fmt: skip
 
     def __init__(
@@ -33,6 +37,7 @@ class Item:
         stored_ms: int,
         expires_ms: int,
         lsn: int = 0,
+        key: bytes = b"",
     ) -> None:
         self.id = id
         self.marker = marker
@@ -41,27 +46,42 @@ class Item:
         self.stored_ms = stored_ms
         self.expires_ms = expires_ms
         self.lsn = lsn
+        self.key = key
         self.size = len(body)
         self.is_whole = True
 
     @property
     def put(self) -> Put:
         """Itself as the log would tell it."""
-        return (self.id, self.marker, self.flags, self.stored_ms, self.expires_ms, self.body)
+        return (
+            self.id, self.marker, self.flags, self.stored_ms, self.expires_ms, self.body, self.key
+        )  # fmt: skip
+
+    def said(self, due_ms: int = 0) -> bytes:
+        """What its put says of it beside its numbers and its body; `due_ms` 0: it is available."""
+        meta: Meta = {}
+        if self.expires_ms:
+            meta[Tag.EXPIRES_MS] = self.expires_ms
+        if due_ms:
+            meta[Tag.DUE_MS] = due_ms
+        if self.key:
+            meta[Tag.KEY] = self.key
+        return encode_meta(meta)
 
     def without_body(self) -> Item:
         """The same item, whose body only the log has."""
         bare = Item(
-            self.id, self.marker, b"", self.flags, self.stored_ms, self.expires_ms, self.lsn
-        )
+            self.id, self.marker, b"", self.flags, self.stored_ms, self.expires_ms, self.lsn,
+            self.key,
+        )  # fmt: skip
         bare.size = self.size
         bare.is_whole = not self.size
         return bare
 
 
-def bare_item(id_: int, body_bytes: int, marker: int = 0) -> Item:
+def bare_item(id_: int, body_bytes: int, marker: int = 0, key: bytes = b"") -> Item:
     """An item of which one knows no more, until it is read from the log again."""
-    item = Item(id_, marker or id_, b"", 0, 0, 0, 1)
+    item = Item(id_, marker or id_, b"", 0, 0, 0, 1, key)
     item.size = body_bytes
     item.is_whole = False
     return item

@@ -73,6 +73,7 @@ class Kept:
             found = reader.dead.at(id_)
         else:
             found = reader.ready.at(id_) or reader.delays.items.get(id_)
+            found = found or reader.keyed.whole.get(id_)
         return found if found is not None and found.is_whole else None
 
     def has_expired(self, id_: int, expires_ms: int, wall_ms: int) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import Damage
-from journal.record import Record, Tag, decode_meta
+from journal.record import Record, said_of_put
 from kestrelpy.core.item import Item, bare_item
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.ready import ITEM_COST, NO_FRONTIER
@@ -63,7 +63,8 @@ class Line:
     def cost(self) -> int:
         """How much memory the line and the bodies of lent items take, in bytes."""
         ready = self._reader.ready
-        return ready.resident_bytes + ready.resident * ITEM_COST + self._reader.lent_bytes
+        resident = ready.resident_bytes + ready.resident * ITEM_COST
+        return resident + ready.parked_cost + self._reader.lent_bytes
 
     def said(self, lease: Lease) -> None:
         """Its holder has the body of what was lent: if memory is scarce, only the log keeps it.
@@ -119,7 +120,7 @@ class Line:
         if cost <= allowed + _SLACK_BYTES or reader.residency.grow(cost):
             return
         if reader.log.backlog is not None:
-            most = allowed - allowed // _SPARE_PART - reader.lent_bytes
+            most = allowed - allowed // _SPARE_PART - reader.lent_bytes - ready.parked_cost
             self._leave(ready.evict(most))
 
     def _leave(self, gone: list[Item]) -> None:
@@ -228,6 +229,9 @@ class Line:
         if lost:
             ready.drop_beyond(ready.beyond_bytes * lost // ready.beyond, lost)
             self.name_unreadable(lost, reader.live.first_from(first), last)
+            for id_ in reader.keyed.keys.holders(first, last):
+                if id_ in reader.live and self._is_plain(id_):
+                    reader.keyed.drop_unread(id_, 0)  # whoever waits for it goes on
         ready.advance(last + 1)
 
     def _count_unlent(self, first: int, last: int) -> int:
@@ -259,6 +263,10 @@ class Line:
         ready = self._reader.ready
         if ready.beyond and ready.resident < REFILL_ITEMS:
             self.refill(wall_ms)
+        if ready.parked:
+            oldest = self._reader.keyed.pop_oldest(ready.first_place())
+            if oldest is not None:
+                return oldest
         found = ready.pop()
         if found is not None:
             return found[1]
@@ -353,6 +361,7 @@ class Line:
     def hide_stub(self, id_: int) -> None:
         """This one's body is not readable: named, and not offered until a start."""
         reader = self._reader
+        reader.keyed.drop_unread(id_, 0)  # whoever waits for it goes on
         if reader.ready.stubs.fetched(id_) and reader.log.failure is None:
             self.name_unreadable(1, id_, id_)  # else it was never written, most likely
 
@@ -382,13 +391,10 @@ class Line:
 
 def item_of(record: Record, marker: int = 0) -> Item:
     """The item that this put stored; its marker is its id, unless it has another one."""
-    expires_ms = 0
-    if record.meta:
-        expires = decode_meta(record.meta).get(Tag.EXPIRES_MS, 0)
-        expires_ms = expires if isinstance(expires, int) else 0
+    expires_ms, key = said_of_put(record.meta) if record.meta else (0, b"")
     return Item(
         record.item, marker or record.number, record.body, record.small, record.time_ms, expires_ms,
-        record.lsn,
+        record.lsn, key,
     )  # fmt: skip
 
 

@@ -11,13 +11,14 @@ raises `lsn_written` and `lsn_stored` as the journal gets on.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from journal.backlog import Backlog
+from journal.epochs import Nominal, epoch_drafts
 from journal.journal import Journal
 from journal.lending import LeaseEntry
-from journal.record import DELIVERY_MAX, Draft, Kind, Tag, encode_meta, ended
+from journal.record import DELIVERY_MAX, Draft, Kind, Meta, Tag, encode_meta, ended
 from journal.upkeep import State
 from kestrelpy.core.item import Item
 
@@ -54,8 +55,11 @@ class Log(Protocol):
     def set_sync(self, sync_ms: int) -> None:
         """When STORED may be said, from now on."""
 
-    def put(self, item: Item) -> int:
-        """An item was stored."""
+    def put(self, item: Item, nominal: Nominal | None = None) -> int:
+        """An item was stored, be it for this time of a schedule."""
+
+    def nominal(self, nominal: Nominal, wall_ms: int) -> int:
+        """Nothing is put for this schedule's times up to this one any more."""
 
     def put_later(self, item: Item, due_ms: int) -> int:
         """An item was stored, and is delayed until then."""
@@ -141,7 +145,10 @@ class NullLog:
     def set_sync(self, sync_ms: int) -> None:
         """It makes no difference here."""
 
-    def put(self, item: Item) -> int:
+    def put(self, item: Item, nominal: Nominal | None = None) -> int:
+        return 0
+
+    def nominal(self, nominal: Nominal, wall_ms: int) -> int:
         return 0
 
     def put_later(self, item: Item, due_ms: int) -> int:
@@ -260,19 +267,24 @@ class JournalLog:
         """The shell has taken it off the dirty list."""
         self._is_dirty = False
 
-    def put(self, item: Item) -> int:
-        meta = encode_meta({Tag.EXPIRES_MS: item.expires_ms}) if item.expires_ms else b""
+    def put(self, item: Item, nominal: Nominal | None = None) -> int:
+        meta = item.said() if item.expires_ms or item.key else b""
+        if nominal is not None:
+            meta += nominal.meta
         self.lsn_appended = lsn = self._append(
             (_PUT, item.id, item.marker, item.flags, item.stored_ms, meta, item.body, 0, 0)
         )
         if not self._is_dirty:
             self.mark()
+        if nominal is not None:
+            self._journal.ledger.stand(nominal.draft(item.stored_ms), lsn)
         return lsn
 
+    def nominal(self, nominal: Nominal, wall_ms: int) -> int:
+        return self._stand(nominal.draft(wall_ms))
+
     def put_later(self, item: Item, due_ms: int) -> int:
-        meta = encode_meta({Tag.DUE_MS: due_ms})
-        if item.expires_ms:
-            meta = encode_meta({Tag.EXPIRES_MS: item.expires_ms}) + meta
+        meta = item.said(due_ms)
         return self._add(
             Draft(_PUT, item.id, 0, item.flags, item.stored_ms, meta, item.body, 0, 0)
         )
@@ -299,7 +311,10 @@ class JournalLog:
             return self.lsn_appended
         meta = encode_meta({Tag.REASON: reason})
         if due_ms:
-            meta = encode_meta({Tag.DUE_MS: due_ms, Tag.REASON: reason, Tag.BYTES: item.size})
+            said: Meta = {Tag.DUE_MS: due_ms, Tag.KEY: item.key, Tag.REASON: reason}
+            if not item.key:
+                del said[Tag.KEY]
+            meta = encode_meta(said | {Tag.BYTES: item.size})
         return self._add(
             Draft(_RETURNED, item.id, began_ms, attempts, wall_ms, meta, b"", 0, 0)
         )
@@ -344,13 +359,17 @@ class JournalLog:
     def declared(self, settings: bytes, wall_ms: int) -> int:
         return self._stand(Draft(_DECLARED, 0, 0, 0, wall_ms, b"", settings, 0, 0))
 
-    def holds(self, declared: bytes, paused: bool, wall_ms: int) -> None:
-        """After recovery: this was declared, and it is paused, in whichever segment that stands."""
+    def holds(
+        self, declared: bytes, paused: bool, epochs: Mapping[bytes, int], wall_ms: int
+    ) -> None:
+        """After recovery: what holds for the whole queue, in whichever segment it stands."""
         if declared:
             draft = Draft(_DECLARED, 0, 0, 0, wall_ms, b"", declared, 0, 0)
             self._journal.ledger.stand(draft, 1)
         if paused:
             self._journal.ledger.stand(Draft(_PAUSED, 0, 0, 1, wall_ms, b"", b"", 0, 0), 1)
+        for draft in epoch_drafts(epochs, wall_ms):
+            self._journal.ledger.stand(draft, 1)
 
     def _stand(self, draft: Draft) -> int:
         """A record that holds for the queue until another one of its kind."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import Reader
 from kestrelpy.errors import ServerError
@@ -58,29 +59,40 @@ def waiting(reader: Reader, id_: int, now_ms: int) -> Waiting:
             return Waiting.DELAYED
     elif id_ >= reader.ready.frontier:
         return Waiting.LOGGED
-    item = reader.ready.at(id_)
+    keyed = reader.keyed
+    if id_ in keyed.keys.parked and id_ not in keyed.whole:
+        return Waiting.LOGGED
+    item = reader.ready.at(id_) or keyed.whole.get(id_)
     if item is None:
         return Waiting.LOST
     is_over = 0 < item.expires_ms <= now_ms + reader.wall.offset_ms
     return Waiting.NOT if is_over else Waiting.HERE
 
 
-def cancel(queue: Queue, id_: int, body_bytes: int, now_ms: int) -> int:
+def cancel(
+    queue: Queue, id_: int, body_bytes: int, now_ms: int, key: bytes = NO_KEY
+) -> int:
     """An item that is HERE, LOGGED or DELAYED is gone; returns the record to wait for.
 
-    `body_bytes`: how large the log says it is, where only the log knows.
+    `body_bytes` and `key`: what the log says of it, where only the log knows.
     """
     reader, ready = queue.reader, queue.reader.ready
-    item = ready.at(id_)
+    keyed = reader.keyed
+    is_parked = id_ in keyed.keys.parked
+    item = ready.at(id_) or keyed.whole.get(id_)
     if id_ in reader.delays:
         _, body_bytes = reader.delays.find(id_, queue.wall.offset_ms)
         reader.delays.remove(id_, body_bytes)
+        key = keyed.held.get(id_, NO_KEY)
     elif item is not None:
-        body_bytes = item.size
-        ready.remove(item)
-    elif not ready.stubs.remove(id_, body_bytes):
+        body_bytes, key = item.size, item.key
+        if not is_parked:
+            ready.remove(item)
+    elif not is_parked and not ready.stubs.remove(id_, body_bytes):
         ready.drop_beyond(body_bytes)
         ready.advance(ready.frontier)
+    if key:
+        keyed.drop_known(id_, key, body_bytes)
     reader._apply_done(id_, body_bytes)
     return reader.log.cancelled(id_, body_bytes, now_ms + queue.wall.offset_ms)
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from math import log
 from typing import Final
 
+from kestrelpy.core.key_rule import NAMED_ONLY, KeySettings
+
 ITEM_BYTES_MAX: Final = 8 << 20
 MEMORY_BYTES_MAX: Final = 64 << 20
 LEASE_MS: Final = 30 * 60 * 1000
@@ -37,6 +39,7 @@ class Policy:
     retry_delay_ms: int = 0
     retry_backoff: float = 1.0  # at least 1: each attempt waits so many times as long
     retry_delay_max_ms: int = RETRY_DELAY_MAX_MS
+    keys: KeySettings = NAMED_ONLY
     archive_to: str = ""  # a directory for segments that go; "": they just go
 
     @property

@@ -9,16 +9,20 @@ record that this step returns.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final, NoReturn
 
 from journal.checkpoint import Checkpoint
+from journal.epochs import Nominal, keep_latest
 from journal.upkeep import State
 from kestrelpy.core.delays import Delay
 from kestrelpy.core.item import Item
+from kestrelpy.core.key_rule import NO_KEY
+from kestrelpy.core.keyed import SWEEP_ITEMS_MAX
 from kestrelpy.core.log import Log
 from kestrelpy.core.placed import Placed
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.reader import SWEEP_ITEMS_MAX, Reader
+from kestrelpy.core.reader import Reader
 from kestrelpy.core.residency import UNLIMITED, Memory
 from kestrelpy.core.returns import put_off
 from kestrelpy.core.timers import Alarm, Timers
@@ -38,8 +42,8 @@ class Queue:
     """One queue by its name. `generation` tells it from earlier queues of that name."""
 
     __slots__ = (
-        "_complained_ms", "alarm", "created_ms", "declared", "deleted", "generation", "log", "name",
-        "next_number", "policy", "reader", "server_id", "total_items", "wall",
+        "_complained_ms", "alarm", "created_ms", "declared", "deleted", "epochs", "generation",
+        "log", "name", "next_number", "policy", "reader", "server_id", "total_items", "wall",
     )  # fmt: skip
 
     def __init__(
@@ -70,17 +74,20 @@ class Queue:
         self.created_ms = now_ms
         self.deleted = False
         self.server_id = b""
+        self.epochs: dict[bytes, int] = {}  # by schedule: its last time that was put, in s
         self._complained_ms = -_COMPLAINT_MS
 
     # -- storing ----------------------------------------------------------------------------
 
     def put(
-        self, body: bytes, flags: int, expires_ms: int, now_ms: int, delay: Delay | None = None
-    ) -> int:
+        self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
+        nominal: Nominal | None = None, delay: Delay | None = None,
+    ) -> int:  # fmt: skip
         """Store an item (`expires_ms` wall clock, 0: never); the record to wait for, or NOT_STORED.
 
-        Raises ServerError when it is too large or the journal has failed, ClientError when it would
-        expire before it is due.
+        `key` is canonical; `nominal` is the time of a schedule that it is put for, which the same
+        record says. Raises ServerError when it is too large or the journal has failed, ClientError
+        when it would expire before it is due.
         """
         log, policy = self.log, self.policy
         size = len(body)
@@ -96,10 +103,13 @@ class Queue:
             return NOT_STORED
         number = self.next_number
         if delay is not None and delay.due_ms(wall_ms) > wall_ms:
-            return self._put_off(Item(number, 0, body, flags, wall_ms, expires_ms), delay, now_ms)
-        item = Item(number, number, body, flags, wall_ms, expires_ms)
+            item = Item(number, 0, body, flags, wall_ms, expires_ms, 0, key)
+            return self._put_off(item, delay, now_ms)
+        item = Item(number, number, body, flags, wall_ms, expires_ms, 0, key)
         self._apply_put(number, size)
-        item.lsn = log.put(item)
+        if nominal is not None:
+            self._apply_nominal(nominal)
+        item.lsn = log.put(item, nominal)
         reader = self.reader
         reader.line.keep(item)
         if reader.waiters:
@@ -122,7 +132,8 @@ class Queue:
         )
 
     def add(
-        self, body: bytes, flags: int, expires_ms: int, now_ms: int, delay: Delay | None = None
+        self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
+        delay: Delay | None = None,
     ) -> int:
         """Store an item if none is ready, delayed or lent."""
         if self.log.failure is not None or len(body) > self.policy.max_item_bytes:
@@ -131,7 +142,7 @@ class Queue:
         reader = self.reader
         if reader.ready.count or len(reader.leases) or reader.elsewhere.count:
             return NOT_STORED
-        return self.put(body, flags, expires_ms, now_ms, delay)
+        return self.put(body, flags, expires_ms, now_ms, key, delay=delay)
 
     def _refuse_put(self, size: int) -> NoReturn:
         """Say why nothing of this size is stored now."""
@@ -185,7 +196,14 @@ class Queue:
         return self.reader.flush(self.next_number - 1, now_ms)
 
     def set_policy(self, policy: Policy, now_ms: int) -> None:
-        """Other limits and rules from now on (`durable` stays what it was until a restart)."""
+        """Other limits and rules from now on.
+
+        `durable` stays what it was until a restart, and how keys are made and match, while there
+        are items.
+        """
+        if self.reader.live:
+            policy = replace(policy, keys=self.policy.keys)
+        self.reader.keyed.keys.matches_any = policy.keys.matches_any
         self.policy = policy
         self.reader.policy = policy
         self.log.set_sync(policy.sync_ms)
@@ -200,6 +218,18 @@ class Queue:
         lsn = self.log.declared(declared, now_ms + self.wall.offset_ms)
         self.set_policy(policy, now_ms)
         return lsn
+
+    def pass_over(self, nominal: Nominal, now_ms: int) -> int:
+        """Nothing is put for this schedule's times up to this one; the record to wait for.
+
+        Raises ServerError when the journal has failed or has no room for it.
+        """
+        if self.log.failure is not None:
+            self.raise_failed()
+        if self.log.no_room:
+            raise ServerError(self.log.no_room)
+        self._apply_nominal(nominal)
+        return self.log.nominal(nominal, now_ms + self.wall.offset_ms)
 
     def attach(self, log: Log) -> None:
         """Write to this log from now on."""
@@ -280,6 +310,7 @@ class Queue:
             and now_ms - self.created_ms >= age_ms
             and self.is_empty
             and not self.reader.paused  # it would lend again under the same name
+            and not self.epochs  # it knows which times of a schedule are not put again
             and self.log.failure is None  # a new queue of that name would acknowledge again
         )
 
@@ -321,8 +352,9 @@ class Queue:
         return State(
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
-            paused=reader.paused, declared=self.declared,
+            paused=reader.paused, declared=self.declared, epochs=dict(self.epochs),
             delayed=reader.delays.entries(self.wall.offset_ms), placed=Placed(reader),
+            held=dict(reader.keyed.held),
         )  # fmt: skip
 
     # -- applying ---------------------------------------------------------------------------
@@ -331,6 +363,9 @@ class Queue:
         self.next_number = id_ + 1
         self.total_items += 1
         self.reader._apply_put(id_, body_bytes)
+
+    def _apply_nominal(self, nominal: Nominal) -> None:
+        keep_latest(self.epochs, nominal)
 
     def _apply_declared(self, declared: bytes) -> None:
         self.declared = declared

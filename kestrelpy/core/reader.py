@@ -24,6 +24,7 @@ from kestrelpy.core.counters import QueueCounters
 from kestrelpy.core.dead import DeadLine
 from kestrelpy.core.delays import Delay, Delays
 from kestrelpy.core.item import Item
+from kestrelpy.core.keyed import Keyed
 from kestrelpy.core.leases import Holder, Lease, Leases
 from kestrelpy.core.line import REFILL_ITEMS, Line
 from kestrelpy.core.log import Log
@@ -37,9 +38,6 @@ from kestrelpy.core.timers import Alarm
 from kestrelpy.core.waiters import Waiter, Waiters
 from kestrelpy.core.wall import Wall
 
-# Expired items passed over in one call, so that a head of a million expired items costs many
-# short turns and not one long one.
-SWEEP_ITEMS_MAX: Final = 1000
 # A line gives back memory whenever its length is a multiple of 1024 (a mask).
 _LOOK_ITEMS: Final = 1023
 # Lease tokens reserved by one synced record.
@@ -56,9 +54,9 @@ class Reader:
 
     __slots__ = (
         "_next_token", "_serving", "_tokens_below", "alarm", "attempts", "counters", "damages",
-        "dead", "delays", "elsewhere", "hungry", "is_hungry", "leases", "lent_bytes", "line",
-        "live", "live_bytes", "log", "marks", "name", "paused", "policy", "ready", "residency",
-        "token_holder", "tokens_lsn", "waiters", "wall", "woken",
+        "dead", "delays", "elsewhere", "hungry", "is_hungry", "keyed", "leases", "lent_bytes",
+        "line", "live", "live_bytes", "log", "marks", "name", "paused", "policy", "ready",
+        "residency", "token_holder", "tokens_lsn", "waiters", "wall", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +82,7 @@ class Reader:
         self.elsewhere = IdSet()
         self.ready = Ready(self.elsewhere)
         self.line = Line(self)
+        self.keyed = Keyed(self, policy.keys.matches_any)
         self.leases = Leases()
         self.lent_bytes = 0  # of the bodies of lent items that are in memory
         self.dead = DeadLine()
@@ -128,8 +127,8 @@ class Reader:
             if ready.stubs.count:
                 self.line.look_ahead()
             found = ready.pop()
-            if found is not None and found[1].expires_ms:
-                found = self._past_expired(found, wall_ms)
+            if found is not None and (found[1].expires_ms or found[1].key):
+                found = self.keyed.pass_over(found, now_ms)
         if found is None:
             return None
         if self.residency.grains > 1 and not self.ready.resident & _LOOK_ITEMS:
@@ -154,6 +153,8 @@ class Reader:
         if dead:
             lease.dead = True
             lease.attempts = self.dead.deaths[item.id].attempts
+        elif item.key:
+            self.keyed.lend(item)
         self.leases.grant(lease)
         if lease_ms:
             by_token.lend(self, lease, lease_ms)
@@ -162,21 +163,8 @@ class Reader:
             self.counters.redelivered += 1
         return lease
 
-    def _past_expired(self, found: tuple[int, Item], wall_ms: int) -> tuple[int, Item] | None:
-        """The first item that is not expired, from `found` on; expired ones are gone."""
-        following: tuple[int, Item] | None = found
-        swept = 0
-        while following is not None and 0 < following[1].expires_ms <= wall_ms:
-            if swept == SWEEP_ITEMS_MAX:
-                self.ready.give_back(*following)
-                return None
-            swept += 1
-            self.expire(following[1], wall_ms)
-            following = self.ready.pop()
-        return following
-
     def first(self, now_ms: int, dead: bool = False) -> Item | None:
-        """The next item, changing nothing but what has expired."""
+        """The next item that may be lent, changing nothing but what has expired."""
         if dead:
             if self.dead.missing:
                 self.ask()
@@ -186,13 +174,9 @@ class Reader:
             self.line.refill(wall_ms)
         if self.ready.stubs.count:
             self.line.look_ahead()
-        swept = 0
-        while (item := self.ready.first()) and 0 < item.expires_ms <= wall_ms:
-            if swept == SWEEP_ITEMS_MAX:
-                return None
-            swept += 1
-            self.ready.remove(item)
-            self.expire(item, wall_ms)
+        item = self.ready.first()
+        if item is not None and (item.expires_ms or item.key):
+            return self.keyed.first(item, now_ms)
         return item
 
     def is_busy(self, now_ms: int, dead: bool = False, lends: bool = True) -> bool:
@@ -203,7 +187,8 @@ class Reader:
             return self.dead.missing != 0
         item = self.ready.first()
         if item is not None:
-            return 0 < item.expires_ms <= now_ms + self.wall.offset_ms
+            is_over = 0 < item.expires_ms <= now_ms + self.wall.offset_ms
+            return is_over or (bool(item.key) and self.keyed.is_blocked(item))
         return (self.ready.beyond > 0 or self.ready.is_held_up) and not self.line.is_cut_off
 
     @property
@@ -222,11 +207,13 @@ class Reader:
         item = self._end(lease)
         if lease.dead:
             self.dead.forget(item.id, True)
+        elif item.key:
+            self.keyed.end(item)
         self._apply_done(item.id, item.size)
         wall_ms = now_ms + self.wall.offset_ms
         lsn = self.log.done(item, lease.attempts, lease.began_ms, wall_ms)
-        if self.policy.max_leased is not None and self.waiters:
-            self.serve(now_ms)  # there is room for another lease
+        if self.waiters and (item.key or self.policy.max_leased is not None):
+            self.serve(now_ms)  # another item may be possible, or another lease
         return lsn
 
     def give_back(
@@ -247,8 +234,11 @@ class Reader:
 
     def _end(self, lease: Lease) -> Item:
         self.leases.end(lease)
-        self.lent_bytes -= len(lease.item.body)
-        return lease.item
+        item = lease.item
+        self.lent_bytes -= len(item.body)
+        if item.key and not lease.dead:
+            self.keyed.take_back(item)
+        return item
 
     def take_back(
         self, lease: Lease, now_ms: int, reason: bytes, buries: bool = False,
@@ -315,12 +305,15 @@ class Reader:
             if item is None:
                 return taken
             if item.id not in self.leases:
-                self.ready.remove(item)
+                if item.id not in self.keyed.whole:
+                    self.ready.remove(item)
                 self.expire(item, wall_ms)
         return steps
 
     def expire(self, item: Item, wall_ms: int) -> None:
         """It lived past its expiry and is out of the line."""
+        if item.key:
+            self.keyed.drop(item)
         self._apply_done(item.id, item.size)
         self.counters.expired += 1
         self.log.expired(item, wall_ms)
@@ -330,6 +323,7 @@ class Reader:
         item = self.line.pop_any(wall_ms)
         if item is None:
             return
+        self.keyed.drop(item)
         self._apply_done(item.id, item.size)
         self.counters.discarded += 1
         self.log.discarded(item, wall_ms)
@@ -342,6 +336,7 @@ class Reader:
         self._apply_flushed(spared, last_id, sum(size for _, size in stay))
         self.line.clear()
         self.delays.clear()
+        self.keyed.clear(spared)
         self.counters.flushes += 1
         return self.log.flushed(
             last_id, spared, stay, self.live_bytes, now_ms + self.wall.offset_ms
@@ -366,6 +361,8 @@ class Reader:
             self.live_bytes -= body_bytes
         if self.elsewhere.count:
             self.elsewhere.discard(id_)
+        if self.keyed.held:
+            self.keyed.held.pop(id_, None)
         if self.marks.hidden.count:
             self.marks.forget(id_)
         if self.attempts:
@@ -385,6 +382,7 @@ class Reader:
         if self.attempts:
             self.attempts.set(id_, 0)
         self.line.forget_expiry(id_)
+        self.keyed.held.pop(id_, None)
         self.dead.bury(id_, attempts, reason, died_ms, body_bytes)
 
     def _apply_flushed(self, spared: list[int], last_id: int, live_bytes: int) -> None:
@@ -397,6 +395,7 @@ class Reader:
         apart = self.elsewhere
         apart.keep_only([i for i in stay if i in apart], apart.last)
         self.marks.keep_only(stay)
+        self.keyed.keep_held(spared)
         self.live_bytes = live_bytes
 
     def _apply_tokens(self, below: int) -> None:

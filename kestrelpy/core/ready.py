@@ -41,12 +41,14 @@ class Ready:
     """A line of items. Removing from its middle is lazy: the id is noted and passed over later.
 
     `resident` items with `resident_bytes` of bodies are in memory, `beyond` with `beyond_bytes`
-    behind the frontier, `stubs` apart from all that.
+    behind the frontier, `stubs` apart from all that. Ready too, but in no line, are `parked` items
+    with `parked_bytes`: they wait for their key, and take `parked_cost` of memory (`Keyed`).
     """
 
     __slots__ = (
         "_back", "_elsewhere", "_line", "_removed", "_returned", "beyond", "beyond_bytes",
-        "frontier", "resident", "resident_bytes", "stubs",
+        "frontier", "parked", "parked_bytes", "parked_cost", "resident", "resident_bytes",
+        "stubs",
     )  # fmt: skip
 
     def __init__(self, elsewhere: IdSet | None = None) -> None:
@@ -62,16 +64,19 @@ class Ready:
         self.frontier = NO_FRONTIER
         self.beyond = 0
         self.beyond_bytes = 0
+        self.parked = 0
+        self.parked_bytes = 0
+        self.parked_cost = 0
 
     @property
     def count(self) -> int:
         """How many items are ready."""
-        return self.resident + self.beyond + self.stubs.count
+        return self.resident + self.beyond + self.stubs.count + self.parked
 
     @property
     def bytes(self) -> int:
         """And how many bytes their bodies have."""
-        return self.resident_bytes + self.beyond_bytes + self.stubs.bytes
+        return self.resident_bytes + self.beyond_bytes + self.stubs.bytes + self.parked_bytes
 
     @property
     def cost(self) -> int:
@@ -145,6 +150,18 @@ class Ready:
         if not self.stubs.count or self.stubs.first_place() >= self.frontier:
             return False
         return self.first() is None
+
+    def first_place(self) -> int:
+        """The lowest place in the line, wherever it stands; beyond all places if there is none."""
+        place = min(self.stubs.first_place(), self.frontier)
+        if self.resident:
+            if self._removed:
+                self._pass_over()
+            if self._returned:
+                place = min(place, self._returned[0][0])
+            if self._line:
+                place = min(place, self._line[0].marker)
+        return place
 
     def remove(self, item: Item) -> None:
         """Take out an item that is in memory, wherever it stands."""

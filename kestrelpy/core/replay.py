@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from journal.checkpoint import TOKENS_SKIPPED, Checkpoint
+from journal.epochs import nominal_of_ids, nominal_of_put
 from journal.errors import NewerFormat
 from journal.ids import IdSet
 from journal.lending import LeaseEntry
@@ -57,6 +58,7 @@ class Replay:
             Kind.PAUSED: self._paused,
             Kind.LEASED: self._leased,
             Kind.RENEWED: self._renewed,
+            Kind.IDS: self._ids,
             Kind.RELEASED: self._released,
         }
 
@@ -70,6 +72,7 @@ class Replay:
         reader.live_bytes = snapshot.live_bytes
         reader.attempts = snapshot.attempts
         queue._apply_declared(snapshot.declared)
+        queue.epochs = snapshot.epochs
         reader.paused = snapshot.paused
         for dead in sorted(snapshot.dead, key=lambda d: d.order):
             reader.dead.bury(
@@ -77,6 +80,7 @@ class Replay:
             )
 
         self._apart.restore(snapshot.delayed, snapshot.placed)
+        reader.keyed.held.update(snapshot.held)
         for lease in snapshot.leased:
             self._lend(lease)
 
@@ -136,6 +140,8 @@ class Replay:
         sizes.append(size)
         self._numbered.add(record.item)
         self._queue._apply_put(record.item, size)
+        if record.meta and (nominal := nominal_of_put(record.meta)) is not None:
+            self._queue._apply_nominal(nominal)
         if not record.number:
             self._apart.put(record, size)
 
@@ -219,6 +225,11 @@ class Replay:
                 f"{record.small} are not known to this version of kestrelpy"
             )
         self._queue._apply_declared(record.body)
+
+    def _ids(self, record: Record) -> None:
+        nominal = nominal_of_ids(record)
+        if nominal is not None:
+            self._queue._apply_nominal(nominal)
 
     def _leased(self, record: Record) -> None:
         with suppress(ValueError):

@@ -2,6 +2,7 @@
 
     its attempts are used up, or it is buried ──▶ DEAD
     with a delay, its own or the queue's ───────▶ DELAYED ──▶ (due) released, at a new place
+                                                  (its key is its own all the while, and behind it)
     else ───────────────────────────────────────▶ READY, at its old place
 
 One rule: who gives back decides for himself; the queue's `retry_delay` is for those who only
@@ -37,6 +38,7 @@ def take_back(
     attempts, policy = lease.attempts + counts, reader.policy
     most = policy.max_attempts
     if buries or (most is not None and attempts >= most and counts):
+        reader.keyed.end(item)
         reader._apply_dead(item.id, attempts, reason, wall_ms, item.size)
         reader.marks.keep(item.id, item.marker)
         reader.dead.keep(item, log.backlog is None)
@@ -48,6 +50,8 @@ def take_back(
     if delay is None or due_ms <= wall_ms:
         reader.line.take_back(item, lease.place)
         return log.returned(item, attempts, began_ms, wall_ms, reason, lease.by_token)
+    if item.key:
+        reader.keyed.held[item.id] = item.key
     before = log.lsn_appended
     lsn = log.returned(item, attempts, began_ms, wall_ms, reason, lease.by_token, due_ms)
     reader.marks.keep(item.id, item.marker)

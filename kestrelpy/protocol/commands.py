@@ -13,6 +13,7 @@
     full                 full: all that is known about an item
     t=<duration>         wait_ms
     delay=, at=          delay: when it becomes available
+    key=<k>[,<k>...]     key: the values of an item's key
     declare              declares: settings instead of an item
     q/dead               dead: the dead line
     get without open     take: lend and confirm in one step
@@ -32,6 +33,7 @@ from kestrelpy.durations import parse_duration_ms
 from kestrelpy.errors import ClientError
 from kestrelpy.protocol import delays
 from kestrelpy.protocol.delays import parse_delay, refuse_delay
+from kestrelpy.protocol.keys import OPTION, parse_key
 from kestrelpy.protocol.markers import View, parse_number, parse_view
 from kestrelpy.protocol.tokens import NO_TOKENS, Tokens, parse_tokens
 
@@ -42,12 +44,12 @@ NAME_BYTES_MAX: Final = 128
 
 # Words of the contract whose time has not come; naming them is kinder than "unknown".
 _LATER: Final = frozenset({
-    "key", "id", "scope", "epoch", "expect", "confirm",
+    "id", "scope", "epoch", "expect", "confirm",
     "at_version", "upto", "from",
 })  # fmt: skip
 _FLAGS: Final = frozenset({"open", "close", "abort", "defer", "peek", "dead", "full", "declare"})
 _VIEWS: Final = frozenset({"after", "since", "n"})
-_KNOWN: Final = sorted(_FLAGS | _VIEWS | delays.WORDS | {"t", "lease", "token"})
+_KNOWN: Final = sorted(_FLAGS | _VIEWS | delays.WORDS | {"t", "lease", "token", "key"})
 
 
 class Ending(Enum):
@@ -62,13 +64,15 @@ class Target:
     """A parsed key. `raw` is echoed as sent."""
 
     __slots__ = (
-        "dead", "delay", "ending", "full", "lease_ms", "lends", "name", "options", "peeks", "raw",
+        "dead", "delay", "ending", "full", "key", "lease_ms", "lends", "name", "options", "peeks",
+        "raw",
         "token", "view", "wait_ms", "why",
     )  # fmt: skip
 
     def __init__(
         self, raw: bytes, name: bytes, options: frozenset[str], wait_ms: int,
         view: View | None = None, tokens: Tokens = NO_TOKENS, delay: Delay | None = None,
+        key: tuple[bytes, ...] = (),
     ) -> None:  # fmt: skip
         self.raw = raw
         self.name = name
@@ -81,6 +85,7 @@ class Target:
         self.why = tokens.why
         self.full = "full" in options
         self.delay = delay
+        self.key = key
         self.view = view
         self.wait_ms = wait_ms
         self.ending: Ending | None = None
@@ -95,6 +100,7 @@ class Target:
         made.lends, made.peeks, made.dead, made.full = self.lends, self.peeks, self.dead, self.full
         made.lease_ms, made.why, made.view = self.lease_ms, self.why, self.view
         made.wait_ms, made.ending, made.delay = self.wait_ms, self.ending, self.delay
+        made.key = self.key
         return made
 
     @property
@@ -230,6 +236,7 @@ def parse_target(raw: bytes, verb: str = "get") -> Target:
     if not rest:
         return Target(raw, name, frozenset(), 0)
     values: dict[str, str | None] = {}
+    key: tuple[bytes, ...] = ()
     for part in rest.split(b"/"):
         if not part:
             continue
@@ -237,6 +244,8 @@ def parse_target(raw: bytes, verb: str = "get") -> Target:
         if word in values:
             raise ClientError(f"option {word} is given twice")
         values[word] = value
+        if word == OPTION:
+            key = parse_key(part)
     wait_ms = _wait(values["t"]) if "t" in values else 0
     options = frozenset(values)
     view = parse_view(values) if options & _VIEWS else None
@@ -245,7 +254,7 @@ def parse_target(raw: bytes, verb: str = "get") -> Target:
     if delay is not None and verb != STORING:
         refuse_delay(min(options & delays.WORDS), options)
     tokens = parse_tokens(values, "get" if verb == STORING else verb)
-    return Target(raw, name, options, wait_ms, view, tokens, delay)
+    return Target(raw, name, options, wait_ms, view, tokens, delay, key)
 
 
 def parse_lease(raw: bytes, verb: str) -> Target:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kestrelpy.core.broker import Broker
+from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.log import Log
 from kestrelpy.core.queue import NOT_STORED, Queue
 from kestrelpy.core.waiters import Waiter
@@ -234,12 +235,13 @@ class Conversation:
         if self.host.mode != "up":
             raise ServerError(f"{self.host.mode}: this server stores nothing now")
         name = line.target.name
-        queue = broker.queues.get(name) or self._create(name, line.size, now_ms)
+        queue = broker.queues.get(name) or self._create(command, now_ms)
         expires_ms = self._expires_ms(line.expiry, now_ms) if line.expiry else 0
-        if line.only_if_empty:
-            lsn = queue.add(command.body, line.flags, expires_ms, now_ms, line.target.delay)
-        else:
-            lsn = queue.put(command.body, line.flags, expires_ms, now_ms, line.target.delay)
+        keys, key = queue.policy.keys, NO_KEY
+        if line.target.key or keys.rule is not None:
+            key = keys.key_of(name, line.target.key, command.body)
+        store = queue.add if line.only_if_empty else queue.put
+        lsn = store(command.body, line.flags, expires_ms, now_ms, key, delay=line.target.delay)
         self._stored_bytes += len(command.body)
         if command.quiet:
             if lsn == NOT_STORED:
@@ -252,12 +254,14 @@ class Conversation:
         else:
             self.replies.hold(_STORED, queue.log, lsn)
 
-    def _create(self, name: bytes, size: int, now_ms: int) -> Queue:
+    def _create(self, command: Store, now_ms: int) -> Queue:
         """A queue for a set that will not be refused: a refusal leaves nothing behind."""
-        limit = self._limit_of(name)
-        if size > limit:
-            raise ServerError(f"item too large ({size} bytes, limit {limit})")
-        return self.broker.create(name, now_ms)
+        target, size = command.line.target, command.line.size
+        policy = self.broker.policy_of(target.name, b"")
+        if size > policy.max_item_bytes:
+            raise ServerError(f"item too large ({size} bytes, limit {policy.max_item_bytes})")
+        policy.keys.key_of(target.name, target.key, command.body)
+        return self.broker.create(target.name, now_ms)
 
     def _bound_quiet(self, body_bytes: int, log: Log, lsn: int) -> None:
         """noreply promises nothing, but neither may it fill the memory: now and then an empty

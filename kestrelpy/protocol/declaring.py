@@ -56,6 +56,10 @@ def _declare_later(broker: Broker, queue: Queue, declared: bytes, now_ms: int) -
     if queue.log.no_room:
         raise ServerError(queue.log.no_room)
     policy = broker.policy_of(queue.name, declared)
+    if policy.keys != queue.policy.keys and queue.reader.live:
+        raise ClientError(
+            "key settings cannot change while the queue holds items: they can when it is empty"
+        )
     if policy.durable != queue.policy.durable:
         there = "on disk" if queue.policy.durable else "in memory"
         raise ClientError(

@@ -12,6 +12,7 @@ from journal.files import Files
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import Log
 from kestrelpy.core.queue import Queue
+from kestrelpy.core.schedules import Timetable
 from kestrelpy.errors import Refused
 from kestrelpy.protocol.replies import Gate, Replies
 
@@ -35,6 +36,7 @@ class Host(Protocol):
     server_id: str
     started_ms: int
     mode: str
+    timetable: Timetable
 
     @property
     def allow_delete(self) -> bool:

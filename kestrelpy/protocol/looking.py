@@ -14,9 +14,11 @@ from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple, TypeVar
 from urllib.parse import quote_from_bytes
 
+from journal.canonical import in_words
 from journal.snapshot import DeadEntry
 from kestrelpy.core.by_token import find
 from kestrelpy.core.kept import DELAYED, Kept
+from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.operating import Waiting, waiting
 from kestrelpy.core.queue import Queue
@@ -44,6 +46,7 @@ class _Stored(NamedTuple):
     stored_ms: int
     expires_ms: int
     body_bytes: int
+    key: bytes
 
 
 def item_lines(talk: Talk, queue: Queue | None, value: bytes) -> Iterator[bytes]:
@@ -114,9 +117,9 @@ def _stored(talk: Talk, queue: Queue, id_: int) -> Generator[bytes, None, _Store
     lease = reader.leases.of(id_)
     item = lease.item if lease is not None else Kept(reader).item(id_)
     if item is not None and item.stored_ms:
-        return _Stored(item.marker, item.stored_ms, item.expires_ms, item.size)
+        return _Stored(item.marker, item.stored_ms, item.expires_ms, item.size, item.key)
     put = yield from talk.observer().find(queue, id_)
-    return _Stored(put[1], put[3], put[4], len(put[5])) if put is not None else None
+    return _Stored(put[1], put[3], put[4], len(put[5]), put[6]) if put is not None else None
 
 
 def _ahead(reader: Reader, id_: int) -> Generator[bytes, None, int]:
@@ -141,6 +144,7 @@ def _facts(
         return [("id", id_), ("state", "gone"), ("why", "confirmed,_expired_or_removed")]
     state, attempts = kept.state(id_)
     lease, death = reader.leases.of(id_), reader.dead.deaths.get(id_)
+    key = stored.key if stored is not None else NO_KEY
     if lease is not None:
         why = _why_lent(lease, queue, talk.last_command_ms)
     elif death is not None:
@@ -148,7 +152,7 @@ def _facts(
     elif state == DELAYED:
         why = f"delayed_until_{reader.delays.find(id_, queue.wall.offset_ms)[0]}"
     else:
-        why = _why_ready(talk, queue, id_, ahead)
+        why = _why_ready(talk, queue, id_, ahead, key)
     left_ms: object = _NONE
     if lease is not None and lease.deadline_ms is not None:
         left_ms = max(lease.deadline_ms - talk.last_command_ms, 0)
@@ -165,7 +169,7 @@ def _facts(
         ("stored_ms", stored.stored_ms if stored is not None else _NONE),
         ("expires_ms", (stored.expires_ms or _NONE) if stored is not None else _NONE),
         ("bytes", _bytes(stored, death)),
-        ("key", _NONE),
+        ("key", in_words(key) or _NONE),
         ("origin", _NONE),
         ("died_ms", death.died_ms if death is not None else _NONE),
         ("reason", _word(death.reason) if death is not None else _NONE),
@@ -201,7 +205,7 @@ def _why_dead(reader: Reader, death: DeadEntry) -> str:
     return f"dead:_{_word(death.reason)}"
 
 
-def _why_ready(talk: Talk, queue: Queue, id_: int, ahead: int) -> str:
+def _why_ready(talk: Talk, queue: Queue, id_: int, ahead: int, key: bytes) -> str:
     """What keeps it from being lent to whoever comes next."""
     reader, most = queue.reader, queue.policy.max_leased
     if queue.log.failure is not None:
@@ -212,6 +216,8 @@ def _why_ready(talk: Talk, queue: Queue, id_: int, ahead: int) -> str:
         return "the_server_is_quiescent"
     if reader.paused:
         return "paused"
+    if key and (behind := reader.keyed.keys.blocker(id_, key)) is not None:
+        return f"behind_key_{in_words(behind[0])}_held_by_item_{behind[1]}"
     if ahead:
         return f"behind_{ahead}_other{'s' if ahead > 1 else ''}"
     if most is not None and len(reader.leases) >= most:

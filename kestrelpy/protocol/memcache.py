@@ -52,6 +52,10 @@ _PLAIN: Final = frozenset(
     b"verbosity shutdown quit pause resume retry".split()
 )
 _LATER: Final = frozenset(b"monitor confirm".split())
+_HOMES: Final = {
+    "declare": "set, for instance set jobs/declare 0 0 <bytes>",
+    "key": "set, for instance set jobs/key=A,B 0 0 <bytes>",
+}
 
 
 Known = Fetch | Delete | Touch
@@ -205,11 +209,13 @@ class Parser:
             raise ServerError(_NOT_SUPPORTED)
         target = parse_target(words[1], STORING)
         if verb in (b"cas", b"replace"):
-            raise ClientError(f"{verb.decode()} needs key=, which this version does not have yet")
+            raise ClientError(f"{verb.decode()} is not available in this version yet")
         declares = "declare" in target.options and verb == b"set"
-        odd = target.options - delays.WORDS
+        odd = target.options - delays.WORDS - {"key"}
         if odd and not declares:
             raise ClientError(_why_no_option(min(odd), verb.decode()))
+        if "key" in target.options and verb == b"add":
+            raise ClientError("add with key= is not available in this version yet")
         if declares and size > DECLARATION_BYTES_MAX:
             raise ClientError(
                 f"declaration too large ({size} bytes, limit {DECLARATION_BYTES_MAX})"
@@ -272,8 +278,9 @@ class Parser:
             targets = [parse_target(word) for word in words[1:]]
         except Refused as refused:
             return Bad(refused.line())
-        if any("declare" in target.options for target in targets):
-            return Bad(b"CLIENT_ERROR " + _why_no_option("declare", name).encode())
+        for option in ("declare", "key"):
+            if any(option in target.options for target in targets):
+                return Bad(b"CLIENT_ERROR " + _why_no_option(option, name).encode())
         numbered = verb == b"gets"
         if not numbered and any(t.full for t in targets):
             return Bad(b"CLIENT_ERROR option full goes with gets: what it adds follows the number")
@@ -329,7 +336,7 @@ class Parser:
 
 def _why_no_option(option: str, verb: str) -> str:
     """Why this option does not go with this verb, and with which it does."""
-    home = "set, for instance set jobs/declare 0 0 <bytes>" if option == "declare" else "get"
+    home = _HOMES.get(option, "get")
     return f"option {option} does not go with {verb}, but with {home}"
 
 

@@ -118,7 +118,8 @@ class Answer:
             return b"", 0
         is_whole = kept.are_all(len(puts), puts[0][0], puts[-1][0])
         middle = _PLAIN + _CRLF if shape.full else _CRLF
-        if is_whole and (not shape.full or kept.is_plain) and not any(put[4] for put in puts):
+        is_plain = not shape.full or (kept.is_plain and not any(put[6] for put in puts))
+        if is_whole and is_plain and not any(put[4] for put in puts):
             first = puts[0][0]
             for line, put in zip(self.lines, puts, strict=True):
                 parts += (line, middle, put[5], _CRLF)
@@ -128,7 +129,7 @@ class Answer:
                 if kept.has(item) and not kept.has_expired(item, put[4], wall_ms):
                     first = first or put[1]
                     if shape.full:
-                        middle = standing(*kept.state(item)) + _CRLF
+                        middle = standing(*kept.state(item), put[6]) + _CRLF
                     parts += (line, middle, put[5], _CRLF)
         if first:
             parts.append(end)

@@ -18,6 +18,7 @@ from kestrelpy.protocol.host import Talk
 from kestrelpy.protocol.looking import dead_lines, item_lines, token_lines
 from kestrelpy.protocol.markers import parse_number
 from kestrelpy.protocol.replies import Together
+from kestrelpy.protocol.schedules import schedule_lines
 from kestrelpy.protocol.stats import (
     dump_lines,
     marker_lines,
@@ -105,6 +106,9 @@ def _stats(conversation: Talk, command: Plain, now_ms: int) -> None:
         return
     if command.words[0] == b"markers":
         conversation.stream = marker_lines(broker)
+        return
+    if command.words[0] == b"schedules":
+        conversation.stream = schedule_lines(conversation.host.timetable)
         return
     name, slash, option = command.words[0].partition(b"/")
     check_name(name)

@@ -12,7 +12,7 @@ from typing import Final
 from journal.by_id import ReadSome
 from journal.files import Files
 from journal.gather import Put
-from journal.record import Tag, decode_meta
+from journal.record import said_of_put
 
 # Read at once: they may be large, and how large shows when they are read.
 RELEASED_MAX: Final = 32
@@ -38,10 +38,9 @@ class Released:
                 left -= len(record.body)
                 if left < 0 and puts:
                     break
-                expires = decode_meta(record.meta).get(Tag.EXPIRES_MS, 0)
-                assert isinstance(expires, int)
+                expires, key = said_of_put(record.meta)
                 puts.append(
-                    (id_, marker, record.small, record.time_ms, expires, record.body)
+                    (id_, marker, record.small, record.time_ms, expires, record.body, key)
                 )
             self.seen = marker
         return puts

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from journal.gather import Put
 from kestrelpy.core.kept import Kept
+from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.operating import Waiting, cancel, purge, waiting
 from kestrelpy.core.queue import Queue
 from kestrelpy.errors import Refused, ServerError
@@ -34,7 +36,7 @@ def remove(talk: Talk, command: Remove, now_ms: int) -> Iterator[bytes] | None:
         return None
     if waiting(queue.reader, command.item, now_ms) is Waiting.LOGGED:
         return _read_and_cancel(talk, queue, command.item, command.quiet)
-    _cancel(talk, queue, command.item, command.quiet, 0)
+    _cancel(talk, queue, command.item, command.quiet, None)
     return None
 
 
@@ -52,17 +54,18 @@ def _read_and_cancel(talk: Talk, queue: Queue, id_: int, quiet: bool) -> Iterato
         elif put is None and waiting(queue.reader, id_, talk.last_command_ms) is Waiting.LOGGED:
             _raise_unreadable(queue, id_)
         else:
-            _cancel(talk, queue, id_, quiet, len(put[5]) if put is not None else 0)
+            _cancel(talk, queue, id_, quiet, put)
     except Refused as refused:
         talk.refuse(refused, quiet)
 
 
-def _cancel(talk: Talk, queue: Queue, id_: int, quiet: bool, body_bytes: int) -> None:
+def _cancel(talk: Talk, queue: Queue, id_: int, quiet: bool, put: Put | None) -> None:
     where = waiting(queue.reader, id_, talk.last_command_ms)
     if where is Waiting.LOST:
         _raise_unreadable(queue, id_)
     is_here = where in (Waiting.HERE, Waiting.LOGGED, Waiting.DELAYED) and not queue.deleted
-    lsn = cancel(queue, id_, body_bytes, talk.last_command_ms) if is_here else None
+    size, key = (len(put[5]), put[6]) if put is not None else (0, NO_KEY)
+    lsn = cancel(queue, id_, size, talk.last_command_ms, key) if is_here else None
     _say(talk, quiet, queue, lsn)
 
 

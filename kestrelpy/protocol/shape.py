@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote_from_bytes
 
+from journal.canonical import in_words
 from journal.gather import Put
 from kestrelpy.core.item import Item
 
@@ -32,19 +33,23 @@ class Shape:
         if self.full:
             return [
                 b"VALUE %b %d %d %d %d %b " % (key, flags, len(body), marker, ms, _date(expires))
-                for _, marker, flags, ms, expires, body in puts
+                for _, marker, flags, ms, expires, body, _ in puts
             ]
         if self.numbered:
             return [
                 b"VALUE %b %d %d %d" % (key, flags, len(body), marker)
-                for _, marker, flags, _, _, body in puts
+                for _, marker, flags, _, _, body, _ in puts
             ]
-        return [b"VALUE %b %d %d" % (key, flags, len(body)) for _, _, flags, _, _, body in puts]
+        return [
+            b"VALUE %b %d %d" % (key, flags, len(body)) for _, _, flags, _, _, body, _ in puts
+        ]
 
 
 def standing(state: bytes, attempts: int, key: bytes = b"", id_: bytes = b"") -> bytes:
-    """`<attempts> <state> <key> <id>`."""
-    return b"%d %b %b %b" % (attempts, state, _quoted(key), _quoted(id_))
+    """`<attempts> <state> <key> <id>`; the key is canonical, and said in words."""
+    return b"%d %b %b %b" % (
+        attempts, state, in_words(key).encode("ascii") or b"-", _quoted(id_)
+    )  # fmt: skip
 
 
 def full_value(
@@ -54,7 +59,7 @@ def full_value(
     body = item.body
     return b"VALUE %b %d %d %d %d %b %b\r\n%b\r\n%b" % (
         key, item.flags, len(body), number, item.stored_ms, _date(item.expires_ms),
-        standing(state, attempts), body, end,
+        standing(state, attempts, item.key), body, end,
     )  # fmt: skip
 
 

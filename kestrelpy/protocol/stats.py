@@ -84,9 +84,10 @@ def server_stats(broker: Broker, host: Host, now_ms: int) -> list[tuple[str, obj
 def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
     """One queue's lines without their prefix, in Kestrel's order, then ours."""
     reader = queue.reader
-    ready, counters = reader.ready, reader.counters
-    oldest = reader.ready.first()
-    age_ms = now_ms + queue.wall.offset_ms - oldest.stored_ms if oldest is not None else 0
+    ready, keyed, counters = reader.ready, reader.keyed, reader.counters
+    oldest = reader.ready.first(), next(iter(keyed.whole.values()), None)
+    stored_ms = min((item.stored_ms for item in oldest if item is not None), default=0)
+    age_ms = now_ms + queue.wall.offset_ms - stored_ms if stored_ms else 0
     state = state_of(queue.log)
     return [
         ("items", ready.count),
@@ -94,8 +95,8 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
         ("total_items", queue.total_items),
         ("logsize", queue.log.disk_bytes()),
         ("expired_items", counters.expired),
-        ("mem_items", ready.resident + len(reader.leases)),
-        ("mem_bytes", ready.resident_bytes + reader.lent_bytes),
+        ("mem_items", ready.resident + len(keyed.whole) + len(reader.leases)),
+        ("mem_bytes", ready.resident_bytes + keyed.whole_bytes + reader.lent_bytes),
         ("age", max(age_ms, 0)),
         ("discarded", counters.discarded),
         ("waiters", reader.waiters.count),
@@ -109,8 +110,8 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
         ("redelivered", counters.redelivered),
         ("lease_expired", counters.lease_expired),
         ("duplicates", 0),
-        ("keys_in_flight", 0),
-        ("keys_blocked", 0),
+        ("keys_in_flight", keyed.in_flight),
+        ("keys_blocked", keyed.keys.blocked),
         ("closes_without_open", counters.closes_without_open),
         ("gaps", counters.gaps),
         ("paused", int(reader.paused)),

@@ -7,15 +7,11 @@ asked for.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
-import gc
 import logging
 import os
-import resource
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -41,17 +37,14 @@ from kestrelpy.server.committer import Committer
 from kestrelpy.server.connection import Connection
 from kestrelpy.server.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies
+from kestrelpy.server.process import raise_file_limit, settle_down
+from kestrelpy.server.schedules import Schedules
 from kestrelpy.server.turn import Turn
 
 log = logging.getLogger("kestrelpy")
 
 DRAIN_SECONDS: Final = 5.0
 BACKLOG: Final = 1024
-GARBAGE_THRESHOLD: Final = 50_000
-# How long a sync thread that is done may have to wait for a busy loop before it can say so; the
-# interpreter's own 5 ms would be longer than many syncs.
-SWITCH_SECONDS: Final = 0.0005
-_FILES_WANTED: Final = 65536
 _IDLE_SWEEP_SECONDS_MAX: Final = 60.0
 _SYNC_PROBES: Final = 3
 
@@ -96,6 +89,8 @@ class Daemon:
         self.turn = Turn(self.broker, loop, self._dirty, self._queue_deleted)
         self.committer = Committer(self._files, loop, self.turn.synced, self.turn.spare_ready)
         self.turn.committer = self.committer
+        self.schedules = self.turn.schedules = Schedules(self.broker, lambda: self.mode)
+        self.timetable = self.schedules.timetable
         self.background = self.turn.background = Background(
             self._files, loop, self.turn.read_back, self.turn.settled, self.committer.remove,
             self.turn.observed,
@@ -126,7 +121,7 @@ class Daemon:
 
     async def start(self) -> None:
         """Own the directory, recover what is in it, listen."""
-        _raise_file_limit()
+        raise_file_limit()
         path = self.directory.path
         try:
             await wrap(self.directory.lock)()
@@ -150,16 +145,12 @@ class Daemon:
         except BaseException:
             await self.stop()
             raise
-        # What was made so far lives as long as the process, and what a request makes holds no
-        # circles: looking for garbage among a million waiting items would only cost time.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(GARBAGE_THRESHOLD, 10, 100)
-        sys.setswitchinterval(SWITCH_SECONDS)
+        settle_down()
         self._loop.add_signal_handler(signal.SIGTERM, self.shutdown)
         self._loop.add_signal_handler(signal.SIGINT, self.shutdown)
         self._loop.add_signal_handler(signal.SIGHUP, self.reload)
         self._start_task(self._close_idle())
+        self.schedules.put_in_force(self.config, clock.now_ms())
         self.turn.owe()  # what is ready is read back before it is asked for
         self._say(
             f"ready: data in {path}, {found.queues} queues, {found.items} items, "
@@ -320,14 +311,15 @@ class Daemon:
     async def _reload(self, gate: Gate) -> None:
         try:
             config = await wrap(self._load)()
+            self.policies.take(config, self.broker)
         except ConfigError as error:
             log.error("configuration not reloaded: %s", error)
             gate.failure = ServerError(f"configuration not reloaded: {error.problems[0]}")
         else:
-            self.policies.config = config
             self._limit()
             self.broker.queues_max = config.server.max_queues
             self.policies.put_in_force(self.broker, clock.now_ms())
+            self.schedules.put_in_force(config, clock.now_ms())
             log.info("configuration reloaded")
             gate.open()
         self.turn.touch_all(gate.waiting_stored)
@@ -409,12 +401,3 @@ async def _answers(path: Path) -> bool:
 
 def _why(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error)
-
-
-def _raise_file_limit() -> None:
-    """One descriptor per connection and per segment: ask for as many as we may have."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES_WANTED if hard == resource.RLIM_INFINITY else min(_FILES_WANTED, hard)
-    if soft < wanted:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -166,7 +166,7 @@ class DataDirectory:
                 "journal on disk and keeps it; delete the queue to have it in memory"
             )
         target = JournalLog(journal, dirty, queue.policy.sync_ms, queue.state)
-        target.holds(queue.declared, queue.reader.paused, wall_ms)
+        target.holds(queue.declared, queue.reader.paused, queue.epochs, wall_ms)
         queue.attach(target)
         broker.adopt(queue, now_ms)
         self._read_first(queue, wall_ms)

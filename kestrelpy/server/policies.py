@@ -15,8 +15,10 @@ from kestrelpy.config import (
     settings_in_force,
 )
 from kestrelpy.core.broker import Broker
+from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.policy import Policy
 from kestrelpy.errors import ClientError
+from kestrelpy.message_keys import MessageKey
 
 
 class Policies:
@@ -27,8 +29,20 @@ class Policies:
 
     def of(self, name: bytes, declared: bytes) -> Policy:
         """The rules of a queue for which this was declared."""
-        block = kept_block(declared)[0] if declared else None
-        return policy_of(self.config.queue(name, block))
+        return _policy(self.config, name, declared)
+
+    def take(self, config: Config, broker: Broker) -> None:
+        """Go by this one from now on, or raise ConfigError: a key stays as it was made."""
+        problems = [
+            f"queue {name.decode('ascii', 'replace')}: key settings cannot change while it holds "
+            "items: they can when it is empty."
+            for name, queue in sorted(broker.queues.items())
+            if queue.reader.live
+            and _policy(config, name, queue.declared).keys != queue.policy.keys
+        ]
+        if problems:
+            raise ConfigError(problems)
+        self.config = config
 
     def put_in_force(self, broker: Broker, now_ms: int) -> None:
         """Every queue goes by the configuration as it is now."""
@@ -58,6 +72,11 @@ class Policies:
         ]
 
 
+def _policy(config: Config, name: bytes, declared: bytes) -> Policy:
+    block = kept_block(declared)[0] if declared else None
+    return policy_of(config.queue(name, block))
+
+
 def policy_of(settings: QueueSettings) -> Policy:
     """A queue's settings as the core knows them."""
     sync = settings.sync
@@ -78,5 +97,13 @@ def policy_of(settings: QueueSettings) -> Policy:
         retry_backoff=settings.retry_backoff,
         retry_delay_max_ms=settings.retry_delay_max_ms,
         max_memory_bytes=settings.max_memory_bytes,
+        keys=_keys_of(settings),
         archive_to=str(settings.archive_to or ""),
     )
+
+
+def _keys_of(settings: QueueSettings) -> KeySettings:
+    rule = None
+    if settings.key_format is not None and settings.key:
+        rule = MessageKey(settings.key_format, settings.key, settings.key_is_free)
+    return KeySettings(rule, settings.key_matches_any, settings.key_unordered)

@@ -25,6 +25,7 @@ from kestrelpy.protocol.host import Talk
 from kestrelpy.server import clock
 from kestrelpy.server.background import Background
 from kestrelpy.server.committer import Committer
+from kestrelpy.server.schedules import Schedules, sooner
 
 log = logging.getLogger("kestrelpy.turn")
 
@@ -78,6 +79,7 @@ class Turn:
         self.fed = False  # have bytes come in since the last turn?
         self.committer: Committer | None = None
         self.background: Background | None = None
+        self.schedules: Schedules | None = None
         self._starving: list[Reader] = []
 
     def touch(self, conversation: Conversation) -> None:
@@ -111,6 +113,8 @@ class Turn:
         due = broker.next_due()
         if due is not None and due <= now_ms:
             broker.tick(now_ms)
+        if self.schedules is not None:
+            self.schedules.look(now_ms)
         if broker.woken:
             self._resume_woken(now_ms)
         if broker.deleted:
@@ -307,6 +311,8 @@ class Turn:
     def _arm(self, now_ms: int) -> None:
         """One timer for everything that comes due."""
         due = self._broker.next_due()
+        if self.schedules is not None:
+            due = sooner(due, self.schedules.next_due())
         if due == self._timer_ms:
             return
         if self._timer is not None:

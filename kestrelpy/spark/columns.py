@@ -10,7 +10,6 @@ One rule: a column is made only when it is asked for.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from functools import cached_property
 from typing import Final
@@ -19,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from journal.canonical import as_text
 from journal.errors import NewerFormat
-from journal.ids import PAGE_IDS
 from journal.record import DELIVERY_MAX, HEADER_BYTES, Kind, Meta, Record, Tag, decode_meta
-from kestrelpy.spark.pieces import Held, Limits, Piece
+from kestrelpy.spark.holding import NOTHING_HELD, STATES, Holding
+from kestrelpy.spark.pieces import Limits, Piece
 from kestrelpy.spark.schema import OP_WORDS, Selection
 
 Ints = npt.NDArray[np.int64]
@@ -36,11 +36,10 @@ _EXPIRES_MASK: Final = np.uint64(0xFFFFFF)
 _EXPIRES_META_BYTES: Final = 11
 _WITH_BODY: Final = (Kind.PUT, Kind.CARRIED, Kind.DECLARED)
 _WITH_VALUE: Final = (*_WITH_BODY, Kind.FLUSHED)  # a flush: the ids that it spared
+_SIZE_IN_META: Final = (Kind.DEAD, Kind.LEASED)
 _ENDED: Final = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED)
 _BEGAN: Final = (Kind.DONE, Kind.RETURNED, Kind.DEAD)
 _COUNTED: Final = (Kind.RETURNED, Kind.DEAD)  # `small` is the attempts
-_PAIR: Final = np.dtype([("item", "<u8"), ("number", "<u8")])
-_PAGE: Final = np.dtype([("page", "<u8"), ("bits", "u1", PAGE_IDS // 8)])
 
 
 class Heads:
@@ -211,9 +210,8 @@ class Source:
         if not self.heads.meta_bytes.any():
             return pa.nulls(len(self.heads), pa.string())
         found = (meta.get(tag) for meta in self.heads.metas)
-        texts = [
-            each.decode("utf-8", "replace") if isinstance(each, bytes) else None for each in found
-        ]
+        read = as_text if tag == Tag.KEY else _decoded
+        texts = [read(each) if isinstance(each, bytes) else None for each in found]
         return pa.array(texts, pa.string())
 
     @cached_property
@@ -239,7 +237,7 @@ class Source:
         own = heads.is_one_of(_WITH_BODY)
         ended = heads.is_one_of(_ENDED) & (self.piece.version > 1)
         size = np.where(own, heads.lengths - HEADER_BYTES - heads.meta_bytes, small >> 8)
-        in_meta = (heads.kind == Kind.DEAD) | (ended & (small >> 8 == 0))
+        in_meta = heads.is_one_of(_SIZE_IN_META) | (ended & (small >> 8 == 0))
         in_meta &= heads.meta_bytes > 0
         known = own | ended
         for row in np.flatnonzero(in_meta).tolist():
@@ -291,7 +289,7 @@ def _times(values: Ints, there: Bools | None = None) -> pa.Array:
 
 
 _OPS: Final = pa.array(OP_WORDS, pa.string())
-_STATES: Final = pa.array(("ready", "dead"), pa.string())
+_STATES: Final = pa.array(STATES, pa.string())
 
 
 def _readers(source: Source) -> pa.Array:
@@ -318,8 +316,19 @@ def _expires(source: Source) -> pa.Array:
     return _times(source.expires, source.expires > 0)
 
 
+def _item_marker(source: Source) -> pa.Array:
+    """A released item's is where it was released, any other's its own number."""
+    released = source.held.markers(source.heads.item)
+    marker = np.where(released > 0, released, source.heads.marker)
+    return _numbers(marker, marker > 0)
+
+
 def _flags(source: Source) -> pa.Array:
     return _numbers(source.heads.small, source.heads.kind == Kind.PUT)
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
 
 
 def _text(pick: Callable[[Piece], str | None]) -> Callable[[Source], pa.Array]:
@@ -357,57 +366,9 @@ ITEM_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
     **_COMMON,
     "id": lambda source: source.tagged(Tag.ID),
     "attempts": lambda source: _small_numbers(source.held.attempts(source.heads.item)),
-    "state": lambda source: _STATES.take(pa.array(source.held.is_dead(source.heads.item))),
+    "marker": _item_marker,
+    "state": lambda source: _STATES.take(pa.array(source.held.states(source.heads.item))),
 }
-
-
-# -- what is still there ------------------------------------------------------------------------
-
-
-class Holding:
-    """`Held` as numpy has it: which items are there, their attempts, which are dead."""
-
-    def __init__(self, held: Held) -> None:
-        ranges = np.frombuffer(held.ranges, "<u8").astype(np.int64).reshape(-1, 2)
-        ranges = ranges[ranges[:, 1] >= ranges[:, 0]]
-        self._firsts, self._lasts = ranges[:, 0], ranges[:, 1]
-        pages = np.frombuffer(held.pages, _PAGE)
-        self._pages, self._bits = pages["page"].astype(np.int64), pages["bits"]
-        self._attempts = np.frombuffer(held.attempts, _PAIR)
-        self._dead = np.frombuffer(held.dead, _PAIR)
-
-    def has(self, items: Ints) -> Bools:
-        """Which of these are there."""
-        found = np.zeros(len(items), np.bool_)
-        if len(self._firsts):
-            at = np.searchsorted(self._firsts, items, "right") - 1
-            found |= (at >= 0) & (items <= self._lasts[np.maximum(at, 0)])
-        if len(self._pages):
-            page = items // PAGE_IDS
-            at = np.minimum(np.searchsorted(self._pages, page), len(self._pages) - 1)
-            bits = self._bits[at, (items % PAGE_IDS) >> 3] >> (items & 7).astype(np.uint8)
-            found |= (self._pages[at] == page) & ((bits & 1) == 1)
-        return found
-
-    def attempts(self, items: Ints) -> Ints:
-        """Deliveries of each that ended without a confirm."""
-        made = _looked_up(self._attempts, items)
-        return np.where(self.is_dead(items) == 1, _looked_up(self._dead, items), made)
-
-    def is_dead(self, items: Ints) -> npt.NDArray[np.int8]:
-        """1 for those in the dead line, 0 for others."""
-        return np.isin(items, self._dead["item"].astype(np.int64)).astype(np.int8)
-
-
-def _looked_up(pairs: npt.NDArray[np.void], items: Ints) -> Ints:
-    if not len(pairs):
-        return np.zeros(len(items), np.int64)
-    ids = pairs["item"].astype(np.int64)
-    at = np.minimum(np.searchsorted(ids, items), len(ids) - 1)
-    return np.where(ids[at] == items, pairs["number"].astype(np.int64)[at], 0)
-
-
-NOTHING_HELD: Final = Holding(Held(struct.pack("<QQ", 1, 0), b""))
 
 
 def heads_of(data: bytes, records: list[Record]) -> Heads:

@@ -48,14 +48,16 @@ class PieceGone(JournalError):
 class Held:
     """Which of a piece's items are still there, as bytes that travel.
 
-    `ranges` and `pages` are those of `journal.ids.IdSet`; `attempts` and `dead` are pairs of u64:
-    an item and its attempts.
+    `ranges` and `pages` are those of `journal.ids.IdSet`; the others are pairs of u64 with rising
+    items: an item and its attempts; its state, where it is not ready (`holding.STATES`); the
+    marker it got when its delay was over.
     """
 
     ranges: bytes
     pages: bytes
     attempts: bytes = b""
-    dead: bytes = b""
+    states: bytes = b""
+    released: bytes = b""
     count: int = 0
 
 

@@ -192,6 +192,7 @@ OPS: Final[Mapping[int, str]] = MappingProxyType(
         Kind.CANCELLED: "cancel",
         Kind.PAUSED: "pause",
         Kind.DONE_MANY: "confirm many",
+        Kind.IDS: "schedule",
     }
 )
 # By number, for all that a record's one byte can say; those that are no events have no word.

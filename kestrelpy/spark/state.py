@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -23,26 +23,40 @@ from journal.errors import ITEM_MAX, Damage, JournalError, NewerFormat
 from journal.files import Disk, Files
 from journal.ids import IdCounts, IdSet
 from journal.reader import RESTARTS_MAX, live_files
-from journal.record import Kind, Record, Tag, decode_meta
+from journal.record import Kind, Meta, Record, Tag, decode_meta
 from journal.recovery import Recovery
 from journal.sentence import flush_spared
 from journal.snapshot import DeadEntry, Snapshot
 from kestrelpy.spark.copies import by_journal
 from kestrelpy.spark.history import History, Journal, plan_events
+from kestrelpy.spark.holding import DEAD, DELAYED, LENT
 from kestrelpy.spark.pieces import Held, Piece
 from kestrelpy.spark.places import Problem, look
 
 _PAIR: Final = struct.Struct("<QQ")
-_ENDS: Final = frozenset({Kind.DONE, Kind.EXPIRED, Kind.DISCARDED})
+_ENDS: Final = frozenset(
+    {Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED, Kind.MOVED}
+)
+# Of the queue, not of an item that is there.
+_OTHERS: Final = frozenset(
+    {Kind.TOKENS, Kind.PAUSED, Kind.DECLARED, Kind.RENEWED, Kind.SETTLED, Kind.IDS}
+)
 
 
 @dataclass(slots=True)
 class State:
-    """Of one queue. `dead` by item; dead items are in `live`, too."""
+    """Of one queue. `dead` by item; dead, lent and delayed items are in `live`, too.
+
+    `lent` are those by token: no other lease is in the log. `released` has the marker that an item
+    got when its delay was over, by item.
+    """
 
     live: IdSet = field(default_factory=IdSet)
     attempts: IdCounts = field(default_factory=IdCounts)
     dead: dict[int, DeadEntry] = field(default_factory=dict)
+    lent: set[int] = field(default_factory=set)
+    delayed: set[int] = field(default_factory=set)
+    released: dict[int, int] = field(default_factory=dict)
     lsn_next: int = 1
     damages: list[Damage] = field(default_factory=list)
     snapshot_lsn: int = 0
@@ -51,6 +65,9 @@ class State:
         """Begin with this instead of nothing."""
         self.live, self.attempts = snapshot.live.copy(), snapshot.attempts.copy()
         self.dead = {entry.item: entry for entry in snapshot.dead}
+        self.lent = {entry.item for entry in snapshot.leased}
+        self.delayed = {entry.item for entry in snapshot.delayed}
+        self.released = {e.item: e.marker for e in snapshot.placed if e.marker != e.item}
         self.snapshot_lsn, self.lsn_next = snapshot.lsn, snapshot.lsn + 1
 
     def see(self, record: Record) -> None:
@@ -58,24 +75,57 @@ class State:
         kind, item, self.lsn_next = record.kind, record.item, record.lsn + 1
         if kind == Kind.PUT:
             self.live.add(item)
+            if not record.number:
+                self.delayed.add(item)
         elif kind in _ENDS:
-            self.live.discard(item)
-            self.attempts.set(item, 0)
-            self.dead.pop(item, None)
-        elif kind == Kind.RETURNED:
-            if record.small and item in self.live and item not in self.dead:
-                self.attempts.set(item, record.small)
-        elif kind == Kind.DEAD:
-            if item in self.live:
-                self.attempts.set(item, 0)
-                self.dead[item] = _dead(record, len(self.dead))
+            self._end(item)
         elif kind == Kind.FLUSHED:
             self._flush(record)
-        elif kind != Kind.TOKENS:
+        elif kind in _CHANGES:
+            if item in self.live:
+                _CHANGES[kind](self, record)
+        elif kind not in _OTHERS:
             raise NewerFormat(
                 f"segment {record.segment}, byte {record.offset}: records of kind {kind} are not "
                 f"known to this version of kestrelpy"
             )
+
+    def _end(self, item: int) -> None:
+        self.live.discard(item)
+        self.attempts.set(item, 0)
+        self.dead.pop(item, None)
+        self.lent.discard(item)
+        self.delayed.discard(item)
+        self.released.pop(item, None)
+
+    def _returned(self, record: Record) -> None:
+        item = record.item
+        self.lent.discard(item)
+        if item in self.dead:
+            return
+        if record.small:
+            self.attempts.set(item, record.small)
+        if Tag.DUE_MS in _meta_of(record):
+            self.delayed.add(item)
+
+    def _buried(self, record: Record) -> None:
+        item = record.item
+        self.lent.discard(item)
+        self.delayed.discard(item)
+        self.attempts.set(item, 0)
+        self.dead[item] = _dead(record, len(self.dead))
+
+    def _redriven(self, record: Record) -> None:
+        self.dead.pop(record.item, None)
+        self.attempts.set(record.item, 0)
+
+    def _leased(self, record: Record) -> None:
+        self.lent.add(record.item)
+
+    def _released(self, record: Record) -> None:
+        if record.item in self.delayed:
+            self.delayed.discard(record.item)
+            self.released.setdefault(record.item, record.number)
 
     def _flush(self, record: Record) -> None:
         stay = {i for i in (*flush_spared(record), *self.dead) if i in self.live}
@@ -84,11 +134,16 @@ class State:
             kept.set(item, self.attempts.get(item))
         self.attempts = kept
         self.live.keep_only([i for i in stay if i <= record.item], record.item)
+        self.lent &= stay
+        self.delayed = {i for i in self.delayed if i > record.item}
+        self.released = {i: marker for i, marker in self.released.items() if i in self.live}
 
     def held(self, pieces: Sequence[Piece]) -> list[Held]:
         """Each piece's part, by the range of items put there."""
-        counted = list(self.attempts.items())
-        dead = sorted((e.item, e.attempts) for e in self.dead.values())
+        attempts = dict(self.attempts.items()) | {e.item: e.attempts for e in self.dead.values()}
+        states = dict.fromkeys(self.delayed, DELAYED) | dict.fromkeys(self.lent, LENT)
+        states |= dict.fromkeys(self.dead, DEAD)
+        pairs = [sorted(each.items()) for each in (attempts, states, self.released)]
         made = []
         for piece in pieces:
             first, last = piece.item_first, piece.item_last
@@ -96,11 +151,18 @@ class State:
                 first, last = 1, ITEM_MAX
             part = self.live.between(first, last)
             ranges, pages = part.encode()
-            made.append(
-                Held(ranges, pages, _pairs(counted, first, last), _pairs(dead, first, last),
-                     part.count)
-            )  # fmt: skip
+            attempted, others, released = (_pairs(each, first, last) for each in pairs)
+            made.append(Held(ranges, pages, attempted, others, released, part.count))
         return made
+
+
+_CHANGES: Final[dict[int, Callable[[State, Record], None]]] = {
+    Kind.RETURNED: State._returned,
+    Kind.DEAD: State._buried,
+    Kind.REDRIVEN: State._redriven,
+    Kind.LEASED: State._leased,
+    Kind.RELEASED: State._released,
+}
 
 
 def _pairs(pairs: list[tuple[int, int]], first: int, last: int) -> bytes:
@@ -108,11 +170,15 @@ def _pairs(pairs: list[tuple[int, int]], first: int, last: int) -> bytes:
     return b"".join(_PAIR.pack(*pair) for pair in pairs[low:high])
 
 
-def _dead(record: Record, order: int) -> DeadEntry:
+def _meta_of(record: Record) -> Meta:
     try:
-        meta = decode_meta(record.meta)
+        return decode_meta(record.meta)
     except ValueError:
-        meta = {}
+        return {}
+
+
+def _dead(record: Record, order: int) -> DeadEntry:
+    meta = _meta_of(record)
     reason, size = meta.get(Tag.REASON), meta.get(Tag.BYTES)
     return DeadEntry(
         record.item, order, record.small, reason if isinstance(reason, bytes) else b"",

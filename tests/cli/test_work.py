@@ -1,7 +1,8 @@
-"""`kestrelpy work QUEUE -- CMD`: confirmed when CMD ends well, given back when not."""
+"""`kestrelpy work QUEUE -- CMD`: confirmed when CMD ends well; given back, put off or buried."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -83,6 +84,11 @@ def test_once_with_nothing_there_is_exit_code_1(kestrelpy: Command) -> None:
         (["q", "--lease", "1", "--", "cat"], '--lease: "1" is not a duration'),
         (["q", "--lease", "10ms", "--", "cat"], "lease must be at least 1s"),
         (["q", "--wait", "0s", "--", "cat"], "wait must be at least 1ms"),
+        (["q", "--defer-after", "5", "--", "cat"], '--defer-after: "5" is not a duration'),
+        (["q", "--defer-after", "10ms", "--", "cat"], "--defer-after must be at least 1s"),
+        (["q", "--bury", "65,x", "--", "cat"], "'65,x' is not a list of exit codes"),
+        (["q", "--bury", "0", "--", "cat"], "numbers from 1 to 255"),
+        (["q", "--bury", "75", "--", "cat"], "exit code 75 puts an item off"),
         (["a/b", "--", "cat"], "unknown option b"),
         (["a b", "--", "cat"], "Key contains whitespace"),
     ],
@@ -165,9 +171,11 @@ def test_sigterm_ends_an_idle_worker_at_once(kestrelpy: Command, daemon: DaemonP
     assert (ended.code, ended.err) == (0, ""), ended
 
 
-def test_kill_9_gives_the_item_back(kestrelpy: Command, daemon: DaemonProcess) -> None:
+def test_after_kill_9_the_item_goes_back_when_its_lease_ends(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
     daemon.client().set("killed", b"survives")
-    process = begin(kestrelpy, "killed")
+    process = begin(kestrelpy, "killed", "--lease", "1s")
     assert counts(daemon, "killed")["open_transactions"] == 1
 
     process.kill()
@@ -200,6 +208,157 @@ def test_the_lease_is_renewed_while_the_command_runs(
     assert (ended.code, ended.err) == (0, ""), ended
     assert counts(daemon, "short")["lease_expired"] == 0
     assert counts(daemon, "short")["items"] == 0
+
+
+def reasons(daemon: DaemonProcess, queue: str) -> list[bytes]:
+    """Why the dead ones of this queue died."""
+    said = daemon.client().stats(f"{queue}/dead")
+    return [word for key, word in said.items() if key.endswith(b"_reason")]
+
+
+def test_exit_code_75_puts_the_item_off_and_counts_no_attempt(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    client = daemon.client()
+    client.set("put-off", b"x")
+
+    ended = kestrelpy("work", "put-off", "--once", "--", "sh", "-c", "exit 75")
+
+    assert ended.code == 1, ended
+    assert "ended with exit code 75; the item was put off" in ended.err
+    assert client.get("put-off/open") == b"x"
+    assert client.stats("put-off/open")[b"queue_put-off_open_1_attempts"] == 0
+
+
+def test_a_code_of_bury_puts_it_into_the_dead_line_with_the_command_s_last_words(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    daemon.client().set("buried", b"x")
+    script = "echo one >&2; echo 'no such account: 7' >&2; echo >&2; exit 65"
+
+    ended = kestrelpy("work", "buried", "--once", "--bury", "2,65", "--", "sh", "-c", script)
+
+    assert ended.code == 1, ended
+    assert ended.err.startswith("one\nno such account: 7\n\n")
+    assert "ended with exit code 65; the item was buried" in ended.err
+    assert reasons(daemon, "buried") == [b"no%20such%20account:%207"]
+
+
+def test_without_last_words_the_exit_code_is_the_reason(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    daemon.client().set("mute", b"x")
+
+    kestrelpy("work", "mute", "--once", "--bury", "2", "--", "sh", "-c", "exit 2")
+
+    assert reasons(daemon, "mute") == [b"ended%20with%20exit%20code%202"]
+
+
+def test_other_codes_give_back_though_some_bury(kestrelpy: Command, daemon: DaemonProcess) -> None:
+    daemon.client().set("others", b"x")
+
+    ended = kestrelpy("work", "others", "--once", "--bury", "65", "--", "sh", "-c", "exit 1")
+
+    assert "the item was given back" in ended.err
+    assert reasons(daemon, "others") == []
+
+
+def test_a_process_left_behind_holds_nobody_up(kestrelpy: Command, daemon: DaemonProcess) -> None:
+    """It has the standard error that is listened to."""
+    daemon.client().set("left", b"x")
+    script = "sleep 60 >/dev/null & echo $! > pid; exit 65"
+
+    ended = kestrelpy("work", "left", "--once", "--bury", "65", "--", "sh", "-c", script)
+
+    assert ended.code == 1, ended
+    os.kill(int((kestrelpy.folder / "pid").read_text()), signal.SIGKILL)
+
+
+# A command that says when it is told to end, and then ends as it is told to.
+TOLD = ["sh", "-c", 'trap "touch told; exit $0" TERM; touch begun; while :; do sleep 0.02; done']
+
+
+def test_after_its_limit_a_command_is_told_and_its_item_put_off(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    client = daemon.client()
+    client.set("long", b"x")
+
+    ended = kestrelpy("work", "long", "--once", "--defer-after", "1s", "--", *TOLD, "1")
+
+    assert ended.code == 1, ended
+    assert "ended with exit code 1; the item was put off" in ended.err
+    assert client.get("long/open") == b"x"
+    assert client.stats("long/open")[b"queue_long_open_1_attempts"] == 0
+
+
+def test_a_command_that_still_ends_well_when_told_confirms(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    daemon.client().set("in-time", b"x")
+
+    ended = kestrelpy("work", "in-time", "--once", "--defer-after", "1s", "--", *TOLD, "0")
+
+    assert ended.code == 0, ended
+    assert counts(daemon, "in-time")["items"] == 0
+
+
+def test_a_command_whose_lease_is_lost_is_told_and_not_confirmed(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    client = daemon.client()
+    client.set("lost", b"x")
+    process = kestrelpy.start("work", "lost", "--lease", "1s", "--max", "1", "--", *TOLD, "0")
+    eventually((kestrelpy.folder / "begun").exists)
+    client.get("lost/abort/token=1")  # as the end of its lease does
+
+    assert client.get("lost/open/t=10000") == b"x"  # somebody else has it
+    ended = kestrelpy.finish(process)
+
+    assert (kestrelpy.folder / "told").exists()
+    assert ended.code == 1, ended
+    assert "its lease was lost, so the item is not confirmed" in ended.err
+    assert counts(daemon, "lost")["open_transactions"] == 1
+
+
+def test_what_a_command_started_is_told_too(kestrelpy: Command, daemon: DaemonProcess) -> None:
+    daemon.client().set("group", b"x")
+    script = 'sh -c \'trap "touch told; exit" TERM; while :; do sleep 0.02; done\'; exit 1'
+
+    kestrelpy("work", "group", "--once", "--defer-after", "1s", "--", "sh", "-c", script)
+
+    eventually((kestrelpy.folder / "told").exists)
+
+
+def test_a_second_signal_is_passed_on(kestrelpy: Command, daemon: DaemonProcess) -> None:
+    daemon.client().set("twice", b"x")
+    process = kestrelpy.start("work", "twice", "--", *TOLD, "1")
+    eventually((kestrelpy.folder / "begun").exists)
+
+    process.send_signal(signal.SIGINT)
+    assert not (kestrelpy.folder / "told").exists()
+    process.send_signal(signal.SIGTERM)
+    ended = kestrelpy.finish(process)
+
+    assert (kestrelpy.folder / "told").exists()
+    assert ended.code == 0, ended
+    assert daemon.client().get("twice") == b"x"
+
+
+def test_the_item_survives_a_restart_of_the_server(kestrelpy: Command, tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path / "data") as other:
+        other.client().set("q", b"x")
+        server = ["--server", f"127.0.0.1:{other.port}"]
+        process = begin(kestrelpy, "q", "--max", "1", *server)
+
+        other.kill()
+        other.start()
+        (kestrelpy.folder / "go").touch()
+        ended = kestrelpy.finish(process)
+
+        assert ended.code == 0, ended
+        assert other.client().get("q") is None
+        assert counts(other, "q")["open_transactions"] == 0
 
 
 def test_it_waits_for_a_server_that_went_away(kestrelpy: Command, tmp_path: Path) -> None:

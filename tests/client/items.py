@@ -27,3 +27,9 @@ def left(daemon: DaemonProcess, queue: str) -> list[bytes]:
     """Every body that is still there, open ones excepted."""
     client = daemon.client()
     return list(iter(lambda: client.get(queue), None))
+
+
+def attempts(daemon: DaemonProcess, queue: str) -> int:
+    """Those of the item that is lent."""
+    facts = daemon.client().stats(f"{queue}/open")
+    return next(n for key, n in facts.items() if key.endswith(b"_attempts"))

@@ -28,11 +28,23 @@ class Proxy:
                 with contextlib.suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
 
+    def close(self) -> None:
+        """Cut, and let nobody in again."""
+        # Who sits in accept() keeps a socket open that is only closed.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(self._target)
+                try:
+                    server = socket.create_connection(self._target)
+                except OSError:  # nobody is there, so nobody is here
+                    client.close()
+                    continue
                 self._pairs.append((client, server))
                 for source, target in ((client, server), (server, client)):
                     threading.Thread(
@@ -57,5 +69,4 @@ class Proxy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._listener.close()
-        self.cut()
+        self.close()

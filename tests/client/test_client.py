@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import signal
 import socket
 import threading
@@ -12,9 +13,9 @@ from typing import Any
 import pytest
 from pymemcache.exceptions import MemcacheClientError
 
-from kestrelpy.client import Worker
+from kestrelpy.client import Item, Worker
 from tests.cli.command import counts, eventually
-from tests.client.items import left, put, take, worker_of
+from tests.client.items import attempts, left, put, take, worker_of
 from tests.client.proxy import Proxy
 from tests.support.daemon import DaemonProcess
 
@@ -35,9 +36,9 @@ def test_the_end_of_the_body_confirms_together_with_the_next_fetch(
     assert seen == [b"one", b"two"]
     assert wire.said == [
         "version",
-        f"get {queue}/open/t=10000",
-        f"get {queue}/close/open",
-        f"get {queue}/close",
+        f"gets {queue}/open/lease=30s/t=10000",
+        f"gets {queue}/close/open/token=1/lease=30s",
+        f"get {queue}/close/token=2",
     ]
     assert left(daemon, queue) == []
 
@@ -80,7 +81,7 @@ def test_break_gives_back_what_was_not_confirmed(daemon: DaemonProcess, queue: s
                 break
         gc.collect()
 
-        assert wire.said[-1] == f"get {queue}/abort"  # and was answered: it is there again
+        assert wire.said[-1] == f"get {queue}/abort/token=2"  # and was answered: it is there again
     assert left(daemon, queue) == [b"two"]
 
 
@@ -173,18 +174,81 @@ def test_an_item_of_the_past_does_not_end_the_one_in_hand(
     assert left(daemon, queue) == []
 
 
-def test_abort_counts_an_attempt_and_defer_does_not(daemon: DaemonProcess, queue: str) -> None:
-    def attempts() -> int:
-        facts = daemon.client().stats(f"{queue}/open")
-        return next(n for key, n in facts.items() if key.endswith(b"_attempts"))
+def test_bury_puts_it_into_the_dead_line_with_the_reason(
+    daemon: DaemonProcess, queue: str
+) -> None:
+    with worker_of(daemon, queue) as worker:
+        take(worker).bury("no such account: 7/8 & 50 % café\nsecond line")
+        take(worker).bury("")
 
+    said = daemon.client().stats(f"{queue}/dead")
+    reasons = [word for key, word in said.items() if key.endswith(b"_reason")]
+    assert reasons == [b"no%20such%20account:%207%2F8%20&%2050%20%25%20caf%C3%A9%20second%20line",
+                       b"abort"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["x" * 500, "é" * 500, "€ " * 500, "a/" * 100, "\udcff" * 500])
+def test_a_reason_of_any_length_is_cut_at_whole_characters(
+    daemon: DaemonProcess, request: pytest.FixtureRequest, text: str
+) -> None:
+    queue = "long" + "." * 80
+    put(daemon, queue, b"x")
+    with worker_of(daemon, queue) as worker:
+        take(worker).bury(text)
+
+    assert counts(daemon, queue)["items"] == 0
+    daemon.client().delete(queue)
+
+
+def test_run_confirms_gives_back_and_buries_and_goes_on(
+    daemon: DaemonProcess, queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(daemon, queue, b"three", b"four")
+    worker = worker_of(daemon, queue)
+    seen = []
+
+    def handle(item: Item) -> None:
+        seen.append(item.body)
+        if item.body == b"one":
+            raise ValueError("one is no number")
+        if seen == [b"one", b"two"]:
+            raise RuntimeError("not now")
+        if item.body == b"three":
+            item.bury("by itself")
+        if item.body == b"four":
+            worker.stop()
+
+    with caplog.at_level(logging.WARNING):
+        worker.run(handle, bury=(ValueError,))
+
+    assert seen == [b"one", b"two", b"two", b"three", b"four"]
+    assert left(daemon, queue) == []
+    said = daemon.client().stats(f"{queue}/dead")
+    reasons = [word for key, word in said.items() if key.endswith(b"_reason")]
+    assert reasons == [b"one%20is%20no%20number", b"by%20itself"]
+    assert f"{queue}: buried: one is no number" in caplog.text
+    assert f"{queue}: given back: not now" in caplog.text
+
+
+def test_run_lets_through_what_is_no_error_of_an_item(daemon: DaemonProcess, queue: str) -> None:
+    def handle(item: Item) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        worker_of(daemon, queue).run(handle)
+
+    gc.collect()
+    assert left(daemon, queue) == [b"one", b"two"]
+
+
+def test_abort_counts_an_attempt_and_defer_does_not(daemon: DaemonProcess, queue: str) -> None:
     with worker_of(daemon, queue) as worker:
         take(worker).defer()
         take(worker)
-        assert attempts() == 0
+        assert attempts(daemon, queue) == 0
         worker.close()
         take(worker)
-        assert attempts() == 1
+        assert attempts(daemon, queue) == 1
 
 
 @pytest.mark.parametrize(
@@ -193,6 +257,7 @@ def test_abort_counts_an_attempt_and_defer_does_not(daemon: DaemonProcess, queue
         ({"wait": "5"}, "is not a duration"),
         ({"wait": "0ms"}, "wait must be at least 1ms"),
         ({"lease": "999ms"}, "lease must be at least 1s"),
+        ({"work_limit": "999ms"}, "work_limit must be at least 1s"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, str], said: str) -> None:

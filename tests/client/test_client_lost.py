@@ -2,75 +2,142 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from pathlib import Path
 
 import pytest
+from pymemcache.exceptions import MemcacheServerError
 
-from kestrelpy import client as client_module
-from kestrelpy.client import LeaseLost, Worker
+from kestrelpy.client import Item, LeaseLost, Worker
 from tests.cli.command import counts, eventually
 from tests.client.items import left, put, take, worker_of
 from tests.client.proxy import Proxy
 from tests.support.daemon import DaemonProcess
 
-# -- what is lost ---------------------------------------------------------------------------
+
+def end_lease(daemon: DaemonProcess, queue: str, item: Item) -> None:
+    """As its deadline does."""
+    client = daemon.client()
+    client.get(f"{queue}/abort/token={item.token}")
+    client.close()
 
 
-def test_a_cut_connection_loses_the_item_and_the_loop_goes_on(
-    daemon: DaemonProcess, queue: str, caplog: pytest.LogCaptureFixture
-) -> None:
+# -- what is not lost -----------------------------------------------------------------------
+
+
+def test_a_cut_connection_loses_nothing(daemon: DaemonProcess, queue: str) -> None:
     seen = []
-    with Proxy(daemon.port) as wire, caplog.at_level(logging.WARNING):
+    with Proxy(daemon.port) as wire:
         worker = Worker(queue, wire.address)
         for item in worker:
             seen.append(item.body)
-            if len(seen) == 1:
-                wire.cut()
+            wire.cut()
             if item.body == b"two":
                 worker.stop()
 
-    assert seen == [b"one", b"one", b"two"]
+    assert seen == [b"one", b"two"]
     assert left(daemon, queue) == []
-    assert f"{queue}: the item in hand may be handled again" in caplog.text
+    assert counts(daemon, queue)["open_transactions"] == 0
 
 
-def test_confirm_after_a_cut_connection_says_lease_lost(
-    daemon: DaemonProcess, queue: str
+@pytest.mark.parametrize("end", ["confirm", "abort", "defer"])
+def test_an_item_ends_over_another_connection(
+    daemon: DaemonProcess, queue: str, end: str
 ) -> None:
     with Proxy(daemon.port) as wire, Worker(queue, wire.address) as worker:
         item = take(worker)
         wire.cut()
 
-        with pytest.raises(LeaseLost, match=queue):
+        getattr(item, end)()
+
+        assert counts(daemon, queue)["open_transactions"] == 0
+    assert left(daemon, queue) == ([b"two"] if end == "confirm" else [b"one", b"two"])
+
+
+def test_a_killed_daemon_that_comes_back_in_time_loses_nothing(tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path / "data") as daemon:
+        put(daemon, "q", b"one", b"two")
+        worker = worker_of(daemon, "q")
+        seen = []
+        for item in worker:
+            seen.append(item.body)
+            daemon.kill()
+            daemon.start()
+            if len(seen) == 2:
+                worker.stop()
+
+        assert seen == [b"one", b"two"]
+        assert left(daemon, "q") == []
+
+
+def test_a_confirm_is_said_until_the_server_is_back(tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path / "data") as daemon:
+        put(daemon, "q", b"one", b"two")
+        with worker_of(daemon, "q") as worker:
+            item = take(worker)
+            daemon.kill()
+            confirming = threading.Thread(target=item.confirm)
+            confirming.start()
+            daemon.start()
+            confirming.join(10)
+
+            assert not confirming.is_alive()
+        assert left(daemon, "q") == [b"two"]
+
+
+# -- what is lost ---------------------------------------------------------------------------
+
+
+def test_confirm_and_bury_after_the_lease_say_lease_lost(
+    daemon: DaemonProcess, queue: str
+) -> None:
+    with worker_of(daemon, queue) as worker:
+        item = take(worker)
+        end_lease(daemon, queue, item)
+
+        with pytest.raises(LeaseLost, match=f"{queue}: lease expired"):
             item.confirm()
 
         assert item.is_lost
-        with pytest.raises(LeaseLost):
-            item.confirm()
+        assert item.should_stop
+        for end in (item.confirm, lambda: item.bury("why")):
+            with pytest.raises(LeaseLost, match="the lease of this item is over"):
+                end()
         item.abort()  # it went back already: what was wanted
-    eventually(lambda: counts(daemon, queue)["open_transactions"] == 0)
     assert left(daemon, queue) == [b"one", b"two"]
 
 
-def test_an_item_is_not_confirmed_on_another_connection(
-    daemon: DaemonProcess, queue: str
+def test_a_lease_that_ended_is_said_in_the_loop_which_goes_on(
+    daemon: DaemonProcess, queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After a break pymemcache connects again by itself; what is open there is another item."""
-    with Proxy(daemon.port) as wire, Worker(queue, wire.address) as worker:
-        one = take(worker)
-        wire.cut()
-        with pytest.raises(LeaseLost):
-            one.confirm()
-        again = take(worker)
-        assert again.body == b"one"
+    seen = []
+    with caplog.at_level(logging.WARNING):
+        worker = worker_of(daemon, queue)
+        for item in worker:
+            seen.append(item.body)
+            if len(seen) == 1:
+                end_lease(daemon, queue, item)
+            if item.body == b"two":
+                worker.stop()
+
+    assert seen == [b"one", b"one", b"two"]
+    assert f"{queue}: the item in hand may be handled again: lease expired" in caplog.text
+    assert left(daemon, queue) == []
+
+
+def test_nobody_else_s_work_is_confirmed(daemon: DaemonProcess, queue: str) -> None:
+    with worker_of(daemon, queue) as slow, worker_of(daemon, queue) as other:
+        item = take(slow)
+        end_lease(daemon, queue, item)
+        assert take(other).body == b"one"
 
         with pytest.raises(LeaseLost):
-            one.confirm()
+            item.confirm()
 
         assert counts(daemon, queue)["open_transactions"] == 1
-        assert wire.said[-1] == f"get {queue}/open/t=5000"
+    assert left(daemon, queue) == [b"one", b"two"]
 
 
 def test_an_interrupted_fetch_leaves_nothing_that_could_be_confirmed(
@@ -81,54 +148,28 @@ def test_an_interrupted_fetch_leaves_nothing_that_could_be_confirmed(
 
     with worker_of(daemon, queue) as worker:
         one = take(worker)
-        assert worker._client is not None
-        monkeypatch.setattr(worker._client, "get", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            worker.fetch()
-        assert take(worker).body == b"one"
+        with monkeypatch.context() as patch:
+            patch.setattr(worker._connection, "gets", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                worker.fetch()
 
         with pytest.raises(LeaseLost):
             one.confirm()
 
-        assert counts(daemon, queue)["open_transactions"] == 1
+        assert counts(daemon, queue)["open_transactions"] == 1  # until its lease is over
 
 
-def test_a_lease_that_ended_is_lost_in_the_loop_and_out_of_it(
-    daemon: DaemonProcess, caplog: pytest.LogCaptureFixture
-) -> None:
-    def ended() -> int:
-        return counts(daemon, "hasty")["lease_expired"]
-
-    put(daemon, "hasty", b"x")
-    with worker_of(daemon, "hasty") as worker, caplog.at_level(logging.WARNING):
-        item = take(worker)
-        eventually(lambda: ended() == 1)  # its queue's lease is 50ms
-        with pytest.raises(LeaseLost, match="lease expired"):
-            item.confirm()
-
-        take(worker)
-        eventually(lambda: ended() == 2)
-        take(worker).confirm()  # the fetch between confirmed nothing, and fetched it once more
-
-    assert "hasty: the item in hand may be handled again: lease expired" in caplog.text
-    assert left(daemon, "hasty") == []
-
-
-def test_a_killed_daemon_loses_nothing_and_the_loop_goes_on(tmp_path: Path) -> None:
+def test_a_confirm_that_nobody_answers_ends_with_the_lease(tmp_path: Path) -> None:
     with DaemonProcess(tmp_path / "data") as daemon:
-        put(daemon, "q", b"one", b"two")
-        worker = worker_of(daemon, "q")
-        seen = []
-        for item in worker:
-            seen.append(item.body)
-            if len(seen) == 1:
-                daemon.kill()
-                daemon.start()
-            elif len(seen) == 3:
-                worker.stop()
+        put(daemon, "q", b"one")
+        with worker_of(daemon, "q", lease="1s") as worker:
+            item = take(worker)
+            daemon.kill()
 
-        assert seen == [b"one", b"one", b"two"]
-        assert left(daemon, "q") == []
+            with pytest.raises(LeaseLost, match="q: Connection refused"):
+                item.confirm()
+
+            assert item.is_lost
 
 
 def test_a_server_that_is_not_there_is_tried_again_until_stop(
@@ -145,79 +186,23 @@ def test_a_server_that_is_not_there_is_tried_again_until_stop(
     assert not thread.is_alive()
 
 
-# -- renewal --------------------------------------------------------------------------------
+def test_on_a_full_disk_items_are_lent_by_connection_and_it_empties(tmp_path: Path) -> None:
+    config = '[journal]\nsegment_min = "16KiB"\n'
+    with DaemonProcess(tmp_path / "data", config=config) as daemon:
+        put(daemon, "q", b"first")
+        daemon.config_file.write_text(config + '[server]\nmin_disk_free = "8000000GiB"\n')
+        client = daemon.client()
+        assert client.raw_command(b"reload") == b"Reloaded config."
+        stored = 1
+        with contextlib.suppress(MemcacheServerError):
+            while client.set("q", bytes(1000)):
+                stored += 1
+        with pytest.raises(MemcacheServerError, match="disk full"):
+            client.gets("q/open/lease=30s")
+        worker = worker_of(daemon, "q")
+        for seen, _ in enumerate(worker, 1):
+            if seen == stored:
+                worker.stop()
 
-
-def lease_left_ms(daemon: DaemonProcess, queue: str) -> int:
-    client = daemon.client()
-    facts = client.stats(f"{queue}/open")
-    client.close()
-    return next(n for key, n in facts.items() if key.endswith(b"_lease_left_ms"))
-
-
-def test_a_lease_is_made_the_worker_s_soon_after_the_fetch(
-    daemon: DaemonProcess, queue: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client_module, "_FIRST_RENEWAL_SECONDS", 0.01)
-    with worker_of(daemon, queue, lease="20s") as worker:
-        item = take(worker)  # its queue's lease is half an hour
-
-        eventually(lambda: 0 < lease_left_ms(daemon, queue) <= 20_000)
-        item.confirm()
-
-
-def test_a_lease_is_renewed_while_the_item_is_in_hand(daemon: DaemonProcess) -> None:
-    put(daemon, "short", b"x")
-    with Proxy(daemon.port) as wire, Worker("short", wire.address, lease="1s") as worker:
-        item = take(worker)
-        eventually(lambda: wire.said.count("touch short 1") == 3)  # longer than its lease
-
-        assert lease_left_ms(daemon, "short") > 0
-        assert not item.is_lost
-        item.confirm()
-
-    assert counts(daemon, "short")["lease_expired"] == 0
-
-
-def test_the_next_item_is_renewed_early_too(
-    daemon: DaemonProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client_module, "_FIRST_RENEWAL_SECONDS", 0.05)
-    put(daemon, "short", b"one", b"two")
-    with worker_of(daemon, "short", lease="60s", wait="10ms") as worker:
-        for _ in range(2):
-            take(worker)
-            eventually(lambda: lease_left_ms(daemon, "short") > 1000)  # its queue's lease is 1s
-        worker.fetch()
-
-
-def test_nothing_is_renewed_while_nothing_is_in_hand(
-    daemon: DaemonProcess, queue: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client_module, "_FIRST_RENEWAL_SECONDS", 0.01)
-    with Proxy(daemon.port) as wire, Worker(queue, wire.address, wait="30s") as worker:
-        first = take(worker)
-        eventually(lambda: any(line.startswith("touch") for line in wire.said))
-        first.confirm()
-        take(worker).confirm()
-        said_before = len(wire.said)
-        threads = [each for each in threading.enumerate() if each.name == f"lease {queue}"]
-        for thread in threads:
-            thread.join(10)
-            assert not thread.is_alive()
-
-        assert len(wire.said) == said_before
-
-
-def test_an_item_whose_lease_cannot_be_renewed_is_lost(
-    daemon: DaemonProcess, queue: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client_module, "_FIRST_RENEWAL_SECONDS", 0.01)
-    with Proxy(daemon.port) as wire, Worker(queue, wire.address) as worker:
-        item = take(worker)
-        wire.cut()
-
-        eventually(lambda: item.is_lost)
-        with pytest.raises(LeaseLost, match="the lease of this item is over"):
-            item.confirm()
-        assert take(worker).body == b"one"
+        assert counts(daemon, "q")["items"] == counts(daemon, "q")["open_transactions"] == 0
+        assert counts(daemon, "q")["canceled_transactions"] == 0

@@ -132,7 +132,22 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "retry_delay": MS.map(lambda ms: f"{ms}ms") | st.just("0ms"),
     "retry_backoff": st.integers(1, 1000) | st.floats(1, 1000),
     "retry_delay_max": MS.map(lambda ms: f"{ms}ms"),
-}
+    "key_format": st.sampled_from(["json", "msgpack"]),
+    "key": st.lists(
+        st.sampled_from(["src_id", "/to/0", '"', "\\", "\u00e9", "\U0001f642"]), min_size=1,
+        unique=True,
+    ),
+    "key_match": st.sampled_from(["pair", "any"]),
+    "key_unordered": st.booleans(),
+    "key_missing": st.sampled_from(["reject", "free"]),
+}  # fmt: skip
+
+
+def without_contradictions(values: dict[str, Any]) -> dict[str, Any]:
+    """The same without what would need another setting beside it."""
+    if not {"key", "key_format"} <= set(values):
+        return {k: v for k, v in values.items() if k not in ("key", "key_format", "key_missing")}
+    return values
 
 
 def test_the_table_above_has_every_setting_that_can_be_declared() -> None:
@@ -142,6 +157,7 @@ def test_the_table_above_has_every_setting_that_can_be_declared() -> None:
 @settings(deadline=None)
 @given(st.fixed_dictionaries({}, optional=VALUES), st.randoms())
 def test_what_is_kept_means_what_was_declared_and_has_one_form(values: Any, random: Any) -> None:
+    values = without_contradictions(values)
     shuffled = list(values.items())
     random.shuffle(shuffled)
     block = read("\n\n".join(f"{key} = {toml(value)}  # why" for key, value in shuffled))
@@ -234,6 +250,23 @@ def test_values_are_shown_as_people_write_them(tmp_path: Path) -> None:
     assert words["archive_to"] == str(tmp_path)
     assert (words["sync"], words["confirms"], words["lease"]) == ("500ms", "synced", "none")
     assert words["max_bytes"] == "2GiB"
+
+
+def test_a_list_is_shown_as_in_the_file() -> None:
+    block = read('key_format = "json"\nkey = ["src_id", "/to/id"]\nkey_match = "any"')
+    words = {key: value for key, value, _ in settings_in_force(Config(), b"jobs", block)}
+    assert words["key"] == '["src_id", "/to/id"]'
+    assert (words["key_format"], words["key_match"]) == ("json", "any")
+    assert (words["key_unordered"], words["key_missing"]) == ("false", "reject")
+
+
+def test_key_settings_that_need_each_other_may_come_from_two_sources() -> None:
+    config = config_of(queue_defaults={"key_format": "json", "key": ["id"]})
+    block = read('key = ["other"]', config)
+    assert config.queue(b"jobs", block).key == ("other",)
+    assert told('key_format = "none"', config).startswith(
+        "declaration is refused: key needs key_format beside it"
+    )
 
 
 def test_a_contradiction_that_came_later_stops_nothing() -> None:

@@ -130,7 +130,7 @@ def test_each_attempt_waits_so_many_times_as_long(
 
 
 def later(q: QueueInHand, body: bytes, ms: int, is_date: bool = False) -> int:
-    return q.queue.put(body, 0, 0, q.now_ms, Delay(ms, is_date))
+    return q.queue.put(body, 0, 0, q.now_ms, delay=Delay(ms, is_date))
 
 
 def test_a_delayed_item_takes_a_number_when_it_is_put_and_another_when_it_is_due() -> None:
@@ -178,7 +178,7 @@ def test_one_that_would_expire_before_it_is_due_is_refused_and_drops_nobody() ->
     q = make_queue(max_items=1, discard_old_when_full=True)
     q.put(b"one")
     with pytest.raises(ClientError, match="would expire 5 ms before it is due"):
-        q.queue.put(b"two", 0, WALL_MS + 10, q.now_ms, Delay(15))
+        q.queue.put(b"two", 0, WALL_MS + 10, q.now_ms, delay=Delay(15))
     assert q.ready == [b"one"]
 
 
@@ -275,3 +275,12 @@ def test_a_checkpoint_of_the_middle_counts_what_came_before_it() -> None:
     assert q.restarted(checkpoint=middle).queue.total_items == 5
     only_behind = q.restarted(q.records[at:], Checkpoint(b"jobs", 4, 4, total_items=2))
     assert only_behind.queue.total_items == 5
+
+
+def test_a_deleted_queue_knows_of_nothing_delayed() -> None:
+    q = make_queue()
+    later(q, b"x", 100)
+    queue = q.queue
+    assert q.delete()
+    state = queue.state()
+    assert (list(state.delayed), list(state.placed), state.live.count) == ([], [], 0)

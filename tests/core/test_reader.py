@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from kestrelpy.core.broker import TICK_STEPS_MAX
-from kestrelpy.core.reader import SWEEP_ITEMS_MAX
+from kestrelpy.core.keyed import SWEEP_ITEMS_MAX
 from kestrelpy.core.waiters import Want
 from tests.support.queues import WALL_MS, make_queue
 

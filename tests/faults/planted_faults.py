@@ -14,6 +14,7 @@ REPLIES = "kestrelpy/protocol/replies.py"
 FETCHING = "kestrelpy/protocol/fetching.py"
 READER = "kestrelpy/core/reader.py"
 UPKEEP = "journal/upkeep.py"
+KEYS = "kestrelpy/core/keys.py"
 
 TESTS_OF_THE_JOURNAL = ("tests/journal/test_commit.py", "tests/journal/test_journal.py")
 TESTS_OF_FILES = (
@@ -36,6 +37,8 @@ TESTS_OF_UPKEEP = (
     "tests/journal/test_upkeep.py", "tests/server/test_background.py",
     "tests/machines/test_memory_machine.py",
 )  # fmt: skip
+TESTS_OF_KEYS = ("tests/core/test_keys.py", "tests/core/test_keyed.py")
+TESTS_OF_SCHEDULES = ("tests/core/test_schedules.py", "tests/core/test_schedules_crash.py")
 SIMULATION = ("tests/simulation/test_simulation.py",)
 
 
@@ -391,6 +394,69 @@ FAULTS: tuple[Fault, ...] = (
         ("tests/journal/test_ledger.py", "tests/core/test_declared.py"),
     ),
     Fault(
+        "how far a schedule has got goes with the segment of its item",
+        "kestrelpy/core/log.py",
+        "            self._journal.ledger.stand(nominal.draft(item.stored_ms), lsn)\n",
+        "            pass\n",
+        TESTS_OF_SCHEDULES,
+    ),
+    Fault(
+        "of several schedules a segment holds back the last that put",
+        "journal/ledger.py",
+        "        self._standing[draft.kind, scope] = ",
+        "        self._standing[draft.kind, None] = ",
+        TESTS_OF_SCHEDULES,
+    ),
+    Fault(
+        "a start forgets that a schedule's last time was in a segment",
+        "kestrelpy/core/log.py",
+        "        for draft in epoch_drafts(epochs, wall_ms):\n",
+        "        for draft in ():\n",
+        TESTS_OF_SCHEDULES,
+    ),
+    Fault(
+        "a snapshot does not say how far schedules have got",
+        "journal/snapshot.py",
+        "        yield from epoch_drafts(self.epochs, time_ms)\n",
+        "",
+        TESTS_OF_SCHEDULES,
+    ),
+    Fault(
+        "a put does not say for which time of a schedule it is",
+        "kestrelpy/core/log.py",
+        "            meta += nominal.meta\n",
+        "            pass\n",
+        TESTS_OF_SCHEDULES,
+    ),
+    Fault(
+        "a clock that is set back and forward brings times again",
+        "kestrelpy/core/schedules.py",
+        "        since_s = max(since_s, self._come_s)\n",
+        "",
+        TESTS_OF_SCHEDULES,
+    ),
+    Fault(
+        "a paused queue lends to who waits",
+        READER,
+        "        if self.paused or (policy",
+        "        if (policy",
+        ("tests/core/test_operating.py", "tests/protocol/test_transcripts.py"),
+    ),
+    Fault(
+        "a restart lends from a paused queue",
+        "kestrelpy/core/replay.py",
+        "        self._reader.paused = record.small == 1\n",
+        "        pass\n",
+        ("tests/core/test_operating.py", "tests/protocol/test_transcripts.py"),
+    ),
+    Fault(
+        "a renewal is not remembered over a restart",
+        "kestrelpy/core/replay.py",
+        "                self._leases[record.item] = lease.renewed(record)\n",
+        "                lease.renewed(record)\n",
+        ("tests/core/test_by_token.py", "tests/protocol/test_transcripts.py"),
+    ),
+    Fault(
         "a reload forgets what was declared",
         "kestrelpy/server/policies.py",
         "self.of(queue.name, queue.declared), now_ms)",
@@ -403,6 +469,56 @@ FAULTS: tuple[Fault, ...] = (
         "        if files.links(keep) == 1:\n",
         "        if files.links(keep) >= 1:\n",
         ("tests/journal/test_reclaim.py",),
+    ),
+    # -- keys --------------------------------------------------------------------------------
+    Fault(
+        "a key stays taken when its item is confirmed",
+        READER,
+        "        elif item.key:\n            self.keyed.end(item)\n",
+        "        elif not item.key:\n            self.keyed.end(item)\n",
+        TESTS_OF_KEYS,
+    ),
+    Fault(
+        "a give-back frees the key",
+        READER,
+        "            self.keyed.take_back(item)\n",
+        "            self.keyed.take_back(item)\n            self.keyed.end(item)\n",
+        TESTS_OF_KEYS,
+    ),
+    Fault(
+        "with any, a skipped item keeps its place on the values that others have alone",
+        KEYS,
+        "            row = rows.setdefault(value, id_)\n",
+        "            row = rows.get(value, id_)\n",
+        TESTS_OF_KEYS,
+    ),
+    Fault(
+        "an item that waits for two values goes when the first is free",
+        KEYS,
+        "        return waits == 0\n",
+        "        return waits >= 0\n",
+        TESTS_OF_KEYS,
+    ),
+    Fault(
+        "after a restart the key of what is lent by token is free",
+        "journal/lending.py",
+        "        if self.key:\n",
+        "        if not self.key:\n",
+        TESTS_OF_KEYS,
+    ),
+    Fault(
+        "a comma in a value splits it",
+        "kestrelpy/protocol/keys.py",
+        'return tuple(text_of(unquote_to_bytes(value)) for value in named.split(b","))',
+        'return tuple(map(text_of, unquote_to_bytes(named).split(b",")))',
+        ("tests/protocol/test_transcripts.py",),
+    ),
+    Fault(
+        "1 is the same key as the text 1",
+        "journal/canonical.py",
+        'return _value(Type.INTEGER, b"%d" % value)',
+        'return _value(Type.TEXT, b"%d" % value)',
+        ("tests/journal/test_canonical.py",),
     ),
     # -- starts ------------------------------------------------------------------------------
     Fault(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from journal.canonical import text_of
 from journal.record import Draft, Kind, Meta, Record, Tag, encode_meta
 from journal.sentence import flush_spared, sentence, shown
 from tests.golden.layout import draft
@@ -96,6 +97,12 @@ def test_whatever_a_record_holds_its_sentence_is_one_printable_line(
     text = sentence(record(one), bytes_max)
     assert text.isprintable()
     assert text
+
+
+def test_a_key_is_shown_as_a_producer_names_it() -> None:
+    meta = encode_meta({Tag.KEY: text_of(b"A") + text_of(b"b c")})
+    one = Draft(Kind.PUT, 1, 1, 0, 0, meta, b"x", 0, 0)
+    assert sentence(record(one)) == "put 1 x key=A,b%20c"
 
 
 def test_names_in_meta_are_shown_like_bodies() -> None:

@@ -31,6 +31,8 @@ class Thing:
     deadline_ms: int | None = None
     since_ms: int = -1  # wall clock; of a lease by token, which a restart goes on with
     length_ms: int = 0
+    key: str = ""  # as on the wire
+    held: bool = False  # it was given back for later, and is first for its key until it ends
     place: int = 0
     marker: int = 0  # its first place; 0: it was never available
     due_ms: int = -1  # wall clock, as the log knows it; of a delayed item
@@ -112,6 +114,24 @@ class QueueModel:
         found = [t for t in self.things.values() if t.died and not t.holder]
         return sorted(found, key=lambda t: t.died)
 
+    def values(self, thing: Thing) -> set[str]:
+        """What two items of one key share; of an item without a key nothing."""
+        parts = thing.key.split(",")
+        if not thing.key or self.policy.keys.matches_any:
+            return set(parts) - {""}
+        return {",".join(sorted(parts) if self.policy.keys.unordered else parts)}
+
+    @property
+    def possible(self) -> list[Thing]:
+        """The first that may be lent, if there is one: a skipped item holds all its values."""
+        first = [t for t in self.things.values() if (t.holder or t.held) and not t.died]
+        taken: set[str] = set().union(*(self.values(t) for t in first))
+        for thing in self.ready:
+            if thing.held or not taken & self.values(thing):
+                return [thing]
+            taken |= self.values(thing)
+        return []
+
     def next_due(self) -> int | None:
         """When something happens by itself."""
         due = [w.due_ms for w in self.waits]
@@ -135,7 +155,9 @@ class QueueModel:
     def due(self, delay: Delay) -> int:
         return delay.ms if delay.is_date else self.wall_ms + delay.ms
 
-    def put(self, body: bytes, expires_ms: int, delay: Delay | None = None) -> bool:
+    def put(
+        self, body: bytes, expires_ms: int, delay: Delay | None = None, key: str = ""
+    ) -> bool:
         self.exists = True
         policy = self.policy
         items_max = policy.max_items if policy.max_items is not None else 1 << 60
@@ -150,7 +172,9 @@ class QueueModel:
                 return False
             del self.things[self.ready[0].id]
             self.counts["discarded"] += 1
-        thing = self.things[self.next_id] = Thing(self.next_id, body, self.expires(expires_ms))
+        thing = self.things[self.next_id] = Thing(
+            self.next_id, body, self.expires(expires_ms), key=key
+        )
         self.total += 1
         if delay is not None and self.due(delay) > self.wall_ms:
             self.put_off(thing, delay)
@@ -186,7 +210,7 @@ class QueueModel:
         return self.lend(who, dead, by_token_ms)
 
     def lend(self, who: str, dead: bool, by_token_ms: int = 0) -> Thing | None:
-        line = self.dead if dead else self.ready
+        line = self.dead if dead else self.possible
         limit = self.policy.max_leased
         if self.paused or not line or (limit is not None and len(self.lent) >= limit):
             return None
@@ -207,7 +231,7 @@ class QueueModel:
         return thing
 
     def peek(self, dead: bool) -> Thing | None:
-        line = self.dead if dead else self.ready
+        line = self.dead if dead else self.possible
         return line[0] if line else None
 
     def confirm(self, thing: Thing) -> None:
@@ -238,6 +262,7 @@ class QueueModel:
             delay = delay or self.retry_delay(thing.attempts)
         if delay is not None and self.due(delay) > self.wall_ms:
             self.put_off(thing, delay)
+            thing.held = True
 
     def retry_delay(self, attempts: int) -> Delay:
         policy = self.policy
@@ -280,6 +305,7 @@ class QueueModel:
         found = any(thing.id == id_ for thing in self.ready + self.delayed)
         if found:
             del self.things[id_]
+            self.serve()
         return found
 
     def retry(self, id_: int) -> bool:
@@ -363,5 +389,6 @@ class QueueModel:
         for wait in [w for w in self.waits if w.due_ms <= self.now_ms]:
             if wait in self.waits:
                 self.waits.remove(wait)
-                self.answers.append((wait.number, None))
+                seen = self.peek(wait.dead) if wait.want is Want.PEEK else None
+                self.answers.append((wait.number, seen.body if seen is not None else None))
                 self.serve()

@@ -22,13 +22,14 @@ from hypothesis.stateful import (
 )
 
 from kestrelpy.core.delays import Delay
+from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.operating import retry
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.waiters import Waiter, Want
 from kestrelpy.errors import ClientError
 from tests.machines.queue_model import QueueModel, Thing, Wait
-from tests.support.queues import NAME, QueueInHand, all_read, dead_in_order, in_order
+from tests.support.queues import NAME, QueueInHand, dead_in_order, standing
 
 SNAPSHOTS_KEPT = 12
 LIMITS = st.fixed_dictionaries(
@@ -57,6 +58,8 @@ LATER = st.sampled_from(
     [None, None, None, (20, False), (50, False), (0, False), (100, True), (20, True), (-10, True)]
 )
 BY_TOKEN_MS = st.sampled_from([0, 0, 20, 100, 1000])
+KEY = st.sampled_from(["", "", "A", "A", "B", "A,B", "B,A", "B,C"])
+KEYS = st.sampled_from([KeySettings(matches_any=a, unordered=u) for a in (0, 1) for u in (0, 1)])
 SHORT_MS = st.sampled_from([10, 20, 50, 100])
 LONG_MS = st.sampled_from([10, 30, 100, 1000])
 
@@ -72,10 +75,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.tokens: dict[int, int] = {}  # issued, and the record that reserved them
         self.snapshots: dict[int, tuple[dict[int, Thing], int, bool, int]] = {}
 
-    @initialize(limits=LIMITS)
-    def begin(self, limits: dict[str, Any]) -> None:
-        self.q = QueueInHand(Policy(**limits))
-        self.model = QueueModel(Policy(**limits), 0, self.q.broker.wall.offset_ms)
+    @initialize(limits=LIMITS, keys=KEYS)
+    def begin(self, limits: dict[str, Any], keys: KeySettings) -> None:
+        self.q = QueueInHand(Policy(**limits, keys=keys))
+        self.model = QueueModel(Policy(**limits, keys=keys), 0, self.q.broker.wall.offset_ms)
 
     # -- storing ----------------------------------------------------------------------------
 
@@ -84,10 +87,12 @@ class QueueMachine(RuleBasedStateMachine):
         lives_ms=st.sampled_from([0, 0, 0, 10, 50, 200, -10]),
         only_if_empty=st.sampled_from([False, False, True]),
         later=LATER,
+        key=KEY,
     )
     def put(
-        self, sizes: list[int], lives_ms: int, only_if_empty: bool, later: tuple[int, bool] | None
-    ) -> None:
+        self, sizes: list[int], lives_ms: int, only_if_empty: bool,
+        later: tuple[int, bool] | None, key: str,
+    ) -> None:  # fmt: skip
         for size in sizes:
             self.serial += 1
             body = b"%d%s" % (self.serial, b"." * size)
@@ -101,8 +106,8 @@ class QueueMachine(RuleBasedStateMachine):
                 stored = self.q.add(body, expires_ms, delay)
                 assert stored == self.model.add(body, expires_ms, delay)
             else:
-                stored = self.q.put(body, expires_ms=expires_ms, delay=delay)
-                assert stored == self.model.put(body, expires_ms, delay)
+                stored = self.q.put(body, expires_ms=expires_ms, delay=delay, key=key)
+                assert stored == self.model.put(body, expires_ms, delay, key)
             self.compare_answers()
 
     def be_refused(self, body: bytes, expires_ms: int, delay: Delay | None) -> None:
@@ -288,6 +293,7 @@ class QueueMachine(RuleBasedStateMachine):
                 assert self.q.purge(id_) == self.model.purge(id_)
             elif nth % 3:
                 assert self.q.cancel(id_) == self.model.cancel(id_)
+                self.pass_time(0)  # whoever waits for its key is served in the next turn
             else:
                 lsn = retry(self.q.queue, id_, self.q.now_ms)
                 assert (lsn is not None) == self.model.retry(id_)
@@ -341,6 +347,8 @@ class QueueMachine(RuleBasedStateMachine):
     def be_held_up(self, ms: int) -> None:
         """Time passes and no tick comes in it, be it that a wait would have ended."""
         ends = [w.due_ms for w in self.model.waits]
+        if self.model.policy.keys.matches_any:
+            return  # one that waits for its key and has expired is in the way of others by then
         if min(ends, default=1 << 60) > self.model.now_ms + ms:
             self.q.now_ms += ms
             self.model.now_ms += ms
@@ -393,6 +401,7 @@ class QueueMachine(RuleBasedStateMachine):
     def the_queue_is_as_the_spec_says(self) -> None:
         self.who_waits_is_answered_in_order()
         self.nothing_is_lost_and_nothing_invented()
+        self.no_two_are_lent_for_one_key()
         self.each_item_is_lent_to_its_holder_until_its_deadline()
         self.attempts_are_exact_and_forgotten_with_their_item()
         self.counters_are_exact()
@@ -434,7 +443,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         reader = self.q.reader
         assert reader.paused == model.paused
-        stands = in_order(all_read(reader).ready)
+        stands = standing(reader)
         by_id = {item.id: item for _, item in stands}
         places = {t.id: (t.place, t.marker) for t in model.things.values()}
         stood = [(place, item.marker) for place, item in stands]
@@ -451,6 +460,10 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.q.queue.next_number == model.next_id
         counted = self.q.queue.checkpoint().live_items
         assert counted == len(stands) + len(model.lent) + len(model.dead + model.delayed)
+
+    def no_two_are_lent_for_one_key(self) -> None:
+        values = [v for t in self.model.lent if not t.died for v in self.model.values(t)]
+        assert len(values) == len(set(values))
 
     def each_item_is_lent_to_its_holder_until_its_deadline(self) -> None:
         if self.model.exists:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from journal.canonical import text_of
 from kestrelpy.core.item import Item
 from kestrelpy.protocol.shape import Shape, full_value, standing, value
 
@@ -26,4 +27,4 @@ def test_what_is_not_there_is_a_dash() -> None:
 
 
 def test_keys_and_ids_stay_one_word_each() -> None:
-    assert standing(b"ready", 0, b"a b\r\n%\xff", b"-") == b"0 ready a%20b%0D%0A%25%FF -"
+    assert standing(b"ready", 0, text_of(b"a b\r\n%\xff"), b"-") == b"0 ready a%20b%0D%0A%25%FF -"

@@ -4,6 +4,7 @@
     consumer   open, close, close/open, abort, defer, plain get, waits, and leaving in between
     visitor    peek, gets, stats, the dead line, and now and then flush and delete
     observer   reads by marker, from the one it was shown last
+    operator   pauses and resumes, and declares
 
 One rule: a client acts on what it was told and on nothing else.
 """
@@ -136,8 +137,11 @@ class Producer(Client):
             thing.expiry = random.choice((-1, 1, 1, 2, 5))
         elif kind < 0.2:
             thing.delay_ms = random.choice(DELAYS_MS)
+        adds = random.random() < 0.05
+        if self.world.ledger.books[queue].rules.keyed and not adds:
+            thing.key = random.choice(("", "A", "A", "B", "C", "A,B"))
         return Request(
-            "add" if random.random() < 0.05 else "set", queue, delayed(thing), item=thing,
+            "add" if adds else "set", queue, options_of(thing), item=thing,
             quiet=random.random() < 0.08, expiry=thing.expiry,
         )  # fmt: skip
 
@@ -236,14 +240,42 @@ class Observer(Client):
             self.say(wire, Request("gets", queue, f"peek/after={after}{options}"))
 
 
+class Operator(Client):
+    """Pauses and resumes, and declares now this, now that; what it says changes no other promise:
+    the configuration's own block of each queue has those settings, and wins.
+    """
+
+    def __init__(self, world: World, number: int) -> None:
+        self.paused: list[str] = []
+        super().__init__(world, number)
+
+    def do(self, wire: Wire) -> None:
+        random, queue = self.random, self.queue()
+        kind = random.random()
+        if self.paused and kind < 0.6:
+            self.say(wire, Request("resume", self.paused.pop()))
+        elif kind < 0.15:
+            self.paused.append(queue)
+            self.say(wire, Request("pause", queue))
+        elif kind < 0.3:
+            lease = random.choice((b"1h", b"1h", b"2h"))
+            self.say(wire, Request("set", queue, "declare", body=b'lease = "%b"\n' % lease))
+        elif kind < 0.32:
+            self._leave(wire)
+        else:
+            self.later(random.randrange(60_000))
+
+
 KINDS: Final[tuple[Callable[[World, int], Client], ...]] = (
-    Producer, Producer, Consumer, Consumer, Consumer, Visitor, Observer,
+    Producer, Producer, Consumer, Consumer, Consumer, Visitor, Observer, Operator,
 )  # fmt: skip
 
 
-def delayed(thing: Thing) -> str:
-    """How a set of it says when it is due."""
-    return f"delay={thing.delay_ms}ms" if thing.delay_ms else ""
+def options_of(thing: Thing) -> str:
+    """What a set of it says beside its queue."""
+    delay = f"delay={thing.delay_ms}ms" if thing.delay_ms else ""
+    key = f"key={thing.key}" if thing.key else ""
+    return "/".join(each for each in (delay, key) if each)
 
 
 def body_of(number: int, size: int) -> bytes:

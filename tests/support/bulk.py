@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from journal.canonical import as_text
 from journal.errors import Damage, NewerFormat
 from journal.files import Files
 from journal.record import Kind, Record, Tag, decode_meta, ended_bytes
@@ -87,7 +88,7 @@ def expected(record: Record, version: int = 2) -> tuple[Any, ...]:
         "flags": small if is_put else None,
         "expires": meta.get(Tag.EXPIRES_MS) if is_put else None,
         "bytes": len(record.body) if has_body else size,
-        "key": _text(meta.get(Tag.KEY)),
+        "key": as_text(key) if isinstance(key := meta.get(Tag.KEY), bytes) else None,
         "number": record.number,
         "origin": _text(meta.get(Tag.ORIGIN)),
     }

@@ -16,6 +16,7 @@ from journal.errors import Damage
 from journal.journal import Sizes
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.delays import Delay
+from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.leases import Holder, Lease
 from kestrelpy.core.log import JournalLog
 from kestrelpy.core.policy import Policy
@@ -212,8 +213,12 @@ class Life:
     def who(self, name: str) -> Holder:
         return self.holders.setdefault(name, Holder(name))
 
-    def put(self, body: bytes, expires_ms: int = 0, delay: Delay | None = None) -> bool:
-        return self.queue.put(body, 0, expires_ms, self.now_ms, delay) != NOT_STORED
+    def put(
+        self, body: bytes, expires_ms: int = 0, delay: Delay | None = None, key: bytes = NO_KEY
+    ) -> bool:
+        return self.queue.put(
+            body, 0, expires_ms, self.now_ms, key, delay=delay
+        ) != NOT_STORED
 
     def open(self, who: str = "anna", dead: bool = False, lease_ms: int = 0) -> Lease | None:
         return self._waited(

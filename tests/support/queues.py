@@ -18,9 +18,10 @@ from dataclasses import replace
 from typing import Any
 
 from journal.backlog import Backlog
+from journal.canonical import text_of
 from journal.checkpoint import Checkpoint
 from journal.journal import Journal
-from journal.record import Kind, RawDraft, Record
+from journal.record import Kind, RawDraft, Record, said_of_put
 from journal.sentence import sentence
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.by_token import find
@@ -114,7 +115,7 @@ class QueueInHand:
     @property
     def ready(self) -> list[bytes]:
         """The bodies that are ready, in the order in which they would be fetched."""
-        return [item.body for _, item in in_order(all_read(self.reader).ready)]
+        return [item.body for _, item in standing(self.reader)]
 
     @property
     def dead(self) -> list[bytes]:
@@ -145,17 +146,21 @@ class QueueInHand:
 
     # -- what a client does -----------------------------------------------------------------
 
-    def put(self, *bodies: bytes, expires_ms: int = 0, delay: Delay | None = None) -> bool:
-        """Store each; was the last one stored? `expires_ms` is wall clock."""
+    def put(
+        self, *bodies: bytes, expires_ms: int = 0, delay: Delay | None = None, key: str = ""
+    ) -> bool:
+        """Store each; was the last one stored? `expires_ms` is wall clock, `key` as on the wire."""
+        values = tuple(text_of(value.encode()) for value in key.split(",")) if key else ()
         lsn = NOT_STORED
         for body in bodies:
             queue = self.broker.queues.get(NAME) or self.broker.create(NAME, self.now_ms)
-            lsn = queue.put(body, 0, expires_ms, self.now_ms, delay)
+            named = queue.policy.keys.key_of(NAME, values, body)
+            lsn = queue.put(body, 0, expires_ms, self.now_ms, named, delay=delay)
         return lsn != NOT_STORED
 
     def add(self, body: bytes, expires_ms: int = 0, delay: Delay | None = None) -> bool:
         queue = self.broker.queues.get(NAME) or self.broker.create(NAME, self.now_ms)
-        return queue.add(body, 0, expires_ms, self.now_ms, delay) != NOT_STORED
+        return queue.add(body, 0, expires_ms, self.now_ms, delay=delay) != NOT_STORED
 
     def may_open(
         self, who: str = "anna", dead: bool = False, lease_ms: int = 0
@@ -250,7 +255,9 @@ class QueueInHand:
         if where not in (Waiting.HERE, Waiting.LOGGED, Waiting.DELAYED):
             return False
         puts = [r for r in self.records if r.kind == Kind.PUT and r.item == id_]
-        cancel(self.queue, id_, len(puts[-1].body), self.now_ms)
+        cancel(
+            self.queue, id_, len(puts[-1].body), self.now_ms, said_of_put(puts[-1].meta)[1]
+        )
         return True
 
     def purge(self, id_: int) -> bool:
@@ -327,6 +334,7 @@ def in_order(line: Ready) -> list[tuple[int, Item]]:
     clone = copy.copy(line)
     for slot in ("_line", "_returned", "_removed", "_back"):
         setattr(clone, slot, copy.copy(getattr(line, slot)))
+    clone.parked = clone.parked_bytes = 0  # those that wait for their key are in no line
     found = []
     while (first := clone.pop()) is not None:
         found.append(first)
@@ -346,6 +354,25 @@ def fetch(reader: Reader) -> None:
     if wanted:
         assert isinstance(backlog, KeptBacklog)
         reader.line.fetched([backlog.put_of(id_) for id_ in wanted])
+
+
+def standing(reader: Reader) -> list[tuple[int, Item]]:
+    """All that is ready, by place: in the line, or waiting for its key."""
+    line = in_order(all_read(reader).ready)
+    keyed, backlog = reader.keyed, reader.log.backlog
+    parked: dict[int, Item] = {}
+    for row in keyed.keys._rows.values():
+        for id_, place, size in [] if isinstance(row, int) else list(row):
+            item = keyed.whole.get(id_)
+            if item is None:
+                assert isinstance(backlog, KeptBacklog)
+                item = item_of(backlog.put_of(id_))
+            assert item.size == size
+            parked[place] = item
+    assert {item.id for item in parked.values()} == set(keyed.keys.parked)
+    assert sum(item.size for item in parked.values()) == keyed.keys.parked_bytes
+    assert (reader.ready.parked, reader.ready.parked_cost) == (len(parked), keyed.cost)
+    return sorted([*line, *parked.items()])
 
 
 def all_read(reader: Reader) -> Reader:
@@ -386,7 +413,7 @@ def facts(item: Item) -> tuple[int, int, bytes, int, int, int, int]:
 def state_after_a_restart(queue: Queue) -> dict[str, object]:
     """All that must be the same after a restart: what is lent by connection is back by then."""
     reader = queue.reader
-    line = in_order(all_read(reader).ready)
+    line = standing(reader)
     line += [(e.place, e.item) for e in reader.leases if not (e.dead or e.by_token)]
     hidden = reader.marks.hidden
     dead = [(reader.dead.deaths[i.id].order, i) for i in dead_in_order(reader)]

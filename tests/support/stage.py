@@ -23,6 +23,7 @@ from kestrelpy.protocol.memcache import Lines
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies
+from kestrelpy.server.schedules import Schedules, sooner
 from tests.support.memory_disk import MemoryDisk
 
 WALL_MS: Final = 1_700_000_000_000  # at the first moment of every stage
@@ -65,6 +66,7 @@ class Stage:
         self._settings: dict[str, Any] = {}
         self._named: dict[str, dict[str, Any]] = {}
         self._server: dict[str, Any] = {}
+        self._schedules: dict[str, dict[str, str]] = {}
         self._gates: dict[Queue, Gate] = {}
         self._removing: list[Queue] = []
         self._observing: list[Work] = []
@@ -121,10 +123,20 @@ class Stage:
         self._server.update(settings)
         self._configure()
 
+    def set_schedule(self, name: str, **settings: str) -> None:
+        """Another schedule, as after a reload."""
+        self._schedules[name] = settings
+        self._configure()
+        self.schedules.put_in_force(self.config, self.now_ms)
+        self.work()
+
     def _configure(self) -> None:
         self.policies.config = self.config = Config.model_validate(
-            {"server": self._server, "queue_defaults": self._settings, "queues": self._named}
-        )
+            {
+                "server": self._server, "queue_defaults": self._settings, "queues": self._named,
+                "schedules": self._schedules,
+            }
+        )  # fmt: skip
 
     # -- beginning and end ------------------------------------------------------------------
 
@@ -139,6 +151,9 @@ class Stage:
         self.started_ms = self.now_ms
         self.server_id = self.directory.server_id
         self.directory.recover(self.broker, self.dirty, self.now_ms, self.wall_ms)
+        self.schedules = Schedules(self.broker, lambda: self.mode)
+        self.timetable = self.schedules.timetable
+        self.schedules.put_in_force(self.config, self.now_ms)
 
     def _make_log(self, queue: Queue) -> Log:
         if not queue.policy.durable:
@@ -229,6 +244,7 @@ class Stage:
         if due is not None and due <= self.now_ms:
             broker.tick(self.now_ms)
             moved = True
+        self.schedules.look(self.now_ms)
         for waiter in broker.take_woken():
             conversation = waiter.conversation
             assert isinstance(conversation, Conversation)
@@ -374,10 +390,13 @@ class Stage:
         self.writes = self.syncs = True
         self.work()
 
+    def _next_due(self) -> int | None:
+        return sooner(self.broker.next_due(), self.schedules.next_due())
+
     def pass_time(self, ms: int) -> None:
         """Time passes, and what comes due on the way happens on the way."""
         end = self.now_ms + ms
-        while (due := self.broker.next_due()) is not None and due <= end:
+        while (due := self._next_due()) is not None and due <= end:
             self.now_ms = max(self.now_ms, due)
             self.work()
         self.now_ms = end

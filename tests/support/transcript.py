@@ -147,6 +147,10 @@ def _direct(stage: Stage, text: str, at: str) -> None:
         else:
             stage.set_queue(*names, **settings)
         return
+    if verb == "schedule":
+        name, queue, line = rest.split(maxsplit=2)
+        stage.set_schedule(name, queue=queue, cron=line, body=name)
+        return
     if verb == "reload":
         stage.reload_failure = rest.removeprefix("fails: ")
         return
@@ -194,6 +198,8 @@ def _bytes(text: str) -> bytes:
 def _setting(value: str) -> Any:
     if value in ("true", "false"):
         return value == "true"
+    if value.startswith("["):
+        return value[1:-1].split(",")
     return int(value) if value.isdigit() else value
 
 

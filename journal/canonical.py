@@ -1,0 +1,136 @@
+"""A key as the journal has it: its values one after the other, each with its type and length.
+
+    +------+-----------+-------+------+-----------+-------+
+    | type | length u32| bytes | type | length u32| bytes |      type 1 text ... 6 bytes
+    +------+-----------+-------+------+-----------+-------+
+
+So the integer 1, the number 1.0 and the text "1" are three values, and {"ab", "c"} is not
+{"a", "bc"}.
+
+One rule: two keys are the same if and only if their bytes are the same.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import Final
+from urllib.parse import quote_from_bytes, unquote
+
+# A put's meta has 65,535 bytes for all there is beside the body; half of it is a long key.
+KEY_BYTES_MAX: Final = 32 << 10
+_HEAD: Final = struct.Struct("<BI")
+_FLOAT: Final = struct.Struct("<d")
+# Printable, and neither between values nor between words nor before a text that is quoted.
+_UNESCAPED: Final = "!$&'()*+:;=@/?<>[]^`{|}"
+
+
+class Type(IntEnum):
+    """What a value is."""
+
+    TEXT = 1  # UTF-8, or the bytes that a producer named
+    INTEGER = 2  # in decimal digits
+    FLOAT = 3  # eight bytes, IEEE 754
+    BOOLEAN = 4  # one byte, 0 or 1
+    NULL = 5  # nothing
+    BYTES = 6
+
+
+_TYPES: Final = frozenset(Type)
+
+
+def value_of(value: object) -> bytes:
+    """One value; raises ValueError, `is ...`, for what no key can hold."""
+    if isinstance(value, str):
+        return text_of(value.encode())
+    if isinstance(value, bool):
+        return _value(Type.BOOLEAN, bytes((value,)))
+    if isinstance(value, int):
+        return _value(Type.INTEGER, b"%d" % value)
+    if isinstance(value, float):
+        if math.isnan(value):
+            raise ValueError("is not a number")
+        return _value(Type.FLOAT, _FLOAT.pack(value + 0.0))  # -0.0 is 0.0
+    if value is None:
+        return _value(Type.NULL, b"")
+    if isinstance(value, bytes):
+        return _value(Type.BYTES, value)
+    raise ValueError("is neither a text, a number, a truth value, null nor bytes")
+
+
+def text_of(text: bytes) -> bytes:
+    """The value that a producer names with these bytes."""
+    return _value(Type.TEXT, text)
+
+
+def join(values: Iterable[bytes], unordered: bool) -> bytes:
+    """A key of these values; `unordered`: their order makes no difference."""
+    return b"".join(sorted(values) if unordered else values)
+
+
+def split(key: bytes) -> Iterator[bytes]:
+    """The values of a key, each with its type and length; what is not one of ours is one value."""
+    at, size = 0, len(key)
+    while at < size:
+        end = at + _HEAD.size
+        end = end + _HEAD.unpack_from(key, at)[1] if end <= size else size
+        yield key[at:end]
+        at = end
+
+
+def is_whole(key: bytes) -> bool:
+    """Is this a key of ours?"""
+    return bool(key) and all(map(_is_whole, split(key)))
+
+
+def in_words(key: bytes) -> str:
+    """A key for people and on the wire: `A,B`, percent-encoded, no blank in it; empty: no key.
+
+    Texts stand as they are, or in quotes where they look like another type.
+    """
+    return ",".join(map(_in_words, split(key)))
+
+
+def as_text(key: bytes) -> str:
+    """The same where nothing else stands on the line: decoded."""
+    return unquote(in_words(key), errors="replace")
+
+
+def _value(type_: Type, data: bytes) -> bytes:
+    return _HEAD.pack(type_, len(data)) + data
+
+
+def _is_whole(value: bytes) -> bool:
+    if len(value) < _HEAD.size:
+        return False
+    type_, size = _HEAD.unpack_from(value)
+    right = {Type.FLOAT: _FLOAT.size, Type.BOOLEAN: 1, Type.NULL: 0}.get(type_, size)
+    return type_ in _TYPES and size == right == len(value) - _HEAD.size
+
+
+def _in_words(value: bytes) -> str:
+    if not _is_whole(value):
+        return quote_from_bytes(value, _UNESCAPED)
+    type_, data = value[0], value[_HEAD.size :]
+    if type_ == Type.TEXT:
+        text = quote_from_bytes(data, _UNESCAPED)
+        return f'"{text}"' if _looks_typed(text) else text
+    if type_ == Type.INTEGER:
+        return quote_from_bytes(data)
+    if type_ == Type.FLOAT:
+        return repr(_FLOAT.unpack(data)[0])
+    if type_ == Type.BOOLEAN:
+        return "true" if data == b"\1" else "false"
+    return "null" if type_ == Type.NULL else f"0x{data.hex()}"
+
+
+def _looks_typed(text: str) -> bool:
+    if text in ("true", "false", "null", "-", "") or text.startswith("0x"):
+        return True
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

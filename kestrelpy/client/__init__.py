@@ -1,0 +1,30 @@
+"""A worker in a for loop: reliable fetch on pymemcache, with the lease renewed while you work.
+
+    from kestrelpy.client import Worker
+
+    for item in Worker("jobs"):
+        handle(item.body)            the end of the body confirms the item
+
+One rule: what a user writes `from kestrelpy.client import` for stands here, and nothing else.
+"""
+
+from kestrelpy.client.connection import (
+    ANSWER_SECONDS,
+    DEFAULT_SERVER,
+    Address,
+    new_client,
+    reason,
+)
+from kestrelpy.client.item import Item, LeaseLost
+from kestrelpy.client.worker import Worker
+
+__all__ = [
+    "ANSWER_SECONDS",
+    "DEFAULT_SERVER",
+    "Address",
+    "Item",
+    "LeaseLost",
+    "Worker",
+    "new_client",
+    "reason",
+]

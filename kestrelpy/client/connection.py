@@ -1,0 +1,153 @@
+"""One connection on pymemcache that is made when it is needed, and made again when it broke.
+
+One rule: after anything but an answer a connection is not used again, so no answer is ever taken
+for that of another request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from pymemcache.client.base import Client
+from pymemcache.exceptions import (
+    MemcacheError,
+    MemcacheServerError,
+    MemcacheUnexpectedCloseError,
+    MemcacheUnknownError,
+)
+
+Address = tuple[str, int] | str  # host and port, or the path of a Unix socket
+
+DEFAULT_SERVER: Final = ("127.0.0.1", 22133)
+# A slow disk makes answers slow, not wrong: give up late.
+ANSWER_SECONDS: Final = 30.0
+CONNECT_SECONDS: Final = 5.0
+# What may be over in a moment: nobody is there, the line broke, the server refuses for now.
+PASSING: Final = (OSError, MemcacheServerError, MemcacheUnknownError)
+
+_T = TypeVar("_T")
+
+
+class _BodyAndFlags:
+    """What pymemcache asks how to store and read: bytes as they are, and the flags beside."""
+
+    def serialize(self, key: object, value: bytes) -> tuple[bytes, int]:
+        """Bytes as they are."""
+        return value, 0
+
+    def deserialize(self, key: object, value: bytes, flags: int) -> tuple[bytes, int]:
+        """Both."""
+        return value, flags
+
+
+def new_client(
+    server: Address,
+    answer_seconds: float = ANSWER_SECONDS,
+    connect_seconds: float = CONNECT_SECONDS,
+) -> Client:
+    """A pymemcache client for one connection, whose `get` answers (body, flags).
+
+    Raises OSError when the server has a name and none of its addresses answers: pymemcache tries
+    a name's first address only, and `localhost` often has two.
+    """
+    if isinstance(server, tuple) and not _is_numeric(server[0]):
+        with socket.create_connection(server, connect_seconds) as probe:
+            server = probe.getpeername()[:2]
+    return Client(
+        server,
+        serde=_BodyAndFlags(),
+        connect_timeout=connect_seconds,
+        timeout=answer_seconds,
+        no_delay=isinstance(server, tuple),
+        default_noreply=False,
+    )
+
+
+def reason(error: BaseException) -> str:
+    """What an exception of a socket or of pymemcache says, for a person."""
+    if isinstance(error, MemcacheError):
+        said = error.args[0] if error.args else "the server closed the connection"
+        return said.decode("ascii", "backslashreplace") if isinstance(said, bytes) else str(said)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
+def is_refused(error: BaseException, word: str) -> bool:
+    """Is it the server's `SERVER_ERROR <word> ...`?"""
+    if isinstance(error, MemcacheUnexpectedCloseError):
+        return False
+    return isinstance(error, MemcacheServerError) and reason(error).startswith(word)
+
+
+class Connection:
+    """For one thread at a time; `end_wait` is for any."""
+
+    def __init__(self, server: Address, answer_seconds: float, connect_seconds: float) -> None:
+        self._server = server
+        self._seconds = answer_seconds, connect_seconds
+        self._client: Client | None = None
+
+    def get(self, key: str) -> None:
+        """A request that answers END; raises OSError or MemcacheError."""
+        self._ask(lambda client: client.get(key))
+
+    def gets(self, key: str) -> tuple[bytes, int, int] | None:
+        """Body, flags and number of the item that is answered; None: END.
+
+        Raises OSError or MemcacheError.
+        """
+        found, number = self._ask(lambda client: client.gets(key))
+        return (*found, int(number)) if found is not None else None
+
+    def touch(self, key: str, seconds: int) -> bool:
+        """TOUCHED, or NOT_FOUND; raises OSError or MemcacheError."""
+        return bool(self._ask(lambda client: client.touch(key, seconds)))
+
+    def connect(self) -> Client:
+        """Connected, from here on; raises OSError or MemcacheError."""
+        if self._client is None:
+            client = new_client(self._server, *self._seconds)
+            try:
+                client.version()  # pymemcache connects with the first request
+            except BaseException:
+                client.close()
+                raise
+            self._client = client
+        return self._client
+
+    def end_wait(self) -> None:
+        """Say that nothing more is asked: the server ends a wait with what there is.
+
+        The other direction stays open, so that an item on its way is not missed.
+        """
+        client = self._client
+        if client is not None and client.sock is not None:
+            with contextlib.suppress(OSError):
+                client.sock.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Hang up. The next request connects again."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _ask(self, request: Callable[[Client], _T]) -> _T:
+        client = self.connect()
+        try:
+            return request(client)
+        except BaseException:
+            self.close()
+            raise
+
+
+def _is_numeric(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

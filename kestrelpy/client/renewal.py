@@ -1,0 +1,146 @@
+"""The thread that keeps the lease of what is in hand.
+
+    in hand ──half of its lease──▶ renew ──▶ half of it ──▶ renew ─ ─ ─▶
+                                     ├─ not answered ──▶ again, until the lease is over ──▶ lost
+                                     └─ NOT_FOUND ─────▶ lost
+    work_limit reached ──▶ told to stop, renewed no more ──▶ deferred just before its lease ends
+
+One rule: it speaks on a connection of its own, so that it never waits behind anybody's answer; and
+there is no thread and no connection while work is quicker than half a lease.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from typing import Final
+
+from pymemcache.exceptions import MemcacheError
+
+from kestrelpy.client.connection import ANSWER_SECONDS, CONNECT_SECONDS, Address, Connection, reason
+from kestrelpy.client.item import Item, State
+
+log = logging.getLogger("kestrelpy.client")
+
+_FAILURES: Final = (OSError, MemcacheError)
+
+
+class Renewal:
+    """For one worker."""
+
+    def __init__(
+        self, queue: str, server: Address, lease_seconds: int, limit_seconds: float | None
+    ) -> None:
+        self._queue = queue
+        self._lease_seconds = lease_seconds
+        self._limit_seconds = limit_seconds
+        # An answer that takes longer than this is asked for again on another connection.
+        patience = lease_seconds / 4
+        self._connection = Connection(
+            server, min(patience, ANSWER_SECONDS), min(patience, CONNECT_SECONDS)
+        )
+        # How long it sleeps at most: the next item may come at any time.
+        self._nap_seconds = min(lease_seconds, limit_seconds or lease_seconds) / 8
+        self._item: Item | None = None
+        self._running = False
+        self._lock = threading.Lock()
+
+    def keep(self, item: Item, opened_at: float) -> None:
+        """Renew the lease of this one from now on; `opened_at` on the monotonic clock."""
+        item._lease_ends = opened_at + self._lease_seconds
+        item._renew_at = opened_at + self._lease_seconds / 2
+        if self._limit_seconds is not None:
+            item._limit_at = opened_at + self._limit_seconds
+        with self._lock:
+            self._item = item
+            if not self._running:
+                self._running = True
+                name = f"lease {self._queue}"
+                threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def drop(self) -> None:
+        """Nothing is in hand."""
+        self._item = None
+
+    def _run(self) -> None:
+        try:
+            self._watch()
+        except BaseException:  # of a call that somebody left with `when_stop`
+            with self._lock:
+                self._running = False
+            raise
+
+    def _watch(self) -> None:
+        # It sleeps before it looks: while work is quick it looks seldom, and is not started anew
+        # for each item.
+        left = self._nap_seconds
+        while True:
+            time.sleep(min(left, self._nap_seconds))
+            item = self._next()
+            if item is None:
+                return
+            now = time.monotonic()
+            left = self._when(item) - now
+            if left <= 0:
+                self._act(item, now)
+                left = 0.0
+
+    def _next(self) -> Item | None:
+        with self._lock:
+            if self._item is None:
+                self._running = False
+                self._connection.close()
+            return self._item
+
+    def _when(self, item: Item) -> float:
+        """When there is something to do for it."""
+        if item._stopping:
+            return item._lease_ends - self._lease_seconds / 4
+        return min(item._renew_at, item._limit_at or item._renew_at)
+
+    def _act(self, item: Item, now: float) -> None:
+        if item._state is not State.HELD:
+            self._forget(item)
+        elif item._stopping:
+            self._defer(item)
+        elif item._limit_at is not None and now >= item._limit_at:
+            self._renew(item, now)  # once more, so that there is time to stop
+            item._tell_to_stop()
+        else:
+            self._renew(item, now)
+
+    def _renew(self, item: Item, now: float) -> None:
+        why = "its lease ended, and it went back"
+        try:
+            touched = self._connection.touch(
+                f"{self._queue}/token={item.token}", self._lease_seconds
+            )
+        except _FAILURES as error:
+            why = f"its lease could not be renewed: {reason(error)}"
+            if now < item._lease_ends:
+                item._renew_at = now + self._nap_seconds
+                return
+            touched = False
+        if touched:
+            item._lease_ends = now + self._lease_seconds
+            item._renew_at = now + self._lease_seconds / 2
+        else:
+            self._lose(item, why)
+
+    def _defer(self, item: Item) -> None:
+        """It was told to stop and is still in hand: before its lease ends it goes back."""
+        self._lose(item, "it was in hand for too long (work_limit), and was put off")
+        with contextlib.suppress(*_FAILURES):  # else its lease ends by itself
+            self._connection.get(f"{self._queue}/defer/token={item.token}")
+
+    def _lose(self, item: Item, why: str) -> None:
+        self._forget(item)
+        if item._leave_hand(State.LOST):
+            log.warning("%s: the item in hand may be handled again: %s", self._queue, why)
+
+    def _forget(self, item: Item) -> None:
+        with self._lock:
+            if self._item is item:
+                self._item = None

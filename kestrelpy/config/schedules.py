@@ -1,0 +1,81 @@
+"""`[schedules.<name>]`: when something is put, where, and what.
+
+One rule: a line that got in here comes, in a zone that is known; what is refused is told with the
+field that is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Annotated, Final, Literal, Self
+
+import pydantic
+from pydantic import PlainValidator
+
+from kestrelpy.cron import Cron, read_zone, why_no_cron
+
+NAME: Final = "[!-.0-~]{1,128}"  # of a queue, and of a schedule
+NAME_FORM: Final = "1 to 128 printable ASCII characters, no blank and no /"
+NEEDED: Final = ("cron", "queue")  # nothing stands for these
+
+
+def _text(why_not: Callable[[str], str]) -> PlainValidator:
+    """What a text may be: `why_not` says what it must be and is not."""
+
+    def check(value: object) -> str:
+        if not isinstance(value, str):
+            raise ValueError("must be a text")
+        if why := why_not(value):
+            raise ValueError(why)
+        return str(value)
+
+    return PlainValidator(check)
+
+
+def _why_no_zone(name: str) -> str:
+    try:
+        read_zone(name)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _why_no_queue(name: str) -> str:
+    return "" if re.fullmatch(NAME, name) else f"must be a queue's name: {NAME_FORM}"
+
+
+class ScheduleBlock(pydantic.BaseModel):
+    """One schedule: it puts `body` into `queue` at each time that `cron` names."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+    cron: Annotated[str, _text(why_no_cron)] = ""
+    queue: Annotated[str, _text(_why_no_queue)] = ""
+    body: Annotated[str, _text(lambda _: "")] = ""
+    timezone: Annotated[str, _text(_why_no_zone)] = "UTC"
+    catch_up: Literal["none", "last", "all"] = "last"
+
+    @pydantic.model_validator(mode="after")
+    def _says_when_and_where(self) -> Self:
+        given = [key for key in type(self).model_fields if key in self.model_fields_set]
+        for key in NEEDED:
+            if key not in given:
+                raise ValueError(f"must have {key} beside {' and '.join(given)}")
+        return self
+
+    @property
+    def body_bytes(self) -> bytes:
+        """What is put."""
+        return self.body.encode()
+
+    @property
+    def times(self) -> Cron:
+        """When."""
+        return _cron(self.cron, self.timezone)
+
+
+@lru_cache(maxsize=1024)
+def _cron(line: str, timezone: str) -> Cron:
+    return Cron(line, timezone)

@@ -1,0 +1,234 @@
+"""Where a reader's line meets its keys: what stands at the front is lent, or parked behind others.
+
+    front ──▶ claims its values ──▶ first for all of them ──▶ lent ──▶ ends ──▶ the next ones have
+                   └──▶ others are before it: parked ───────────────────────▶ them: back at their
+                        (in memory while there is room)                       places in the line
+
+What is parked is ready and counted so, but out of the line, so that nobody passes it over twice.
+After a restart it is met in the line again; what must be known by then (a key that somebody lent by
+token has, or one that was given back for later) stands in the log.
+
+One rule: whoever ends an item here ends its claims; what waits for them comes back to the line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kestrelpy.core.item import Item, bare_item
+from kestrelpy.core.keys import Keys, Parked
+from kestrelpy.core.ready import ITEM_COST
+
+if TYPE_CHECKING:
+    from kestrelpy.core.reader import Reader
+
+# Items at the front that are expired or behind their key, passed over in one call: so that a
+# million of them cost many short turns and not one long one.
+SWEEP_ITEMS_MAX: Final = 1000
+AT_ONCE_MS: Final = 0  # due at the next tick
+_SOON_MS: Final = 1  # until one goes on with that
+_PART: Final = 2  # of what a line may have in memory, for those that wait for their key
+
+
+class Keyed:
+    """The claims of one reader's items, and what is parked of them.
+
+    `whole` are those of the parked that are in memory, `cost` what they take there. `held` are the
+    keys of items that were given back for later: by then they stand behind others, and are first
+    all the same. `in_flight` counts values of items that are lent.
+    """
+
+    __slots__ = ("_reader", "held", "in_flight", "keys", "whole", "whole_bytes")
+
+    def __init__(self, reader: Reader, matches_any: bool) -> None:
+        self._reader = reader
+        self.keys = Keys(matches_any)
+        self.whole: dict[int, Item] = {}
+        self.whole_bytes = 0
+        self.held: dict[int, bytes] = {}
+        self.in_flight = 0
+
+    @property
+    def cost(self) -> int:
+        """How much memory the whole items take, in bytes."""
+        return self.whole_bytes + len(self.whole) * ITEM_COST
+
+    # -- at the front of the line -----------------------------------------------------------
+
+    def is_blocked(self, item: Item) -> bool:
+        """Does another item have its key, or a part of it?"""
+        return bool(item.key) and self.keys.blocker(item.id, item.key) is not None
+
+    def pass_over(self, found: tuple[int, Item], now_ms: int) -> tuple[int, Item] | None:
+        """The first item that may be lent, from `found` on; expired ones are gone by then.
+
+        None: there is none, or that is not known yet; then it is gone on with soon.
+        """
+        reader, ready, passed = self._reader, self._reader.ready, 0
+        wall_ms = now_ms + reader.wall.offset_ms
+        following: tuple[int, Item] | None = found
+        while following is not None:
+            place, item = following
+            is_over = 0 < item.expires_ms <= wall_ms
+            if not is_over and (not item.key or self.keys.take(item.id, item.key)):
+                return following
+            if passed == SWEEP_ITEMS_MAX:
+                ready.give_back(place, item)
+                reader.alarm.need(now_ms + _SOON_MS)
+                return None
+            passed += 1
+            if is_over:
+                reader.expire(item, wall_ms)
+            else:
+                self._park(place, item)
+            if ready.beyond and not ready.resident:
+                reader.line.refill(wall_ms)
+            following = ready.pop()
+        return None
+
+    def first(self, item: Item, now_ms: int) -> Item | None:
+        """The first item that may be lent, from `item` on, still in the line; None as above."""
+        reader, ready, passed = self._reader, self._reader.ready, 0
+        wall_ms = now_ms + reader.wall.offset_ms
+        following: Item | None = item
+        while following is not None:
+            is_over = 0 < following.expires_ms <= wall_ms
+            if not (is_over or self.is_blocked(following)):
+                return following
+            if passed == SWEEP_ITEMS_MAX:
+                reader.alarm.need(now_ms + _SOON_MS)
+                return None
+            passed += 1
+            if is_over:
+                ready.remove(following)
+                reader.expire(following, wall_ms)
+            elif (popped := ready.pop()) is not None:
+                self._park(*popped)
+            if ready.beyond and not ready.resident:
+                reader.line.refill(wall_ms)
+            following = ready.first()
+        return None
+
+    def _park(self, place: int, item: Item) -> None:
+        """It stands at the front and has to wait."""
+        reader = self._reader
+        self.keys.claim(item.id, place, item.size, item.key)
+        reader.elsewhere.add(item.id)
+        if self._has_room(item.size):
+            self.whole[item.id] = item
+            self.whole_bytes += item.size
+        else:
+            reader.line.forget_expiry(item.id)
+        self._count()
+
+    def _has_room(self, body_bytes: int) -> bool:
+        """May one more such item stay in memory? (One that is only there has to.)"""
+        reader, residency = self._reader, self._reader.residency
+        if reader.log.backlog is None:
+            return True
+        more = body_bytes + ITEM_COST
+        if (self.cost + more) * _PART > residency.most:
+            return False
+        cost = reader.line.cost + more
+        return cost <= residency.allowed or residency.grow(cost)
+
+    # -- the end of an item -----------------------------------------------------------------
+
+    def end(self, item: Item) -> None:
+        """It is not there any more; another one may be possible now, and is to be served."""
+        if item.key:
+            freed = self.keys.end(item.id, item.key, item.size)
+            if freed or self.held or self._reader.ready.parked:
+                self._free(item.id, freed)
+
+    def drop(self, item: Item) -> None:
+        """`end`; whoever waits is served at the next tick."""
+        if item.key:
+            self.drop_known(item.id, item.key, item.size)
+        elif not item.is_whole or not item.stored_ms:
+            self.drop_unread(item.id, item.size)
+
+    def drop_known(self, id_: int, key: bytes, body_bytes: int) -> None:
+        """The same for an item of which one knows no more."""
+        self._free(id_, self.keys.end(id_, key, body_bytes))
+        if self._reader.waiters:
+            self._reader.alarm.need(AT_ONCE_MS)
+
+    def drop_unread(self, id_: int, body_bytes: int) -> None:
+        """The same where one does not know its key."""
+        if self.keys:
+            self._free(id_, self.keys.end_unknown(id_, body_bytes))
+            if self._reader.waiters:
+                self._reader.alarm.need(AT_ONCE_MS)
+
+    def pop_oldest(self, below: int) -> Item | None:
+        """The parked item with the lowest place, if that is below this one: it is dropped."""
+        oldest = self.keys.oldest()
+        if oldest is None or oldest[1] >= below:
+            return None
+        id_, _, body_bytes = oldest
+        item = self.whole.get(id_) or bare_item(id_, body_bytes)
+        self.drop(item)
+        return item
+
+    def _free(self, id_: int, freed: list[Parked]) -> None:
+        self.held.pop(id_, None)
+        self._forget_whole(id_)
+        back = [(self._forget_whole(each[0]), each) for each in freed]
+        self._count()
+        line = self._reader.line
+        for item, (parked, place, body_bytes) in back:
+            if item is not None:
+                line.take_back(item, place)
+            else:
+                line.stand(place, parked, body_bytes)
+                line.look_ahead()
+
+    def _forget_whole(self, id_: int) -> Item | None:
+        item = self.whole.pop(id_, None)
+        if item is not None:
+            self.whole_bytes -= item.size
+        return item
+
+    def _count(self) -> None:
+        ready, keys = self._reader.ready, self.keys
+        ready.parked, ready.parked_bytes = len(keys.parked), keys.parked_bytes
+        ready.parked_cost = self.cost
+
+    # -- lent, and given back ---------------------------------------------------------------
+
+    def lend(self, item: Item) -> None:
+        """An item that has a key is lent."""
+        keys = self.keys
+        self.in_flight += len(keys.values(item.key)) if keys.matches_any else 1
+
+    def take_back(self, item: Item) -> None:
+        """It is lent no more; its claims stay until it ends."""
+        keys = self.keys
+        self.in_flight -= len(keys.values(item.key)) if keys.matches_any else 1
+
+    def resume(self) -> None:
+        """After replay: who was lent by token, or given back for later, has its key."""
+        for entry in self._reader.leases.entries.values():
+            if entry.key:
+                self.keys.hold(entry.item, entry.key)
+                self.in_flight += len(self.keys.values(entry.key))
+        for id_, key in self.held.items():
+            self.keys.hold(id_, key)
+
+    def keep_held(self, spared: list[int]) -> None:
+        """Of what was given back for later, these are left."""
+        for id_ in self.held.keys() - set(spared):
+            del self.held[id_]
+
+    def clear(self, spared: list[int]) -> None:
+        """Nothing is ready or delayed any more: only these, that are lent, have their keys."""
+        self.keys.clear()
+        self.whole.clear()
+        self.whole_bytes = 0
+        self.keep_held(spared)
+        for lease in self._reader.leases:
+            item = lease.item
+            if item.key and not lease.dead:
+                self.keys.hold(item.id, item.key)
+        self._count()

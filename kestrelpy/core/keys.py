@@ -1,0 +1,243 @@
+"""Who may be next for a key: for each value the item that has it, and who waits behind.
+
+    value A    3 │ 7  9 12 ...        3 is first for A and has it: it is lent, or is about to be
+    value B    7                      7 waits for A and keeps its place on B
+    value C    5 │ 12                 12 waits for A and for C
+
+An item claims all its values when it comes to the front of the line. If it is the first for each of
+them it may be lent; else it is *parked*: out of the line, in the rows of those values that others
+have. With `pair` a key is one value, with `any` each of its values is one. When an item ends, the
+next ones have its values; whoever is first for all of its own by then is possible.
+
+One rule: an item keeps its claims, in their order, until it ends: no give-back, no delay and no
+look at it changes who is first.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Final
+
+from journal.canonical import split
+from journal.ids import IdSet
+
+_FIELDS: Final = 3  # of one that waits in a row: id, place, bytes of its body
+_COMPACT_ABOVE: Final = 64 * _FIELDS
+
+Parked = tuple[int, int, int]  # id, place, bytes of its body
+
+
+class _Row:
+    """Who has a value, and who waits for it in order of place: 24 bytes each."""
+
+    __slots__ = ("_at", "_waiting", "holder")
+
+    def __init__(self, holder: int) -> None:
+        self.holder = holder
+        self._waiting = array("Q")
+        self._at = 0  # those before it went
+
+    def __len__(self) -> int:
+        return (len(self._waiting) - self._at) // _FIELDS
+
+    def __iter__(self) -> Iterator[Parked]:
+        """Those who wait, in order."""
+        some = self._waiting[self._at :]
+        return zip(some[::_FIELDS], some[1::_FIELDS], some[2::_FIELDS], strict=True)
+
+    def first(self) -> Parked:
+        """The one that has waited longest."""
+        id_, place, size = self._waiting[self._at : self._at + _FIELDS]
+        return id_, place, size
+
+    def add(self, id_: int, place: int, body_bytes: int) -> None:
+        """One more behind all others."""
+        self._waiting.extend((id_, place, body_bytes))
+
+    def pop(self) -> Parked:
+        """The one that has waited longest has the value from now on."""
+        first = self.first()
+        self._at += _FIELDS
+        self.holder = first[0]
+        if self._at > _COMPACT_ABOVE and self._at * 2 > len(self._waiting):
+            del self._waiting[: self._at]
+            self._at = 0
+        return first
+
+    def remove(self, id_: int) -> bool:
+        """It waits no more; did it?"""
+        at = self._find(id_)
+        if at < 0:
+            return False
+        if at == self._at:
+            self._at += _FIELDS
+        else:
+            del self._waiting[at : at + _FIELDS]
+        return True
+
+    def _find(self, id_: int) -> int:
+        """Where it stands, -1: nowhere. Ids rise but for items that were delayed once."""
+        waiting, low, high = self._waiting, self._at // _FIELDS, len(self._waiting) // _FIELDS
+        if low < high and waiting[low * _FIELDS] == id_:
+            return low * _FIELDS
+        first, end = low, high
+        while low < high:
+            middle = (low + high) // 2
+            if waiting[middle * _FIELDS] < id_:
+                low = middle + 1
+            else:
+                high = middle
+        if low < end and waiting[low * _FIELDS] == id_:
+            return low * _FIELDS
+        try:
+            return (first + waiting[first * _FIELDS :: _FIELDS].index(id_)) * _FIELDS
+        except ValueError:
+            return -1
+
+
+class Keys:
+    """The claims of one reader's items. `matches_any`: sharing one value is enough.
+
+    `parked` are the ids of those that wait for others, `parked_bytes` those of their bodies;
+    `blocked` values have somebody waiting for them.
+    """
+
+    __slots__ = ("_more", "_rows", "blocked", "matches_any", "parked", "parked_bytes")
+
+    def __init__(self, matches_any: bool = False) -> None:
+        self.matches_any = matches_any
+        self.clear()
+
+    def clear(self) -> None:
+        """Nobody claims anything."""
+        # An item that has a value for which nobody waits is all there is to say.
+        self._rows: dict[bytes, int | _Row] = {}
+        self._more: dict[int, int] = {}  # who waits for more than one value, and for how many
+        self.parked = IdSet()
+        self.parked_bytes = 0
+        self.blocked = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def values(self, key: bytes) -> tuple[bytes, ...]:
+        """What an item of this key claims."""
+        return tuple(dict.fromkeys(split(key))) if self.matches_any else (key,)
+
+    def holder(self, value: bytes) -> int:
+        """The item that is first for this value, 0: none is."""
+        row = self._rows.get(value, 0)
+        return row if isinstance(row, int) else row.holder
+
+    def blocker(self, id_: int, key: bytes) -> tuple[bytes, int] | None:
+        """A value that another item than this one has, and which; None: nothing is in its way."""
+        for value in self.values(key):
+            holder = self.holder(value)
+            if holder not in (0, id_):
+                return value, holder
+        return None
+
+    def take(self, id_: int, key: bytes) -> bool:
+        """It has its key from now on, or has had it before; False: another item has."""
+        if not self.matches_any:
+            row = self._rows.setdefault(key, id_)
+            return row == id_ or (not isinstance(row, int) and row.holder == id_)
+        if self.blocker(id_, key) is not None:
+            return False
+        for value in self.values(key):
+            self._rows.setdefault(value, id_)
+        return True
+
+    def claim(self, id_: int, place: int, body_bytes: int, key: bytes) -> bool:
+        """It stands at the front: may it be lent? If not, it is parked from now on."""
+        if self.take(id_, key):
+            return True
+        rows, waits = self._rows, 0
+        for value in self.values(key):
+            row = rows.setdefault(value, id_)
+            if isinstance(row, int):
+                if row == id_:
+                    continue
+                rows[value] = row = _Row(row)
+                self.blocked += 1
+            elif row.holder == id_:
+                continue
+            row.add(id_, place, body_bytes)
+            waits += 1
+        if waits > 1:
+            self._more[id_] = waits
+        self.parked.add(id_)
+        self.parked_bytes += body_bytes
+        return False
+
+    def hold(self, id_: int, key: bytes) -> None:
+        """It has its key since before now, as far as nobody else does."""
+        for value in self.values(key):
+            self._rows.setdefault(value, id_)
+
+    def end(self, id_: int, key: bytes, body_bytes: int) -> list[Parked]:
+        """It is not there any more: those that became possible, out of their rows."""
+        if not self.matches_any and self._rows.get(key) == id_:
+            del self._rows[key]
+            return []
+        return self._end(id_, self.values(key), body_bytes)
+
+    def end_unknown(self, id_: int, body_bytes: int) -> list[Parked]:
+        """`end` where its key cannot be read any more: it is looked for in every row."""
+        values = [value for value in self._rows if self._is_in(id_, value)]
+        return self._end(id_, tuple(values), body_bytes)
+
+    def holders(self, first: int, last: int) -> set[int]:
+        """The items from `first` to `last` that are first for a value."""
+        rows = self._rows.values()
+        ids = {row if isinstance(row, int) else row.holder for row in rows}
+        return {id_ for id_ in ids if first <= id_ <= last}
+
+    def oldest(self) -> Parked | None:
+        """Of those that are parked the one with the lowest place."""
+        rows = (row.first() for row in self._rows.values() if not isinstance(row, int))
+        return min(rows, key=lambda each: each[1], default=None)
+
+    def _is_in(self, id_: int, value: bytes) -> bool:
+        row = self._rows[value]
+        if isinstance(row, int):
+            return row == id_
+        return row.holder == id_ or row._find(id_) >= 0
+
+    def _end(self, id_: int, values: tuple[bytes, ...], body_bytes: int) -> list[Parked]:
+        rows, freed = self._rows, list[Parked]()
+        for value in values:
+            row = rows.get(value)
+            if row is None:
+                continue
+            if isinstance(row, int):
+                if row == id_:
+                    del rows[value]
+                continue
+            if row.holder == id_:
+                first = row.pop()
+                if self._has_all(first[0]):
+                    freed.append(first)
+                    self._unpark(first[0], first[2])
+            elif id_ not in self.parked or not row.remove(id_):
+                continue
+            if not row:
+                rows[value] = row.holder
+                self.blocked -= 1
+        if id_ in self.parked:
+            self._more.pop(id_, None)
+            self._unpark(id_, body_bytes)
+        freed.sort(key=lambda each: each[1])
+        return freed
+
+    def _has_all(self, id_: int) -> bool:
+        """One that waited has one value more: does it wait for none now?"""
+        waits = self._more.pop(id_, 1) - 1
+        if waits > 1:
+            self._more[id_] = waits
+        return waits == 0
+
+    def _unpark(self, id_: int, body_bytes: int) -> None:
+        self.parked.discard(id_)
+        self.parked_bytes -= body_bytes

@@ -1,0 +1,239 @@
+"""Schedules: which of their times have come, and that each is put once.
+
+    times ──▶ come ──▶ waiting ──▶ PUT with SCOPE and EPOCH ──▶ nothing up to EPOCH is put again
+               │          └── refused (full, failed): tried again every second
+               └── while nobody looked (the server was down, the clock was set): `catch_up`
+
+A time has come when the wall clock shows it. Of those that came while the server looked on, each is
+put. Of those that it missed, the last is, or all of them (the last 1,000), or none. When the clock
+is set back nothing is put until it has passed what was put already.
+
+One rule: what was put is what the log says was put; here is nothing that a restart would miss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+
+from journal.epochs import Nominal
+from kestrelpy.core.broker import Broker
+from kestrelpy.core.queue import NOT_STORED, Queue
+from kestrelpy.core.timers import NEVER_MS
+from kestrelpy.errors import Refused
+
+CAUGHT_UP_MAX: Final = 1000
+# A look that comes so long after the one before it finds a clock that was set, or a machine that
+# slept: what came in between was missed.
+MISSED_S: Final = 60
+# How often one looks at the least: so often a refused item is tried again, and the clock read.
+LOOK_MS: Final = 1000
+PUTS_MAX: Final = 1000  # in one look; the rest is due at once
+_COMPLAINT_MS: Final = 60_000  # one line a minute about a schedule is enough
+_BEHIND_S: Final = 3600  # a clock that is so far behind what was put is worth a line
+
+
+class CatchUp(Enum):
+    """What is put of the times that were missed."""
+
+    NONE = "none"
+    LAST = "last"
+    ALL = "all"
+
+
+_MOST: Final = {CatchUp.NONE: 0, CatchUp.LAST: 1, CatchUp.ALL: CAUGHT_UP_MAX}
+
+
+class Times(Protocol):
+    """Moments in whole seconds since 1970."""
+
+    def after(self, moment_s: int) -> Iterator[int]:
+        """Those later than this one, rising."""
+
+    def latest(self, after_s: int, to_s: int, most: int) -> list[int]:
+        """The last `most` of those later than `after_s` and not later than `to_s`, rising."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What is put where, and when. `line` and `timezone` say the times in the operator's words."""
+
+    name: bytes
+    queue: bytes
+    body: bytes
+    times: Times
+    catch_up: CatchUp = CatchUp.LAST
+    line: str = ""
+    timezone: str = ""
+
+
+class Running:
+    """One schedule as far as it has got. Nothing up to `done_s` is put any more: the last time that
+    was, or when it began. `next_s` is None where no time comes.
+    """
+
+    __slots__ = (
+        "_coming", "complained_ms", "done_s", "is_known", "looked_s", "next_s", "refused",
+        "schedule", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, schedule: Schedule, done_s: int, looked_s: int) -> None:
+        """`looked_s`: times up to this one were looked at."""
+        self.schedule = schedule
+        self.done_s = done_s
+        self.looked_s = looked_s
+        self.waiting: list[int] = []  # have come and are not put yet, rising
+        self.is_known = False  # does its queue know of it?
+        self.refused = ""  # why the first that waits does
+        self.complained_ms = -_COMPLAINT_MS
+        self.seek(looked_s)
+
+    def seek(self, from_s: int) -> None:
+        """What comes next, behind this and all that has come."""
+        self._coming = self.schedule.times.after(max(from_s, self._come_s))
+        self.next_s = next(self._coming, None)
+
+    @property
+    def _come_s(self) -> int:
+        return self.waiting[-1] if self.waiting else self.done_s
+
+    def look(self, wall_s: int) -> None:
+        """What has come by now waits."""
+        since_s, self.looked_s = self.looked_s, wall_s
+        if wall_s < since_s:
+            self.seek(wall_s)  # the clock was set back
+        elif wall_s - since_s > MISSED_S:
+            if self.next_s is not None and self.next_s <= wall_s:
+                self.miss(since_s)
+        else:
+            while self.next_s is not None and self.next_s <= wall_s:
+                self.waiting.append(self.next_s)
+                self.next_s = next(self._coming, None)
+
+    def miss(self, since_s: int) -> None:
+        """Nobody looked between this time and the last look: what is made up for waits."""
+        most = _MOST[self.schedule.catch_up]
+        since_s = max(since_s, self._come_s)
+        if most:
+            self.waiting += self.schedule.times.latest(since_s, self.looked_s, most)
+        self.seek(self.looked_s)
+
+    def done(self) -> None:
+        """The first that waits was put."""
+        self.done_s = self.waiting.pop(0)
+
+    def refuse(self, why: str) -> None:
+        """The first that waits could not be put: of those that wait, some go on waiting."""
+        self.refused = why
+        del self.waiting[: -max(_MOST[self.schedule.catch_up], 1)]
+
+    @property
+    def state(self) -> str:
+        """How it is."""
+        if self.refused:
+            return self.refused
+        behind_s = self.done_s - self.looked_s
+        if behind_s > _BEHIND_S:
+            return f"the clock is {behind_s} seconds behind the last time that was put"
+        return "ok"
+
+
+class Timetable:
+    """All schedules of a server. What is worth a line in its log stands in `complaints`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.running: dict[bytes, Running] = {}
+        self.complaints: list[str] = []
+        self._looked_ms = 0
+        self._is_due = False
+        self._next_wall_ms = NEVER_MS  # when the next time comes
+
+    def take_over(self, schedules: Iterable[Schedule], now_ms: int) -> None:
+        """These, from now on. One that nobody knew begins now; others go on where they are."""
+        wall_s = self._wall_s(now_ms)
+        before, self.running = self.running, {}
+        for schedule in schedules:
+            there = before.get(schedule.name)
+            if there is None:
+                running = self._begun(schedule, wall_s)
+            elif there.schedule == schedule:
+                running = there
+            else:
+                running = Running(schedule, there.done_s, there.looked_s)
+                running.waiting = there.waiting
+                running.seek(there.looked_s)
+            self.running[schedule.name] = running
+        self._is_due = True
+
+    def _begun(self, schedule: Schedule, wall_s: int) -> Running:
+        """As the logs say it: whichever queue it put into before."""
+        name, queues = schedule.name, self._broker.queues.values()
+        known = max((q.epochs[name] for q in queues if name in q.epochs), default=None)
+        running = Running(schedule, wall_s if known is None else known, wall_s)
+        if known is not None:
+            running.miss(known)
+        return running
+
+    def next_due(self) -> int | None:
+        """When to look again, on the clock that never steps; None: never."""
+        if not self.running:
+            return None
+        if self._is_due:
+            return self._looked_ms
+        next_ms = self._next_wall_ms - self._broker.wall.offset_ms
+        return min(self._looked_ms + LOOK_MS, next_ms)
+
+    def look(self, now_ms: int, why_not: str = "") -> None:
+        """Put what has come; `why_not`: nothing is put now, for this reason."""
+        wall_s = self._wall_s(now_ms)
+        self._looked_ms, self._is_due = now_ms, False
+        puts = PUTS_MAX
+        for running in self.running.values():
+            running.look(wall_s)
+            if running.waiting or not running.is_known:
+                try:
+                    if why_not:
+                        raise Refused(why_not)
+                    puts -= self._serve(running, puts, now_ms)
+                except Refused as refused:
+                    running.refuse(str(refused))
+            if running.state != "ok" and now_ms - running.complained_ms >= _COMPLAINT_MS:
+                running.complained_ms = now_ms
+                name = running.schedule.name.decode("ascii", "replace")
+                self.complaints.append(f"schedule {name}: {running.state}")
+        self._is_due = puts == 0
+        times = [each.next_s for each in self.running.values() if each.next_s is not None]
+        self._next_wall_ms = min(times, default=NEVER_MS // 1000) * 1000
+
+    def _serve(self, running: Running, most: int, now_ms: int) -> int:
+        """Put what waits, `most` of it; returns how many were put. Raises Refused."""
+        schedule = running.schedule
+        if not running.is_known:
+            self._make_known(running, now_ms)
+        running.refused = ""
+        put = 0
+        while running.waiting and put < most:
+            nominal = Nominal(schedule.name, running.waiting[0])
+            queue = self._queue(schedule.queue, now_ms)
+            key = queue.policy.keys.key_of(queue.name, (), schedule.body)
+            if queue.put(schedule.body, 0, 0, now_ms, key, nominal) == NOT_STORED:
+                raise Refused(f"queue {schedule.queue.decode('ascii')} is full")
+            running.done()
+            put += 1
+        return put
+
+    def _make_known(self, running: Running, now_ms: int) -> None:
+        """So that its first times are made up for too, when they are missed."""
+        queue = self._queue(running.schedule.queue, now_ms)
+        if queue.epochs.get(running.schedule.name, -1) < running.done_s:
+            queue.pass_over(Nominal(running.schedule.name, running.done_s), now_ms)
+        running.is_known = True
+
+    def _queue(self, name: bytes, now_ms: int) -> Queue:
+        return self._broker.queues.get(name) or self._broker.create(name, now_ms)
+
+    def _wall_s(self, now_ms: int) -> int:
+        return max((now_ms + self._broker.wall.offset_ms) // 1000, 0)

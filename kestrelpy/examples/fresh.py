@@ -1,0 +1,136 @@
+"""A daemon for a recipe: a fresh one on a free port, or the one that --server names.
+
+    with fresh.server(__doc__) as server:
+        queue = server.client()
+
+A fresh one keeps its data in a folder of its own and is gone at the end, data and all.
+
+One rule: whatever happens, no process is left behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote
+
+from pymemcache.client.base import PooledClient
+
+START_SECONDS = 60.0
+LOOK_SECONDS = 0.02
+
+
+class Server:
+    """Where the recipe's queues are; `folder` is None when the daemon is not ours."""
+
+    def __init__(self, address: tuple[str, int], folder: Path | None = None) -> None:
+        self.address = address
+        self.folder = folder
+        self.began = time.monotonic()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def client(self) -> PooledClient:
+        """For all threads: each request takes a connection of the pool that is free."""
+        # An answer may take as long as its t=; be more patient than that. And pymemcache's default
+        # is noreply, which promises nothing: turn it off.
+        return PooledClient(self.address, connect_timeout=5, timeout=60, default_noreply=False)
+
+    def say(self, text: str) -> None:
+        """One line, with the time since the beginning."""
+        # In one write: `print` makes two, and other threads' lines get in between.
+        sys.stdout.write(f"{time.monotonic() - self.began:5.1f} s  {text}\n")
+        sys.stdout.flush()
+
+    def start(self) -> None:
+        """Start it, or start it again on the same port, and wait until it is ready."""
+        assert self.folder is not None
+        out, log = self.folder / "daemon.out", self.folder / "daemon.log"
+        command = [
+            sys.executable, "-m", "kestrelpy", "serve",
+            "--config", str(self.folder / "kestrelpy.toml"), "--port", str(self.address[1]),
+        ]  # fmt: skip
+        with out.open("w") as stdout, log.open("a") as stderr:
+            self.process = subprocess.Popen(command, stdout=stdout, stderr=stderr)
+        deadline = time.monotonic() + START_SECONDS
+        while "\nready" not in (said := out.read_text()):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the daemon did not start:\n{log.read_text()}")
+            time.sleep(LOOK_SECONDS)
+        for line in said.splitlines():
+            if line.startswith("listening: memcache"):
+                self.address = ("127.0.0.1", int(line.rpartition(":")[2]))
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def server(doc: str | None, config: str = "") -> Iterator[Server]:
+    """The daemon to talk to, from the command line; `config` is that of a fresh one."""
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--server", metavar="HOST:PORT", help="default: a fresh daemon")
+    named = parser.parse_args().server
+    if named:
+        host, _, port = named.rpartition(":")
+        yield Server((host, int(port)))
+        return
+    with tempfile.TemporaryDirectory(prefix="kestrelpy-") as folder:
+        # The file is there though it may be empty, so that no other is found.
+        (Path(folder) / "kestrelpy.toml").write_text(config)
+        fresh = Server(("127.0.0.1", 0), Path(folder))
+        try:
+            fresh.start()
+            fresh.began = time.monotonic()
+            yield fresh
+        finally:
+            if fresh.process is not None:
+                fresh.process.terminate()
+                fresh.process.wait()
+
+
+def wait_until_empty(queue: PooledClient, *names: str) -> None:
+    """Wait until nothing is ready, delayed or in anybody's hand in these queues.
+
+    Looked at one after the other, an item may slip from one to another that was looked at before;
+    then its queue has counted one more the next time.
+    """
+    before: list[int] | None = None
+    while True:
+        looks = [_look(queue, name) for name in names]
+        if any(there for there, _ in looks):
+            before = None
+        elif before == (before := [total for _, total in looks]):
+            return
+        time.sleep(LOOK_SECONDS)
+
+
+def _look(queue: PooledClient, name: str) -> tuple[int, int]:
+    """How many are there, and how many ever were."""
+    stats = queue.stats(name)
+    there = sum(
+        stats.get(f"queue_{name}_{kind}".encode(), 0)
+        for kind in ("items", "delayed", "open_transactions")
+    )
+    return there, stats.get(f"queue_{name}_total_items".encode(), 0)
+
+
+def say_dead(server: Server, queue: PooledClient, name: str) -> int:
+    """Say what lies in the dead line of a queue, and why; how many there are."""
+    facts = queue.stats(f"{name}/dead")
+    reasons = {key: word for key, word in facts.items() if key.endswith(b"_reason")}
+    for key, word in reasons.items():
+        item = key.decode().removeprefix(f"queue_{name}_dead_").removesuffix("_reason")
+        attempts = facts[key.replace(b"_reason", b"_attempts")]
+        server.say(f"dead in {name}: item {item}, {attempts} attempts, {unquote(word.decode())}")
+    return len(reasons)

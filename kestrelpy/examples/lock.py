@@ -1,0 +1,96 @@
+"""A lock: one item in a queue, and who has it in hand has the lock.
+
+    python -m kestrelpy.examples.lock [--server HOST:PORT]
+
+    add ──▶ the one item ──open──▶ in hand: locked ──defer──▶ back: free
+                                        └─ its lease ends ──▶ back: free
+
+Who waits is served first come, first served. Who dies or stalls loses the lock when its lease
+ends, so a stalled holder may wake up and believe that it still has it: what the lock protects must
+refuse it. For that there is the token: each lending of the item has a higher one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from pymemcache.client.base import PooledClient
+from pymemcache.exceptions import MemcacheServerError
+
+from kestrelpy.examples import fresh
+
+LOCK = "lock.counter"
+LEASE_SECONDS = 1
+ROUNDS = 20
+
+
+class Counter:
+    """What the lock protects. Reading and writing it are two steps, so it needs one."""
+
+    def __init__(self) -> None:
+        self.value = self.newest_token = 0
+
+    def write(self, value: int, token: int) -> bool:
+        """False: somebody had the lock after you."""
+        if token < self.newest_token:
+            return False
+        self.value, self.newest_token = value, token
+        return True
+
+
+def make_lock(queue: PooledClient) -> None:
+    """Everybody may call this at its start: there will be one item."""
+    # A holder that dies counts as a failed attempt, and a lock must survive any number of them.
+    queue.set(f"{LOCK}/declare", 'max_attempts = "none"\n')
+    queue.add(LOCK, "lock")  # stores only if the queue has no item, ready or in somebody's hand
+
+
+@contextmanager
+def locked(queue: PooledClient) -> Iterator[int]:
+    """Hold the lock; the number is the token."""
+    token = None
+    while token is None:
+        _, token = queue.gets(f"{LOCK}/open/lease={LEASE_SECONDS}s/t=30s")
+    try:
+        yield int(token)
+    finally:
+        with suppress(MemcacheServerError):  # "lease expired": it went back by itself
+            queue.get(f"{LOCK}/defer/token={int(token)}")
+
+
+def main() -> None:
+    """Three count, and one of them falls asleep with the lock in its hand."""
+    with fresh.server(__doc__) as server:
+        queue, counter = server.client(), Counter()
+        make_lock(queue)
+        refused: list[str] = []
+
+        def count(name: str, sleeps_in_round: int) -> None:
+            for number in range(ROUNDS):
+                with locked(queue) as token:
+                    value = counter.value
+                    if number == sleeps_in_round:
+                        server.say(f"{name} falls asleep with the lock, token {token}")
+                        time.sleep(2 * LEASE_SECONDS)
+                    if not counter.write(value + 1, token):
+                        server.say(f"{name} wakes up and writes: refused, {token} is too old")
+                        refused.append(name)
+
+        threads = [
+            threading.Thread(target=count, args=each)
+            for each in (("ann", -1), ("ben", 3), ("cem", -1))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        server.say(f"{3 * ROUNDS} rounds, {len(refused)} refused, counted to {counter.value}")
+        assert counter.value == 3 * ROUNDS - len(refused)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+"""Claims on keys: who may be lent, who waits for whom, and who is next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from journal.canonical import join, text_of
+from kestrelpy.core.keys import Keys
+
+
+def key(*values: str) -> bytes:
+    return join([text_of(value.encode()) for value in values], False)
+
+
+A, B, C, AB, BC, AC = (key(*word) for word in ("A", "B", "C", "AB", "BC", "AC"))
+
+
+def ids(parked: list[tuple[int, int, int]]) -> list[int]:
+    return [id_ for id_, _, _ in parked]
+
+
+def claim(keys: Keys, id_: int, wanted: bytes) -> bool:
+    return keys.claim(id_, id_, 10, wanted)
+
+
+def test_the_first_of_a_key_may_be_lent_and_the_others_wait() -> None:
+    keys = Keys()
+
+    assert claim(keys, 1, A)
+    assert not claim(keys, 2, A)
+    assert claim(keys, 3, B)
+    assert list(keys.parked) == [2]
+    assert keys.parked_bytes == 10
+
+
+def test_asking_again_changes_nothing() -> None:
+    keys = Keys()
+
+    assert claim(keys, 1, A)
+    assert claim(keys, 1, A)
+    assert not claim(keys, 2, A)
+    assert claim(keys, 1, A)
+
+
+def test_when_an_item_ends_the_next_of_its_key_is_possible() -> None:
+    keys = Keys()
+    for id_ in (1, 2, 3):
+        claim(keys, id_, A)
+
+    assert keys.end(1, A, 10) == [(2, 2, 10)]
+    assert claim(keys, 2, A), "it has its key already"
+    assert list(keys.parked) == [3]
+
+
+def test_a_pair_is_one_value() -> None:
+    keys = Keys()
+
+    assert claim(keys, 1, AB)
+    assert claim(keys, 2, BC)
+
+
+def test_with_any_sharing_one_value_is_enough() -> None:
+    keys = Keys(matches_any=True)
+
+    assert claim(keys, 1, AB)
+    assert not claim(keys, 2, BC)
+    assert keys.blocker(2, BC) == (B, 1)
+
+
+def test_a_skipped_item_holds_its_place_on_all_its_values() -> None:
+    keys = Keys(matches_any=True)
+    claim(keys, 1, A)
+    claim(keys, 2, AB)
+
+    assert not claim(keys, 3, B), "nothing overtakes it"
+    assert keys.blocker(3, B) == (B, 2)
+    assert ids(keys.end(1, A, 10)) == [2]
+    assert ids(keys.end(2, AB, 10)) == [3]
+
+
+def test_an_item_that_shares_two_values_waits_for_both() -> None:
+    keys = Keys(matches_any=True)
+    claim(keys, 1, A)
+    claim(keys, 2, B)
+    claim(keys, 3, AB)
+
+    assert ids(keys.end(1, A, 10)) == []
+    assert ids(keys.end(2, B, 10)) == [3]
+
+
+def test_one_that_waits_may_end_too_and_those_behind_it_go_on() -> None:
+    keys = Keys(matches_any=True)
+    claim(keys, 1, A)
+    claim(keys, 2, AB)
+    claim(keys, 3, B)
+
+    assert ids(keys.end(2, AB, 10)) == [3]
+    assert keys.parked_bytes == 0
+    assert ids(keys.end(1, A, 10)) == []
+    assert ids(keys.end(3, B, 10)) == []
+    assert len(keys) == 0
+
+
+def test_an_item_whose_key_is_not_known_any_more_ends_all_the_same() -> None:
+    keys = Keys()
+    claim(keys, 1, A)
+    claim(keys, 2, A)
+
+    assert ids(keys.end_unknown(1, 10)) == [2]
+
+
+def test_what_is_held_since_before_is_first_and_parks_nobody() -> None:
+    keys = Keys(matches_any=True)
+    keys.hold(9, AB)
+    keys.hold(8, BC)
+
+    assert (keys.holder(A), keys.holder(B), keys.holder(C)) == (9, 9, 8)
+    assert not keys.parked
+    assert not claim(keys, 1, A)
+    assert ids(keys.end(9, AB, 10)) == [1]
+    assert keys.holder(B) == 0
+
+
+def test_an_item_that_never_claimed_ends_without_a_trace() -> None:
+    keys = Keys()
+    claim(keys, 1, A)
+    claim(keys, 2, A)
+
+    assert keys.end(9, A, 10) == []
+    assert keys.end(9, B, 10) == []
+    assert keys.holder(A) == 1
+
+
+def test_values_that_somebody_waits_for_are_counted() -> None:
+    keys = Keys()
+    for id_, wanted in enumerate((A, A, A, B, B, C), 1):
+        claim(keys, id_, wanted)
+
+    assert keys.blocked == 2
+    keys.end(4, B, 10)
+    assert keys.blocked == 1
+    assert len(keys) == 3
+
+
+def test_a_repeated_value_is_one() -> None:
+    keys = Keys(matches_any=True)
+
+    assert claim(keys, 1, key("A", "A"))
+    assert not claim(keys, 2, key("A", "A"))
+    assert ids(keys.end(1, key("A", "A"), 10)) == [2]
+
+
+def test_the_oldest_of_those_that_wait_is_that_with_the_lowest_place() -> None:
+    keys = Keys()
+    for id_, place, wanted in ((1, 1, A), (2, 2, B), (3, 9, A), (4, 8, B)):
+        keys.claim(id_, place, 5, wanted)
+
+    assert keys.oldest() == (4, 8, 5)
+
+
+def test_a_long_row_costs_24_bytes_for_each_that_waits() -> None:
+    keys = Keys()
+    claim(keys, 1, A)
+    for id_ in range(2, 10_001):
+        claim(keys, id_, A)
+    row = keys._rows[A]
+
+    assert not isinstance(row, int)
+    assert row._waiting.itemsize * 3 == 24
+    while (freed := keys.end(keys.holder(A), A, 10)):
+        assert len(freed) == 1
+    assert len(row._waiting) <= 2 * 64 * 3, "those that went are let go"
+
+
+class KeysMachine(RuleBasedStateMachine):
+    """Against the plainest words of the spec: a list of claims in the order they were made."""
+
+    matches_any = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys = Keys(self.matches_any)
+        self.claims: dict[int, bytes] = {}
+        self.possible: set[int] = set()
+        self.next_id = 1
+
+    def meets(self, one: bytes, other: bytes) -> bool:
+        return bool(set(self.keys.values(one)) & set(self.keys.values(other)))
+
+    def is_possible(self, id_: int) -> bool:
+        mine = self.claims[id_]
+        return not any(self.meets(mine, self.claims[i]) for i in self.claims if i < id_)
+
+    def newly(self) -> Iterator[int]:
+        return (i for i in self.claims if i not in self.possible and self.is_possible(i))
+
+    @rule(words=st.sampled_from(["A", "B", "C", "AB", "BA", "BC", "ABC", "AA", "D", "AD"]))
+    def arrive(self, words: str) -> None:
+        id_, self.next_id = self.next_id, self.next_id + 1
+        self.claims[id_] = key(*words)
+        assert claim(self.keys, id_, key(*words)) == self.is_possible(id_)
+        self.possible.update(self.newly())
+
+    @rule(nth=st.integers(0, 9), is_known=st.booleans())
+    def go(self, nth: int, is_known: bool) -> None:
+        if not self.claims:
+            return
+        id_ = sorted(self.claims)[nth % len(self.claims)]
+        mine = self.claims.pop(id_)
+        self.possible.discard(id_)
+        freed = self.keys.end(id_, mine, 10) if is_known else self.keys.end_unknown(id_, 10)
+        newly = sorted(self.newly())
+        assert ids(freed) == newly
+        self.possible.update(newly)
+
+    @invariant()
+    def it_knows_who_waits(self) -> None:
+        waiting = sorted(set(self.claims) - self.possible)
+        assert list(self.keys.parked) == waiting
+        assert self.keys.parked_bytes == 10 * len(waiting)
+        for id_, mine in self.claims.items():
+            assert (self.keys.blocker(id_, mine) is None) == (id_ in self.possible)
+        values = {v for mine in self.claims.values() for v in self.keys.values(mine)}
+        assert len(self.keys) == len(values)
+        rivals = [sum(v in self.keys.values(m) for m in self.claims.values()) for v in values]
+        assert self.keys.blocked == sum(count > 1 for count in rivals)
+        oldest = self.keys.oldest()
+        assert (oldest[0] if oldest else None) == min(waiting, default=None)
+
+
+class AnyMachine(KeysMachine):
+    matches_any = True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", [KeysMachine, AnyMachine])
+def test_claims_are_as_the_spec_says(machine: type[KeysMachine]) -> None:
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=100, stateful_step_count=40, deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )  # fmt: skip

@@ -1,0 +1,478 @@
+"""Each time of a schedule is put once: over restarts, clocks that are set, and full queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from journal.canonical import value_of
+from journal.record import Kind, Tag, decode_meta
+from kestrelpy.core.key_rule import KeySettings
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.schedules import CAUGHT_UP_MAX, CatchUp, Running, Schedule, Timetable
+from kestrelpy.cron import Cron
+from kestrelpy.message_keys import MessageKey
+from tests.support.queues import NAME, WALL_MS, QueueInHand, make_queue, no_queue
+
+BEGAN_S = WALL_MS // 1000  # divisible by ten
+TENTH = "*/10 * * * * *"  # every ten seconds
+
+
+class Clockwork:
+    """A queue in hand, and the timetable that puts into it."""
+
+    def __init__(self, hand: QueueInHand, *schedules: Schedule) -> None:
+        self.hand = hand
+        self.schedules = schedules
+        self.why_not = ""
+        self.start()
+
+    def start(self) -> None:
+        self.table = Timetable(self.hand.broker)
+        self.table.take_over(self.schedules, self.hand.now_ms)
+        self.pass_s(0)
+
+    def reload(self, *schedules: Schedule) -> None:
+        self.schedules = schedules
+        self.table.take_over(schedules, self.hand.now_ms)
+        self.pass_s(0)
+
+    def pass_s(self, seconds: float) -> None:
+        """Time passes, and whenever it is due one looks."""
+        until_ms = self.hand.now_ms + int(seconds * 1000)
+        while (due := self.table.next_due()) is not None and due <= until_ms:
+            self.hand.now_ms = max(self.hand.now_ms, due)
+            self.table.look(self.hand.now_ms, self.why_not)
+        self.hand.now_ms = until_ms
+
+    def sleep_s(self, seconds: float) -> None:
+        """Time passes, and nobody looks."""
+        self.hand.now_ms += int(seconds * 1000)
+
+    def step_wall_s(self, seconds: int) -> None:
+        self.hand.broker.step_wall(self.hand.broker.wall.offset_ms + seconds * 1000)
+        self.pass_s(0)
+
+    def restart(self, after_s: float = 0, *schedules: Schedule) -> None:
+        """The server was killed, and another one starts so much later."""
+        self.hand = self.hand.restarted()
+        self.hand.now_ms += int(after_s * 1000)
+        self.schedules = schedules or self.schedules
+        self.start()
+
+    @property
+    def put(self) -> list[int]:
+        """The times for which something was put, as the log says it, from the beginning on."""
+        return put_in(self.hand)
+
+    @property
+    def one(self) -> Running:
+        (running,) = self.table.running.values()
+        return running
+
+
+def put_in(hand: QueueInHand) -> list[int]:
+    metas = [decode_meta(r.meta) for r in hand.records if r.kind == Kind.PUT]
+    return [int(meta[Tag.EPOCH]) - BEGAN_S for meta in metas if Tag.EPOCH in meta]
+
+
+def schedule(
+    line: str = TENTH, catch_up: CatchUp = CatchUp.LAST, name: bytes = b"tick",
+    queue: bytes = NAME, body: bytes = b"go",
+) -> Schedule:  # fmt: skip
+    return Schedule(name, queue, body, Cron(line), catch_up, line, "UTC")
+
+
+def running(*schedules: Schedule, **settings: Any) -> Clockwork:
+    return Clockwork(make_queue(**settings), *(schedules or (schedule(),)))
+
+
+# -- the time comes --------------------------------------------------------------------------------
+
+
+def test_an_item_is_put_at_each_time_and_its_record_says_for_which() -> None:
+    works = running()
+
+    works.pass_s(9.999)
+    assert works.put == []
+    works.pass_s(0.001)
+    assert works.put == [10]
+    works.pass_s(20)
+
+    assert works.put == [10, 20, 30]
+    assert works.hand.ready == [b"go"] * 3
+    assert works.hand.story.endswith(f"put 3 go scope=tick epoch={BEGAN_S + 30}")
+
+
+def test_a_new_schedule_begins_now_and_not_with_this_very_second() -> None:
+    works = running()
+
+    assert works.put == []
+    assert works.hand.story == f"ids 0 entries scope=tick epoch={BEGAN_S}"
+
+
+def test_a_queue_is_made_when_its_schedule_begins() -> None:
+    works = Clockwork(no_queue(), schedule())
+
+    assert NAME in works.hand.broker.queues
+    works.pass_s(10)
+    assert works.hand.ready == [b"go"]
+
+
+def test_several_schedules_put_into_one_queue_and_into_several() -> None:
+    works = running(
+        schedule(body=b"a"), schedule("*/15 * * * * *", name=b"other", body=b"b"),
+        schedule(name=b"mail", queue=b"mail"),
+    )  # fmt: skip
+
+    works.pass_s(30)
+
+    assert sorted(works.hand.ready) == [b"a", b"a", b"a", b"b", b"b"]
+    assert works.hand.broker.queues[b"mail"].total_items == 3
+
+
+def test_who_waits_is_served_at_the_time() -> None:
+    works = running()
+    works.hand.wait("anna", wait_ms=60_000)
+
+    works.pass_s(10)
+
+    assert works.hand.answers() == [("anna", b"go")]
+
+
+def test_without_schedules_one_never_looks() -> None:
+    works = running()
+    works.reload()
+
+    assert works.table.next_due() is None
+    works.pass_s(60)
+    assert works.put == []
+
+
+def test_all_that_came_while_one_looked_on_is_put_though_the_look_comes_late() -> None:
+    works = running(schedule(catch_up=CatchUp.NONE))
+
+    works.sleep_s(45)
+    works.pass_s(0)
+
+    assert works.put == [10, 20, 30, 40]
+
+
+# -- restarts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("catch_up", CatchUp)
+def test_what_was_put_is_not_put_again_after_a_restart_in_the_same_second(
+    catch_up: CatchUp,
+) -> None:
+    works = running(schedule(catch_up=catch_up))
+    works.pass_s(10)
+
+    for _ in range(3):
+        works.restart(0.1)
+        works.pass_s(0.1)
+
+    assert works.put == [10]
+    works.pass_s(10)
+    assert works.put == [10, 20]
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "put"),
+    [
+        (CatchUp.NONE, [10, 60]),
+        (CatchUp.LAST, [10, 50, 60]),
+        (CatchUp.ALL, [10, 20, 30, 40, 50, 60]),
+    ],
+)
+def test_of_the_times_that_were_missed_those_are_put_that_catch_up_says(
+    catch_up: CatchUp, put: list[int]
+) -> None:
+    works = running(schedule(catch_up=catch_up))
+    works.pass_s(10)
+
+    works.restart(45)
+    works.pass_s(5)
+
+    assert works.put == put
+
+
+def test_the_first_times_of_a_schedule_are_made_up_for_too() -> None:
+    works = running()
+
+    works.restart(25)
+
+    assert works.put == [20]
+
+
+def test_at_most_a_thousand_missed_times_are_put_and_they_are_the_last() -> None:
+    works = running(schedule("* * * * * *", CatchUp.ALL))
+
+    works.restart(5000)
+
+    assert works.put == list(range(5000 - CAUGHT_UP_MAX + 1, 5001))
+
+
+def test_all_missed_times_are_put_though_not_in_one_look() -> None:
+    lines = [schedule("* * * * * *", CatchUp.ALL, b"a"), schedule("* * * * * *", CatchUp.ALL, b"b")]
+    works = running(*lines)
+    works.hand = works.hand.restarted()
+    works.sleep_s(5000)
+    works.table = Timetable(works.hand.broker)
+    works.table.take_over(lines, works.hand.now_ms)
+
+    works.table.look(works.hand.now_ms)
+    assert len(works.put) == CAUGHT_UP_MAX
+    assert works.table.next_due() == works.hand.now_ms
+    works.pass_s(0)
+
+    assert len(works.put) == 2 * CAUGHT_UP_MAX
+
+
+def test_other_times_go_on_from_the_last_one_over_a_restart_and_without() -> None:
+    other = schedule("5,25,45 * * * * *", CatchUp.ALL)
+    works = running(schedule(catch_up=CatchUp.ALL))
+    works.pass_s(20)
+
+    works.reload(other)
+    works.pass_s(10)
+    assert works.put == [10, 20, 25]
+    works.restart(40, schedule(catch_up=CatchUp.ALL))
+
+    assert works.put == [10, 20, 25, 30, 40, 50, 60, 70]
+
+
+def test_a_schedule_that_was_left_out_for_a_while_has_missed_its_times() -> None:
+    works = running(schedule())
+    works.pass_s(10)
+
+    works.reload()
+    works.pass_s(25)
+    works.reload(schedule())
+
+    assert works.put == [10, 30]
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_into_another_queue_nothing_is_put_twice(restarts: bool) -> None:
+    works = running()
+    works.pass_s(10)
+
+    works.reload(schedule(queue=b"mail"))
+    works.pass_s(10)
+    works.reload(schedule())
+    if restarts:  # of the two queues the one in hand lives on
+        works.restart()
+    works.pass_s(10)
+
+    assert works.put == [10, 30]
+
+
+# -- clocks that are set ---------------------------------------------------------------------------
+
+
+def test_a_time_that_comes_again_because_the_clock_was_set_back_is_not_put_again() -> None:
+    works = running()
+    works.pass_s(30)
+
+    works.step_wall_s(-25)
+    works.pass_s(25)
+    assert works.put == [10, 20, 30]
+    works.pass_s(10)
+
+    assert works.put == [10, 20, 30, 40]
+
+
+def test_nor_is_it_when_a_restart_comes_between() -> None:
+    works = running(schedule(catch_up=CatchUp.ALL))
+    works.pass_s(30)
+
+    works.step_wall_s(-25)
+    works.restart()
+    works.pass_s(34)
+
+    assert works.put == [10, 20, 30]
+    works.pass_s(1)
+    assert works.put == [10, 20, 30, 40]
+
+
+def test_a_clock_that_is_set_back_and_forward_again_brings_nothing_twice() -> None:
+    works = running(schedule(catch_up=CatchUp.ALL))
+    works.pass_s(90)
+
+    works.step_wall_s(-85)
+    works.pass_s(2)
+    works.step_wall_s(+100)
+    works.pass_s(8)
+
+    assert works.put == list(range(10, 111, 10))
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "put"), [(CatchUp.NONE, [110]), (CatchUp.LAST, [100, 110])]
+)
+def test_what_a_clock_that_was_set_forward_leapt_over_is_missed(
+    catch_up: CatchUp, put: list[int]
+) -> None:
+    works = running(schedule(catch_up=catch_up))
+    works.pass_s(5)
+
+    works.step_wall_s(100)
+    works.pass_s(5)
+
+    assert works.put == put
+
+
+def test_a_clock_that_is_set_forward_by_less_than_a_minute_leaps_over_nothing() -> None:
+    works = running(schedule(catch_up=CatchUp.NONE))
+
+    works.step_wall_s(45)
+    works.pass_s(0)
+
+    assert works.put == [10, 20, 30, 40]
+
+
+def test_what_was_leapt_over_and_not_put_comes_again_when_the_clock_is_set_back() -> None:
+    works = running(schedule(catch_up=CatchUp.NONE))
+    works.step_wall_s(1000)
+    works.pass_s(1)
+    works.step_wall_s(-1000)
+
+    works.pass_s(20)
+
+    assert works.put == [10, 20]
+
+
+def test_a_clock_that_is_far_behind_what_was_put_is_told_once_a_minute() -> None:
+    works = running()
+    works.pass_s(10)
+    works.step_wall_s(-7200)
+    works.pass_s(60)
+
+    (complaint,) = works.table.complaints
+    assert complaint == (
+        "schedule tick: the clock is 7199 seconds behind the last time that was put"
+    )
+    works.pass_s(1)
+    assert len(works.table.complaints) == 2
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "put"),
+    [
+        (CatchUp.NONE, [10, 40, 50]),
+        (CatchUp.LAST, [10, 40, 50]),
+        (CatchUp.ALL, [10, 20, 30, 40, 50]),
+    ],
+)
+def test_what_a_full_queue_refuses_is_tried_again(catch_up: CatchUp, put: list[int]) -> None:
+    works = running(schedule(catch_up=catch_up), max_items=1)
+    works.pass_s(45)
+    assert works.put == [10]
+    assert works.table.complaints == ["schedule tick: queue jobs is full"]
+
+    works.hand.reload(max_items=9)
+    works.pass_s(5)
+
+    assert works.put == put
+    assert works.one.state == "ok"
+
+
+def test_one_that_is_refused_holds_up_no_other() -> None:
+    works = running(schedule(), schedule(name=b"mail", queue=b"mail"))
+    works.hand.queue.log.failure = OSError("the disk is gone")
+
+    works.pass_s(30)
+
+    assert works.put == []
+    assert works.hand.broker.queues[b"mail"].total_items == 3
+    (complaint,) = works.table.complaints
+    assert "journal failed, queue jobs is closed until a restart" in complaint
+
+
+def test_what_is_put_has_the_key_of_its_message_and_without_one_it_is_refused() -> None:
+    keys = KeySettings(MessageKey("json", ("id",), False))
+    works = running(
+        schedule(body=b'{"id": 7}'), schedule(name=b"odd", body=b"no message"), keys=keys
+    )
+    works.pass_s(10)
+    (put,) = [record for record in works.hand.records if record.kind == Kind.PUT]
+    assert decode_meta(put.meta)[Tag.KEY] == value_of(7)
+    (complaint,) = works.table.complaints
+    assert complaint.startswith("schedule odd: queue jobs: the message does not parse as JSON")
+
+
+def test_without_room_on_the_disk_it_waits_and_the_time_is_not_lost() -> None:
+    works = running()
+    works.hand.queue.log.no_room = "no room on the disk"
+    works.pass_s(15)
+    assert works.one.state == "no room on the disk"
+
+    works.hand.queue.log.no_room = ""
+    works.pass_s(1)
+
+    assert works.put == [10]
+
+
+def test_a_schedule_that_could_not_begin_begins_when_it_was_there() -> None:
+    hand = make_queue()
+    hand.queue.log.no_room = "no room on the disk"
+    works = Clockwork(hand, schedule())
+    works.pass_s(5)
+    assert works.hand.story == ""
+
+    works.hand.queue.log.no_room = ""
+    works.pass_s(1)
+
+    assert works.hand.story == f"ids 0 entries scope=tick epoch={BEGAN_S}"
+
+
+def test_a_server_that_stores_nothing_puts_nothing_until_it_does() -> None:
+    works = running()
+    works.why_not = "readonly: this server stores nothing now"
+    works.pass_s(25)
+    assert works.put == []
+    assert works.one.state == works.why_not
+
+    works.why_not = ""
+    works.pass_s(1)
+
+    assert works.put == [20]
+
+
+def test_too_many_queues_are_told() -> None:
+    hand = QueueInHand(Policy(), queues_max=0)
+
+    works = Clockwork(hand, schedule())
+
+    assert works.table.complaints == ["schedule tick: too many queues (limit 0)"]
+
+
+# -- the queue's own life --------------------------------------------------------------------------
+
+
+def test_a_queue_that_is_deleted_is_made_again_at_the_next_time() -> None:
+    works = running()
+    works.pass_s(10)
+    works.hand.delete()
+
+    works.pass_s(9)
+    assert NAME not in works.hand.broker.queues
+    works.pass_s(1)
+
+    assert works.put == [20]
+
+
+def test_a_queue_that_knows_a_schedule_is_never_too_old() -> None:
+    works = running(max_queue_age_ms=1000)
+    works.pass_s(5)
+
+    works.hand.pass_time(5000)
+
+    assert NAME in works.hand.broker.queues
+
+

@@ -1,0 +1,202 @@
+"""A schedule over crashes: whatever of its puts is on disk is not put again, and the rest is.
+
+A real journal with tiny segments on the memory disk; who consumes empties segments, which go; there
+are snapshots, kills and power cuts at any moment, with what was not synced kept, lost or torn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from random import Random
+
+import pytest
+
+from journal.epochs import Nominal
+from journal.reader import JournalView
+from journal.record import Kind, Tag, decode_meta
+from kestrelpy.core.item import Item
+from kestrelpy.core.log import JournalLog
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.schedules import CatchUp, Schedule, Timetable
+from kestrelpy.cron import Cron
+from tests.support.life import NAME, WALL_MS, Life, at_once
+
+BEGAN_S = WALL_MS // 1000
+SECONDLY = Schedule(b"tick", NAME, b"x" * 40, Cron("* * * * * *"), CatchUp.ALL)
+RARELY = Schedule(b"rare", NAME, b"r", Cron("0 * * * * *"), CatchUp.ALL)
+Put = tuple[bytes, int, int]  # for which schedule and time, and which item it is
+
+
+pending: list[Put] = []  # in the log and not synced yet
+
+
+@pytest.fixture(autouse=True)
+def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kestrelpy.server.background.wrap", at_once)
+    monkeypatch.setattr("journal.upkeep.SNAPSHOT_RECORDS", 25)
+    put, pending[:] = JournalLog.put, []
+
+    def noted(log: JournalLog, item: Item, nominal: Nominal | None = None) -> int:
+        if nominal is not None:
+            pending.append((nominal.scope, nominal.epoch - BEGAN_S, item.id))
+        return put(log, item, nominal)
+
+    monkeypatch.setattr(JournalLog, "put", noted)
+
+
+class Works:
+    """A process after the other, with one schedule, and the book of what was put for good."""
+
+    def __init__(self, *schedules: Schedule) -> None:
+        self.schedules = schedules or (SECONDLY,)
+        self.life = Life(Policy())
+        self.item_of: dict[tuple[bytes, int], int] = {}  # by schedule and time
+        self.begin()
+
+    def begin(self) -> None:
+        """The start of a process: what is on disk now was put for good, and nothing else was."""
+        pending.clear()
+        self.book(self.on_disk())
+        self.table = Timetable(self.life.broker)
+        self.table.take_over(self.schedules, self.life.now_ms)
+        self.look()
+
+    def book(self, found: Iterable[Put]) -> None:
+        for scope, epoch, item in found:
+            there = self.item_of.setdefault((scope, epoch), item)
+            assert there == item, f"{scope!r}: {epoch} was put twice"
+
+    @property
+    def put(self) -> dict[bytes, list[int]]:
+        """The times of each schedule that were put for good."""
+        return {
+            each.name: sorted(epoch for scope, epoch in self.item_of if scope == each.name)
+            for each in self.schedules
+        }
+
+    def on_disk(self) -> Iterator[Put]:
+        """Every put of a schedule that is on disk."""
+        disk = self.life.disk
+        for folder in disk.names("data"):
+            if folder.startswith("jobs."):
+                for record in JournalView(disk, f"data/{folder}", False).records():
+                    meta = decode_meta(record.meta) if record.kind == Kind.PUT else {}
+                    scope, epoch = meta.get(Tag.SCOPE), meta.get(Tag.EPOCH)
+                    if isinstance(scope, bytes) and isinstance(epoch, int):
+                        yield scope, epoch - BEGAN_S, record.item
+
+    def look(self) -> None:
+        self.table.look(self.life.now_ms)
+
+    def pass_ms(self, ms: int) -> None:
+        self.life.now_ms += ms
+        self.look()
+
+    def commit(self) -> None:
+        """Written and synced; segments that are done with go."""
+        self.life.commit()
+        self.book(pending)
+        pending.clear()
+
+    def take(self, most: int) -> None:
+        for _ in range(most):
+            lease = self.life.open()
+            if lease is None:
+                return
+            self.life.reader.confirm(lease, self.life.now_ms)
+
+    def kill(self) -> None:
+        self.life = self.life.killed()
+        self.begin()
+
+    def cut_power(self, seed: int) -> None:
+        self.life = self.life.lost_power(seed)
+        self.begin()
+
+
+def test_killed_before_the_write_it_is_put_by_the_next_and_killed_behind_it_it_is_not() -> None:
+    works = Works()
+    works.commit()
+    works.pass_ms(1000)
+    works.kill()  # nothing was written
+    assert list(works.on_disk()) == []
+    works.commit()
+    works.kill()
+    works.commit()
+
+    assert [epoch for _, epoch, _ in works.on_disk()] == [1]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_put_that_a_power_cut_took_is_put_again_and_one_that_it_left_is_not(seed: int) -> None:
+    works = Works()
+    works.commit()
+    works.pass_ms(1000)
+    works.life.log.journal.write(works.life.wall_ms)  # written and not synced
+    works.cut_power(seed)
+    works.commit()
+
+    assert [epoch for _, epoch, _ in works.on_disk()] == [1]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_time_is_known_though_its_item_and_its_segment_are_gone(restarts: bool) -> None:
+    works = Works(Schedule(b"tick", NAME, b"t", Cron("*/20 * * * * *")), RARELY)
+    works.pass_ms(40_000)
+    works.commit()
+    works.take(99)
+    works.commit()
+    if restarts:
+        works.kill()
+    for _ in range(40):  # segments fill and go, and no snapshot was written yet
+        assert works.life.put(b"y" * 200)
+        works.take(1)
+        works.commit()
+    assert list(works.on_disk()) == []
+
+    works.life.now_ms += 5000  # who is not known begins here
+    works.kill()
+    works.commit()
+
+    assert list(works.on_disk()) == []
+    assert works.life.queue.epochs == {b"tick": BEGAN_S + 40, b"rare": BEGAN_S + 40}
+
+
+def test_a_time_is_known_from_a_snapshot() -> None:
+    works = Works()
+    for _ in range(60):
+        works.pass_ms(1000)
+        works.take(1)
+        works.commit()
+        works.life.settle()
+    assert len(works.life.log.journal.upkeep.snapshots) == 2
+
+    works.kill()
+
+    assert works.life.queue.epochs == {b"tick": BEGAN_S + 60}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_over_any_crashes_each_time_is_put_once(seed: int) -> None:
+    chance = Random(seed)
+    works = Works(SECONDLY, RARELY)
+    works.commit()
+    for _ in range(100):
+        what = chance.random()
+        if what < 0.4:
+            works.pass_ms(chance.choice((100, 700, 1000, 5000)))
+        elif what < 0.6:
+            works.commit()
+        elif what < 0.8:
+            works.take(chance.randrange(12))
+        elif what < 0.9:
+            works.life.do_some(chance.randrange(4))
+        elif what < 0.95:
+            works.kill()
+        else:
+            works.cut_power(chance.randrange(1 << 30))
+    works.commit()
+
+    last = works.life.now_ms // 1000
+    assert works.put == {b"tick": list(range(1, last + 1)), b"rare": list(range(40, last + 1, 60))}
+    assert len(set(works.item_of.values())) == len(works.item_of)

@@ -1,0 +1,67 @@
+"""Each recipe as its reader runs it: one command, a fresh daemon, and it ends well.
+
+The recipes check themselves what they promise; here is what their reader sees.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemon import DaemonProcess
+from tests.test_house import RECIPES
+
+ROOT = Path(__file__).parent.parent.parent
+SECONDS = 60.0
+# What is seen, in this order, with anything between.
+SEEN = {
+    "cron": r"2: the daily report.*killed \(kill -9\).*it is back.*6: the daily report.*each "
+    r"second was put once$",
+    "lock": r"falls asleep with the lock, token (\d+).*refused, \1 is too old.*"
+    r"60 rounds, 1 refused, counted to 59$",
+    "renewing": r"ben takes film-1, 0 of 14.*killed \(kill -9\) and started again.*ben puts it "
+    r"off.*ann takes film-1, [1-9] of 14.*renews.*and the lease was never lost$",
+    "saga": r"9 trips are booked in all three steps, 3 in none; nothing is half done$",
+    "transfers": r"refused: .* has no field \"to\".*200 transfers, up to [2-8] at a time; every "
+    r"balance is what it would be one after the other$",
+}
+
+
+def run(recipe: str, *words: str) -> str:
+    """What it prints; its exit code is 0, and it says nothing else."""
+    ended = subprocess.run(
+        [sys.executable, "-m", f"kestrelpy.examples.{recipe}", *words],
+        capture_output=True, text=True, timeout=SECONDS, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout + ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", SEEN)
+def test_a_recipe_runs_by_one_command_against_a_fresh_daemon(recipe: str) -> None:
+    said = run(recipe)
+
+    assert re.search(SEEN[recipe], said, re.DOTALL | re.MULTILINE), said
+
+
+def test_every_recipe_is_run() -> None:
+    assert {f"kestrelpy.examples.{name}" for name in SEEN} == set(RECIPES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["lock", "saga", "transfers"])
+def test_a_recipe_runs_against_a_server_that_is_there_twice(recipe: str, tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path / "data") as daemon:
+        for _ in range(2):
+            said = run(recipe, "--server", f"127.0.0.1:{daemon.port}")
+
+            assert re.search(SEEN[recipe], said, re.DOTALL | re.MULTILINE), said
+
+
+def test_a_recipe_says_what_it_is() -> None:
+    assert "python -m kestrelpy.examples.lock" in run("lock", "--help")
