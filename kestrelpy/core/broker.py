@@ -116,6 +116,8 @@ class Broker:
             self._answer_nothing(waiter)
         # Whoever still has a mark of this reader (an overdue lease) does not keep its items.
         reader.line.clear()
+        reader.delays.clear()
+        reader.marks.keep_only([])
         reader.keyed.clear([])
         reader.dead, reader.live = DeadLine(), IdSet()
         reader.residency.release()

@@ -275,3 +275,12 @@ def test_a_checkpoint_of_the_middle_counts_what_came_before_it() -> None:
     assert q.restarted(checkpoint=middle).queue.total_items == 5
     only_behind = q.restarted(q.records[at:], Checkpoint(b"jobs", 4, 4, total_items=2))
     assert only_behind.queue.total_items == 5
+
+
+def test_a_deleted_queue_knows_of_nothing_delayed() -> None:
+    q = make_queue()
+    later(q, b"x", 100)
+    queue = q.queue
+    assert q.delete()
+    state = queue.state()
+    assert (list(state.delayed), list(state.placed), state.live.count) == ([], [], 0)

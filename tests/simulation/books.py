@@ -140,8 +140,8 @@ class Book:
     may_fail: bool = False  # a write or sync of its journal failed in this life
     fault_us: int = 0  # when, in this generation
     failed_us: int = 0  # and a client was told
-    standing: Standing = field(default_factory=Standing)
     ended_us: int = 0  # the last life
+    standing: Standing = field(default_factory=Standing)
 
     # -- what is sure -----------------------------------------------------------------------
 

@@ -140,10 +140,8 @@ class Producer(Client):
         adds = random.random() < 0.05
         if self.world.ledger.books[queue].rules.keyed and not adds:
             thing.key = random.choice(("", "A", "A", "B", "C", "A,B"))
-        options = [f"key={thing.key}"] if thing.key else []
-        options += [delayed(thing)] if thing.delay_ms else []
         return Request(
-            "add" if adds else "set", queue, "/".join(options), item=thing,
+            "add" if adds else "set", queue, options_of(thing), item=thing,
             quiet=random.random() < 0.08, expiry=thing.expiry,
         )  # fmt: skip
 
@@ -273,9 +271,11 @@ KINDS: Final[tuple[Callable[[World, int], Client], ...]] = (
 )  # fmt: skip
 
 
-def delayed(thing: Thing) -> str:
-    """How a set of it says when it is due."""
-    return f"delay={thing.delay_ms}ms" if thing.delay_ms else ""
+def options_of(thing: Thing) -> str:
+    """What a set of it says beside its queue."""
+    delay = f"delay={thing.delay_ms}ms" if thing.delay_ms else ""
+    key = f"key={thing.key}" if thing.key else ""
+    return "/".join(each for each in (delay, key) if each)
 
 
 def body_of(number: int, size: int) -> bytes:
