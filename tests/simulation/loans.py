@@ -108,5 +108,6 @@ class Loans:
                 thing.ready_us = max(thing.ready_us, min(loan.over_us + LATE_US, NEVER))
 
     def forget(self) -> None:
-        """The queue was deleted: no token is good."""
-        self.by_token.clear()
+        """The queue is or was being deleted: tokens may be of the one before, or of the next."""
+        for loan in self.by_token.values():
+            loan.unsure = True
