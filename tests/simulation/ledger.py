@@ -116,7 +116,7 @@ class Ledger:
             book.half_deleted |= request.verb == "delete"
             book.end_wipe(request, now)
             if request.verb == "delete":
-                self.loans[book.name].forget()
+                self.loans[book.name].forget(self._now())
         if request.item is not None and request.expiry > 0:
             request.item.expires_last_ms = wall_ms(now) + request.expiry * 1000
         if request.token:
@@ -155,7 +155,7 @@ class Ledger:
             self._note_sure(request, book, now)
             book.wipe(request, now)
             if request.verb == "delete":
-                self.loans[book.name].forget()
+                self.loans[book.name].forget(self._now())
         elif request.verb == "touch" and held is not None:
             talk.until_us = min(talk.until_us, now + request.seconds * 1_000_000 - EARLY_US)
             talk.over_us = NEVER
@@ -245,7 +245,7 @@ class Ledger:
         if request in book.wipes:
             book.end_wipe(request, now)
             if request.verb == "delete":
-                self.loans[book.name].forget()
+                self.loans[book.name].forget(self._now())
 
     def _token_answered(self, request: Request, reply: Reply, book: Book) -> None:
         loans, now = self.loans[book.name], request.left_us
@@ -468,7 +468,7 @@ class Ledger:
             loans = self.loans[book.name]
             kept = {loan for loan in loans.by_token.values() if loan.thing.holder is loan}
             if any(wipe.verb == "delete" for wipe in book.wipes):
-                loans.forget()
+                loans.forget(self._now())
             book.end_life(how, self._now())
             loans.end_life(how, self._now(), kept)
         self.talks.clear()

@@ -33,6 +33,7 @@ class Loans:
     """Of one queue."""
 
     by_token: dict[int, Loan] = field(default_factory=dict)
+    deleted_us: int = 0  # the last time that a delete came or ended
 
     def lent(self, request: Request, token: int, thing: Thing) -> Loan:
         """An item was shown with its token."""
@@ -68,7 +69,7 @@ class Loans:
         if loan is None:
             return
         if reply.word != "TOUCHED":
-            if request.was_sure and request.left_us < loan.until_us:
+            if self._is_good(request, loan):
                 yield f"{request} answered {reply}, but the lease of {loan.thing} is not over"
             loan.unsure = True
             return
@@ -91,8 +92,13 @@ class Loans:
             lent_since = isinstance(other, Loan) and other.asked_us > loan.asked_us
             if lent_since and request.left_us < thing.held_until_us:
                 yield f"{request} ended a lease of {thing}, which another one holds"
-        elif request.was_sure and request.left_us < loan.until_us:
+        elif self._is_good(request, loan):
             yield f"{request} answered {reply}, but the lease of {thing} is not over"
+
+    def _is_good(self, request: Request, loan: Loan) -> bool:
+        """Was the lease surely there while this was under way?"""
+        is_over = request.left_us >= loan.until_us
+        return request.was_sure and not is_over and self.deleted_us < loan.asked_us
 
     def end_life(self, how: str, now_us: int, kept: set[Loan]) -> None:
         """The server ended; `kept` are those that surely held their item just before."""
@@ -107,7 +113,8 @@ class Loans:
             elif thing.holder is None:
                 thing.ready_us = max(thing.ready_us, min(loan.over_us + LATE_US, NEVER))
 
-    def forget(self) -> None:
+    def forget(self, now_us: int) -> None:
         """The queue is or was being deleted: tokens may be of the one before, or of the next."""
+        self.deleted_us = now_us
         for loan in self.by_token.values():
             loan.unsure = True
