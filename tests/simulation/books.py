@@ -79,7 +79,7 @@ class Thing:
     gone_us: int = 0
     may_return: bool = False
     talk: Talk | None = None  # on which it was stored
-    holder: Talk | None = None  # surely lent to, until ...
+    holder: object | None = None  # a connection or a loan: surely lent to, until ...
     held_until_us: int = 0  # ... then its lease may be over ...
     over_us: int = NEVER  # ... and then it surely is
     ready_us: int = NEVER  # surely ready since then
@@ -142,6 +142,8 @@ class Book:
     failed_us: int = 0  # and a client was told
     ended_us: int = 0  # the last life
     standing: Standing = field(default_factory=Standing)
+    # Opens by token whose answer nobody read: until then an item may be lent to who knows whom.
+    unseen_until_us: list[int] = field(default_factory=list)
 
     # -- what is sure -----------------------------------------------------------------------
 
@@ -200,7 +202,9 @@ class Book:
     def excuses(self, request: Request) -> int:
         """How many ready things `request` may have been unable to see, at most."""
         others = sum(each is not request for each in self.underway)
-        return others + sum(us >= request.arrived_us for us in self.died_us) + self.takes_lost
+        unseen = sum(us >= request.arrived_us for us in self.unseen_until_us)
+        died = sum(us >= request.arrived_us for us in self.died_us)
+        return others + died + self.takes_lost + unseen
 
     def is_fresh(self, request: Request, now_us: int) -> bool:
         """Is what `request` is being lent still its own, as far as anybody can know?"""
@@ -211,7 +215,7 @@ class Book:
         return not (
             any(each.ending and each.queue == self.name for each in talk.asked)
             or talk.at_end
-            or now_us - request.arrived_us >= self.rules.lease_us
+            or now_us - request.arrived_us >= (request.lease_us or self.rules.lease_us)
             or request.arrived_us <= self.last_wipe_us
         )
 
@@ -281,6 +285,11 @@ class Book:
         if request.verb == "delete":
             self._forget_generation(now_us)
 
+    def lost_open(self, request: Request, now_us: int) -> None:
+        """A fetch was not answered: by token, what it lent is lent until its deadline."""
+        if request.lease_us:
+            self.unseen_until_us.append(now_us + request.lease_us + LATE_US)
+
     def _forget_generation(self, now_us: int) -> None:
         """Numbers may begin again, and who held something holds nothing."""
         self.standing.deleted(now_us)
@@ -296,6 +305,8 @@ class Book:
         self.ended_us = now_us
         self.takes_lost += sum(request.takes for request in self.underway)
         self.opens_lost += sum(request.lends for request in self.underway)
+        for request in self.underway:
+            self.lost_open(request, now_us)
         self.underway.clear()
         self.died_us.clear()
         self.removed_us.clear()

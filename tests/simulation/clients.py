@@ -2,6 +2,7 @@
 
     producer   set, add, noreply, pipelined, with and without expiry, some for later
     consumer   open, close, close/open, abort, defer, plain get, waits, and leaving in between
+    keeper     open by token; close, abort, defer, renew from any connection, or forget
     visitor    peek, gets, stats, the dead line, and now and then flush and delete
     observer   reads by marker, from the one it was shown last
     operator   pauses and resumes, and declares
@@ -196,6 +197,51 @@ class Consumer(Client):
             self.later(random.randrange(1_500_000))  # it works on it for long
 
 
+class Keeper(Client):
+    """Fetches by token and keeps its tokens, whatever becomes of its connection."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.tokens: list[tuple[str, int]] = []
+        super().__init__(world, number)
+
+    def _listen(self, wire: Wire) -> None:
+        for request in wire.talk.told[self.seen :]:
+            if request.lease_us and request.reply is not None and request.reply.number:
+                self.tokens.append((request.queue, request.reply.number))
+        super()._listen(wire)
+
+    def do(self, wire: Wire) -> None:
+        random = self.random
+        kind = random.random()
+        if kind < 0.05:
+            self._leave(wire)
+        elif len(self.tokens) < 4 and kind < 0.5:
+            lease = random.choice((20, 100, 400, 1500))
+            waits = random.choice(("", "/t=5", "/t=100"))
+            self.say(wire, Request("gets", self.queue(), f"open/lease={lease}ms{waits}"))
+        elif self.tokens and kind < 0.9:
+            self._go_on(wire, random.randrange(len(self.tokens)))
+        else:
+            self.later(random.randrange(200_000))
+
+    def _go_on(self, wire: Wire, at: int) -> None:
+        random = self.random
+        queue, token = self.tokens[at]
+        kind = random.random()
+        if kind < 0.2:
+            self.say(
+                wire, Request("touch", queue, f"token={token}", seconds=random.choice((1, 2)))
+            )
+            return
+        if kind < 0.95:  # else it says it once more, later
+            self.tokens.pop(at)
+        how = random.choice(("close", "close", "abort", "defer", "delete"))
+        if how == "delete":
+            self.say(wire, Request("delete", queue, f"token={token}"))
+        else:
+            self.say(wire, Request("get", queue, f"{how}/token={token}"))
+
+
 class Visitor(Client):
     """Looks, counts, and sometimes clears away."""
 
@@ -268,6 +314,7 @@ class Operator(Client):
 
 KINDS: Final[tuple[Callable[[World, int], Client], ...]] = (
     Producer, Producer, Consumer, Consumer, Consumer, Visitor, Observer, Operator,
+    Keeper,
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from tests.simulation.books import EARLY_US, LATE_US, NEVER, Book, Rules, Thing, wall_ms
 from tests.simulation.judge import surely_behind, wrong_with
+from tests.simulation.loans import Loan, Loans
 from tests.simulation.requests import NotWellFormed, Reply, Request, Talk
 from tests.simulation.standing import SWITCHES
 
@@ -37,6 +38,7 @@ class Ledger:
     ) -> None:
         self.known = known
         self.books = {name: Book(name, each) for name, each in rules.items()}
+        self.loans = {name: Loans() for name in rules}
         self.things: dict[int, Thing] = {}
         self.talks: list[Talk] = []
         self.violations: list[str] = []
@@ -95,7 +97,7 @@ class Ledger:
         """A close behind an open that was not answered: what it confirmed, nobody saw."""
         opened = set()
         for request in talk.asked:
-            if request.ending == "close" and request.queue in opened:
+            if request.ending == "close" and request.queue in opened and not request.token:
                 self.books[request.queue].takes_lost += 1
             if request.lends:
                 opened.add(request.queue)
@@ -108,12 +110,20 @@ class Ledger:
             book.died_us.append(now)
             book.takes_lost += request.takes
             book.opens_lost += request.lends
+            book.lost_open(request, now)
         book.standing.unanswered(request)
         if request in book.wipes:
             book.half_deleted |= request.verb == "delete"
             book.end_wipe(request, now)
+            if request.verb == "delete":
+                self.loans[book.name].forget(self._now())
         if request.item is not None and request.expiry > 0:
             request.item.expires_last_ms = wall_ms(now) + request.expiry * 1000
+        if request.token:
+            loan = self.loans[book.name].by_token.get(request.token)
+            if loan is not None and loan.thing.doubt_until_us == NEVER:
+                loan.thing.doubt_until_us = now
+            return
         held = request.talk.held if request.talk is not None else None
         if request.ending == "close" and held is not None and held.doubt_until_us == NEVER:
             held.doubt_until_us = now
@@ -128,8 +138,10 @@ class Ledger:
         if not request.quiet:
             talk.asked.append(request)
         book = self.books[request.queue]
-        held = talk.held if talk.held_queue == request.queue else None
+        held = talk.held if talk.held_queue == request.queue and not request.token else None
         thing = request.item
+        if request.token:
+            self._token_named(request, book)
         if thing is not None:
             thing.arrived_us = now
             thing.talk = talk
@@ -139,9 +151,11 @@ class Ledger:
                     thing.expires_last_ms = wall_ms(now)
             self.things[thing.number] = thing
             book.put(thing)
-        elif request.verb in ("flush", "delete"):
+        elif request.wipes:
             self._note_sure(request, book, now)
             book.wipe(request, now)
+            if request.verb == "delete":
+                self.loans[book.name].forget(self._now())
         elif request.verb == "touch" and held is not None:
             talk.until_us = min(talk.until_us, now + request.seconds * 1_000_000 - EARLY_US)
             talk.over_us = NEVER
@@ -158,6 +172,14 @@ class Ledger:
         if request.fetches:
             book.underway.append(request)
             book.fetched_us = now
+
+    def _token_named(self, request: Request, book: Book) -> None:
+        loans = self.loans[book.name]
+        request.was_sure = loans.arrived(request)
+        if request.confirms and request.token in loans.by_token:
+            thing = loans.by_token[request.token].thing
+            if not thing.gone:
+                book.suspect(thing, NEVER)
 
     def _note_sure(self, request: Request, book: Book, now: int) -> None:
         """What a flush or delete surely finds."""
@@ -202,10 +224,12 @@ class Ledger:
                 self.complain(f"{request} was answered {reply}")
         elif request.item is not None:
             self._stored(request, reply, request.item, book)
+        elif request.token:
+            self._token_answered(request, reply, book)
         elif request.declares or request.verb in SWITCHES:
             for wrong in book.standing.answered(request, reply):
                 self.complain(wrong)
-        elif request.verb in ("flush", "delete"):
+        elif request.wipes:
             self._wiped(request, reply, book)
         elif request.verb == "touch":
             self._touched(talk, request, reply, book)
@@ -220,13 +244,35 @@ class Ledger:
             book.underway.remove(request)
         if request in book.wipes:
             book.end_wipe(request, now)
+            if request.verb == "delete":
+                self.loans[book.name].forget(self._now())
+
+    def _token_answered(self, request: Request, reply: Reply, book: Book) -> None:
+        loans, now = self.loans[book.name], request.left_us
+        judge = loans.touched if request.verb == "touch" else loans.ended
+        for wrong in judge(request, reply):
+            self.complain(wrong)
+        loan = loans.by_token.get(request.token)
+        if loan is None or request.verb == "touch":
+            return
+        thing, is_done = loan.thing, reply.word in ("END", "DELETED")
+        if request.confirms:
+            if is_done and not thing.gone:
+                book.remove(thing, book.rules.confirmed, now)
+            elif thing.doubt_until_us == NEVER:
+                thing.doubt_until_us = now
+        elif is_done and request.was_sure and thing.holder is None and not thing.gone:
+            thing.ready_us = now
+            thing.sure_ends += request.ending == "abort"
 
     def _refused(self, talk: Talk, request: Request, reply: Reply, book: Book) -> None:
         now = request.left_us
         held = talk.held if talk.held_queue == request.queue else None
         if request.item is not None and request.expiry > 0:
             request.item.expires_last_ms = wall_ms(now) + request.expiry * 1000
-        if "lease expired" in reply.error and request.ending == "close" and held is not None:
+        if request.token and "lease expired" in reply.error:
+            self._token_answered(request, reply, book)
+        elif "lease expired" in reply.error and request.ending == "close" and held is not None:
             if now < talk.until_us and book.deleted_us < talk.held_arrived_us:
                 self.complain(f"{request} answered {reply}, but the lease of {held} is not over")
             self._over(talk, held)
@@ -248,7 +294,7 @@ class Ledger:
             request.item.refused = True
             book.things.pop(request.item.number, None)
         elif (
-            (request.declares or request.verb in SWITCHES)
+            (request.declares or request.verb in SWITCHES or request.token or request.lease_us)
             and self.no_room_us
             and _NO_ROOM.search(reply.error)
         ):
@@ -369,7 +415,11 @@ class Ledger:
                 self.complain(wrong)
         for wrong in wrong_with(request, reply, thing, book, fresh):
             self.complain(wrong)
-        if request.lends:
+        loan: Loan | None = None
+        if request.lease_us:
+            thing.ends += 1
+            loan = self.loans[book.name].lent(request, reply.number, thing)
+        elif request.lends:
             thing.ends += 1
             talk.held, talk.held_queue, talk.held_arrived_us = thing, book.name, request.arrived_us
             talk.until_us = request.arrived_us + book.rules.lease_us - EARLY_US
@@ -389,9 +439,10 @@ class Ledger:
         if request.takes:
             book.remove(thing, book.rules.confirmed, now)
             return
-        thing.holder = talk if fresh else None
+        thing.holder = (loan or talk) if fresh else None
         thing.ready_us = NEVER
-        thing.held_until_us, thing.over_us = talk.until_us, talk.over_us
+        held = loan or talk
+        thing.held_until_us, thing.over_us = held.until_us, held.over_us
         if any(each.ending == "close" and each.queue == book.name for each in talk.asked):
             book.suspect(thing, NEVER)
 
@@ -415,7 +466,12 @@ class Ledger:
         for talk in self.talks:
             self._count_unseen(talk)
         for book in self.books.values():
+            loans = self.loans[book.name]
+            kept = {loan for loan in loans.by_token.values() if loan.thing.holder is loan}
+            if any(wipe.verb == "delete" for wipe in book.wipes):
+                loans.forget(self._now())
             book.end_life(how, self._now())
+            loans.end_life(how, self._now(), kept)
         self.talks.clear()
         self.is_leaving = False
         self.no_room_us = 0

@@ -206,6 +206,14 @@ def declaration_forgotten_by_a_restart() -> Any:
     return mock.patch.object(Replay, "_declared", lambda replay, record: None)
 
 
+def lease_by_token_forgotten_by_a_restart() -> Any:
+    return mock.patch.object(Replay, "_leased", lambda replay, record: None)
+
+
+def renewal_of_a_token_forgotten_by_a_restart() -> Any:
+    return mock.patch.object(Replay, "_renewed", lambda replay, record: None)
+
+
 def never_at_rest() -> Any:
     def make(real: Around) -> Around:
         def arm(turn: Turn, now_ms: int) -> None:
@@ -223,4 +231,5 @@ PLANTS: Final[tuple[Callable[[], contextlib.AbstractContextManager[object]], ...
     second_before_first, last_record_dropped, tokens_begin_again, deleted_files_stay,
     replies_out_of_order, bodies_mixed_up, never_at_rest, time_of_a_schedule_not_recorded,
     pause_forgotten_by_a_restart, declaration_forgotten_by_a_restart,
+    lease_by_token_forgotten_by_a_restart, renewal_of_a_token_forgotten_by_a_restart,
 )  # fmt: skip

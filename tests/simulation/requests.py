@@ -75,9 +75,14 @@ class Request:
         self.peeks = "peek" in parts
         self.dead = "dead" in parts
         self.declares = "declare" in parts
+        named = dict(part.split("=", 1) for part in parts if "=" in part)
+        self.token = int(named.get("token", 0))
+        self.lease_us = int(named["lease"].removesuffix("ms")) * 1000 if "lease" in named else 0
+        self.wipes = self.verb in ("flush", "delete") and not self.token
         views = [int(part[6:]) for part in parts if part.startswith("after=")]
         self.after = views[0] if views else -1  # an observer's marker
         self.ending = next((p for p in parts if p in ("close", "abort", "defer")), "")
+        self.confirms = self.ending == "close" or (self.verb == "delete" and self.token > 0)
         fetches = self.verb in ("get", "gets")
         self.takes = fetches and not (self.lends or self.peeks or self.ending)
         self.fetches = fetches and (self.lends or self.takes)

@@ -1,0 +1,120 @@
+"""Leases by token, as far as anybody outside can know them.
+
+    shown a token ─▶ held until ... ─▶ ended by its token, or over: refused from then on
+                        │ hang-ups change nothing, restarts neither; a power cut makes it unsure
+
+One rule: a token is surely good, surely over, or nobody knows: only the first two are held against
+the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tests.simulation.books import EARLY_US, LATE_US, NEVER, Thing
+from tests.simulation.requests import Reply, Request
+
+
+@dataclass(eq=False)
+class Loan:
+    """One lease. Times are microseconds of the run."""
+
+    thing: Thing
+    token: int
+    asked_us: int
+    until_us: int  # it may be over then ...
+    over_us: int  # ... and surely is then
+    unsure: bool = False  # an end of it is or was under way, or a power cut came
+
+
+@dataclass
+class Loans:
+    """Of one queue."""
+
+    by_token: dict[int, Loan] = field(default_factory=dict)
+    deleted_us: int = 0  # the last time that a delete came or ended
+
+    def lent(self, request: Request, token: int, thing: Thing) -> Loan:
+        """An item was shown with its token."""
+        until_us = request.arrived_us + request.lease_us - EARLY_US
+        over_us = request.left_us + request.lease_us
+        loan = Loan(thing, token, request.arrived_us, until_us, over_us)
+        self.by_token[token] = loan
+        return loan
+
+    def arrived(self, request: Request) -> bool:
+        """A token was named; is its item surely held until now?"""
+        loan = self.by_token.get(request.token)
+        if loan is None:
+            return False
+        thing = loan.thing
+        was_sure = thing.holder is loan and not loan.unsure and not thing.gone
+        if request.verb == "touch":
+            loan.until_us = min(
+                loan.until_us, request.arrived_us + request.seconds * 1_000_000 - EARLY_US
+            )
+            loan.over_us = NEVER
+            if thing.holder is loan:
+                thing.held_until_us, thing.over_us = loan.until_us, NEVER
+            return was_sure
+        loan.unsure = True
+        if thing.holder is loan:
+            thing.holder, thing.ready_us = None, NEVER
+        return was_sure
+
+    def touched(self, request: Request, reply: Reply) -> Iterator[str]:
+        """A renewal was answered."""
+        loan = self.by_token.get(request.token)
+        if loan is None:
+            return
+        if reply.word != "TOUCHED":
+            if self._is_good(request, loan):
+                yield f"{request} answered {reply}, but the lease of {loan.thing} is not over"
+            loan.unsure = True
+            return
+        length_us = request.seconds * 1_000_000
+        loan.until_us = request.arrived_us + length_us - EARLY_US
+        loan.over_us = request.left_us + length_us
+        if loan.thing.holder is loan:
+            loan.thing.held_until_us, loan.thing.over_us = loan.until_us, loan.over_us
+
+    def ended(self, request: Request, reply: Reply) -> Iterator[str]:
+        """A close, abort, defer or delete by token was answered; what is wrong with that."""
+        loan = self.by_token.get(request.token)
+        if loan is None:
+            return
+        thing = loan.thing
+        if reply.word in ("END", "DELETED"):
+            if loan.over_us + LATE_US < request.arrived_us:
+                yield f"{request} ended the lease of {thing}, which was over"
+            other = thing.holder
+            lent_since = isinstance(other, Loan) and other.asked_us > loan.asked_us
+            if lent_since and request.left_us < thing.held_until_us:
+                yield f"{request} ended a lease of {thing}, which another one holds"
+        elif self._is_good(request, loan):
+            yield f"{request} answered {reply}, but the lease of {thing} is not over"
+
+    def _is_good(self, request: Request, loan: Loan) -> bool:
+        """Was the lease surely there while this was under way?"""
+        is_over = request.left_us >= loan.until_us
+        return request.was_sure and not is_over and self.deleted_us < loan.asked_us
+
+    def end_life(self, how: str, now_us: int, kept: set[Loan]) -> None:
+        """The server ended; `kept` are those that surely held their item just before."""
+        for loan in self.by_token.values():
+            thing = loan.thing
+            if thing.gone or loan.over_us + LATE_US < now_us:
+                continue
+            loan.unsure |= how == "power" or loan not in kept
+            if not loan.unsure:
+                thing.holder, thing.ready_us = loan, NEVER
+                thing.held_until_us, thing.over_us = loan.until_us, loan.over_us
+            elif thing.holder is None:
+                thing.ready_us = max(thing.ready_us, min(loan.over_us + LATE_US, NEVER))
+
+    def forget(self, now_us: int) -> None:
+        """The queue is or was being deleted: tokens may be of the one before, or of the next."""
+        self.deleted_us = now_us
+        for loan in self.by_token.values():
+            loan.unsure = True
