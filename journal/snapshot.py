@@ -132,9 +132,9 @@ class Snapshot:
     leased: list[LeaseEntry] = field(default_factory=list)
     paused: bool = False
     declared: bytes = b""
-    epochs: dict[bytes, int] = field(default_factory=dict)
     delayed: Iterable[DelayedEntry] = ()
     placed: Iterable[PlacedEntry] = ()
+    epochs: dict[bytes, int] = field(default_factory=dict)
 
     def encode(self, short_identity: int, identity: bytes, time_ms: int) -> bytes:
         """The file's bytes, below 4 GiB. Pure: it may run on a thread when the state is a copy."""
@@ -307,9 +307,9 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         leased=lease_entries(frames),
         paused=any(frame.kind == Kind.PAUSED and frame.small == 1 for frame in frames),
         declared=next((frame.body for frame in frames if frame.kind == Kind.DECLARED), b""),
-        epochs=epochs_in(frames),
         delayed=delayed_entries(frames),
         placed=placed_entries(frames),
+        epochs=epochs_in(frames),
     )
 
 

@@ -50,9 +50,9 @@ class State:
     leased: list[LeaseEntry] = field(default_factory=list)
     paused: bool = False
     declared: bytes = b""
-    epochs: dict[bytes, int] = field(default_factory=dict)
     delayed: Iterable[DelayedEntry] = ()
     placed: Iterable[PlacedEntry] = ()
+    epochs: dict[bytes, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,8 @@ class Upkeep:
         snapshot = Snapshot(
             journal.commit.lsn_written, active.number, active.at, state.checkpoint, state.live,
             state.live_bytes, state.attempts, state.dead, segments, copy.deepcopy(active.tally),
-            state.leased, state.paused, state.declared, state.epochs, state.delayed, state.placed,
+            state.leased, state.paused, state.declared, state.delayed, state.placed,
+            state.epochs,
         )  # fmt: skip
         outdated = self._path(self.snapshots[0]) if len(self.snapshots) == SNAPSHOTS_KEPT else ""
         return SnapshotJob(

@@ -100,9 +100,9 @@ def report(
 
 def _check() -> None:
     """Is all there that Spark needs? Raises CommandError."""
-    from kestrelpy.spark.session import what_is_missing
+    from kestrelpy.spark.session import NEEDED_BY_JOBS, what_is_missing
 
-    missing = what_is_missing()
+    missing = what_is_missing(NEEDED_BY_JOBS)
     if missing is not None:
         raise CommandError(missing)
 

@@ -218,7 +218,8 @@ class Timetable:
         while running.waiting and put < most:
             nominal = Nominal(schedule.name, running.waiting[0])
             queue = self._queue(schedule.queue, now_ms)
-            if queue.put(schedule.body, 0, 0, now_ms, nominal=nominal) == NOT_STORED:
+            key = queue.policy.keys.key_of(queue.name, (), schedule.body)
+            if queue.put(schedule.body, 0, 0, now_ms, key, nominal) == NOT_STORED:
                 raise Refused(f"queue {schedule.queue.decode('ascii')} is full")
             running.done()
             put += 1

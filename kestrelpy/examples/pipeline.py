@@ -34,7 +34,7 @@ from kestrelpy.examples.messages import QUEUES, Message, messages
 from kestrelpy.examples.referee import Journals, verdict
 from kestrelpy.examples.trio import DAEMONS, Daemon, Failed
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.session import session, what_is_missing
+from kestrelpy.spark.session import NEEDED_BY_JOBS, session, what_is_missing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -209,7 +209,7 @@ def main(argv: list[str] | None = None) -> int:
     for name in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, _end)
     try:
-        if missing := what_is_missing():
+        if missing := what_is_missing(NEEDED_BY_JOBS):
             raise Failed(missing)
         folder = _folder(options.out)
         run = Run(folder, list(messages(options.lines)))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 INSTALL: Final = "pip install 'kestrelpy[spark]'"
 # Arrow batches and filters of Python sources; what pyspark itself asks of pyarrow.
 NEEDED: Final = {"pyspark": (4, 1), "pyarrow": (18, 0), "numpy": (1, 26)}
+# What jobs do with Arrow, pyspark does only where pandas is; neither uses it.
+NEEDED_BY_JOBS: Final = {**NEEDED, "pandas": (2, 2)}
 JAVA_NEEDED: Final = 17  # Spark 4 runs on nothing older
 _JAVA_ANSWER_SECONDS: Final = 30
 _VERSION: Final = re.compile(r'version "(?:1\.)?([0-9]+)')
@@ -83,13 +85,13 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(KestrelSource)
 
 
-def what_is_missing() -> str | None:
+def what_is_missing(packages: Mapping[str, tuple[int, int]] = NEEDED) -> str | None:
     """What this machine lacks for a session, as one sentence and its remedy; None: nothing."""
-    return _missing_packages() or _missing_java()
+    return _missing_packages(packages) or _missing_java()
 
 
-def _missing_packages() -> str | None:
-    for package, needed in NEEDED.items():
+def _missing_packages(packages: Mapping[str, tuple[int, int]] = NEEDED) -> str | None:
+    for package, needed in packages.items():
         least = ".".join(map(str, needed))
         try:
             # By importing: a Spark distribution brings a pyspark that no package manager knows.

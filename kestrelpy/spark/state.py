@@ -66,6 +66,8 @@ class State:
         self.live, self.attempts = snapshot.live.copy(), snapshot.attempts.copy()
         self.dead = {entry.item: entry for entry in snapshot.dead}
         self.lent = {entry.item for entry in snapshot.leased}
+        self.delayed = {entry.item for entry in snapshot.delayed}
+        self.released = {e.item: e.marker for e in snapshot.placed if e.marker != e.item}
         self.snapshot_lsn, self.lsn_next = snapshot.lsn, snapshot.lsn + 1
 
     def see(self, record: Record) -> None:

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from journal.canonical import value_of
 from journal.record import Kind, Tag, decode_meta
+from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.schedules import CAUGHT_UP_MAX, CatchUp, Running, Schedule, Timetable
 from kestrelpy.cron import Cron
+from kestrelpy.message_keys import MessageKey
 from tests.support.queues import NAME, WALL_MS, QueueInHand, make_queue, no_queue
 
 BEGAN_S = WALL_MS // 1000  # divisible by ten
@@ -389,6 +392,18 @@ def test_one_that_is_refused_holds_up_no_other() -> None:
     assert works.hand.broker.queues[b"mail"].total_items == 3
     (complaint,) = works.table.complaints
     assert "journal failed, queue jobs is closed until a restart" in complaint
+
+
+def test_what_is_put_has_the_key_of_its_message_and_without_one_it_is_refused() -> None:
+    keys = KeySettings(MessageKey("json", ("id",), False))
+    works = running(
+        schedule(body=b'{"id": 7}'), schedule(name=b"odd", body=b"no message"), keys=keys
+    )
+    works.pass_s(10)
+    (put,) = [record for record in works.hand.records if record.kind == Kind.PUT]
+    assert decode_meta(put.meta)[Tag.KEY] == value_of(7)
+    (complaint,) = works.table.complaints
+    assert complaint.startswith("schedule odd: queue jobs: the message does not parse as JSON")
 
 
 def test_without_room_on_the_disk_it_waits_and_the_time_is_not_lost() -> None:

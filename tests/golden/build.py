@@ -39,6 +39,7 @@ from tests.golden.layout import (
     draft,
     ids,
 )
+from tests.golden.schedules import schedules
 
 GOLDEN = Path(__file__).parent
 
@@ -200,7 +201,7 @@ def planned() -> list[SegmentBuilder | Snapshot]:
 PLANNED = "%4Fp%2Baudit.3"
 NEWEST = "v4"
 JOURNALS: dict[str, Callable[[], list[SegmentBuilder | Snapshot]]] = {
-    "jobs.1": jobs, "delays.1": delays, PLANNED: planned,
+    "jobs.1": jobs, "delays.1": delays, "schedules.1": schedules, PLANNED: planned,
 }  # fmt: skip
 
 

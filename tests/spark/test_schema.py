@@ -77,7 +77,9 @@ def test_a_server_does_not_know_the_extras_of_items() -> None:
 
 
 def test_every_kind_that_is_numbered_in_a_log_has_a_word_of_its_own() -> None:
-    in_snapshots = {Kind.KEYS, Kind.LIVE, Kind.ATTEMPTS, Kind.SEGMENTS}
+    in_snapshots = {
+        Kind.KEYS, Kind.LIVE, Kind.ATTEMPTS, Kind.SEGMENTS, Kind.DELAYED, Kind.PLACED, Kind.OPEN,
+    }  # fmt: skip
     assert set(OPS) == set(Kind) - UNNUMBERED - in_snapshots
     assert len(set(OPS.values())) == len(OPS)
     assert OP_WORDS[Kind.DONE] == "confirm"

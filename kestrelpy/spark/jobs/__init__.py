@@ -3,9 +3,9 @@
     lifecycle   what became of every item, as Parquet
     audit       was anything lost, doubled, or out of order: the books of every queue, balanced
 
-      journals ──format("kestrel")──▶ `events` ──▶ `items` (one row each) ──▶ lifecycle
-                                         │            │
-      journals ──as a start would──▶ `state` ─────────┴──▶ `balance`, `order` ──▶ audit
+      journals ──▶ `packed`: blocks of `events` ──▶ `items` (a row each) ──▶ `told` ──▶ lifecycle
+                       │                              │
+      journals ──as a start would──▶ `state` ─────────┴──▶ `judged`: `balance`, `order` ──▶ audit
 
 Importing a job needs no pyspark; running one does.
 

@@ -20,21 +20,25 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
+from typing import Final
 
+import numpy as np
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from journal.files import Disk
+from kestrelpy.spark.columns import Ints
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs import events as ev
-from kestrelpy.spark.jobs.balance import Basis, Books, Wrong, books, judged
+from kestrelpy.spark.jobs import judged, packed
+from kestrelpy.spark.jobs.balance import Basis, Books, Wrong, books
 from kestrelpy.spark.jobs.findings import Found, outcome
 from kestrelpy.spark.jobs.holes import Continuity, Extent, continuity, extents
-from kestrelpy.spark.jobs.items import THERE, count, fold, there, together, with_flushes
+from kestrelpy.spark.jobs.items import there
 from kestrelpy.spark.jobs.order import Order, check_order
 from kestrelpy.spark.jobs.running import Outcome, Progress, Request, folders, parse, run
 from kestrelpy.spark.jobs.state import (
@@ -46,6 +50,8 @@ from kestrelpy.spark.jobs.state import (
     read_state,
     reliable,
 )
+
+NO_PLACES: Final = np.array([], np.int64)
 
 
 @dataclass(slots=True)
@@ -84,14 +90,14 @@ def audit(
     named = folders(paths)
     sources = _sources(spark, named)
     progress.step("reading events")
-    events = ev.compact(ev.read_events(spark, paths, ev.NEEDED)).drop("attempts")
-    events = _up_to(spark, events, sources.states)
-    present = there(spark, sources.states.items())
-    rows = together(spark, events.unionByName(present, allowMissingColumns=True))
-    rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
-    events = rows.where(fn.col("kind") < THERE)
+    last = {jid: state.lsn_last for jid, state in sources.states.items()}
+    # Records that came after the state was asked for are left to the next audit.
+    chunks = packed.read(spark, paths, last=last)
+    chunks = packed.together(spark, chunks.unionByName(there(spark, sources.states.items())))
+    chunks = chunks.persist(StorageLevel.MEMORY_AND_DISK)
+    events = packed.rows(chunks)
     try:
-        spans = extents(events)
+        spans = extents(chunks)
         _check_known(spark, paths, sources, spans)
         runs = {jid: _continuity(events, jid, spans[jid], sources) for jid in sources.states}
         kinds = {kind for span in spans.values() for kind in span.by_kind}
@@ -99,17 +105,21 @@ def audit(
         flushes = ev.read_flushes(spark, paths) if ev.FLUSH in kinds else []
         bases = _bases(sources, runs, flushes)
         progress.step("adding up items")
-        items = with_flushes(spark, fold(rows, kinds, keyed), flushes)
-        items = judged(spark, items, bases).persist(StorageLevel.MEMORY_AND_DISK)
+        known = {basis.jid: basis for basis in bases}
+        blocks = judged.blocks(chunks, known, flushes).orderBy("jid", "block").collect()
+        # Nothing is done for single items where none is asked for.
+        items = judged.items(chunks, known, flushes).persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            sums = books(items, bases)
+            sums = books(blocks, bases)
             progress.step("looking at the order")
-            orders = check_order(spark, events, items, keyed, examples)
+            orders = check_order(spark, blocks, events, items, keyed, examples)
             lists = _lists(items, sums, examples)
+            gives_places = kinds & {ev.RELEASE, ev.REDRIVE}
+            places = ev.read_places(spark, paths) if gives_places else {}
             found = [
                 _found(sources.states[b.jid], spans[b.jid], runs[b.jid], sums[b.jid],
                        orders.get(b.jid, Order()), lists[b.jid], b,
-                       sources.openings.get(b.jid, []))
+                       sources.openings.get(b.jid, []), places.get(b.jid, NO_PLACES))
                 for b in bases
             ]  # fmt: skip
             if out is not None:
@@ -118,7 +128,7 @@ def audit(
         finally:
             items.unpersist()
     finally:
-        rows.unpersist()
+        chunks.unpersist()
     return sorted(found, key=lambda each: (each.server, each.queue, each.generation))
 
 
@@ -136,7 +146,7 @@ def _sources(spark: SparkSession, named: Sequence[str]) -> Sources:
     fronts = context.parallelize(places, len(places)).map(read_openings).collect()
     identities = {state.identity for state in states}
     identities.update(each.identity for openings, _ in fronts for each in openings)
-    jids = jids_of(spark, identities)
+    jids = {each: ev.jid_of(bytes.fromhex(each)) for each in identities}
     made = Sources()
     for state in states:
         jid = jids[state.identity]
@@ -165,25 +175,6 @@ def _life(state: JournalState) -> tuple[str, int]:
     return state.server, state.generation
 
 
-def jids_of(spark: SparkSession, identities: Iterable[str]) -> dict[str, int]:
-    """Journals' numbers in `events.compact`, by their identity."""
-    rows = [(each,) for each in sorted(set(identities))]
-    if not rows:
-        return {}
-    found = spark.createDataFrame(rows, "journal string").select("journal", fn.xxhash64("journal"))
-    return {row[0]: row[1] for row in found.collect()}
-
-
-def _up_to(spark: SparkSession, events: DataFrame, states: dict[int, JournalState]) -> DataFrame:
-    """Records that came after the state was asked for are left to the next audit."""
-    rows = [(jid, state.lsn_last) for jid, state in states.items()]
-    last = spark.createDataFrame(rows, "jid bigint, lsn_last bigint")
-    known = events.join(fn.broadcast(last), "jid", "left")
-    return known.where(fn.col("lsn_last").isNull() | (fn.col("lsn") <= fn.col("lsn_last"))).drop(
-        "lsn_last"
-    )
-
-
 def _check_known(
     spark: SparkSession, paths: Sequence[str], sources: Sources, spans: dict[int, Extent]
 ) -> None:
@@ -192,8 +183,8 @@ def _check_known(
     if not unknown:
         return
     columns = "journal string, server string, queue string"
-    rows = ev.read_events(spark, paths, columns).distinct()
-    named = rows.where(fn.xxhash64("journal").isin(unknown)).orderBy("queue").limit(1).collect()
+    rows = ev.read_events(spark, paths, columns).distinct().orderBy("queue").collect()
+    named = [row for row in rows if ev.jid_of(bytes.fromhex(row.journal)) in unknown]
     queue = f"queue {named[0].queue} on {named[0].server}" if named else "a queue"
     raise KestrelError(
         f"Of {queue} there is only an archive, and what is still in the queue stands in its data "
@@ -255,12 +246,12 @@ def _lists(
 
 def _found(
     state: JournalState, span: Extent, run_of: Continuity, sums: Books, order: Order,
-    wrong: list[tuple[int, Wrong]], basis: Basis, openings: Sequence[Opening],
+    wrong: list[tuple[int, Wrong]], basis: Basis, openings: Sequence[Opening], places: Ints,
 ) -> Found:  # fmt: skip
-    """One journal, judged."""
+    """One journal, judged; `places` are numbers that it gave to no item."""
     # A start goes on behind the ids that the newest segment had counted, written or not.
     jumps = {each.next_item for each in openings}
-    gaps = [gap for gap in order.gaps if gap[1] + 1 not in jumps]
+    gaps = [gap for gap in order.gaps if gap[1] + 1 not in jumps and not _are_places(gap, places)]
     return Found(
         folder=state.folder, server=state.server, queue=state.queue,
         generation=state.generation, journal=state.identity, extent=span,
@@ -268,6 +259,13 @@ def _found(
         books=sums, order=order, holes=list(run_of.lost), ids_skipped=gaps, wrong=wrong,
         damages=list(state.damages), is_known=state.known,
     )  # fmt: skip
+
+
+def _are_places(gap: tuple[int, int], places: Ints) -> bool:
+    """Did all these numbers go to places, and none to an item?"""
+    first, last = gap
+    low, high = np.searchsorted(places, (first, last + 1))
+    return bool(high - low == last + 1 - first)
 
 
 def _write(
@@ -285,7 +283,7 @@ def _write(
         .join(fn.broadcast(names), "jid")
         .join(fn.broadcast(words), "wrong")
         .select("server", "queue", "generation", "list", "item", "what", "put_lsn", "end_lsn",
-                "flushed_lsn", count("confirms").alias("confirms"), count("puts").alias("puts"))
+                "flushed_lsn", "confirms", "puts")
     )  # fmt: skip
     wrong.orderBy("server", "queue", "generation", "item").write.mode("overwrite").parquet(
         f"{out.rstrip('/')}/items"

@@ -14,17 +14,18 @@ One rule: what cannot be known is said to be unknown, and is no breach.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as fn
+import numpy as np
+from pyspark.sql import Row
 
 from journal.record import Kind
+from kestrelpy.spark.columns import Bools, Ints
 from kestrelpy.spark.jobs import events as ev
-from kestrelpy.spark.jobs.items import count
+from kestrelpy.spark.jobs.items import Items
 
 # The sides of the books, by the kind of record that ends an item.
 ENDED: Final[dict[str, int]] = {
@@ -64,6 +65,11 @@ class Wrong(IntEnum):
         return _TEXTS[self]
 
 
+_COUNTS: Final = (
+    "stored", "flushed", "dead", "there", "delivered", "delivered_once", "deliveries", "repeated",
+    "unrecorded",
+)  # fmt: skip
+SUMS: Final = (*_COUNTS, *ENDED, *(each.name for each in Wrong))
 _TEXTS: Final = {
     Wrong.CONFIRMED_TWICE: "was confirmed more than once",
     Wrong.ENDED_TWICE: "ended more than once",
@@ -97,6 +103,34 @@ class Basis:
     flushed_lsns: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Bases:
+    """Of each item its journal's `Basis`, as numpy has it."""
+
+    unbroken_lsn: Ints
+    as_of: Ints
+    id_from: Ints
+    has_lost: Bools
+
+    @classmethod
+    def of(cls, items: Items, bases: Mapping[int, Basis]) -> Bases:
+        """Of these items."""
+        jids, which = np.unique(items.jid, return_inverse=True)
+        own = [bases[jid] for jid in jids.tolist()]
+
+        def each(facts: list[int]) -> Ints:
+            return np.array(facts, np.int64)[which]
+
+        return cls(
+            each([basis.unbroken_lsn for basis in own]), each([basis.as_of for basis in own]),
+            each([basis.id_from for basis in own]), each([basis.has_lost for basis in own]) > 0,
+        )  # fmt: skip
+
+    def whole(self, items: Items) -> Bools:
+        """Of which all records are kept."""
+        return (items.put_lsn > 0) & (items.put_lsn >= self.unbroken_lsn)
+
+
 @dataclass(slots=True)
 class Books:
     """The sums of one journal. `difference` is 0 where they add up, None where nobody can tell."""
@@ -124,79 +158,70 @@ class Books:
         return self.opening + self.stored - went - self.dead - self.there
 
 
-def judged(spark: SparkSession, items: DataFrame, bases: Iterable[Basis]) -> DataFrame:
-    """Items (`items.with_flushes`) with `wrong`, a number of Wrong or 0, and their basis' lsns."""
-    rows = [(b.jid, b.unbroken_lsn, b.as_of, b.id_from or None, b.has_lost) for b in bases]
-    schema = "jid bigint, unbroken_lsn bigint, as_of bigint, id_from bigint, has_lost boolean"
-    known = fn.broadcast(spark.createDataFrame(rows, schema))
-    return items.join(known, "jid").withColumn("wrong", _wrong()).drop("has_lost", "id_from")
-
-
-def _wrong() -> Column:
-    put, end, back = fn.col("put_lsn"), fn.col("end_lsn"), fn.col("back_lsn")
-    flushed, there, buried = fn.col("flushed_lsn"), count("there") == 1, count("buried") == 1
-    whole = fn.coalesce(put >= fn.col("unbroken_lsn"), fn.lit(False))
-    redriven = fn.coalesce(fn.col("redrive_lsn") > fn.col("dead_lsn"), fn.lit(False))
-    died = (count("deads") > 0) & ~redriven
-    ended = count("ends") > 0
+def wrongs(items: Items, basis: Bases) -> Ints:
+    """Of each item a number of Wrong, or 0."""
+    put, end, back = items.put_lsn, items.end_lsn, items.back_lsn
+    there, buried = items.count("there") == 1, items.count("buried") == 1
+    puts, ended, is_flushed = items.count("puts"), items.count("ends") > 0, items.flushed_lsn > 0
+    whole = basis.whole(items)
+    earliest = np.where((end > 0) & ((back == 0) | (end < back)), end, back)
     # Opened and given back, or ended: something that only an item can do that was put.
-    lived = end.isNotNull() | back.isNotNull()
-    from_here = fn.coalesce(fn.col("item") >= fn.col("id_from"), fn.lit(False))
-    reached = flushed.isNotNull() & whole
-    cases = (
-        (Wrong.CONFIRMED_TWICE, count("confirms") > 1),
-        (Wrong.ENDED_TWICE, count("ends") > 1),
-        (Wrong.PUT_TWICE, count("puts") > 1),
-        (Wrong.LOST, whole & ~ended & flushed.isNull() & ~there),
-        (Wrong.NO_PUT, there & (count("puts") == 0)),
-        (Wrong.PUT_LOST, (count("puts") == 0) & lived & from_here & fn.col("has_lost")),
-        (Wrong.NEVER_PUT, (count("puts") == 0) & lived & from_here),
-        (Wrong.BEFORE_ITS_PUT, fn.least(end, back) < put),
-        (Wrong.AFTER_ITS_END, whole & ((back > end) | (flushed < fn.greatest(end, back)))),
-        (Wrong.THERE_ALTHOUGH_ENDED, there & (ended | (reached & ~buried))),
-        (Wrong.DEATH_UNCLEAR, whole & there & (died != buried)),
+    lived = (puts == 0) & (earliest > 0) & (basis.id_from > 0) & (items.item >= basis.id_from)
+    after_end = ((end > 0) & (back > end)) | (
+        is_flushed & (items.flushed_lsn < np.maximum(end, back))
     )
-    found = fn.when(fn.lit(False), 0)
-    for wrong, condition in cases:
-        found = found.when(condition, int(wrong))
-    return found.otherwise(0)
+    cases = (
+        (Wrong.CONFIRMED_TWICE, items.count("confirms") > 1),
+        (Wrong.ENDED_TWICE, items.count("ends") > 1),
+        (Wrong.PUT_TWICE, puts > 1),
+        (Wrong.LOST, whole & ~ended & ~is_flushed & ~there),
+        (Wrong.NO_PUT, there & (puts == 0)),
+        (Wrong.PUT_LOST, lived & basis.has_lost),
+        (Wrong.NEVER_PUT, lived),
+        (Wrong.BEFORE_ITS_PUT, (earliest > 0) & (earliest < put)),
+        (Wrong.AFTER_ITS_END, whole & after_end),
+        (Wrong.THERE_ALTHOUGH_ENDED, there & (ended | (whole & is_flushed & ~buried))),
+        (Wrong.DEATH_UNCLEAR, whole & there & (items.died != buried)),
+    )
+    return np.select([case for _, case in cases], [int(each) for each, _ in cases], 0)
 
 
-def books(items: DataFrame, bases: Iterable[Basis]) -> dict[int, Books]:
-    """The sums of every journal, by jid, from `judged` items."""
-    by_jid = {basis.jid: basis for basis in bases}
-    found = {jid: Books(opening=basis.opening) for jid, basis in by_jid.items()}
-    as_of = fn.col("as_of")
-    there, buried = count("there") == 1, count("buried") == 1
-    deliveries = count("deliveries")
-    sums = {
-        "stored": fn.col("put_lsn") > as_of,
-        "flushed": (count("ends") == 0) & ~there & (fn.col("flushed_lsn") > as_of),
+def sums(items: Items, wrong: Ints, as_of: Ints) -> dict[str, Ints]:
+    """What each item adds to the books, by the names of SUMS."""
+    there, buried = items.count("there") == 1, items.count("buried") == 1
+    deliveries = items.count("deliveries")
+    made = {
+        "stored": items.put_lsn > as_of,
+        "flushed": (items.count("ends") == 0) & ~there & (items.flushed_lsn > as_of),
         "dead": there & buried,
         "there": there & ~buried,
         "delivered": deliveries > 0,
-        "delivered_once": (deliveries == 1) & (fn.col("before") == 0),
+        "delivered_once": (deliveries == 1) & (items.before == 0),
+        "deliveries": deliveries,
+        "repeated": np.maximum(deliveries - 1, 0),
+        "unrecorded": items.before,
+        **{name: (items.end == kind) & (items.end_lsn > as_of) for name, kind in ENDED.items()},
+        **{each.name: wrong == each for each in Wrong},
     }
-    totals = [_sum(condition).alias(name) for name, condition in sums.items()]
-    totals += [
-        _sum((fn.col("end") == kind) & (fn.col("end_lsn") > as_of)).alias(name)
-        for name, kind in ENDED.items()
-    ]
-    more = fn.greatest(deliveries - 1, fn.lit(0))
-    rows = items.groupBy("jid").agg(
-        *totals,
-        fn.sum(deliveries).alias("deliveries"),
-        fn.sum(more).alias("repeated"),
-        fn.sum(fn.greatest(fn.col("before"), fn.lit(0))).alias("unrecorded"),
-        *(_sum(fn.col("wrong") == int(each)).alias(each.name) for each in Wrong),
-    )
-    for row in rows.collect():
+    return {name: made[name].astype(np.int64) for name in SUMS}
+
+
+def books(blocks: Iterable[Row], bases: Iterable[Basis]) -> dict[int, Books]:
+    """The books of every journal, by jid, from rows with the columns of SUMS."""
+    by_jid = {basis.jid: basis for basis in bases}
+    found = {jid: Books(opening=basis.opening) for jid, basis in by_jid.items()}
+    for row in blocks:
         made = found[row.jid]
-        for name in (*sums, "deliveries", "repeated", "unrecorded"):
-            setattr(made, name, row[name] or 0)
-        made.ended = {name: row[name] or 0 for name in ENDED}
-        made.wrong = {each: row[each.name] for each in Wrong if row[each.name]}
-        _note_flushed(made, by_jid[row.jid])
+        for name in _COUNTS:
+            setattr(made, name, getattr(made, name) + row[name])
+        for name in ENDED:
+            made.ended[name] += row[name]
+        for each in Wrong:
+            if row[each.name]:
+                made.wrong[each] = made.wrong.get(each, 0) + row[each.name]
+    for jid, made in found.items():
+        made.wrong = dict(sorted(made.wrong.items()))
+        _note_flushed(made, by_jid[jid])
     return found
 
 
@@ -206,10 +231,6 @@ def _note_flushed(made: Books, basis: Basis) -> None:
     if left and left > 0 and made.opening and max(basis.flushed_lsns, default=0) > basis.as_of:
         named = made.wrong.get(Wrong.LOST, 0)
         made.flushed_unseen = max(min(left - named, made.opening), 0)
-
-
-def _sum(condition: Column) -> Column:
-    return fn.coalesce(fn.sum(condition.cast("int")), fn.lit(0))
 
 
 assert set(ENDED.values()) == set(ev.ENDS)

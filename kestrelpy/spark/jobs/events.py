@@ -1,30 +1,42 @@
-"""Events as the jobs want them: numbers instead of words, so that a row is a few bytes.
+"""Events as the jobs want them: numbers instead of words, many at once.
 
-    jid       the journal: 64 bits of its identity
-    kind      the record's kind (`journal.record.Kind`), -1 where its word is not known here
-    ms        when it happened; `opened_ms`: when the delivery began that it ends
-    before    of what ends a delivery: how many deliveries the item had before this one
-    how       what ended a delivery that came to nothing: one of HOW
-    key_hash  the item's key: 64 bits of it
+    jid        the journal: a number (`jid_of`)
+    kind       the record's kind (`journal.record.Kind`), -1 where its word is not known here
+    ms         when it happened; `opened_ms`: when the delivery began that it ends, 0: none did
+    before     of what ends a delivery: how many deliveries the item had before this one
+    how        what ended a delivery that came to nothing: one of HOW
+    key_hash   the item's key: 64 bits of it
 
 One rule: what a job does not need is not read.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from journal.record import Kind
+from kestrelpy.spark.columns import Bools, Ints
 from kestrelpy.spark.schema import OPS
 
 NEEDED: Final = (
-    "journal string, lsn bigint, op string, item bigint, timestamp timestamp, opened timestamp,"
+    "lsn bigint, op string, item bigint, timestamp timestamp, opened timestamp, "
     "attempts int, reason string, key string, segment bigint, reader string"
+)
+# What `Events.rows` makes of them, for Spark.
+ROWS: Final = (
+    "jid bigint, kind int, item bigint, lsn bigint, ms bigint, opened_ms bigint, segment bigint, "
+    "of_child boolean, key_hash bigint"
 )
 # Words of the journal for what ended a delivery; any other is a reason that somebody gave.
 HOW: Final = ("", "abort", "hangup", "lease", "defer")
@@ -34,7 +46,10 @@ DEFER: Final = HOW.index("defer")
 PUT, CONFIRM, RETURN, DEAD = int(Kind.PUT), int(Kind.DONE), int(Kind.RETURNED), int(Kind.DEAD)
 EXPIRE, DISCARD, FLUSH = int(Kind.EXPIRED), int(Kind.DISCARDED), int(Kind.FLUSHED)
 TOKENS, MOVE, CANCEL = int(Kind.TOKENS), int(Kind.MOVED), int(Kind.CANCELLED)
-REDRIVE: Final = int(Kind.REDRIVEN)
+REDRIVE, RELEASE = int(Kind.REDRIVEN), int(Kind.RELEASED)
+# Beside the kinds of records: what is known of an item without them.
+THERE: Final = 1000
+BURIED: Final = 1001
 # After one of these an item is gone for good.
 ENDS: Final = (CONFIRM, EXPIRE, DISCARD, MOVE, CANCEL)
 # These end a delivery, and say when it began.
@@ -42,13 +57,11 @@ DELIVERIES: Final = (CONFIRM, RETURN, DEAD, MOVE)
 # Records of other kinds are written by later versions: what they do to an item is not known here.
 UNDERSTOOD: Final = (
     *ENDS, PUT, RETURN, DEAD, FLUSH, TOKENS, REDRIVE, int(Kind.DECLARED), int(Kind.PAUSED),
-    int(Kind.LEASED), int(Kind.RENEWED), int(Kind.IDS),
+    int(Kind.LEASED), int(Kind.RENEWED), RELEASE, int(Kind.SETTLED), int(Kind.IDS),
 )  # fmt: skip
-# In the order of how often they are met: each row is compared with one after the other.
-_BY_WORD: Final = {
-    **{OPS[kind]: int(kind) for kind in (Kind.DONE, Kind.PUT, Kind.RETURNED)},
-    **{word: int(kind) for kind, word in OPS.items()},
-}
+_WORDS: Final = pa.array([*OPS.values()], pa.string())
+_KINDS: Final = np.array([*map(int, OPS), -1], np.int16)
+_REASONS: Final = pa.array(HOW[1:], pa.string())
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,37 +75,168 @@ class Flush:
     spared: tuple[int, ...]
 
 
+class Events:
+    """Some events, a column each, as numpy has them; 0 where there is nothing."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.batch = batch
+
+    @classmethod
+    def of(
+        cls, jid: int, read: pa.RecordBatch, kept: Sequence[str] = (), last: int | None = None
+    ) -> Events:
+        """Of a journal, up to the lsn `last`, from columns of NEEDED and those that are `kept`."""
+        if last is not None and (late := ints(read["lsn"]) > last).any():
+            read = read.filter(pa.array(~late))
+        kind = ints(pc.fill_null(pc.index_in(read["op"], _WORDS), len(_WORDS)))
+        how = ints(pc.fill_null(pc.index_in(read["reason"], _REASONS), OTHER - 1)) + 1
+        columns = {
+            "jid": np.full(read.num_rows, jid),
+            "kind": _KINDS[kind],
+            "item": ints(read["item"]),
+            "lsn": ints(read["lsn"]),
+            "ms": _millis(read["timestamp"]),
+            "opened_ms": _millis(read["opened"]),
+            "attempts": ints(read["attempts"]).astype(np.int32),
+            "how": np.where(bools(read["reason"].is_valid()), how, 0).astype(np.int8),
+            "segment": ints(read["segment"]),
+            "of_child": read["reader"].is_valid(),
+            "key_hash": _hashes(read["key"]),
+            **{name: read[name] for name in kept},
+        }
+        return cls(pa.RecordBatch.from_pydict(columns))
+
+    @classmethod
+    def bare(cls, jid: int, kind: int, items: Ints) -> Events:
+        """What is said of items without a record: nothing else is known of them."""
+        nothing, no_key = np.zeros(len(items), np.int64), pa.nulls(len(items), pa.int64())
+        columns = {
+            "jid": nothing + jid, "kind": (nothing + kind).astype(np.int16), "item": items,
+            "lsn": nothing, "ms": nothing, "opened_ms": nothing,
+            "attempts": nothing.astype(np.int32), "how": nothing.astype(np.int8),
+            "segment": nothing, "of_child": nothing == 1, "key_hash": no_key,
+        }  # fmt: skip
+        return cls(pa.RecordBatch.from_pydict(columns))
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    def records(self) -> Events:
+        """Those that are records."""
+        return self.pick(self.kind < THERE) if (self.kind >= THERE).any() else self
+
+    def pick(self, which: Ints | Bools) -> Events:
+        """Some of them, by their places or marks."""
+        chosen = pa.array(which)
+        taken = self.batch.filter(chosen) if which.dtype == bool else self.batch.take(chosen)
+        return Events(taken)
+
+    @cached_property
+    def jid(self) -> Ints:
+        return ints(self.batch["jid"])
+
+    @cached_property
+    def kind(self) -> Ints:
+        return ints(self.batch["kind"])
+
+    @cached_property
+    def item(self) -> Ints:
+        return ints(self.batch["item"])
+
+    @cached_property
+    def lsn(self) -> Ints:
+        return ints(self.batch["lsn"])
+
+    @cached_property
+    def ms(self) -> Ints:
+        return ints(self.batch["ms"])
+
+    @cached_property
+    def opened_ms(self) -> Ints:
+        return ints(self.batch["opened_ms"])
+
+    @cached_property
+    def attempts(self) -> Ints:
+        return ints(self.batch["attempts"])
+
+    @cached_property
+    def how(self) -> Ints:
+        return ints(self.batch["how"])
+
+    @cached_property
+    def segment(self) -> Ints:
+        return ints(self.batch["segment"])
+
+    @cached_property
+    def of_child(self) -> Bools:
+        return bools(self.batch["of_child"])
+
+    @cached_property
+    def before(self) -> Ints:
+        """How many deliveries ended before the one that each ends; only of what ends one."""
+        counted = (self.kind == DEAD) | ((self.kind == RETURN) & (self.how != DEFER))
+        made: Ints = self.attempts - counted
+        return made
+
+    def is_one_of(self, kinds: Sequence[int]) -> Bools:
+        """Which are of one of these kinds."""
+        found: Bools = self.kind == kinds[0]
+        for kind in kinds[1:]:
+            found |= self.kind == kind
+        return found
+
+    def rows(self) -> pa.RecordBatch:
+        """As ROWS says."""
+        item, opened = self.item, self.opened_ms
+        columns = {
+            "jid": self.jid, "kind": self.kind.astype(np.int32),
+            "item": pa.array(item, mask=item == 0), "lsn": self.lsn, "ms": self.ms,
+            "opened_ms": pa.array(opened, mask=opened == 0),
+            "segment": self.segment, "of_child": self.batch["of_child"],
+            "key_hash": self.batch["key_hash"],
+        }  # fmt: skip
+        return pa.RecordBatch.from_pydict(columns)
+
+
+def ints(column: pa.Array) -> Ints:
+    """As numpy has them; 0 where there is none."""
+    column = column.fill_null(0) if column.null_count else column
+    made: npt.NDArray[np.integer] = column.to_numpy(zero_copy_only=False)
+    return made.astype(np.int64, copy=False)
+
+
+def bools(column: pa.Array) -> Bools:
+    """As numpy has them."""
+    made: Bools = column.to_numpy(zero_copy_only=False)
+    return made
+
+
+def _millis(column: pa.Array) -> Ints:
+    return ints(column.view(pa.int64())) // 1000
+
+
+def _hashes(keys: pa.Array) -> pa.Array:
+    if keys.null_count == len(keys):
+        return pa.nulls(len(keys), pa.int64())
+    words = keys.dictionary_encode()
+    numbers = [number_of(each.encode()) for each in words.dictionary.to_pylist()]
+    return pa.array(numbers, pa.int64()).take(words.indices)
+
+
+def number_of(name: bytes) -> int:
+    """64 bits of a name: two have the same by one chance in 10^19."""
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little", signed=True)
+
+
+def jid_of(identity: bytes) -> int:
+    """A journal's number."""
+    return number_of(identity)
+
+
 def read_events(spark: SparkSession, paths: Sequence[str], columns: str) -> DataFrame:
     """Every record under these folders, each once; what is damaged is passed over, not an error."""
     reader = spark.read.format("kestrel").option("mode", "events").schema(columns)
     return reader.option("failOnDataLoss", "false").load(list(paths))
-
-
-def compact(events: DataFrame, *more: Column | str) -> DataFrame:
-    """The columns above from those of NEEDED, and more."""
-    kind, how = fn.col("kind"), fn.col("how")
-    before = (
-        fn.when(kind == RETURN, fn.col("attempts") - (how != DEFER).cast("int"))
-        .when(kind == DEAD, fn.col("attempts") - 1)
-        .when(kind.isin(CONFIRM, MOVE), fn.col("attempts"))
-    )
-    return (
-        events.select(
-            fn.xxhash64("journal").alias("jid"),
-            "lsn",
-            _number_of(fn.col("op")).alias("kind"),
-            "item",
-            fn.unix_millis("timestamp").alias("ms"),
-            fn.unix_millis("opened").alias("opened_ms"),
-            "attempts",
-            _how(fn.col("reason")).alias("how"),
-            fn.when(fn.col("key").isNotNull(), fn.xxhash64("key")).alias("key_hash"),
-            "segment",
-            fn.col("reader").isNotNull().alias("of_child"),
-            *more,
-        )
-        .withColumn("before", before)
-    )
 
 
 _FLUSHES: Final = (
@@ -101,34 +245,31 @@ _FLUSHES: Final = (
 
 
 def read_flushes(spark: SparkSession, paths: Sequence[str]) -> list[Flush]:
-    """Flushes with the items that they spared. (`value` of all records is read for them.)"""
+    """Flushes by lsn, with the items that they spared. (`value` of all records is read for them.)
+
+    Of several journals they come one among the other.
+    """
     rows = read_events(spark, paths, _FLUSHES).where(fn.col("op") == OPS[Kind.FLUSHED])
-    named = rows.select(
-        fn.xxhash64("journal").alias("jid"), "lsn", "item",
-        fn.unix_millis("timestamp").alias("ms"), "value",
-    )  # fmt: skip
-    return [
-        Flush(r.jid, r.lsn, r.item, r.ms, _spared(bytes(r.value or b""))) for r in named.collect()
+    named = rows.select("journal", "lsn", "item", fn.unix_millis("timestamp").alias("ms"), "value")
+    found = [
+        Flush(jid_of(bytes.fromhex(r.journal)), r.lsn, r.item, r.ms, _spared(bytes(r.value or b"")))
+        for r in named.collect()
     ]
+    return sorted(found, key=lambda each: each.lsn)
+
+
+def read_places(spark: SparkSession, paths: Sequence[str]) -> dict[int, Ints]:
+    """Of each journal the numbers that went to places and not to items, rising."""
+    rows = read_events(spark, paths, "journal string, op string, number bigint")
+    wanted = rows.where(fn.col("op").isin(OPS[Kind.RELEASED], OPS[Kind.REDRIVEN]))
+    found = wanted.groupBy("journal").agg(fn.sort_array(fn.collect_set("number")).alias("places"))
+    return {
+        jid_of(bytes.fromhex(row.journal)): np.array(row.places, np.int64)
+        for row in found.collect()
+    }
 
 
 def _spared(body: bytes) -> tuple[int, ...]:
     return tuple(
         int.from_bytes(body[at : at + 8], "little") for at in range(0, len(body) // 8 * 8, 8)
     )
-
-
-def _number_of(op: Column) -> Column:
-    words = iter(_BY_WORD.items())
-    word, kind = next(words)
-    numbered = fn.when(op == word, kind)
-    for word, kind in words:
-        numbered = numbered.when(op == word, kind)
-    return numbered.otherwise(-1)
-
-
-def _how(reason: Column) -> Column:
-    found = fn.when(reason.isNull(), 0)
-    for number, word in enumerate(HOW):
-        found = found.when(reason == word, number)
-    return found.otherwise(OTHER)

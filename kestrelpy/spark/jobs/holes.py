@@ -13,15 +13,26 @@ One rule: records are counted in blocks, and looked at one by one only where a b
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
+from kestrelpy.spark.jobs import packed
+from kestrelpy.spark.jobs.events import Events
+
 _BLOCK_BITS: Final = 16
+_SORT: Final = ("jid", "segment", "kind", "how", "of_child", "block")
+_SPANS: Final = (
+    "jid bigint, segment bigint, kind smallint, how tinyint, of_child boolean, block bigint, "
+    "records bigint, first bigint, last bigint, first_ms bigint, last_ms bigint, keyed bigint"
+)
+_NAMES: Final = re.findall(r"(\w+) \w+", _SPANS)
 _HOLES_MAX: Final = 10_000  # of one journal that are looked at; more are as bad
 
 
@@ -73,20 +84,9 @@ class Continuity:
     lost: tuple[tuple[int, int], ...]
 
 
-def extents(events: DataFrame) -> dict[int, Extent]:
+def extents(chunks: DataFrame) -> dict[int, Extent]:
     """What is kept of each journal, by jid."""
-    rows = (
-        events.groupBy(
-            "jid", "segment", "kind", "how", "of_child",
-            fn.shiftright("lsn", _BLOCK_BITS).alias("block"),
-        )
-        .agg(
-            fn.count("*").alias("records"), fn.min("lsn").alias("first"),
-            fn.max("lsn").alias("last"), fn.min("ms").alias("first_ms"),
-            fn.max("ms").alias("last_ms"), fn.count("key_hash").alias("keyed"),
-        )
-        .collect()
-    )  # fmt: skip
+    rows = packed.folded(chunks, _spans, _SPANS).collect()
     found: dict[int, Extent] = defaultdict(Extent)
     for row in rows:
         extent = found[row.jid]
@@ -100,6 +100,20 @@ def extents(events: DataFrame) -> dict[int, Extent]:
         extent.blocks[row.block].add(row.records, row.first, row.last)
         extent.segments[row.segment].add(row.records, row.first, row.last)
     return found
+
+
+def _spans(events: Events) -> pa.RecordBatch | None:
+    """How many records of each sort there are in each block of lsns."""
+    events = events.records()
+    if not len(events):
+        return None
+    table = pa.Table.from_batches([events.batch])
+    table = table.append_column("block", pa.array(events.lsn >> _BLOCK_BITS))
+    sums = [([], "count_all"), ("lsn", "min"), ("lsn", "max"), ("ms", "min"), ("ms", "max"),
+            ("key_hash", "count")]  # fmt: skip
+    made = table.group_by([*_SORT]).aggregate(sums).combine_chunks()
+    names = ("count_all", "lsn_min", "lsn_max", "ms_min", "ms_max", "key_hash_count")
+    return made.select([*_SORT, *names]).rename_columns(_NAMES).to_batches()[0]
 
 
 def continuity(

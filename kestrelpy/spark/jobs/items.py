@@ -6,192 +6,201 @@
     before               how many deliveries the first of those says came before it
     dead_lsn             its death; a later `redrive_lsn` takes it back
     back_lsn             the last record that gave it back or buried it
+    release_lsn          its first delay was over
     flushed_lsn          the first flush that reached it
     there, buried        what is said of it elsewhere (`state`): it is there, it is dead
 
-All of it are sums, least and greatest of numbers, and those of kinds that do not occur are left
-out: one pass, no sorting. Rows are brought together by blocks of items beforehand (`together`),
-once for all that is asked of them.
+Records of one block of items are sorted by item and lsn (`Sorted`), and each of these is one pass
+of numpy over them. 0 is nothing: no lsn, item or time is 0 (but `before`, where there is a first).
 
 One rule: a row says what records say; what to think of it is `balance`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import pickle
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as fn
-from pyspark.sql.types import ArrayType, LongType, StructField, StructType
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
 
+from kestrelpy.spark.columns import Bools, Ints
 from kestrelpy.spark.jobs import events as ev
-from kestrelpy.spark.jobs.events import Flush
+from kestrelpy.spark.jobs import packed
+from kestrelpy.spark.jobs.events import Events, Flush
 from kestrelpy.spark.jobs.state import JournalState, pairs_of
 
-# Beside the kinds of records: what is known of an item without them.
-THERE: Final = 1000
-BURIED: Final = 1001
-BLOCK_BITS: Final = 16  # items of one block lie together
-_RUN_MAX: Final = 1 << BLOCK_BITS  # ids written out at once
-# What `seen` counts, by the bit where each count begins; the last has room for any number.
+_RUN_MAX: Final = 1 << 20  # ids written out at once
+# What `seen` counts, by the bit where each count begins, and how far it counts.
 _SEEN: Final = {"puts": 0, "confirms": 8, "ends": 16, "deads": 24, "there": 32, "buried": 33,
-                "deliveries": 34}  # fmt: skip
-_COUNT_MAX: Final = {"there": 1, "buried": 1, "deliveries": (1 << 29) - 1}
+                "deliveries": 34, "overlaps": 62}  # fmt: skip
+_COUNT_MAX: Final = {"there": 1, "buried": 1, "deliveries": (1 << 28) - 1, "overlaps": 1}
 _COUNT_OF_FEW: Final = 255  # of a record that an item has once: so many are as wrong as more
-_KIND_BITS: Final = 6  # an lsn and a kind in one number
-_BEFORE_BITS: Final = 10  # and an lsn and a number of deliveries; so many, or more
-_FLUSHES: Final = ArrayType(
-    StructType(
-        [
-            StructField("lsn", LongType(), False),
-            StructField("last", LongType(), False),
-            StructField("ms", LongType(), False),
-            StructField("spared", ArrayType(LongType(), False), False),
-        ]
-    )
-)
+_MS_BITS: Final = 42  # of a time, until 2109
 
 
 def there(spark: SparkSession, states: Iterable[tuple[int, JournalState]]) -> DataFrame:
-    """What is there, by `state`, as rows beside events."""
-    jids, kinds, firsts, lasts = [], [], [], []
-    for jid, state in states:
-        rows = [(THERE, *run) for run in pairs_of(state.runs)]
-        rows += [(BURIED, item, item) for item in state.dead]
-        for kind, first, last in rows:
-            for start in range(first, last + 1, _RUN_MAX):
-                jids.append(jid)
-                kinds.append(kind)
-                firsts.append(start)
-                lasts.append(min(start + _RUN_MAX - 1, last))
-    table = pa.table(
-        {
-            "jid": pa.array(jids, pa.int64()),
-            "kind": pa.array(kinds, pa.int32()),
-            "first": pa.array(firsts, pa.int64()),
-            "last": pa.array(lasts, pa.int64()),
-        }
-    )
-    runs = spark.createDataFrame(table)
-    ids = fn.explode(fn.sequence("first", "last")).alias("item")
-    return runs.select("jid", "kind", ids, fn.lit(False).alias("of_child"))
+    """What is there, by `state`, as chunks beside those of events."""
+    said = [pickle.dumps((jid, state.runs, state.dead)) for jid, state in states]
+    return packed.made(spark, said, _there)
 
 
-def together(spark: SparkSession, rows: DataFrame) -> DataFrame:
-    """Rows of items of one block in one place, so that nothing has to move any more."""
-    parts = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    block = fn.shiftright(fn.coalesce("item", fn.lit(0).cast("bigint")), BLOCK_BITS)
-    return rows.withColumn("block", block).repartition(parts, "jid", "block")
+def _there(said: bytes) -> Iterator[Events]:
+    jid, runs, dead = pickle.loads(said)
+    for first, last in pairs_of(runs):
+        for start in range(first, last + 1, _RUN_MAX):
+            stop = min(start + _RUN_MAX - 1, last)
+            yield Events.bare(jid, ev.THERE, np.arange(start, stop + 1, dtype=np.int64))
+    yield Events.bare(jid, ev.BURIED, np.array(dead, np.int64))
 
 
-def count(name: str) -> Column:
-    """How many there are, from `seen`."""
-    most = _COUNT_MAX.get(name, _COUNT_OF_FEW)
-    return fn.shiftright("seen", _SEEN[name]).bitwiseAND(fn.lit(most).cast("bigint"))
+@dataclass(slots=True)
+class Items:
+    """A row for each, a column for each of its facts."""
+
+    jid: Ints
+    item: Ints
+    seen: Ints
+    put_lsn: Ints
+    end_lsn: Ints
+    end: Ints
+    first_lsn: Ints
+    before: Ints
+    begin_ms: Ints
+    dead_lsn: Ints
+    redrive_lsn: Ints
+    back_lsn: Ints
+    release_lsn: Ints
+    key_hash: Ints
+    flushed_lsn: Ints = field(init=False)
+    flushed_ms: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.flushed_lsn, self.flushed_ms = np.zeros_like(self.item), np.zeros_like(self.item)
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+    def count(self, name: str) -> Ints:
+        """How many there are, from `seen`."""
+        return (self.seen >> _SEEN[name]) & _COUNT_MAX.get(name, _COUNT_OF_FEW)
+
+    @property
+    def died(self) -> Bools:
+        """Which are dead by their records."""
+        return (self.count("deads") > 0) & ~(self.redrive_lsn > self.dead_lsn)
+
+    def flush(self, flush: Flush) -> None:
+        """Note it for those that it reached, if none before it did."""
+        dead, back = self.dead_lsn, self.redrive_lsn
+        was_dead = (dead > 0) & (dead < flush.lsn) & ((back < dead) | (back > flush.lsn))
+        reached = (self.jid == flush.jid) & (self.item <= flush.last) & (flush.lsn > self.put_lsn)
+        reached &= ~was_dead & (self.flushed_lsn == 0)
+        if flush.spared and reached.any():
+            reached &= ~np.isin(self.item, np.array(flush.spared, np.int64))
+        self.flushed_lsn[reached], self.flushed_ms[reached] = flush.lsn, flush.ms
 
 
-def fold(
-    events: DataFrame, kinds: Collection[int], keyed: bool, *more: Column,
-) -> DataFrame:  # fmt: skip
-    """One row for each item of the queue's own line, from rows that are `together`.
+class Sorted:
+    """Records of the queue's own line, by journal, item and lsn; `starts`: an item begins there.
 
-    `kinds` are those that occur; `keyed`: some items have a key. `more` are further sums.
+    Of each item, `first` and `last` say where in `events` such a record stands; `at` what it says.
     """
-    kind, lsn = fn.col("kind"), fn.col("lsn")
-    wanted = events.where(
-        fn.col("item").isNotNull() & ~kind.isin(ev.FLUSH, ev.TOKENS) & ~fn.col("of_child")
-    )
-    is_end = kind.isin(*ev.ENDS)
-    has_begun = kind.isin(*ev.DELIVERIES) & (fn.col("opened_ms") > 0)
-    ended_lsn = fn.when(has_begun, lsn)
-    before = fn.least(fn.greatest("before", fn.lit(0)), fn.lit((1 << _BEFORE_BITS) - 1))
-    nothing = fn.lit(None).cast("bigint")
 
-    rows = wanted.groupBy("jid", "block", "item").agg(
-        fn.sum(_seen(kind, is_end, has_begun)).alias("seen"),
-        fn.min(fn.when(kind == ev.PUT, lsn)).alias("put_lsn"),
-        fn.min(fn.when(is_end, fn.shiftleft(lsn, _KIND_BITS) + kind)).alias("end_and_kind"),
-        fn.min(fn.shiftleft(ended_lsn, _BEFORE_BITS) + before).alias("first_and_before"),
-        fn.min_by("opened_ms", ended_lsn).alias("begin_ms"),
-        *_rare(kind, lsn, kinds, keyed),
-        *more,
-    )
-    end, first = fn.col("end_and_kind"), fn.col("first_and_before")
-    made = (
-        rows.withColumn("end_lsn", fn.shiftright(end, _KIND_BITS))
-        .withColumn("end", end.bitwiseAND((1 << _KIND_BITS) - 1))
-        .withColumn("first_lsn", fn.shiftright(first, _BEFORE_BITS))
-        .withColumn("before", first.bitwiseAND((1 << _BEFORE_BITS) - 1))
-        .drop("end_and_kind", "first_and_before")
-    )
-    for name in ("dead_lsn", "redrive_lsn", "back_lsn", "key_hash"):
-        if name not in made.columns:
-            made = made.withColumn(name, nothing)
+    def __init__(self, events: Events) -> None:
+        own = (events.item > 0) & ~events.of_child & ~events.is_one_of((ev.FLUSH, ev.TOKENS))
+        events = events if own.all() else events.pick(own)
+        self.events = events.pick(np.lexsort((events.lsn, events.item, events.jid)))
+        self._places = np.arange(len(events))
+        is_new = np.ones(len(events), np.bool_)
+        is_new[1:] = changes(self.events.item) | changes(self.events.jid)
+        self.starts: Ints = np.flatnonzero(is_new)
+        self.begun = self.events.is_one_of(ev.DELIVERIES) & (self.events.opened_ms > 0)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def of(self, *kinds: int) -> Bools:
+        """Which records are of one of these kinds."""
+        return self.events.is_one_of(kinds)
+
+    def first(self, which: Bools) -> Ints:
+        """Of each item the first of these; -1: there is none."""
+        found = np.minimum.reduceat(np.where(which, self._places, len(which)), self.starts)
+        return np.where(found == len(which), -1, found)
+
+    def last(self, which: Bools) -> Ints:
+        """Of each item the last of these; -1: there is none."""
+        found: Ints = np.maximum.reduceat(np.where(which, self._places, -1), self.starts)
+        return found
+
+    def count(self, which: Bools) -> Ints:
+        """Of each item how many of these there are."""
+        found: Ints = np.add.reduceat(which.astype(np.int64), self.starts)
+        return found
+
+    def at(self, places: Ints, values: Ints) -> Ints:
+        """What these records say; 0 where there is none."""
+        return np.where(places < 0, 0, values[places])
+
+    def items(self, flushes: Iterable[Flush]) -> Items:
+        """What they add up to."""
+        events, lsn = self.events, self.events.lsn
+        end, first = self.first(self.of(*ev.ENDS)), self.first(self.begun)
+        key = self.last(ev.bools(events.batch["key_hash"].is_valid()))
+        made = Items(
+            jid=events.jid[self.starts],
+            item=events.item[self.starts],
+            seen=self._seen(),
+            put_lsn=self.at(self.first(self.of(ev.PUT)), lsn),
+            end_lsn=self.at(end, lsn),
+            end=self.at(end, events.kind),
+            first_lsn=self.at(first, lsn),
+            before=self.at(first, np.maximum(events.before, 0)),
+            begin_ms=self.at(first, events.opened_ms),
+            dead_lsn=self.at(self.last(self.of(ev.DEAD)), lsn),
+            redrive_lsn=self.at(self.last(self.of(ev.REDRIVE)), lsn),
+            back_lsn=self.at(self.last(self.of(ev.RETURN, ev.DEAD)), lsn),
+            release_lsn=self.at(self.first(self.of(ev.RELEASE)), lsn),
+            key_hash=self.at(key, ev.ints(events.batch["key_hash"])),
+        )
+        for flush in flushes:
+            made.flush(flush)
+        return made
+
+    def _seen(self) -> Ints:
+        sorts = {
+            "puts": self.of(ev.PUT), "confirms": self.of(ev.CONFIRM), "ends": self.of(*ev.ENDS),
+            "deads": self.of(ev.DEAD), "there": self.of(ev.THERE), "buried": self.of(ev.BURIED),
+            "deliveries": self.begun, "overlaps": self._overlaps(),
+        }  # fmt: skip
+        seen = np.zeros(len(self), np.int64)
+        for name, which in sorts.items():
+            if which.any():
+                most = _COUNT_MAX.get(name, _COUNT_OF_FEW)
+                seen |= np.minimum(self.count(which), most) << _SEEN[name]
+        return seen
+
+    def _overlaps(self) -> Bools:
+        """Deliveries that began before an earlier one of the same item had ended."""
+        which = np.zeros(len(self.events), np.int64)
+        which[self.starts] = 1
+        ended = np.where(self.begun, self.events.ms, 0)
+        return self.begun & (self.events.opened_ms < latest_before(ended, np.cumsum(which)))
+
+
+def changes(values: Ints) -> Bools:
+    """Where the next is another; one fewer than values."""
+    found: Bools = values[1:] != values[:-1]
+    return found
+
+
+def latest_before(times_ms: Ints, group: Ints) -> Ints:
+    """The greatest of the times before each in its group (their numbers rise); 0: there is none."""
+    base = group << _MS_BITS
+    greatest = np.maximum.accumulate(base + np.clip(times_ms, 0, (1 << _MS_BITS) - 1))
+    made = np.zeros(len(base), np.int64)
+    made[1:] = np.maximum(greatest[:-1] - base[1:], 0)
     return made
-
-
-def _seen(kind: Column, is_end: Column, has_begun: Column) -> Column:
-    """What one record adds to the counts of its item."""
-    put, dead = fn.lit(1 << _SEEN["puts"]), fn.lit(1 << _SEEN["deads"])
-    end, begun = fn.lit(1 << _SEEN["ends"]), fn.lit(1 << _SEEN["deliveries"])
-    confirm = fn.lit(1 << _SEEN["confirms"])
-    one = (
-        fn.when(kind == ev.CONFIRM, confirm + end)
-        .when(kind == ev.PUT, put)
-        .when(kind == ev.DEAD, dead)
-        .when(kind == THERE, fn.lit(1 << _SEEN["there"]))
-        .when(kind == BURIED, fn.lit(1 << _SEEN["buried"]))
-        .when(is_end, end)
-        .otherwise(0)
-    )
-    return one.cast("bigint") + fn.when(has_begun, begun).otherwise(0).cast("bigint")
-
-
-def _rare(kind: Column, lsn: Column, kinds: Collection[int], keyed: bool) -> list[Column]:
-    """Sums that many journals have no use for."""
-    made = [fn.max("key_hash").alias("key_hash")] if keyed else []
-    if ev.DEAD in kinds:
-        made.append(fn.max(fn.when(kind == ev.DEAD, lsn)).alias("dead_lsn"))
-    if ev.REDRIVE in kinds:
-        made.append(fn.max(fn.when(kind == ev.REDRIVE, lsn)).alias("redrive_lsn"))
-    if {ev.DEAD, ev.RETURN}.intersection(kinds):
-        back = kind.isin(ev.RETURN, ev.DEAD)
-        made.append(fn.max(fn.when(back, lsn)).alias("back_lsn"))
-    return made
-
-
-def with_flushes(spark: SparkSession, items: DataFrame, flushes: Iterable[Flush]) -> DataFrame:
-    """With `flushed_lsn` and `flushed_ms`: of the first flush that reached it; null: none did."""
-    by_journal: dict[int, list[Flush]] = {}
-    for flush in flushes:
-        by_journal.setdefault(flush.jid, []).append(flush)
-    if not by_journal:
-        nothing = fn.lit(None).cast("bigint")
-        return items.withColumn("flushed_lsn", nothing).withColumn("flushed_ms", nothing)
-    rows = [
-        (jid, [(f.lsn, f.last, f.ms, list(f.spared)) for f in sorted(each, key=_lsn)])
-        for jid, each in by_journal.items()
-    ]
-    schema = StructType([StructField("jid", LongType()), StructField("flushes", _FLUSHES)])
-    joined = items.join(fn.broadcast(spark.createDataFrame(rows, schema)), "jid", "left")
-    item, dead, back = fn.col("item"), fn.col("dead_lsn"), fn.col("redrive_lsn")
-
-    def reached(flush: Column) -> Column:
-        was_dead = (dead < flush.lsn) & (back.isNull() | (back < dead) | (back > flush.lsn))
-        spared = fn.array_contains(flush.spared, item)
-        after = fn.col("put_lsn").isNull() | (flush.lsn > fn.col("put_lsn"))
-        return (flush.last >= item) & ~spared & ~fn.coalesce(was_dead, fn.lit(False)) & after
-
-    first = fn.get(fn.filter("flushes", reached), 0)
-    return (
-        joined.withColumn("flushed", first)
-        .withColumn("flushed_lsn", fn.col("flushed.lsn"))
-        .withColumn("flushed_ms", fn.col("flushed.ms"))
-        .drop("flushed", "flushes")
-    )
-
-
-def _lsn(flush: Flush) -> int:
-    return flush.lsn

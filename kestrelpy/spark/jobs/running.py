@@ -182,9 +182,9 @@ def counted(count: int, noun: str) -> str:
 @contextmanager
 def _session(job: str, master: str | None) -> Iterator[SparkSession]:
     """A session that suits; one that was there before stays."""
-    from kestrelpy.spark.session import session, what_is_missing
+    from kestrelpy.spark.session import NEEDED_BY_JOBS, session, what_is_missing
 
-    missing = what_is_missing()
+    missing = what_is_missing(NEEDED_BY_JOBS)
     if missing is not None:
         raise KestrelError(missing)
     from pyspark.sql import SparkSession

@@ -111,7 +111,7 @@ def by_token(folder: Path) -> Path:
     cancelled = story.life.open("nobody")
     assert cancelled is not None
     story.life.reader.give_back(cancelled, story.life.now_ms, b"defer")
-    assert cancel(story.life.queue, story.life.queue.next_item - 1, 1, story.life.now_ms)
+    assert cancel(story.life.queue, story.life.queue.next_number - 1, 1, story.life.now_ms)
     story.life.commit()
     return story.save(folder / "data")
 
