@@ -99,6 +99,12 @@ def server(doc: str | None, config: str = "") -> Iterator[Server]:
                 fresh.process.wait()
 
 
+def declare(queue: PooledClient, name: str, settings: str) -> None:
+    """Say how a queue is to be, and make it if it is not there. Everybody may say the same."""
+    if not queue.set(f"{name}/declare", settings):
+        raise SystemExit(f"{name} was declared otherwise before, and stays so: delete it first")
+
+
 def wait_until_empty(queue: PooledClient, *names: str) -> None:
     """Wait until nothing is ready, delayed or in anybody's hand in these queues.
 
