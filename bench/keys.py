@@ -59,10 +59,10 @@ def _blocked(bench: Bench) -> list[Figure]:
     where = f"{count:,} waiting items of one blocked key"
     rates: dict[str, list[float]] = {"many": [], "few": []}
     with Daemon(bench.parent, bench.python) as daemon:
-        line = daemon.connect()
-        first = {}
+        line, first = daemon.connect(), {}
+        holders = {"many": daemon.connect(), "few": daemon.connect()}
         for queue, waiting in (("many", count), ("few", FEW)):
-            first[queue] = _block(daemon.connect(), line, queue, waiting)
+            first[queue] = _block(holders[queue], line, queue, waiting)
         bench.say(f"{where}: they wait")
         turns, behind = list(rates), max(count // 10, 50)
         for number in range(rounds):
@@ -90,10 +90,10 @@ def _memory(bench: Bench) -> list[Figure]:
     where = f"{count:,} waiting items of one blocked key, on disk"
     config = '[queue_defaults]\nmax_memory = "256KiB"\n'
     with Daemon(bench.parent, bench.python, config) as daemon:
-        line = daemon.connect()
-        _block(daemon.connect(), line, "warm", 1000)
+        line, warm, holder = daemon.connect(), daemon.connect(), daemon.connect()
+        _block(warm, line, "warm", 1000)
         before = daemon.memory_bytes()
-        _block(daemon.connect(), line, "many", count)
+        _block(holder, line, "many", count)
         each = (daemon.memory_bytes() - before) / count
     return [Figure(where, "memory of each", each, "B", at_most=Goals.blocked_bytes)]
 

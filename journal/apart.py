@@ -1,6 +1,7 @@
 """Items that are there and not in the plain line, as a snapshot tells of them.
 
-    DELAYED   not due yet; with its key, where a give-back holds it
+    DELAYED   not due yet; with its key, where a give-back holds it; due 0: it is available again,
+              and holds its key all the same
     PLACED    its place or its marker is another number than its id (it was released, or redriven);
               or it is delayed and was available before
 
@@ -13,7 +14,7 @@ to the log.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from journal.record import ALIGN_BYTES, Draft, Kind, Record, padded
@@ -24,7 +25,7 @@ _PIECE_BYTES: Final = 1 << 20  # bodies are cut to about this size
 
 
 class DelayedEntry(NamedTuple):
-    """An item that is due at `due_ms`, wall clock; until then it holds `key` (b"": nothing)."""
+    """An item that is due at `due_ms`, wall clock (0: it was). It holds `key` (b"": nothing)."""
 
     item: int
     due_ms: int
@@ -41,9 +42,21 @@ class PlacedEntry(NamedTuple):
     body_bytes: int
 
 
-def delayed_drafts(entries: Iterable[DelayedEntry], time_ms: int) -> Iterator[Draft]:
-    """DELAYED frames of whole entries."""
-    return _frames(Kind.DELAYED, map(_delayed_bytes, entries), time_ms)
+def delayed_drafts(
+    entries: Iterable[DelayedEntry], held: Mapping[int, bytes], time_ms: int
+) -> Iterator[Draft]:
+    """DELAYED frames of whole entries; `held` are keys by the items that hold them, due or not."""
+    return _frames(Kind.DELAYED, map(_delayed_bytes, _with_keys(entries, held)), time_ms)
+
+
+def _with_keys(
+    entries: Iterable[DelayedEntry], held: Mapping[int, bytes]
+) -> Iterator[DelayedEntry]:
+    left = dict(held)
+    for entry in entries:
+        yield entry._replace(key=left.pop(entry.item, b"")) if left else entry
+    for item, key in left.items():
+        yield DelayedEntry(item, 0, 0, key)
 
 
 def placed_drafts(entries: Iterable[PlacedEntry], time_ms: int) -> Iterator[Draft]:
@@ -71,9 +84,15 @@ def _delayed_bytes(entry: DelayedEntry) -> bytes:
     return _DELAYED.pack(item, due_ms, body_bytes, len(key)) + key + bytes(-len(key) % ALIGN_BYTES)
 
 
-def delayed_entries(frames: Iterable[Record]) -> list[DelayedEntry]:
-    """The inverse of `delayed_drafts`, among a snapshot's frames; ValueError for what is not."""
+def delayed_entries(
+    frames: Iterable[Record],
+) -> tuple[list[DelayedEntry], dict[int, bytes]]:
+    """The inverse of `delayed_drafts`, among a snapshot's frames: those not due, and all keys.
+
+    Raises ValueError for what is not.
+    """
     found: list[DelayedEntry] = []
+    held: dict[int, bytes] = {}
     for frame in frames:
         if frame.kind != Kind.DELAYED:
             continue
@@ -81,11 +100,16 @@ def delayed_entries(frames: Iterable[Record]) -> list[DelayedEntry]:
         for _ in range(frame.small):
             item, due_ms, body_bytes, key_bytes = _whole(_DELAYED, body, at)
             at += _DELAYED.size
-            found.append(DelayedEntry(item, due_ms, body_bytes, body[at : at + key_bytes]))
+            if key_bytes:
+                held[item] = body[at : at + key_bytes]
+                if len(held[item]) != key_bytes:
+                    raise ValueError("entries that are not whole")
+            if due_ms:
+                found.append(DelayedEntry(item, due_ms, body_bytes, held.get(item, b"")))
             at += padded(key_bytes)
         if at != len(body):
             raise ValueError("entries that are not whole")
-    return found
+    return found, held
 
 
 def placed_entries(frames: Iterable[Record]) -> list[PlacedEntry]:

@@ -116,7 +116,8 @@ class Snapshot:
     one in which the log goes on, in the order of the chain; `tally` is of that one, up to
     `offset` (None: not known, and a start reads that segment whole). `declared` are the settings
     that a client declared, in the form that is kept (empty: none), `epochs` the last times of
-    schedules. `delayed` and `placed` may be looked through more than once.
+    schedules. `delayed` and `placed` may be looked through more than once. `held` are the keys, by
+    item, of what was given back for later and is first for its key still, due or not.
     """
 
     lsn: int
@@ -135,6 +136,7 @@ class Snapshot:
     delayed: Iterable[DelayedEntry] = ()
     placed: Iterable[PlacedEntry] = ()
     epochs: dict[bytes, int] = field(default_factory=dict)
+    held: dict[int, bytes] = field(default_factory=dict)
 
     def encode(self, short_identity: int, identity: bytes, time_ms: int) -> bytes:
         """The file's bytes, below 4 GiB. Pure: it may run on a thread when the state is a copy."""
@@ -177,7 +179,7 @@ class Snapshot:
             )
         for lease in self.leased:
             yield from lease.drafts()
-        yield from delayed_drafts(self.delayed, time_ms)
+        yield from delayed_drafts(self.delayed, self.held, time_ms)
         yield from placed_drafts(self.placed, time_ms)
         yield from epoch_drafts(self.epochs, time_ms)
         yield from self._switches(time_ms)
@@ -293,6 +295,7 @@ def _from_frames(frames: list[Record]) -> Snapshot:
     opening, closing = frames[0], frames[-1]
     live = [b"".join(parts[Kind.LIVE, what]) for what in (RANGES, PAGES)]
     attempts = [b"".join(parts[Kind.ATTEMPTS, what]) for what in (PAGES, LARGE)]
+    delayed, held = delayed_entries(frames)
     return Snapshot(
         lsn=opening.lsn - 1,
         segment=goes_on.item,
@@ -307,9 +310,10 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         leased=lease_entries(frames),
         paused=any(frame.kind == Kind.PAUSED and frame.small == 1 for frame in frames),
         declared=next((frame.body for frame in frames if frame.kind == Kind.DECLARED), b""),
-        delayed=delayed_entries(frames),
+        delayed=delayed,
         placed=placed_entries(frames),
         epochs=epochs_in(frames),
+        held=held,
     )
 
 

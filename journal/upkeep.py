@@ -53,6 +53,7 @@ class State:
     delayed: Iterable[DelayedEntry] = ()
     placed: Iterable[PlacedEntry] = ()
     epochs: dict[bytes, int] = field(default_factory=dict)
+    held: dict[int, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class Upkeep:
             journal.commit.lsn_written, active.number, active.at, state.checkpoint, state.live,
             state.live_bytes, state.attempts, state.dead, segments, copy.deepcopy(active.tally),
             state.leased, state.paused, state.declared, state.delayed, state.placed,
-            state.epochs,
+            state.epochs, state.held,
         )  # fmt: skip
         outdated = self._path(self.snapshots[0]) if len(self.snapshots) == SNAPSHOTS_KEPT else ""
         return SnapshotJob(

@@ -297,6 +297,14 @@ def item_cancel(
     single.cancel(server, queue, number, yes)
 
 
+@item.command("retry")
+def item_retry(queue: Queue, number: Number, server: Server = DEFAULT_SERVER) -> None:
+    """Make a delayed item available now."""
+    from kestrelpy.cli import item as single
+
+    single.retry(server, queue, number)
+
+
 @dead.command("ls")
 def dead_ls(queue: Queue, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     """List the dead items of QUEUE in the order of dying, with attempts and reason."""

@@ -144,11 +144,11 @@ def _refuse_contradiction(config: Config, name: bytes, declared: QueueBlock) -> 
         own.refuse_contradictions(settings, where)
 
 
-def _as_toml(value: str | int | tuple[str, ...]) -> str:
+def _as_toml(value: str | float | tuple[str, ...]) -> str:
     return fields_in_words(value) if isinstance(value, tuple) else shown(value)
 
 
-def _in_words(name: str, value: object) -> str | int | tuple[str, ...]:
+def _in_words(name: str, value: object) -> str | float | tuple[str, ...]:
     """A setting's value as people write it."""
     if value is None:
         return "none"
@@ -158,6 +158,8 @@ def _in_words(name: str, value: object) -> str | int | tuple[str, ...]:
         return _TWO_WORDS[name][bool(value)]
     if isinstance(value, tuple):
         return tuple(map(str, value))
+    if isinstance(value, float):
+        return int(value) if value == int(value) else value
     assert isinstance(value, str | int)
     if isinstance(value, bool | str):
         return value

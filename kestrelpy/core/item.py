@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from journal.record import Meta, Tag, encode_meta
+
 if TYPE_CHECKING:
     from journal.gather import Put
 
@@ -55,6 +57,17 @@ class Item:
             self.id, self.marker, self.flags, self.stored_ms, self.expires_ms, self.body, self.key
         )  # fmt: skip
 
+    def said(self, due_ms: int = 0) -> bytes:
+        """What its put says of it beside its numbers and its body; `due_ms` 0: it is available."""
+        meta: Meta = {}
+        if self.expires_ms:
+            meta[Tag.EXPIRES_MS] = self.expires_ms
+        if due_ms:
+            meta[Tag.DUE_MS] = due_ms
+        if self.key:
+            meta[Tag.KEY] = self.key
+        return encode_meta(meta)
+
     def without_body(self) -> Item:
         """The same item, whose body only the log has."""
         bare = Item(
@@ -66,9 +79,9 @@ class Item:
         return bare
 
 
-def bare_item(id_: int, body_bytes: int, key: bytes = b"") -> Item:
+def bare_item(id_: int, body_bytes: int, marker: int = 0, key: bytes = b"") -> Item:
     """An item of which one knows no more, until it is read from the log again."""
-    item = Item(id_, id_, b"", 0, 0, 0, 1, key)
+    item = Item(id_, marker or id_, b"", 0, 0, 0, 1, key)
     item.size = body_bytes
     item.is_whole = False
     return item

@@ -70,9 +70,7 @@ class Keyed:
         while following is not None:
             place, item = following
             is_over = 0 < item.expires_ms <= wall_ms
-            if not (is_over or self.is_blocked(item)):
-                if item.key:
-                    self.keys.claim(item.id, place, item.size, item.key)
+            if not is_over and (not item.key or self.keys.take(item.id, item.key)):
                 return following
             if passed == SWEEP_ITEMS_MAX:
                 ready.give_back(place, item)
@@ -139,7 +137,9 @@ class Keyed:
     def end(self, item: Item) -> None:
         """It is not there any more; another one may be possible now, and is to be served."""
         if item.key:
-            self._free(item.id, self.keys.end(item.id, item.key, item.size))
+            freed = self.keys.end(item.id, item.key, item.size)
+            if freed or self.held or self._reader.ready.parked:
+                self._free(item.id, freed)
 
     def drop(self, item: Item) -> None:
         """`end`; whoever waits is served at the next tick."""
@@ -199,11 +199,13 @@ class Keyed:
 
     def lend(self, item: Item) -> None:
         """An item that has a key is lent."""
-        self.in_flight += len(self.keys.values(item.key))
+        keys = self.keys
+        self.in_flight += len(keys.values(item.key)) if keys.matches_any else 1
 
     def take_back(self, item: Item) -> None:
         """It is lent no more; its claims stay until it ends."""
-        self.in_flight -= len(self.keys.values(item.key))
+        keys = self.keys
+        self.in_flight -= len(keys.values(item.key)) if keys.matches_any else 1
 
     def resume(self) -> None:
         """After replay: who was lent by token, or given back for later, has its key."""
@@ -214,13 +216,17 @@ class Keyed:
         for id_, key in self.held.items():
             self.keys.hold(id_, key)
 
+    def keep_held(self, spared: list[int]) -> None:
+        """Of what was given back for later, these are left."""
+        for id_ in self.held.keys() - set(spared):
+            del self.held[id_]
+
     def clear(self, spared: list[int]) -> None:
         """Nothing is ready or delayed any more: only these, that are lent, have their keys."""
         self.keys.clear()
         self.whole.clear()
         self.whole_bytes = 0
-        for id_ in self.held.keys() - set(spared):
-            del self.held[id_]
+        self.keep_held(spared)
         for lease in self._reader.leases:
             item = lease.item
             if item.key and not lease.dead:

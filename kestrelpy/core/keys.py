@@ -138,14 +138,22 @@ class Keys:
                 return value, holder
         return None
 
+    def take(self, id_: int, key: bytes) -> bool:
+        """It has its key from now on, or has had it before; False: another item has."""
+        if not self.matches_any:
+            row = self._rows.setdefault(key, id_)
+            return row == id_ or (not isinstance(row, int) and row.holder == id_)
+        if self.blocker(id_, key) is not None:
+            return False
+        for value in self.values(key):
+            self._rows.setdefault(value, id_)
+        return True
+
     def claim(self, id_: int, place: int, body_bytes: int, key: bytes) -> bool:
         """It stands at the front: may it be lent? If not, it is parked from now on."""
-        rows = self._rows
-        if not self.matches_any:
-            holder = rows.setdefault(key, id_)
-            if holder == id_:
-                return True
-        waits = 0
+        if self.take(id_, key):
+            return True
+        rows, waits = self._rows, 0
         for value in self.values(key):
             row = rows.setdefault(value, id_)
             if isinstance(row, int):
@@ -157,8 +165,6 @@ class Keys:
                 continue
             row.add(id_, place, body_bytes)
             waits += 1
-        if not waits:
-            return True
         if waits > 1:
             self._more[id_] = waits
         self.parked.add(id_)
@@ -172,12 +178,21 @@ class Keys:
 
     def end(self, id_: int, key: bytes, body_bytes: int) -> list[Parked]:
         """It is not there any more: those that became possible, out of their rows."""
+        if not self.matches_any and self._rows.get(key) == id_:
+            del self._rows[key]
+            return []
         return self._end(id_, self.values(key), body_bytes)
 
     def end_unknown(self, id_: int, body_bytes: int) -> list[Parked]:
         """`end` where its key cannot be read any more: it is looked for in every row."""
         values = [value for value in self._rows if self._is_in(id_, value)]
         return self._end(id_, tuple(values), body_bytes)
+
+    def holders(self, first: int, last: int) -> set[int]:
+        """The items from `first` to `last` that are first for a value."""
+        rows = self._rows.values()
+        ids = {row if isinstance(row, int) else row.holder for row in rows}
+        return {id_ for id_ in ids if first <= id_ <= last}
 
     def oldest(self) -> Parked | None:
         """Of those that are parked the one with the lowest place."""

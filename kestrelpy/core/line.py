@@ -11,6 +11,8 @@ reading it again, changes neither what is ready nor its order.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -46,10 +48,12 @@ class Line:
     `watched` are the items in memory, by id, that expire.
     """
 
-    __slots__ = ("_expiries", "_reader", "watched")
+    __slots__ = ("_expiries", "_placed", "_reader", "watched")
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+        # Up to which place which record gave them, while that may not be stored.
+        self._placed: deque[tuple[int, int]] = deque()
         self._expiries: Timers[Item] = Timers()
         self.watched: dict[int, Entry[Item]] = {}
 
@@ -225,6 +229,9 @@ class Line:
         if lost:
             ready.drop_beyond(ready.beyond_bytes * lost // ready.beyond, lost)
             self.name_unreadable(lost, reader.live.first_from(first), last)
+            for id_ in reader.keyed.keys.holders(first, last):
+                if id_ in reader.live and self._is_plain(id_):
+                    reader.keyed.drop_unread(id_, 0)  # whoever waits for it goes on
         ready.advance(last + 1)
 
     def _count_unlent(self, first: int, last: int) -> int:
@@ -287,7 +294,7 @@ class Line:
         """The body of the first dead item has been read back."""
         dead = self._reader.dead
         if record.item in dead.deaths:
-            dead.take_in(item_of(record))
+            dead.take_in(item_of(record, self._reader.marks.of(record.item, 0)))
 
     def hide(self, id_: int) -> None:
         """The body of this dead item is not readable: named, and not offered until a start."""
@@ -302,6 +309,19 @@ class Line:
         """This one is ready at its place, and only the log has its body."""
         self._reader.elsewhere.add(id_)
         self._reader.ready.stubs.push(pack(place, id_, body_bytes))
+
+    def placed(self, place: int, lsn: int) -> None:
+        """The record `lsn` gave this place, higher than any before: it is shown when that is."""
+        placed, stored = self._placed, self._reader.log.lsn_stored
+        while placed and placed[0][1] <= stored:
+            placed.popleft()
+        placed.append((place, lsn))
+
+    def _lsn_of(self, place: int) -> int:
+        """The record that gave this place, if it may not be stored yet; else 0."""
+        at = bisect_left(self._placed, (place, 0))
+        found = self._placed[at] if at < len(self._placed) else (0, 0)
+        return found[1] if found[0] == place else 0
 
     def look_ahead(self) -> None:
         """Ask for the next stubs where they are needed soon."""
@@ -332,7 +352,8 @@ class Line:
             place = ready.stubs.fetched(record.item)
             if not place:
                 continue  # it is gone
-            item = item_of(record)
+            item = item_of(record, reader.marks.of(record.item, place))
+            item.lsn = max(item.lsn, self._lsn_of(place))
             ready.give_back(place, item)
             if item.expires_ms and place < ready.frontier:
                 self._watch_expiry(item)
@@ -368,11 +389,11 @@ class Line:
             self._expiries.cancel(entry)
 
 
-def item_of(record: Record) -> Item:
-    """The item that this put stored."""
+def item_of(record: Record, marker: int = 0) -> Item:
+    """The item that this put stored; its marker is its id, unless it has another one."""
     expires_ms, key = said_of_put(record.meta) if record.meta else (0, b"")
     return Item(
-        record.item, record.number, record.body, record.small, record.time_ms, expires_ms,
+        record.item, marker or record.number, record.body, record.small, record.time_ms, expires_ms,
         record.lsn, key,
     )  # fmt: skip
 

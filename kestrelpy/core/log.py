@@ -25,6 +25,7 @@ from kestrelpy.core.item import Item
 _PUT: Final = int(Kind.PUT)
 _DONE: Final = int(Kind.DONE)
 _RETURNED: Final = int(Kind.RETURNED)
+_RELEASED: Final = int(Kind.RELEASED)
 _DEAD: Final = int(Kind.DEAD)
 _EXPIRED: Final = int(Kind.EXPIRED)
 _DISCARDED: Final = int(Kind.DISCARDED)
@@ -35,16 +36,6 @@ _CANCELLED: Final = int(Kind.CANCELLED)
 _PAUSED: Final = int(Kind.PAUSED)
 _SMALL_BODY_MAX: Final = (1 << 24) - 1  # such bodies' sizes need no meta
 _ALWAYS: Final = (1 << 63) - 1
-
-
-def _said(item: Item) -> bytes:
-    """What a put says of it beside its numbers and its body."""
-    said: Meta = {}
-    if item.expires_ms:
-        said[Tag.EXPIRES_MS] = item.expires_ms
-    if item.key:
-        said[Tag.KEY] = item.key
-    return encode_meta(said)
 
 
 class Log(Protocol):
@@ -70,14 +61,23 @@ class Log(Protocol):
     def nominal(self, nominal: Nominal, wall_ms: int) -> int:
         """Nothing is put for this schedule's times up to this one any more."""
 
+    def put_later(self, item: Item, due_ms: int) -> int:
+        """An item was stored, and is delayed until then."""
+
     def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
         """It was confirmed."""
 
     def returned(
         self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes,
-        always: bool = False,
+        always: bool = False, due_ms: int = 0,
     ) -> int:  # fmt: skip
-        """It was given back and had `attempts` from now on; `always`: be there room or not."""
+        """It was given back and has `attempts` from now on, and is delayed until `due_ms` (0: no).
+
+        `always`: be there room or not.
+        """
+
+    def released(self, id_: int, place: int, wall_ms: int) -> int:
+        """A delayed item is available, at this place."""
 
     def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
         """It goes to the dead line."""
@@ -151,13 +151,19 @@ class NullLog:
     def nominal(self, nominal: Nominal, wall_ms: int) -> int:
         return 0
 
+    def put_later(self, item: Item, due_ms: int) -> int:
+        return 0
+
     def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
         return 0
 
     def returned(
         self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes,
-        always: bool = False,
+        always: bool = False, due_ms: int = 0,
     ) -> int:  # fmt: skip
+        return 0
+
+    def released(self, id_: int, place: int, wall_ms: int) -> int:
         return 0
 
     def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
@@ -262,7 +268,7 @@ class JournalLog:
         self._is_dirty = False
 
     def put(self, item: Item, nominal: Nominal | None = None) -> int:
-        meta = _said(item) if item.expires_ms or item.key else b""
+        meta = item.said() if item.expires_ms or item.key else b""
         if nominal is not None:
             meta += nominal.meta
         self.lsn_appended = lsn = self._append(
@@ -276,6 +282,12 @@ class JournalLog:
 
     def nominal(self, nominal: Nominal, wall_ms: int) -> int:
         return self._stand(nominal.draft(wall_ms))
+
+    def put_later(self, item: Item, due_ms: int) -> int:
+        meta = item.said(due_ms)
+        return self._add(
+            Draft(_PUT, item.id, 0, item.flags, item.stored_ms, meta, item.body, 0, 0)
+        )
 
     def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
         size = item.size
@@ -292,15 +304,23 @@ class JournalLog:
 
     def returned(
         self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes,
-        always: bool = False,
+        always: bool = False, due_ms: int = 0,
     ) -> int:  # fmt: skip
         if self.no_room and not always:
             # What room there is belongs to the confirms. A restart does not know of this delivery.
             return self.lsn_appended
         meta = encode_meta({Tag.REASON: reason})
+        if due_ms:
+            said: Meta = {Tag.DUE_MS: due_ms, Tag.KEY: item.key, Tag.REASON: reason}
+            if not item.key:
+                del said[Tag.KEY]
+            meta = encode_meta(said | {Tag.BYTES: item.size})
         return self._add(
             Draft(_RETURNED, item.id, began_ms, attempts, wall_ms, meta, b"", 0, 0)
         )
+
+    def released(self, id_: int, place: int, wall_ms: int) -> int:
+        return self._add(Draft(_RELEASED, id_, place, 0, wall_ms, b"", b"", 0, 0))
 
     def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
         meta = encode_meta({Tag.REASON: reason, Tag.BYTES: item.size})

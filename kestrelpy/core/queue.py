@@ -15,17 +15,20 @@ from typing import Any, Final, NoReturn
 from journal.checkpoint import Checkpoint
 from journal.epochs import Nominal, keep_latest
 from journal.upkeep import State
+from kestrelpy.core.delays import Delay
 from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.keyed import SWEEP_ITEMS_MAX
 from kestrelpy.core.log import Log
+from kestrelpy.core.placed import Placed
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import Reader
 from kestrelpy.core.residency import UNLIMITED, Memory
+from kestrelpy.core.returns import put_off
 from kestrelpy.core.timers import Alarm, Timers
 from kestrelpy.core.waiters import Waiter
 from kestrelpy.core.wall import Wall
-from kestrelpy.errors import ServerError
+from kestrelpy.errors import ClientError, ServerError
 
 NOT_STORED: Final = -1
 _NO_LIMIT: Final = (1 << 63) - 1
@@ -78,26 +81,31 @@ class Queue:
 
     def put(
         self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
-        nominal: Nominal | None = None,
+        nominal: Nominal | None = None, delay: Delay | None = None,
     ) -> int:  # fmt: skip
         """Store an item (`expires_ms` wall clock, 0: never); the record to wait for, or NOT_STORED.
 
         `key` is canonical; `nominal` is the time of a schedule that it is put for, which the same
-        record says. Raises ServerError when it is too large or the journal has failed.
+        record says. Raises ServerError when it is too large or the journal has failed, ClientError
+        when it would expire before it is due.
         """
         log, policy = self.log, self.policy
         size = len(body)
         if log.failure is not None or log.no_room or size > policy.max_item_bytes:
             self._refuse_put(size)
         wall_ms = now_ms + self.wall.offset_ms
-        if policy.bounded and not self._make_room(size, now_ms):
-            return NOT_STORED
         if policy.max_age_ms is not None:
             oldest = wall_ms + policy.max_age_ms
             expires_ms = min(expires_ms, oldest) if expires_ms else oldest
+        if delay is not None and 0 < expires_ms <= delay.due_ms(wall_ms):
+            self._refuse_delay(expires_ms, delay.due_ms(wall_ms))
+        if policy.bounded and not self._make_room(size, now_ms):
+            return NOT_STORED
         number = self.next_number
-        item = Item(number, number, body, flags, wall_ms, expires_ms)
-        item.key = key
+        if delay is not None and delay.due_ms(wall_ms) > wall_ms:
+            item = Item(number, 0, body, flags, wall_ms, expires_ms, 0, key)
+            return self._put_off(item, delay, now_ms)
+        item = Item(number, number, body, flags, wall_ms, expires_ms, 0, key)
         self._apply_put(number, size)
         if nominal is not None:
             self._apply_nominal(nominal)
@@ -108,16 +116,33 @@ class Queue:
             reader.serve(now_ms)
         return item.lsn
 
+    def _put_off(self, item: Item, delay: Delay, now_ms: int) -> int:
+        """Store an item that is not due yet."""
+        self._apply_put(item.id, item.size)
+        self.reader.marks.hide(item.id)
+        item.lsn = self.log.put_later(item, delay.due_ms(item.stored_ms))
+        put_off(self.reader, item, delay, now_ms)
+        return item.lsn
+
+    def _refuse_delay(self, expires_ms: int, due_ms: int) -> NoReturn:
+        name, late_ms = self.name.decode("ascii"), due_ms - expires_ms
+        raise ClientError(
+            f"an item of {name} would expire {late_ms} ms before it is due: give it a shorter "
+            "delay, or a later expiry (max_age counts from being stored)"
+        )
+
     def add(
-        self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY
+        self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
+        delay: Delay | None = None,
     ) -> int:
         """Store an item if none is ready, delayed or lent."""
         if self.log.failure is not None or len(body) > self.policy.max_item_bytes:
             self._refuse_put(len(body))
         self.reader.first(now_ms)  # what has expired is not there
-        if self.reader.ready.count or len(self.reader.leases):
+        reader = self.reader
+        if reader.ready.count or len(reader.leases) or reader.elsewhere.count:
             return NOT_STORED
-        return self.put(body, flags, expires_ms, now_ms, key)
+        return self.put(body, flags, expires_ms, now_ms, key, delay=delay)
 
     def _refuse_put(self, size: int) -> NoReturn:
         """Say why nothing of this size is stored now."""
@@ -138,6 +163,9 @@ class Queue:
         bytes_max = policy.max_bytes if policy.max_bytes is not None else _NO_LIMIT
         if items_max < 1 or size > bytes_max:
             return False
+        delays = self.reader.delays  # they count; what is dropped to make room is ready
+        items_max -= delays.count
+        bytes_max -= delays.bytes
         if ready.count < items_max and ready.bytes + size <= bytes_max:
             return True
         self.reader.sweep(now_ms, SWEEP_ITEMS_MAX)  # what has expired takes no room
@@ -147,7 +175,7 @@ class Queue:
             self.reader.first(now_ms)  # and that may only show when the head has been read back
             if ready.count < items_max and ready.bytes + size <= bytes_max:
                 return True
-            if not policy.discard_old_when_full:
+            if not policy.discard_old_when_full or not ready.count:
                 return False
             self.reader.discard_first(now_ms + self.wall.offset_ms)
         return ready.bytes + size <= max(bytes_max, bytes_before)
@@ -207,8 +235,12 @@ class Queue:
         """Write to this log from now on."""
         self.log = log
         self.reader.log = log
-        log.count_leases(self.reader.leases.entries.__len__)
+        log.count_leases(self._records_to_come)
         self._tell_log()
+
+    def _records_to_come(self) -> int:
+        """That must find room: returns of leases by token, and releases of what is delayed."""
+        return len(self.reader.leases.entries) + self.reader.delays.count
 
     def _tell_log(self) -> None:
         """A queue that only lives in memory cannot leave anything to its log."""
@@ -219,12 +251,45 @@ class Queue:
     def tick(self, now_ms: int, steps: int) -> int:
         """Do what is due, in at most `steps` steps; returns how many were taken."""
         self.alarm.silence()
-        taken = self.reader.tick(now_ms, steps)
+        taken = self._release_due(now_ms, steps) if self.reader.delays.count else 0
+        taken += self.reader.tick(now_ms, steps - taken)
         due = self.next_due(now_ms)
         if due is not None and due <= now_ms:
             due = now_ms + 1  # there is more than `steps`: what else is due comes before that
         self.alarm.need(due)
         return taken
+
+    def _release_due(self, now_ms: int, steps: int) -> int:
+        """What is due becomes available, in order of due time; how many did."""
+        delays, offset_ms = self.reader.delays, self.wall.offset_ms
+        for taken in range(steps):
+            found = delays.pop_due(now_ms, offset_ms)
+            if found is None:
+                return taken
+            self.release(*found, now_ms)
+        return steps
+
+    def release(self, id_: int, size: int, now_ms: int) -> int:
+        """An item that was delayed is available: it takes the next number as its place.
+
+        Returns the record to wait for.
+        """
+        reader, log, place = self.reader, self.log, self.next_number
+        self.next_number = place + 1
+        reader.marks.give(place, id_)
+        unlogged, lsn = reader.delays.unlogged, log.lsn_appended
+        if id_ in unlogged:  # there is no room for it, and a restart knows of no delay
+            unlogged.remove(id_)
+        else:
+            lsn = log.released(id_, place, now_ms + self.wall.offset_ms)
+        item = reader.delays.items.pop(id_, None)
+        if item is None:
+            reader.line.stand(place, id_, size)
+            reader.line.placed(place, lsn)
+        else:
+            item.marker = item.marker or place
+            reader.line.take_back(item, place)
+        return lsn
 
     @property
     def last_number(self) -> int:
@@ -288,6 +353,8 @@ class Queue:
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
             paused=reader.paused, declared=self.declared, epochs=dict(self.epochs),
+            delayed=reader.delays.entries(self.wall.offset_ms), placed=Placed(reader),
+            held=dict(reader.keyed.held),
         )  # fmt: skip
 
     # -- applying ---------------------------------------------------------------------------

@@ -241,7 +241,7 @@ class Conversation:
         if line.target.key or keys.rule is not None:
             key = keys.key_of(name, line.target.key, command.body)
         store = queue.add if line.only_if_empty else queue.put
-        lsn = store(command.body, line.flags, expires_ms, now_ms, key)
+        lsn = store(command.body, line.flags, expires_ms, now_ms, key, delay=line.target.delay)
         self._stored_bytes += len(command.body)
         if command.quiet:
             if lsn == NOT_STORED:

@@ -63,7 +63,7 @@ def _cancel(talk: Talk, queue: Queue, id_: int, quiet: bool, put: Put | None) ->
     where = waiting(queue.reader, id_, talk.last_command_ms)
     if where is Waiting.LOST:
         _raise_unreadable(queue, id_)
-    is_here = where in (Waiting.HERE, Waiting.LOGGED) and not queue.deleted
+    is_here = where in (Waiting.HERE, Waiting.LOGGED, Waiting.DELAYED) and not queue.deleted
     size, key = (len(put[5]), put[6]) if put is not None else (0, NO_KEY)
     lsn = cancel(queue, id_, size, talk.last_command_ms, key) if is_here else None
     _say(talk, quiet, queue, lsn)

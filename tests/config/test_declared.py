@@ -129,6 +129,9 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "durable": st.just(True),
     "max_leased": st.integers(1, 2**53 - 1) | st.just("none"),
     "max_attempts": st.integers(1, 2**53 - 1) | st.just("none"),
+    "retry_delay": MS.map(lambda ms: f"{ms}ms") | st.just("0ms"),
+    "retry_backoff": st.integers(1, 1000) | st.floats(1, 1000),
+    "retry_delay_max": MS.map(lambda ms: f"{ms}ms"),
     "key_format": st.sampled_from(["json", "msgpack"]),
     "key": st.lists(
         st.sampled_from(["src_id", "/to/0", '"', "\\", "\u00e9", "\U0001f642"]), min_size=1,

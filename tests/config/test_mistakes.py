@@ -72,6 +72,9 @@ WRONG_VALUES = [
     ("queue_defaults", 'confirms = "always"', '"written" or "synced"'),
     ("queue_defaults", 'durable = "false"', "true or false"),
     ("queue_defaults", "max_leased = 0", 'or "none"'),
+    ("queue_defaults", 'retry_delay = 5', "a duration from 0ms to 36500d"),
+    ("queue_defaults", "retry_backoff = 0.5", "a number from 1 to 1000, decimals allowed"),
+    ("queue_defaults", 'retry_delay_max = "none"', "a duration from 1ms to 36500d"),
     ("queue_defaults", 'max_attempts = "never"', 'a whole number from 1 to 9007199254740991, or "'),
     ("queue_defaults", 'key_format = "xml"', '"json", "msgpack", or "none"'),
     ("queue_defaults", 'key = "src_id"', 'a list of 1 to 16 different names or JSON pointers of'),
@@ -136,8 +139,8 @@ def test_an_unknown_key_is_told_with_the_nearest_and_those_allowed(
 
 LATER = {
     "server": "http_host http_port text_port",
-    "queue_defaults": "retry_delay retry_backoff retry_delay_max dedupe_window scope_window "
-    "retain fanout_only fanout_create expire_to dead_letter_to",
+    "queue_defaults": "dedupe_window scope_window retain fanout_only fanout_create expire_to "
+    "dead_letter_to",
 }
 LATER["queues.jobs"] = LATER["queue_defaults"]
 

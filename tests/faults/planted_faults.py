@@ -14,6 +14,7 @@ REPLIES = "kestrelpy/protocol/replies.py"
 FETCHING = "kestrelpy/protocol/fetching.py"
 READER = "kestrelpy/core/reader.py"
 UPKEEP = "journal/upkeep.py"
+KEYS = "kestrelpy/core/keys.py"
 
 TESTS_OF_THE_JOURNAL = ("tests/journal/test_commit.py", "tests/journal/test_journal.py")
 TESTS_OF_FILES = (
@@ -36,6 +37,7 @@ TESTS_OF_UPKEEP = (
     "tests/journal/test_upkeep.py", "tests/server/test_background.py",
     "tests/machines/test_memory_machine.py",
 )  # fmt: skip
+TESTS_OF_KEYS = ("tests/core/test_keys.py", "tests/core/test_keyed.py")
 TESTS_OF_SCHEDULES = ("tests/core/test_schedules.py", "tests/core/test_schedules_crash.py")
 TESTS_OF_THE_WORKER = (
     "tests/client/test_client.py", "tests/client/test_client_lost.py",
@@ -248,16 +250,16 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "an item is delivered once more than max_attempts says",
-        READER,
+        "kestrelpy/core/returns.py",
         "attempts >= most and counts",
         "attempts > most and counts",
         TESTS_OF_THE_CORE,
     ),
     Fault(
         "a deferred item counts an attempt",
-        READER,
-        "            counts = buries or reason != DEFERRED\n",
-        "            counts = True\n",
+        "kestrelpy/core/returns.py",
+        "    counts = buries or reason != DEFERRED\n",
+        "    counts = True\n",
         TESTS_OF_THE_CORE,
     ),
     Fault(
@@ -270,8 +272,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a restart goes on with a lease that was given back",
         "kestrelpy/core/replay.py",
-        "        self._leases.pop(record.item, None)\n        if record.small",
-        "        if record.small",
+        "        self._leases.pop(id_, None)\n        if id_ in reader.live and",
+        "        if id_ in reader.live and",
         ("tests/core/test_by_token.py", "tests/core/test_replay.py"),
     ),
     Fault(
@@ -471,6 +473,56 @@ FAULTS: tuple[Fault, ...] = (
         "        if files.links(keep) == 1:\n",
         "        if files.links(keep) >= 1:\n",
         ("tests/journal/test_reclaim.py",),
+    ),
+    # -- keys --------------------------------------------------------------------------------
+    Fault(
+        "a key stays taken when its item is confirmed",
+        READER,
+        "        elif item.key:\n            self.keyed.end(item)\n",
+        "        elif not item.key:\n            self.keyed.end(item)\n",
+        TESTS_OF_KEYS,
+    ),
+    Fault(
+        "a give-back frees the key",
+        READER,
+        "            self.keyed.take_back(item)\n",
+        "            self.keyed.take_back(item)\n            self.keyed.end(item)\n",
+        TESTS_OF_KEYS,
+    ),
+    Fault(
+        "with any, a skipped item keeps its place on the values that others have alone",
+        KEYS,
+        "            row = rows.setdefault(value, id_)\n",
+        "            row = rows.get(value, id_)\n",
+        TESTS_OF_KEYS,
+    ),
+    Fault(
+        "an item that waits for two values goes when the first is free",
+        KEYS,
+        "        return waits == 0\n",
+        "        return waits >= 0\n",
+        TESTS_OF_KEYS,
+    ),
+    Fault(
+        "after a restart the key of what is lent by token is free",
+        "journal/lending.py",
+        "        if self.key:\n",
+        "        if not self.key:\n",
+        TESTS_OF_KEYS,
+    ),
+    Fault(
+        "a comma in a value splits it",
+        "kestrelpy/protocol/keys.py",
+        'return tuple(text_of(unquote_to_bytes(value)) for value in named.split(b","))',
+        'return tuple(map(text_of, unquote_to_bytes(named).split(b",")))',
+        ("tests/protocol/test_transcripts.py",),
+    ),
+    Fault(
+        "1 is the same key as the text 1",
+        "journal/canonical.py",
+        'return _value(Type.INTEGER, b"%d" % value)',
+        'return _value(Type.TEXT, b"%d" % value)',
+        ("tests/journal/test_canonical.py",),
     ),
     # -- starts ------------------------------------------------------------------------------
     Fault(

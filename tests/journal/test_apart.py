@@ -33,19 +33,26 @@ def records(drafts: Iterable[Draft]) -> list[Record]:
 @pytest.mark.parametrize("piece", [1, 100, 1 << 20])
 def test_what_was_told_is_what_is_read(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("journal.apart._PIECE_BYTES", piece)
-    frames = records([*delayed_drafts(DELAYS, 0), *placed_drafts(PLACES, 0)])
-    assert delayed_entries(frames) == DELAYS
+    held = {entry.item: entry.key for entry in DELAYS if entry.key}
+    bare = [entry._replace(key=b"") for entry in DELAYS]
+    frames = records([*delayed_drafts(bare, held, 0), *placed_drafts(PLACES, 0)])
+    assert delayed_entries(frames) == (DELAYS, held)
     assert placed_entries(frames) == PLACES
     assert len(frames) == {1: 8, 100: 3, 1 << 20: 2}[piece]
 
 
+def test_an_item_that_is_available_again_holds_its_key_all_the_same() -> None:
+    frames = records(delayed_drafts(DELAYS[:1], {99: b"A"}, 0))
+    assert delayed_entries(frames) == (DELAYS[:1], {99: b"A"})
+
+
 def test_nothing_apart_takes_no_frame() -> None:
-    assert [*delayed_drafts([], 0), *placed_drafts([], 0)] == []
+    assert [*delayed_drafts([], {}, 0), *placed_drafts([], 0)] == []
 
 
 @pytest.mark.parametrize("cut", [1, 8, 31, 32])
 def test_half_of_an_entry_is_none(cut: int) -> None:
-    for frame in records([*delayed_drafts(DELAYS[:2], 0), *placed_drafts(PLACES, 0)]):
+    for frame in records([*delayed_drafts(DELAYS[:2], {}, 0), *placed_drafts(PLACES, 0)]):
         half = frame._replace(body=frame.body[:-cut])
         with pytest.raises(ValueError, match="not whole"):
             delayed_entries([half])

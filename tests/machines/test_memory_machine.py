@@ -19,6 +19,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from journal.canonical import text_of
+from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.operating import Waiting, cancel, pause, purge, waiting
 from kestrelpy.core.policy import Policy
@@ -27,6 +29,7 @@ from tests.support.life import Life, at_once
 
 WHO = st.sampled_from(["anna", "bert"])
 NTH = st.integers(0, 9)
+KEY = st.sampled_from([b"", text_of(b"A"), text_of(b"A") + text_of(b"B"), text_of(b"B")])
 
 
 class MemoryMachine(RuleBasedStateMachine):
@@ -38,10 +41,11 @@ class MemoryMachine(RuleBasedStateMachine):
         max_items=st.sampled_from([None, None, 12]),
         lease_ms=st.sampled_from([None, 50]),
         piece=st.sampled_from([128, 512, 1 << 18]),
+        matches_any=st.booleans(),
     )
     def begin(
         self, memory_bytes: int, max_attempts: int | None, max_items: int | None,
-        lease_ms: int | None, piece: int,
+        lease_ms: int | None, piece: int, matches_any: bool,
     ) -> None:  # fmt: skip
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr("kestrelpy.server.background.wrap", at_once)
@@ -56,13 +60,15 @@ class MemoryMachine(RuleBasedStateMachine):
         self.patch.setattr("kestrelpy.core.dead.KEPT_BYTES_MAX", 0)
         policy = Policy(
             lease_ms=lease_ms, max_attempts=max_attempts, max_items=max_items,
-            discard_old_when_full=True,
+            discard_old_when_full=True, keys=KeySettings(matches_any=matches_any),
         )  # fmt: skip
-        self.expiring = max_items is None
+        # What has expired on disk counts until it is read, and has its place on all its values.
+        self.expiring = max_items is None and not matches_any
         self.endless = Life(policy)
         self.small = Life(replace(policy, max_memory_bytes=memory_bytes))
         self.serial = 0
-        self.puts: dict[int, tuple[int, int]] = {}  # by item: bytes of its body, when it expires
+        # By item: bytes of its body, when it expires, its key.
+        self.puts: dict[int, tuple[int, int, bytes]] = {}
         self.held: list[tuple[Lease, Lease]] = []
 
     def teardown(self) -> None:
@@ -81,14 +87,16 @@ class MemoryMachine(RuleBasedStateMachine):
     @rule(
         sizes=st.lists(st.sampled_from([0, 10, 200, 1200]), min_size=1, max_size=6),
         lives_ms=st.sampled_from([0, 0, 0, 20, 100]),
+        key=KEY,
     )
-    def put(self, sizes: list[int], lives_ms: int) -> None:
+    def put(self, sizes: list[int], lives_ms: int, key: bytes) -> None:
         for size in sizes:
             self.serial += 1
             body = b"%d" % self.serial + b"." * size
             expires_ms = self.small.wall_ms + lives_ms if lives_ms and self.expiring else 0
-            assert self.endless.put(body, expires_ms) == self.small.put(body, expires_ms)
-            self.puts[self.endless.queue.total_items] = len(body), expires_ms
+            stored = self.endless.put(body, expires_ms, key)
+            assert stored == self.small.put(body, expires_ms, key)
+            self.puts[self.endless.queue.total_items] = len(body), expires_ms, key
 
     @rule(
         who=WHO,
@@ -102,7 +110,9 @@ class MemoryMachine(RuleBasedStateMachine):
             one, other = (life.open(who, dead, by_token_ms) for life in self.lives)
             assert (one is None) == (other is None), (one, other)
             if one is not None and other is not None:
-                for attribute in ("id", "marker", "body", "flags", "stored_ms", "expires_ms"):
+                for attribute in (
+                    "id", "marker", "body", "flags", "stored_ms", "expires_ms", "key",
+                ):  # fmt: skip
                     assert getattr(one.item, attribute) == getattr(other.item, attribute)
                 assert one.attempts == other.attempts
                 self.held.append((one, other))
@@ -157,11 +167,12 @@ class MemoryMachine(RuleBasedStateMachine):
 
     @rule(body=st.binary(max_size=3))
     def add(self, body: bytes) -> None:
-        if self.endless.peek() is None and self.small.peek() is None:
+        parked = any(life.reader.ready.parked for life in self.lives)
+        if not parked and self.endless.peek() is None and self.small.peek() is None:
             one, other = (life.queue.add(body, 0, 0, life.now_ms) for life in self.lives)
             assert (one > 0) == (other > 0)
             if one > 0:
-                self.puts[self.endless.queue.total_items] = len(body), 0
+                self.puts[self.endless.queue.total_items] = len(body), 0, b""
 
     @rule(paused=st.sampled_from([False, False, True]))
     def pause(self, paused: bool) -> None:
@@ -178,7 +189,7 @@ class MemoryMachine(RuleBasedStateMachine):
             if dead:
                 one, other = (purge(life.queue, id_, life.now_ms) for life in self.lives)
                 assert (one is None) == (other is None)
-            elif not 0 < self.puts.get(id_, (0, 0))[1] <= self.small.wall_ms:
+            elif not 0 < self.puts.get(id_, (0, 0, b""))[1] <= self.small.wall_ms:
                 assert self.cancelled(self.endless, id_) == self.cancelled(self.small, id_)
 
     def cancelled(self, life: Life, id_: int) -> bool:
@@ -186,7 +197,8 @@ class MemoryMachine(RuleBasedStateMachine):
         assert where is not Waiting.LOST
         if where is Waiting.NOT:
             return False
-        cancel(life.queue, id_, self.puts[id_][0], life.now_ms)
+        size, _, key = self.puts[id_]
+        cancel(life.queue, id_, size, life.now_ms, key)
         return True
 
     @rule()
@@ -236,6 +248,8 @@ class MemoryMachine(RuleBasedStateMachine):
 
     def everything_comes_in_the_same_order(self) -> None:
         self.pause(False)
+        self.forget_ended()
+        self.end([0] * len(self.held), "close")
         assert self.endless.take_all() == self.small.take_all()
         for life in self.lives:
             ready = life.reader.ready
@@ -267,12 +281,17 @@ def check(reader: Reader) -> None:
     there = {i for i in reader.live if i not in reader.leases and i not in reader.dead.deaths}
     stubs = {i for _, i, _ in ready.stubs}
     beyond = {i for i in there - set(reader.elsewhere) if i >= ready.frontier}
-    assert {i.id for i in items} == there - beyond - stubs, "what is before it is in memory"
+    parked, whole = set(reader.keyed.keys.parked), reader.keyed.whole
+    here = there - beyond - stubs - parked
+    assert {i.id for i in items} == here, "what is before it is in memory"
+    assert ready.parked == len(parked)
+    assert set(whole) <= parked <= set(reader.elsewhere) - stubs
+    assert sum(i.size for i in whole.values()) == reader.keyed.whole_bytes
     assert ready.stubs.count == len(stubs)
     assert stubs <= set(reader.elsewhere) <= there, "what stands apart is neither lent nor dead"
     assert ready.beyond == len(beyond)
     assert (ready.frontier < 1 << 62) == bool(beyond)
-    assert set(reader.line.watched) <= {i.id for i in items} | {
+    assert set(reader.line.watched) <= {i.id for i in items} | set(whole) | {
         lease.item.id for lease in reader.leases
     }
     if not reader.live:

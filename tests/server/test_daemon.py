@@ -58,6 +58,23 @@ async def test_reload_takes_nothing_of_a_bad_configuration(tmp_path: Path) -> No
         assert await peer.ask(b"set jobs 0 0 1\r\nb\r\n") == b"NOT_STORED\r\n"
 
 
+async def test_reload_changes_key_settings_only_where_a_queue_is_empty(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        await peer.ask(b"set jobs/key=A,B 0 0 1\r\na\r\n")
+        server.config_file.write_text('[queue_defaults]\nmax_items = 1\nkey_match = "any"\n')
+        assert await peer.ask(b"reload\r\n") == (
+            b"SERVER_ERROR configuration not reloaded: queue jobs: key settings cannot change "
+            b"while it holds items: they can when it is empty.\r\n"
+        )
+        assert await peer.ask(b"set jobs 0 0 1\r\nb\r\n") == b"STORED\r\n", "nothing of it counts"
+        for body in (b"a", b"b"):
+            answer = b"VALUE jobs 0 1\r\n%b\r\nEND\r\n" % body
+            peer.writer.write(b"get jobs\r\n")
+            assert await peer.reader.readexactly(len(answer)) == answer
+        assert await peer.ask(b"reload\r\n") == b"Reloaded config.\r\n"
+
+
 async def test_one_connection_too_many_is_told_so(tmp_path: Path) -> None:
     async with running(tmp_path, config="[server]\nmax_connections = 2\n") as server:
         kept = [await server.client() for _ in range(2)]

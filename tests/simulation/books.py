@@ -42,6 +42,7 @@ class Rules:
     discards: bool = False
     confirms_synced: bool = False
     always_synced: bool = True
+    keyed: bool = False  # do producers name keys?
 
     @property
     def confirmed(self) -> str:
@@ -84,6 +85,7 @@ class Thing:
     marker: int = 0
     expires_first_ms: int = 0
     expires_last_ms: int = 0
+    key: str = ""
 
     def may_be_expired(self, us: int) -> bool:
         return bool(self.expires_first_ms) and wall_ms(us) >= self.expires_first_ms
@@ -114,6 +116,7 @@ class Book:
     wiped_us: int = 0
     fetched_us: int = 0
     removed_us: list[int] = field(default_factory=list)
+    freed_us: dict[str, int] = field(default_factory=dict)  # when an item of a key went last
     deleted_us: int = 0  # when the last delete came, or ended
     half_deleted: bool = False  # a delete of it was not answered DELETED in this life
     tokens: set[int] = field(default_factory=set)
@@ -139,6 +142,28 @@ class Book:
             ):
                 found.append(thing)
         return found
+
+    def fetchable(self, since_us: int, now_us: int) -> list[list[Thing]]:
+        """Those of `surely_ready` that may be lent: items alone, and one of each key's.
+
+        Of a key only where all that there may be are ready, and were: else another one may be
+        lent, or was.
+        """
+        sure = self.surely_ready(since_us, now_us)
+        alone = [[thing] for thing in sure if not thing.key]
+        keys = {t.key for t in sure if t.key and self.freed_us.get(t.key, 0) < since_us}
+        there = [*self.things.values(), *self.ghosts.values()]
+        counts = {key: sum(each.key == key for each in there) for key in keys}
+        of_key = {key: [each for each in sure if each.key == key] for key in sorted(keys)}
+        return alone + [some for key, some in of_key.items() if len(some) == counts[key]]
+
+    def rivals(self, thing: Thing, now_us: int) -> list[Thing]:
+        """Other items of its key that are surely lent."""
+        return [
+            each for each in self.things.values()
+            if thing.key and each.key == thing.key and each is not thing
+            and each.holder is not None and now_us < each.held_until_us
+        ]  # fmt: skip
 
     def _end_lease(self, thing: Thing, now_us: int) -> None:
         if thing.holder is not None and thing.over_us < now_us - LATE_US:
@@ -204,6 +229,7 @@ class Book:
         thing.holder, thing.ready_us = None, NEVER
         self.things.pop(thing.number, None)
         self.removed_us.append(now_us)
+        self.freed_us[thing.key] = now_us
         if how != "synced":
             self.ghosts[thing.number] = thing
 

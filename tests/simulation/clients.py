@@ -133,8 +133,11 @@ class Producer(Client):
         kind = random.random()
         if kind < 0.08:
             thing.expiry = random.choice((-1, 1, 1, 2, 5))
+        adds = random.random() < 0.05
+        if self.world.ledger.books[queue].rules.keyed and not adds:
+            thing.key = random.choice(("", "A", "A", "B", "C", "A,B"))
         return Request(
-            "add" if random.random() < 0.05 else "set", queue, item=thing,
+            "add" if adds else "set", queue, f"key={thing.key}" if thing.key else "", item=thing,
             quiet=random.random() < 0.08, expiry=thing.expiry,
         )  # fmt: skip
 

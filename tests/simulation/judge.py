@@ -23,7 +23,7 @@ def wrong_with(
     if request.after >= 0:
         yield from _observed(request, reply.number, thing, book)
         return
-    yield from _held(request, thing, fresh)
+    yield from _held(request, thing, book, fresh)
     yield from _out_of_time(request, thing, book, fresh)
     if not (request.dead or book.may_fail):
         yield from _out_of_order(request, thing, book)
@@ -42,7 +42,7 @@ def _gone(request: Request, thing: Thing, book: Book, fresh: bool) -> Iterator[s
         )
 
 
-def _held(request: Request, thing: Thing, fresh: bool) -> Iterator[str]:
+def _held(request: Request, thing: Thing, book: Book, fresh: bool) -> Iterator[str]:
     if (
         request.fetches
         and fresh
@@ -50,6 +50,9 @@ def _held(request: Request, thing: Thing, fresh: bool) -> Iterator[str]:
         and request.left_us < thing.held_until_us
     ):
         yield f"{request} is lent {thing}, which another connection holds"
+    if request.lends and fresh and not request.dead:  # (what is taken is done before it is said)
+        for rival in book.rivals(thing, request.left_us):
+            yield f"{request} is lent {thing}, but {rival} of its key is lent"
 
 
 def _out_of_time(request: Request, thing: Thing, book: Book, fresh: bool) -> Iterator[str]:
@@ -66,10 +69,12 @@ def _out_of_time(request: Request, thing: Thing, book: Book, fresh: bool) -> Ite
 
 
 def _out_of_order(request: Request, thing: Thing, book: Book) -> Iterator[str]:
-    sure = book.surely_ready(request.arrived_us, request.left_us)
-    before = [each for each in sure if each.surely_before(thing) and each is not thing]
+    before = [
+        some for some in book.fetchable(request.arrived_us, request.left_us)
+        if any(each.surely_before(thing) and each is not thing for each in some)
+    ]  # fmt: skip
     if len(before) > book.excuses(request):
-        yield f"{request} shows {thing}, but {before[0]} was before it"
+        yield f"{request} shows {thing}, but {before[0][0]} was before it"
 
 
 def _observed(request: Request, number: int, thing: Thing, book: Book) -> Iterator[str]:

@@ -334,11 +334,11 @@ class Ledger:
         if book.rules.max_leased and not request.peeks:
             return
         if request.after >= 0:
-            sure = surely_behind(request, book)
+            sure = [[thing] for thing in surely_behind(request, book)]
         else:
-            sure = book.surely_ready(request.arrived_us, request.left_us)
+            sure = book.fetchable(request.arrived_us, request.left_us)
         if len(sure) > book.excuses(request):
-            self.complain(f"{request} answered END, but {sure[0]} is ready")
+            self.complain(f"{request} answered END, but {sure[0][0]} is ready")
 
     def _shown(self, talk: Talk, request: Request, reply: Reply, book: Book) -> None:
         thing = self.things.get(reply.flags)

@@ -79,7 +79,10 @@ def _some_rules(random: Random) -> tuple[Rules, dict[str, Any]]:
     discards = max_items is not None and random.random() < 0.3
     synced = random.random() < 0.3
     sync: str = random.choice(("always",) * 7 + ("20ms", "never"))
-    rules = Rules(lease_ms, max_items, attempts, leased, discards, synced, sync == "always")
+    keyed = random.random() < 0.4
+    rules = Rules(
+        lease_ms, max_items, attempts, leased, discards, synced, sync == "always", keyed
+    )
     settings: dict[str, Any] = {
         "lease": "none" if lease_ms is None else f"{lease_ms}ms",
         "max_items": max_items or "none",

@@ -249,7 +249,7 @@ class QueueInHand:
     def cancel(self, id_: int) -> bool:
         """Remove an item that waits, as the server does it: its size is that of its put."""
         where = waiting(self.reader, id_, self.now_ms)
-        if where not in (Waiting.HERE, Waiting.LOGGED):
+        if where not in (Waiting.HERE, Waiting.LOGGED, Waiting.DELAYED):
             return False
         puts = [r for r in self.records if r.kind == Kind.PUT and r.item == id_]
         cancel(
@@ -392,7 +392,8 @@ def dead_in_order(reader: Reader) -> list[Item]:
     while line.count:
         if line.missing:
             assert isinstance(backlog, KeptBacklog)
-            line.keep(item_of(backlog.put_of(line.missing)), False)
+            marker = reader.marks.of(line.missing, 0)
+            line.keep(item_of(backlog.put_of(line.missing), marker), False)
         popped = line.pop()
         assert popped is not None
         found.append(popped[1])
@@ -411,16 +412,24 @@ def state_after_a_restart(queue: Queue) -> dict[str, object]:
     reader = queue.reader
     line = standing(reader)
     line += [(e.place, e.item) for e in reader.leases if not (e.dead or e.by_token)]
+    hidden = reader.marks.hidden
     dead = [(reader.dead.deaths[i.id].order, i) for i in dead_in_order(reader)]
     dead += [(e.place, e.item) for e in reader.leases if e.dead]
     dead.sort(key=lambda each: each[0])
     deaths = reader.dead.deaths.items()
     return {
-        "line": [(p, facts(i)) for p, i in sorted(line, key=lambda each: each[0])],
+        "line": [
+            (p, facts(i) if p == i.id else facts(i)[:-1])  # a restart waits for no release
+            for p, i in sorted(line, key=lambda each: each[0])
+        ],
         "attempts": dict(reader.attempts.items()),
-        "dead": [facts(item) for _, item in dead],
+        "dead": [facts(item)[:-1] for _, item in dead],
         "deaths": {item: (d.attempts, d.reason, d.died_ms) for item, d in deaths},
         "leased": dict(reader.leases.entries),
+        "delayed": sorted(reader.delays.entries(reader.wall.offset_ms)),
+        "places of leases": {e.item.id: e.place for e in reader.leases if e.by_token},
+        "hidden": list(hidden),
+        "marks": [(m, i) for m, i in reader.marks if i in hidden],
         "bytes": reader.live_bytes,
         "paused": reader.paused,
         "live": list(reader.live),
