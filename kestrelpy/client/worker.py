@@ -61,7 +61,7 @@ Found = tuple[bytes, int, int]  # body, flags, token
 
 
 class Worker:
-    """Takes items from one queue, one at a time.
+    """Takes items from one queue, one at a time. For one thread: several threads, several workers.
 
     `wait` is how long one fetch waits for an item. `lease` is how long the server waits for a sign
     of life before it gives the item to somebody else; a thread renews it at half time while you
