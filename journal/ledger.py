@@ -100,6 +100,7 @@ class Ledger:
         if len(snapshots) > 1:
             for segment in self.segments[:-1]:
                 settled = 0 < segment.lsn_last <= snapshots[0] and segment not in self.busy
+                settled = settled and not segment.unread
                 if settled and not segment.live and segment.emptied_lsn <= lsn_durable:
                     dead.append(segment.path)
                     self._remove(segment)
@@ -108,7 +109,7 @@ class Ledger:
             segment, following = self.segments[:2]
             standing = [lsn for lsn, _ in self._standing.values()]
             needed_lsn = max(segment.emptied_lsn, following.lsn_first, *standing)
-            if segment.live or needed_lsn > lsn_durable or segment in self.busy:
+            if segment.live or needed_lsn > lsn_durable or segment in self.busy or segment.unread:
                 break
             if snapshots and not 0 < segment.lsn_last <= snapshots[0]:
                 break

@@ -57,7 +57,8 @@ def recovered_journal(
         Segment(
             found.number, found.path, found.capacity, None, lsn_first=found.lsn_first,
             item_first=found.item_first, item_last=found.item_last, puts=found.puts,
-            lsn_last=found.lsn_last, rank=found.rank,
+            lsn_last=found.lsn_last, rank=found.rank, damaged=bool(found.unreadable),
+            unread=bool(found.unreadable),
         )
         for found in recovery.segments
         if found.lsn_first

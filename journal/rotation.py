@@ -79,6 +79,7 @@ class Segment:
     weighed: int = 0  # how many puts were alive when a rewrite weighed them; 0: none did
     extra_bytes: int = 0  # what these had in meta and padding
     damaged: bool = False  # a rewrite met damage: it stays until nothing in it is alive
+    unread: bool = False  # the disk did not give it at the start, and may at the next: it stays
 
     def footer(self, lsn: int, time_ms: int) -> Draft:
         """What closes this segment in front of the record `lsn`."""

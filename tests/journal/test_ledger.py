@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+
 from journal.ids import IdSet
 from journal.ledger import Ledger
 from journal.record import HEADER_BYTES, Draft, Kind
 from journal.rotation import Segment
+from kestrelpy.core.policy import Policy
+from tests.support.life import Life
+from tests.support.memory_disk import Fault
 
 
 def ledger_of(*puts: tuple[int, int], lsns: int = 10) -> Ledger:
@@ -133,3 +138,31 @@ def test_survivors_stand_where_those_stood_that_they_replace() -> None:
     assert ledger.replace(chosen, survivors) == ["1", "2"]
     assert [s.number for s in ledger.segments] == [9, 3, 4]
     assert ledger.holding(2) is survivors
+
+
+def test_a_segment_that_the_disk_did_not_give_never_goes() -> None:
+    ledger = ledger_of((1, 2), (3, 4), (5, 6))
+    ledger.adopt(ids(), 0)
+    ledger.segments[1].unread = True
+    assert ledger.take_dead(99, []) == ["1"]
+    assert ledger.take_dead(99, [40, 50]) == ["3"]
+
+
+def test_what_a_start_could_not_read_is_found_when_the_disk_gives_it_again() -> None:
+    life = Life(Policy())
+    for number in range(12):
+        life.put(b"%d" % number * 100)
+        life.commit()
+    first = min(life.log.journal.segments, key=lambda segment: segment.number).path
+    disk = life.disk.kill_clone()
+    disk.faults = [Fault("read", first, times=1000, error=errno.EIO)]
+    without = Life(life.policy, life.sizes, disk)
+    assert len(without.reader.live) < 12
+    without.put(b"x")
+    without.commit()
+    disk.faults = []
+
+    again = without.killed()
+
+    assert len(again.reader.live) == 13
+    life.background.forget()

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.simulation.requests import Request, Talk
+from tests.simulation.standing import Standing
 
 NEVER: Final = 1 << 62
 WALL_MS: Final = 1_700_000_000_000  # at the beginning of every run
@@ -124,6 +125,7 @@ class Book:
     may_fail: bool = False  # a write or sync of its journal failed in this life
     fault_us: int = 0  # when, in this generation
     failed_us: int = 0  # and a client was told
+    standing: Standing = field(default_factory=Standing)
 
     # -- what is sure -----------------------------------------------------------------------
 
@@ -256,6 +258,7 @@ class Book:
 
     def _forget_generation(self, now_us: int) -> None:
         """Numbers may begin again, and who held something holds nothing."""
+        self.standing.deleted(now_us)
         self.deleted_us = now_us
         self.fault_us = self.failed_us = 0
         self.tokens.clear()
@@ -274,6 +277,7 @@ class Book:
             self.end_wipe(wipe, now_us)
         self.fault_us = self.failed_us = 0
         self.may_fail = False
+        self.standing.end_life(how == "power" and not self.rules.always_synced, now_us)
         for thing in self.things.values():
             thing.holder = None
             thing.over_us = NEVER

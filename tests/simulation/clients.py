@@ -4,6 +4,7 @@
     consumer   open, close, close/open, abort, defer, plain get, waits, and leaving in between
     visitor    peek, gets, stats, the dead line, and now and then flush and delete
     observer   reads by marker, from the one it was shown last
+    operator   pauses and resumes, and declares
 
 One rule: a client acts on what it was told and on nothing else.
 """
@@ -236,8 +237,34 @@ class Observer(Client):
             self.say(wire, Request("gets", queue, f"peek/after={after}{options}"))
 
 
+class Operator(Client):
+    """Pauses and resumes, and declares now this, now that; what it says changes no other promise:
+    the configuration's own block of each queue has those settings, and wins.
+    """
+
+    def __init__(self, world: World, number: int) -> None:
+        self.paused: list[str] = []
+        super().__init__(world, number)
+
+    def do(self, wire: Wire) -> None:
+        random, queue = self.random, self.queue()
+        kind = random.random()
+        if self.paused and kind < 0.6:
+            self.say(wire, Request("resume", self.paused.pop()))
+        elif kind < 0.15:
+            self.paused.append(queue)
+            self.say(wire, Request("pause", queue))
+        elif kind < 0.3:
+            lease = random.choice((b"1h", b"1h", b"2h"))
+            self.say(wire, Request("set", queue, "declare", body=b'lease = "%b"\n' % lease))
+        elif kind < 0.32:
+            self._leave(wire)
+        else:
+            self.later(random.randrange(60_000))
+
+
 KINDS: Final[tuple[Callable[[World, int], Client], ...]] = (
-    Producer, Producer, Consumer, Consumer, Consumer, Visitor, Observer,
+    Producer, Producer, Consumer, Consumer, Consumer, Visitor, Observer, Operator,
 )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """The end of a run: the server starts once more and everything is fetched from it.
 
-    stats ─▶ get until END ─▶ q/dead until END ─▶ a set and a get: nothing is missing, nothing stuck
+    resume ─▶ stats ─▶ get until END ─▶ q/dead until END ─▶ a set and a get: none is missing
 
 One rule: what must be there comes, what must not does not, and `stats` said so before.
 """
@@ -56,6 +56,8 @@ class Drain:
         return request.reply
 
     def _drain(self, book: Book) -> None:
+        if self.ask(Request("resume", book.name)).word not in ("OK", "NOT_FOUND"):
+            self.ledger.complain(f"{book.name} cannot be resumed")
         sure = [t for t in book.things.values() if t.stored_us and not t.doubt]
         began_us = self.world.timeline.us
         stats = self.ask(Request("stats", book.name)).stats

@@ -32,7 +32,9 @@ _SEGMENTS: Final = ((2048, 2048), (2048, 8192), (4096, 16384))
 _BATCHES: Final = (1024, 4096, 1 << 20)
 
 
-def configuration(random: Random, queues: dict[str, dict[str, Any]]) -> Config:
+def configuration(
+    random: Random, queues: dict[str, dict[str, Any]], schedules: dict[str, Any]
+) -> Config:
     """Settings with sizes far below what is sensible, so that everything happens soon."""
     blank = Config()
     least, most = random.choice(_SEGMENTS)
@@ -49,7 +51,9 @@ def configuration(random: Random, queues: dict[str, dict[str, Any]]) -> Config:
     memory = random.choice((None, 1, 300, 3000))
     if "max_memory_bytes" in type(blank.queue_defaults).model_fields and memory is not None:
         queues = {name: {"max_memory": memory, **block} for name, block in queues.items()}
-    config = Config.model_validate({"server": server, "queues": queues})
+    config = Config.model_validate(
+        {"server": server, "queues": queues, "schedules": schedules}
+    )
     return config.model_copy(update={"journal": journal})
 
 

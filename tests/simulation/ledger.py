@@ -15,6 +15,7 @@ from typing import Final
 from tests.simulation.books import EARLY_US, LATE_US, NEVER, Book, Rules, Thing, wall_ms
 from tests.simulation.judge import surely_behind, wrong_with
 from tests.simulation.requests import NotWellFormed, Reply, Request, Talk
+from tests.simulation.standing import SWITCHES
 
 # What is broken and known to be; each is looked away from until it is mended (see test_known.py).
 KNOWN: Final = frozenset({
@@ -107,6 +108,7 @@ class Ledger:
             book.died_us.append(now)
             book.takes_lost += request.takes
             book.opens_lost += request.lends
+        book.standing.unanswered(request)
         if request in book.wipes:
             book.half_deleted |= request.verb == "delete"
             book.end_wipe(request, now)
@@ -145,6 +147,8 @@ class Ledger:
             talk.over_us = NEVER
             if held.holder is talk:
                 held.held_until_us, held.over_us = talk.until_us, NEVER
+        else:
+            book.standing.arrived(request)
         if request.ending and held is not None:
             if held.holder is talk:
                 request.was_sure = True
@@ -185,6 +189,7 @@ class Ledger:
         book = self.books[request.queue]
         now = request.left_us
         if reply.word == "SERVER_ERROR":
+            book.standing.unanswered(request)
             self._refused(talk, request, reply, book)
         elif (
             book.failed_us
@@ -197,6 +202,9 @@ class Ledger:
                 self.complain(f"{request} was answered {reply}")
         elif request.item is not None:
             self._stored(request, reply, request.item, book)
+        elif request.declares or request.verb in SWITCHES:
+            for wrong in book.standing.answered(request, reply):
+                self.complain(wrong)
         elif request.verb in ("flush", "delete"):
             self._wiped(request, reply, book)
         elif request.verb == "touch":
@@ -239,6 +247,12 @@ class Ledger:
         elif request.item is not None and self.no_room_us and _NO_ROOM.search(reply.error):
             request.item.refused = True
             book.things.pop(request.item.number, None)
+        elif (
+            (request.declares or request.verb in SWITCHES)
+            and self.no_room_us
+            and _NO_ROOM.search(reply.error)
+        ):
+            pass
         else:
             self.complain(f"{request} answered {reply} without a reason")
 
@@ -331,7 +345,9 @@ class Ledger:
         assert talk is not None
         if request.dead or talk.at_end or book.may_fail:
             return
-        if book.rules.max_leased and not request.peeks:
+        if (book.rules.max_leased or book.standing.may_lend_nothing(request)) and (
+            not request.peeks
+        ):
             return
         if request.after >= 0:
             sure = [[thing] for thing in surely_behind(request, book)]
@@ -347,6 +363,9 @@ class Ledger:
             return
         now = request.left_us
         fresh = book.is_fresh(request, now)
+        if not request.peeks:
+            for wrong in book.standing.lent(request):
+                self.complain(wrong)
         for wrong in wrong_with(request, reply, thing, book, fresh):
             self.complain(wrong)
         if request.lends:

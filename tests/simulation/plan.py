@@ -13,6 +13,7 @@ from typing import Any, Final
 from kestrelpy.config import Config
 from tests.simulation.books import Rules
 from tests.simulation.house import configuration
+from tests.simulation.ticks import SETTINGS
 from tests.support.memory_disk import Fault, MemoryDisk
 
 
@@ -24,6 +25,7 @@ class Plan:
     crashes: int
     faults: float  # how likely a life has one
     config: Config
+    ticks: bool = False  # is there a schedule?
 
     @classmethod
     def of(cls, random: Random) -> Plan:
@@ -33,7 +35,9 @@ class Plan:
         for name in random.sample(("jobs", "mail", "logs"), random.choice((1, 2, 2, 3))):
             rules[name], settings[name] = _some_rules(random)
         crashes, faults = random.choice((0, 1, 2, 3, 5)), random.choice((0, 0.3, 0.7))
-        return cls(rules, crashes, faults, configuration(random, settings))
+        ticks = random.random() < 0.4
+        config = configuration(random, settings, SETTINGS if ticks else {})
+        return cls(rules, crashes, faults, config, ticks)
 
     def new_faults(self, random: Random, disk: MemoryDisk, tell: Callable[[str], None]) -> None:
         """Perhaps a fault for the life that begins."""

@@ -18,6 +18,7 @@ from journal.recovery import Recovery
 from kestrelpy.core.log import JournalLog
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import DEFERRED, Reader
+from kestrelpy.core.replay import Replay
 from kestrelpy.protocol.replies import Replies
 from kestrelpy.server.data_directory import DataDirectory
 from kestrelpy.server.turn import Turn
@@ -129,9 +130,9 @@ def lent_to_two() -> Any:
 
 def second_before_first() -> Any:
     def make(real: Around) -> Around:
-        def opened(reader: Reader, holder: Any, now_ms: int, dead: bool = False) -> Any:
-            first = real(reader, holder, now_ms, dead)
-            second = real(reader, holder, now_ms, dead) if first is not None else None
+        def opened(reader: Reader, holder: Any, now_ms: int, *how: Any) -> Any:
+            first = real(reader, holder, now_ms, *how)
+            second = real(reader, holder, now_ms, *how) if first is not None else None
             if second is None:
                 return first
             reader.take_back(first, now_ms, DEFERRED)
@@ -187,6 +188,24 @@ def bodies_mixed_up() -> Any:
     return around(Queue, "put", make)
 
 
+def time_of_a_schedule_not_recorded() -> Any:
+    def make(real: Around) -> Around:
+        def put(log: JournalLog, item: Any, nominal: Any = None) -> int:
+            return int(real(log, item, nominal if item.id % _SOMETIMES else None))
+
+        return put
+
+    return around(JournalLog, "put", make)
+
+
+def pause_forgotten_by_a_restart() -> Any:
+    return mock.patch.object(Replay, "_paused", lambda replay, record: None)
+
+
+def declaration_forgotten_by_a_restart() -> Any:
+    return mock.patch.object(Replay, "_declared", lambda replay, record: None)
+
+
 def never_at_rest() -> Any:
     def make(real: Around) -> Around:
         def arm(turn: Turn, now_ms: int) -> None:
@@ -202,5 +221,6 @@ PLANTS: Final[tuple[Callable[[], contextlib.AbstractContextManager[object]], ...
     acknowledged_before_the_sync, confirmed_before_the_write, shown_before_it_is_durable,
     sync_tried_again, failed_sync_taken_for_good, folder_not_synced, item_lost, lent_to_two,
     second_before_first, last_record_dropped, tokens_begin_again, deleted_files_stay,
-    replies_out_of_order, bodies_mixed_up, never_at_rest,
+    replies_out_of_order, bodies_mixed_up, never_at_rest, time_of_a_schedule_not_recorded,
+    pause_forgotten_by_a_restart, declaration_forgotten_by_a_restart,
 )  # fmt: skip

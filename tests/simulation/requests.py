@@ -22,6 +22,8 @@ LINES = {
     "get": (b"END",),
     "gets": (b"END",),
     "stats": (b"END",),
+    "pause": (b"OK", b"NOT_FOUND"),
+    "resume": (b"OK", b"NOT_FOUND"),
 }
 _VALUE = re.compile(rb"VALUE (\S+) (\d+) (\d+)(?: (\d+))?")
 _STAT = re.compile(rb"STAT (\S+) (.*)")
@@ -59,6 +61,7 @@ class Request:
     quiet: bool = False
     expiry: int = 0
     seconds: int = 0
+    body: bytes = b""  # of a declaration
     arrived_us: int = 0
     left_us: int = 0
     talk: Talk | None = None
@@ -71,6 +74,7 @@ class Request:
         self.lends = "open" in parts
         self.peeks = "peek" in parts
         self.dead = "dead" in parts
+        self.declares = "declare" in parts
         views = [int(part[6:]) for part in parts if part.startswith("after=")]
         self.after = views[0] if views else -1  # an observer's marker
         self.ending = next((p for p in parts if p in ("close", "abort", "defer")), "")
@@ -92,6 +96,8 @@ class Request:
             return b"%b %b %d %d %d%b\r\n%b\r\n" % (
                 verb, self.key, self.item.number, self.expiry, len(body), noreply, body,
             )  # fmt: skip
+        if self.declares:
+            return b"set %b 0 0 %d\r\n%b\r\n" % (self.key, len(self.body), self.body)
         if self.verb == "touch":
             return b"touch %b %d%b\r\n" % (self.key, self.seconds, noreply)
         return b"%b %b%b\r\n" % (verb, self.key, noreply)

@@ -19,18 +19,20 @@ from typing import Final
 from journal.errors import JournalError
 from journal.reader import parse_folder_name
 from kestrelpy.server.daemon import Daemon, StartError
-from tests.simulation.books import Thing
+from tests.simulation.books import Thing, wall_ms
 from tests.simulation.clients import KINDS, new_thing
 from tests.simulation.drain import Drain
 from tests.simulation.house import patched
 from tests.simulation.ledger import KNOWN, Ledger
 from tests.simulation.loop import SimLoop, Threads, Timeline
 from tests.simulation.plan import Plan
+from tests.simulation.ticks import wrong_with_ticks
 from tests.simulation.wire import Wire
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 
 RUN_US: Final = 900_000  # of clients at work; the rest of a run is what they left
 REST_US: Final = 8_000_000
+TICKS_US: Final = 2_500_000
 SLEEP_US: Final = 3_000_000
 # At rest a timer may ring once a second for each of a handful of reasons, and no more.
 TURNS_ASLEEP_MAX: Final = 60
@@ -271,6 +273,11 @@ class World:
                 self._come_to_rest()
             if not self.ledger.violations:
                 Drain(self).run()
+            if self.plan.ticks and not (self.ledger.violations or self.ledger.was_unreadable):
+                self._run(self.timeline.us + TICKS_US)  # a schedule may have begun just now
+                for wrong in wrong_with_ticks(self.disk, wall_ms(self.timeline.us) // 1000):
+                    self.ledger.complain(wrong)
+                self.count("schedules")
         counts = self.counts | {"answers": self.ledger.answers, "turns asleep": self._asleep}
         return Outcome(self.seed, self.ledger.violations, self.story, counts)
 

@@ -1,0 +1,99 @@
+"""What somebody said of a whole queue, and whether it holds: paused or not, and what was declared.
+
+    said ─▶ maybe ─▶ answered: so it is, over every restart, until the next is said or it is deleted
+                 └─▶ an error, or no answer: maybe, until something is answered again
+
+One rule: it is only sure while nothing that may change it is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from tests.simulation.requests import Reply, Request
+
+_NEVER: Final = 1 << 62
+SWITCHES: Final = ("pause", "resume")
+
+
+class Standing:
+    """Of one queue. Times are microseconds of the run."""
+
+    def __init__(self) -> None:
+        self.paused_us = _NEVER  # surely paused since then
+        self.lends_us = 0  # surely not since then
+        self.declared: bytes | None = b""  # b"": surely nothing, None: nobody knows
+        self._deleted_us = 0  # the last time that a delete came or ended
+        self._was_paused = False
+        self._underway: list[Request] = []
+
+    def arrived(self, request: Request) -> None:
+        """A request that may change it has come."""
+        if request.verb in SWITCHES:
+            self._was_paused |= request.verb == "pause"
+            self._underway.append(request)
+            self._doubt_pause()
+        elif request.declares:
+            self._underway.append(request)
+
+    def unanswered(self, request: Request) -> None:
+        """It got an error, or its connection ended: who knows what it did."""
+        if request in self._underway:
+            self._underway.remove(request)
+            if request.declares:
+                self.declared = None
+
+    def answered(self, request: Request, reply: Reply) -> Iterator[str]:
+        """It went well; what is wrong with the answer."""
+        self._underway.remove(request)
+        if request.arrived_us <= self._deleted_us:
+            if request.declares:
+                self.declared = None
+            return  # before or behind the delete?
+        if request.declares:
+            yield from self._declared(request, reply)
+            return
+        if reply.word == "NOT_FOUND":
+            self._was_paused = False
+        if any(each.verb in SWITCHES for each in self._underway):
+            return
+        if request.verb == "pause" and reply.word == "OK":
+            self.paused_us = request.left_us
+        else:
+            self.lends_us = request.left_us
+
+    def _declared(self, request: Request, reply: Reply) -> Iterator[str]:
+        holds, said = self.declared, request.body
+        if reply.word == "STORED":
+            if holds and holds != said:
+                yield f"{request} answered STORED, but {holds!r} was declared before"
+            self.declared = said
+        elif holds in (b"", said):
+            yield f"{request} answered NOT_STORED, but {holds!r} was declared before"
+
+    def lent(self, request: Request) -> Iterator[str]:
+        """What is wrong if an item was handed out."""
+        if request.arrived_us > self.paused_us:
+            yield f"{request} hands out an item, but {request.queue} is paused"
+
+    def may_lend_nothing(self, request: Request) -> bool:
+        """May it have been paused at some moment since this came?"""
+        return request.arrived_us <= self.lends_us
+
+    def deleted(self, now_us: int) -> None:
+        """A delete is under way, or was."""
+        self._deleted_us = now_us
+        self.declared = None
+        if self._was_paused:
+            self._doubt_pause()
+
+    def end_life(self, forgets: bool, now_us: int) -> None:
+        """The server ended; `forgets`: what was answered may not be on disk."""
+        for request in list(self._underway):
+            self.unanswered(request)
+        if forgets:
+            self.deleted(now_us)
+
+    def _doubt_pause(self) -> None:
+        self.paused_us = self.lends_us = _NEVER
