@@ -69,8 +69,9 @@ CONFIG_READERS = ("kestrelpy.server", "kestrelpy.cli")
 # These use nothing of ours but what starts a daemon: they are for people to copy.
 STARTS_A_DAEMON = "kestrelpy.examples.fresh"
 RECIPES = tuple(
-    f"kestrelpy.examples.{name}" for name in ("cron", "lock", "renewing", "saga", "transfers")
-)  # fmt: skip
+    f"kestrelpy.examples.{name}"
+    for name in ("cron", "lock", "renewing", "saga", "transfers", "webhook", "workflow")
+)
 STANDALONE = ("kestrelpy.examples.producer", "kestrelpy.examples.worker", *RECIPES, STARTS_A_DAEMON)
 
 FILE_LINES_MAX = 420

@@ -249,6 +249,7 @@ def work(
     defer_after: Annotated[
         str | None, typer.Option(help="SIGTERM to CMD after so long; its item is put off.")
     ] = None,
+    delay: Annotated[str, typer.Option(help="How long an item that is put off waits.")] = "10s",
     bury: Annotated[
         str, typer.Option(metavar="CODES", help="Exit codes for the dead line, like 65,66.")
     ] = "",
@@ -256,16 +257,16 @@ def work(
 ) -> None:
     """Run CMD per item, its body on standard input: exit code 0 confirms, others give it back.
 
-    75 puts it off: back, and no attempt is counted. With --bury, the last line of CMD's standard
-    error is the reason. The lease is renewed while CMD runs; if it is lost, CMD gets SIGTERM.
-    SIGTERM lets the running one finish, a second one is passed on. When the server goes away, it
-    is waited for.
+    75 puts it off: it comes again after --delay, and no attempt is counted. With --bury, the last
+    line of CMD's standard error is the reason. The lease is renewed while CMD runs; if it is lost,
+    CMD gets SIGTERM. SIGTERM lets the running one finish, a second one is passed on. When the
+    server goes away, it is waited for.
     """
     from kestrelpy.cli import work as worker
 
     worker.work(
         worker.Order(
-            server, queue, command, wait, lease, jobs, items_max, once, defer_after,
+            server, queue, command, wait, lease, jobs, items_max, once, defer_after, delay,
             worker.parse_codes(bury),
         )
     )  # fmt: skip

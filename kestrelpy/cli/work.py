@@ -1,7 +1,7 @@
 """`kestrelpy work QUEUE -- CMD`: a command per item, confirmed when it ends well.
 
     body on standard input ──▶ CMD ── exit 0 ────────▶ confirmed, in one trip with the next fetch
-                                   ├─ exit 75 ───────▶ put off: back, no attempt is counted
+                                   ├─ exit 75 ───────▶ put off for --delay, no attempt counted
                                    ├─ one of --bury ─▶ to the dead line, its last words the reason
                                    └─ else ──────────▶ given back: an attempt is counted
     lease lost, or --defer-after ──▶ SIGTERM to CMD; when the lease is lost nothing is confirmed
@@ -41,6 +41,7 @@ _CODE_MAX: Final = 255
 _FAILURE_PAUSE_SECONDS_MIN: Final = 0.05
 _FAILURE_PAUSE_SECONDS_MAX: Final = 2.0
 _NAP_SECONDS: Final = 0.05
+_SIGNAL_SECONDS: Final = 0.5
 # A process that CMD leaves behind may hold its standard error open for ever.
 _LAST_WORDS_SECONDS: Final = 1.0
 
@@ -58,6 +59,7 @@ class Order:
     items_max: int | None
     once: bool
     defer_after: str | None
+    delay: str
     bury: frozenset[int]
 
 
@@ -108,6 +110,7 @@ class _Crew:
         self._signals = 0
         parse_wait_ms(order.wait, "--wait")
         parse_wait_ms(order.lease, "--lease")
+        parse_wait_ms(order.delay, "--delay")
         if order.defer_after is not None and parse_wait_ms(order.defer_after, "--defer-after") < 1:
             raise CommandError("--defer-after must be at least 1s")
         address = parse_address(order.server)
@@ -128,7 +131,9 @@ class _Crew:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            # A signal that comes just before this waits is heard when the wait is over.
+            while thread.is_alive():
+                thread.join(_SIGNAL_SECONDS)
 
     def hear_signal(self) -> None:
         """Stop; the second time pass it on to what runs."""
@@ -220,8 +225,8 @@ class _Crew:
             item.bury(last_words or _ended(code))
             return "the item was buried"
         if code == PUT_OFF or item.should_stop:
-            item.defer()
-            return "the item was put off"
+            item.defer(self._order.delay)
+            return f"the item was put off for {self._order.delay}"
         item.abort()
         return "the item was given back"
 

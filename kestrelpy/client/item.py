@@ -144,10 +144,8 @@ def quoted(text: str, room_bytes: int) -> str:
 
 
 def _delay(text: str) -> str:
-    if text:
-        parse_duration_ms(text)  # refused here, before the item leaves our hand
-        return f"/delay={text}"
-    return ""
+    # A bad one is refused here, before the item leaves our hand.
+    return f"/delay={text}" if text and parse_duration_ms(text) else ""
 
 
 def _call_all(calls: list[Callable[[], object]]) -> None:

@@ -49,6 +49,8 @@ log = logging.getLogger("kestrelpy.client")
 
 _BACKOFF_SECONDS_MIN: Final = 0.1
 _BACKOFF_SECONDS_MAX: Final = 5.0
+_FAILURE_PAUSE_SECONDS_MIN: Final = 0.05
+_FAILURE_PAUSE_SECONDS_MAX: Final = 2.0
 _NAP_SECONDS: Final = 0.1  # between two looks whether to stop
 _EXPIRED: Final = "lease expired"
 _FULL: Final = "disk full"
@@ -59,7 +61,7 @@ Found = tuple[bytes, int, int]  # body, flags, token
 
 
 class Worker:
-    """Takes items from one queue, one at a time.
+    """Takes items from one queue, one at a time. For one thread: several threads, several workers.
 
     `wait` is how long one fetch waits for an item. `lease` is how long the server waits for a sign
     of life before it gives the item to somebody else; a thread renews it at half time while you
@@ -117,13 +119,19 @@ class Worker:
         """Have each item handled, until `stop`; an exception ends its item and not the worker.
 
         It is confirmed when `handle` returns, unless `handle` ended it. An exception named in
-        `bury` buries it, the exception's text being the reason; any other gives it back.
+        `bury` buries it, the exception's text being the reason; any other gives it back. After
+        several failures in a row it pauses, so that they do not use up all attempts in a moment.
         """
+        pause = _FAILURE_PAUSE_SECONDS_MIN
         for item in self:
             try:
                 handle(item)
             except Exception as error:  # whatever it is, it is about this item
                 self._fail(item, error, isinstance(error, bury))
+                self._sleep(pause)
+                pause = min(2 * pause, _FAILURE_PAUSE_SECONDS_MAX)
+            else:
+                pause = _FAILURE_PAUSE_SECONDS_MIN
 
     def fetch(self) -> Item | None:
         """Confirm the item in hand, if there is one, and fetch the next, in one trip.

@@ -11,6 +11,7 @@ One rule: whatever happens, no process is left behind.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,8 @@ class Server:
         self.folder = folder
         self.began = time.monotonic()
         self.process: subprocess.Popen[bytes] | None = None
+        # What is set for another daemon is not for this one.
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("KESTRELPY_")}
 
     def client(self) -> PooledClient:
         """For all threads: each request takes a connection of the pool that is free."""
@@ -56,7 +59,9 @@ class Server:
             "--config", str(self.folder / "kestrelpy.toml"), "--port", str(self.address[1]),
         ]  # fmt: skip
         with out.open("w") as stdout, log.open("a") as stderr:
-            self.process = subprocess.Popen(command, stdout=stdout, stderr=stderr)
+            self.process = subprocess.Popen(
+                command, stdout=stdout, stderr=stderr, env=self.environment
+            )
         deadline = time.monotonic() + START_SECONDS
         while "\nready" not in (said := out.read_text()):
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -97,6 +102,12 @@ def server(doc: str | None, config: str = "") -> Iterator[Server]:
             if fresh.process is not None:
                 fresh.process.terminate()
                 fresh.process.wait()
+
+
+def declare(queue: PooledClient, name: str, settings: str) -> None:
+    """Say how a queue is to be, and make it if it is not there. Everybody may say the same."""
+    if not queue.set(f"{name}/declare", settings):
+        raise SystemExit(f"{name} was declared otherwise before, and stays so: delete it first")
 
 
 def wait_until_empty(queue: PooledClient, *names: str) -> None:

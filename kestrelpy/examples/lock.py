@@ -23,7 +23,7 @@ from pymemcache.exceptions import MemcacheServerError
 from kestrelpy.examples import fresh
 
 LOCK = "lock.counter"
-LEASE_SECONDS = 1
+LEASE_SECONDS = 2
 ROUNDS = 20
 
 
@@ -44,7 +44,7 @@ class Counter:
 def make_lock(queue: PooledClient) -> None:
     """Everybody may call this at its start: there will be one item."""
     # A holder that dies counts as a failed attempt, and a lock must survive any number of them.
-    queue.set(f"{LOCK}/declare", 'max_attempts = "none"\n')
+    fresh.declare(queue, LOCK, 'max_attempts = "none"\n')
     queue.add(LOCK, "lock")  # stores only if the queue has no item, ready or in somebody's hand
 
 

@@ -77,7 +77,7 @@ def main() -> None:
     """Two hundred transfers over twenty accounts by eight workers, and one after the other."""
     with fresh.server(__doc__) as server:
         queue, bank, over = server.client(), Bank(), threading.Event()
-        queue.set(f"{QUEUE}/declare", KEY)
+        fresh.declare(queue, QUEUE, KEY)
         try:
             queue.set(QUEUE, json.dumps({"number": 0, "from": ACCOUNTS[0]}))
         except MemcacheClientError as error:

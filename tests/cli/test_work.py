@@ -86,6 +86,7 @@ def test_once_with_nothing_there_is_exit_code_1(kestrelpy: Command) -> None:
         (["q", "--wait", "0s", "--", "cat"], "wait must be at least 1ms"),
         (["q", "--defer-after", "5", "--", "cat"], '--defer-after: "5" is not a duration'),
         (["q", "--defer-after", "10ms", "--", "cat"], "--defer-after must be at least 1s"),
+        (["q", "--delay", "x", "--", "cat"], '--delay: "x" is not a duration'),
         (["q", "--bury", "65,x", "--", "cat"], "'65,x' is not a list of exit codes"),
         (["q", "--bury", "0", "--", "cat"], "numbers from 1 to 255"),
         (["q", "--bury", "75", "--", "cat"], "exit code 75 puts an item off"),
@@ -222,11 +223,12 @@ def test_exit_code_75_puts_the_item_off_and_counts_no_attempt(
     client = daemon.client()
     client.set("put-off", b"x")
 
-    ended = kestrelpy("work", "put-off", "--once", "--", "sh", "-c", "exit 75")
+    ended = kestrelpy("work", "put-off", "--once", "--delay", "1s", "--", "sh", "-c", "exit 75")
 
     assert ended.code == 1, ended
-    assert "ended with exit code 75; the item was put off" in ended.err
-    assert client.get("put-off/open") == b"x"
+    assert "ended with exit code 75; the item was put off for 1s" in ended.err
+    assert counts(daemon, "put-off")["delayed"] == 1
+    assert client.get("put-off/open/t=10s") == b"x"
     assert client.stats("put-off/open")[b"queue_put-off_open_1_attempts"] == 0
 
 
@@ -287,7 +289,8 @@ def test_after_its_limit_a_command_is_told_and_its_item_put_off(
     ended = kestrelpy("work", "long", "--once", "--defer-after", "1s", "--", *TOLD, "1")
 
     assert ended.code == 1, ended
-    assert "ended with exit code 1; the item was put off" in ended.err
+    assert "ended with exit code 1; the item was put off for 10s" in ended.err
+    assert client.raw_command(b"retry long 1") == b"OK"
     assert client.get("long/open") == b"x"
     assert client.stats("long/open")[b"queue_long_open_1_attempts"] == 0
 

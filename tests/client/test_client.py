@@ -174,6 +174,26 @@ def test_an_item_of_the_past_does_not_end_the_one_in_hand(
     assert left(daemon, queue) == []
 
 
+@pytest.mark.parametrize("end", ["abort", "defer"])
+def test_with_a_delay_it_is_back_when_that_is_over(
+    daemon: DaemonProcess, queue: str, end: str
+) -> None:
+    with worker_of(daemon, queue) as worker:
+        getattr(take(worker), end)(delay="300ms")
+        assert counts(daemon, queue)["delayed"] == 1
+        assert take(worker).body == b"two"
+        assert take(worker).body == b"one"
+        assert attempts(daemon, queue) == (end == "abort")
+
+
+def test_a_delay_that_cannot_be_changes_nothing(daemon: DaemonProcess, queue: str) -> None:
+    with worker_of(daemon, queue) as worker:
+        item = take(worker)
+        with pytest.raises(ValueError, match="is not a duration"):
+            item.defer(delay="5")
+        item.confirm()
+
+
 def test_bury_puts_it_into_the_dead_line_with_the_reason(
     daemon: DaemonProcess, queue: str
 ) -> None:
@@ -228,6 +248,26 @@ def test_run_confirms_gives_back_and_buries_and_goes_on(
     assert reasons == [b"one%20is%20no%20number", b"by%20itself"]
     assert f"{queue}: buried: one is no number" in caplog.text
     assert f"{queue}: given back: not now" in caplog.text
+
+
+def test_run_pauses_longer_with_each_failure_in_a_row(
+    daemon: DaemonProcess, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(daemon, queue, b"three")
+    worker = worker_of(daemon, queue)
+    pauses: list[float] = []
+    monkeypatch.setattr(worker, "_sleep", pauses.append)
+    fails = [True, True, True, False, True, False, False]
+
+    def handle(item: Item) -> None:
+        if len(fails) == 1:
+            worker.stop()
+        if fails.pop(0):
+            raise RuntimeError
+
+    worker.run(handle)
+
+    assert pauses == [0.05, 0.1, 0.2, 0.05]
 
 
 def test_run_lets_through_what_is_no_error_of_an_item(daemon: DaemonProcess, queue: str) -> None:

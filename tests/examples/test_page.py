@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from pymemcache.client.base import PooledClient
 
 import kestrelpy.examples
+from tests.support.daemon import DaemonProcess
 from tests.test_house import RECIPES
 
 FOLDER = Path(kestrelpy.examples.__file__).parent
@@ -22,6 +24,17 @@ def section(name: str) -> str:
     found = re.search(rf"(?ms)^## {name}\n(.*?)(?=^## |\Z)", PAGE)
     assert found is not None, f"{name} has no section"
     return found[1]
+
+
+def test_the_code_for_all_of_them_does_what_it_says(tmp_path: Path) -> None:
+    code = "\n".join(code_of(section("What they have in common")))
+    with DaemonProcess(tmp_path / "data") as daemon:
+        names = {"PooledClient": PooledClient, "body": b"hello"}
+        exec(code.replace("22133", str(daemon.port)), names)
+
+        assert names["body"] == b"hello"
+        assert daemon.client().stats("jobs")[b"queue_jobs_open_transactions"] == 0
+        assert daemon.client().stats("jobs")[b"queue_jobs_total_items"] == 1
 
 
 def code_of(text: str) -> list[str]:

@@ -26,6 +26,10 @@ SEEN = {
     "renewing": r"ben takes film-1, 0 of 14.*killed \(kill -9\) and started again.*ben puts it "
     r"off.*ann takes film-1, [1-9] of 14.*renews.*and the lease was never lost$",
     "saga": r"9 trips are booked in all three steps, 3 in none; nothing is half done$",
+    "webhook": r"shop: was delivered, and the deliverer dies.*slow: close.*delivered: 3, and the "
+    r"first one twice.*410 Gone",
+    "workflow": r"hill.jpg: flow.resize failed.*published: hill.jpg, sea.jpg, sky.jpg\n.*item \d+, "
+    r"1 attempts, virus.exe is no picture\n.*item \d+, 5 attempts, abort$",
     "transfers": r"refused: .* has no field \"to\".*200 transfers, up to [2-8] at a time; every "
     r"balance is what it would be one after the other$",
 }
@@ -54,7 +58,7 @@ def test_every_recipe_is_run() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", ["lock", "saga", "transfers"])
+@pytest.mark.parametrize("recipe", ["lock", "saga", "transfers", "webhook", "workflow"])
 def test_a_recipe_runs_against_a_server_that_is_there_twice(recipe: str, tmp_path: Path) -> None:
     with DaemonProcess(tmp_path / "data") as daemon:
         for _ in range(2):

@@ -39,6 +39,10 @@ TESTS_OF_UPKEEP = (
 )  # fmt: skip
 TESTS_OF_KEYS = ("tests/core/test_keys.py", "tests/core/test_keyed.py")
 TESTS_OF_SCHEDULES = ("tests/core/test_schedules.py", "tests/core/test_schedules_crash.py")
+TESTS_OF_THE_WORKER = (
+    "tests/client/test_client.py", "tests/client/test_client_lost.py",
+    "tests/client/test_renewal.py",
+)  # fmt: skip
 SIMULATION = ("tests/simulation/test_simulation.py",)
 
 
@@ -548,5 +552,27 @@ FAULTS: tuple[Fault, ...] = (
         "            if 0 < made <= generation and",
         "            if made == generation and",
         ("tests/server/test_data_directory.py", *SIMULATION),
+    ),
+    # -- the worker ----------------------------------------------------------------------------
+    Fault(
+        "a worker's confirm that was cut off is not said again",
+        "kestrelpy/client/worker.py",
+        "            else:\n                self._confirm_again(held)\n            return None\n",
+        "            return None\n",
+        TESTS_OF_THE_WORKER,
+    ),
+    Fault(
+        "a worker's lease that ended is not told",
+        "kestrelpy/client/renewal.py",
+        "        else:\n            self._lose(item, why)\n",
+        "        else:\n            self._forget(item)\n",
+        TESTS_OF_THE_WORKER,
+    ),
+    Fault(
+        "a worker is put off only when its lease is over",
+        "kestrelpy/client/renewal.py",
+        "            return item._lease_ends - self._lease_seconds / 4\n",
+        "            return item._lease_ends + 1\n",
+        TESTS_OF_THE_WORKER,
     ),
 )
