@@ -14,12 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from journal.canonical import text_of
 from journal.files import Disk
 from journal.journal import Journal, Sizes
 from journal.reader import read_journal
 from journal.record import Draft
 from journal.segment import SegmentHeader
 from journal.snapshot import Snapshot
+from kestrelpy.core.delays import Delay
+from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import DEFERRED, OVERDUE
@@ -44,11 +47,14 @@ class Story:
         held = list(self.life.reader.leases)
         return [lease for lease in self._lent if any(lease is each for each in held)]
 
-    def put(self, *bodies: bytes, expires_in_ms: int = 0) -> None:
+    def put(
+        self, *bodies: bytes, expires_in_ms: int = 0, key: bytes = NO_KEY, delay_ms: int = 0
+    ) -> None:
         """Store items."""
+        delay = Delay(delay_ms) if delay_ms else None
         for body in bodies:
             expires = self.life.wall_ms + expires_in_ms if expires_in_ms else 0
-            self.life.put(body, expires)
+            self.life.queue.put(body, 0, expires, self.life.now_ms, key, None, delay)
             self.life.pass_time(1)
         self.life.commit()
 
@@ -66,9 +72,12 @@ class Story:
         self.life.pass_time(1)
         self.life.commit()
 
-    def give_back(self, reason: bytes = b"abort", lease: Lease | None = None) -> None:
+    def give_back(
+        self, reason: bytes = b"abort", lease: Lease | None = None, delay_ms: int = 0
+    ) -> None:
         """The oldest that is lent, or this one, is not."""
-        self.life.reader.give_back(self._taken(lease), self.life.now_ms, reason)
+        delay = Delay(delay_ms) if delay_ms else None
+        self.life.reader.give_back(self._taken(lease), self.life.now_ms, reason, delay)
         self.life.pass_time(1)
         self.life.commit()
 
@@ -152,7 +161,9 @@ def spill(disk: MemoryDisk, folder: Path, inside: str = "data") -> Path:
 
 
 def random_story(seed: int, steps: int = 400) -> Story:
-    """A life by chance: several consumers, limits, expiry, deaths, flushes, restarts."""
+    """A life by chance: several consumers, limits, expiry, deaths, flushes, restarts; every other
+    one with keys and delays.
+    """
     chance = random.Random(seed)
     limits: dict[str, Any] = {
         "max_attempts": chance.choice([2, 3, 100]),
@@ -161,26 +172,35 @@ def random_story(seed: int, steps: int = 400) -> Story:
     }
     if chance.random() < 0.4:
         limits |= {"max_items": 12, "discard_old_when_full": True}
+    if chance.random() < 0.3:
+        limits |= {"retry_delay_ms": 7, "retry_backoff": 2.0}
     sizes = chance.choice([TINY, replace(TINY, segment_max=2048), ROOM])
     story = Story(sizes, **limits)
     for _ in range(steps):
-        _one_step(story, chance)
+        _one_step(story, chance, keyed=seed % 4 == 1, delays=seed % 4 > 1)
     return story
 
 
-def _one_step(story: Story, chance: random.Random) -> None:
+def _one_step(story: Story, chance: random.Random, keyed: bool, delays: bool) -> None:
     dice = chance.random()
+    delay_ms = chance.choice([0, 0, 3, 30]) if delays else 0
     if dice < 0.36:
-        expires = chance.choice([0, 0, 0, 5, 50])
-        story.put(b"x" * chance.randrange(60), expires_in_ms=expires)
+        expires = chance.choice([0, 0, 0, 5, 50]) if not delay_ms else 0
+        key = text_of(chance.choice([b"A", b"B", b"C"])) if keyed and chance.random() < 0.8 else b""
+        story.put(
+            b"x" * chance.randrange(60), expires_in_ms=expires, key=key, delay_ms=delay_ms
+        )
     elif dice < 0.62:
-        story.open(chance.choice("abc"), dead=chance.random() < 0.15)
+        lease_ms = chance.choice([0, 0, 10, 500])
+        story.open(chance.choice("abc"), dead=not lease_ms and chance.random() < 0.15,
+                   lease_ms=lease_ms)  # fmt: skip
     elif dice < 0.82 and story.lent:
         lease = chance.choice(story.lent)
         if chance.random() < 0.75:
             story.confirm(lease)
         else:
-            story.give_back(chance.choice([b"abort", b"hangup", DEFERRED, OVERDUE]), lease)
+            reason = chance.choice([b"abort", b"hangup", DEFERRED, OVERDUE])
+            story.give_back(reason, lease, delay_ms)
     elif dice < 0.92:
         story.pass_time(chance.randrange(12))
     elif dice < 0.93:
