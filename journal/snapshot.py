@@ -35,6 +35,7 @@ from journal.checkpoint import Checkpoint
 from journal.errors import JournalError, NewerFormat
 from journal.ids import PAGE_IDS, IdCounts, IdSet
 from journal.lending import LeaseEntry, lease_entries
+from journal.moving import Origin, opened, origin_of
 from journal.record import (
     HEADER_BYTES,
     Draft,
@@ -71,7 +72,7 @@ _ORDER: Final = (
     Kind.OPEN, Kind.IDS, Kind.PAUSED, Kind.DECLARED, Kind.SEGMENTS, Kind.FOOTER,
 )  # fmt: skip
 # They have their place, and their entries are not read yet.
-_LATER: Final = frozenset({Kind.OPEN, Kind.IDS, Kind.KEYS})
+_LATER: Final = frozenset({Kind.IDS, Kind.KEYS})
 _ONCE: Final = frozenset({Kind.CHECKPOINT, Kind.PAUSED, Kind.DECLARED, Kind.FOOTER})
 
 
@@ -115,7 +116,7 @@ class Snapshot:
     one in which the log goes on, in the order of the chain; `tally` is of that one, up to
     `offset` (None: not known, and a start reads that segment whole). `declared` are the settings
     that a client declared, in the form that is kept (empty: none). `delayed` and `placed` may
-    be looked through more than once.
+    be looked through more than once. `origins` are open, by the item that was made of them.
     """
 
     lsn: int
@@ -133,6 +134,7 @@ class Snapshot:
     declared: bytes = b""
     delayed: Iterable[DelayedEntry] = ()
     placed: Iterable[PlacedEntry] = ()
+    origins: dict[int, Origin] = field(default_factory=dict)
 
     def encode(self, short_identity: int, identity: bytes, time_ms: int) -> bytes:
         """The file's bytes, below 4 GiB. Pure: it may run on a thread when the state is a copy."""
@@ -177,6 +179,8 @@ class Snapshot:
             yield from lease.drafts()
         yield from delayed_drafts(self.delayed, time_ms)
         yield from placed_drafts(self.placed, time_ms)
+        for item, origin in self.origins.items():
+            yield opened(item, origin, time_ms)
         yield from self._switches(time_ms)
         each = _PIECE_BYTES // _SEGMENT.size
         for at in range(0, max(len(self.segments), 1), each):
@@ -306,6 +310,11 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         declared=next((frame.body for frame in frames if frame.kind == Kind.DECLARED), b""),
         delayed=delayed_entries(frames),
         placed=placed_entries(frames),
+        origins={
+            frame.item: origin
+            for frame in frames
+            if frame.kind == Kind.OPEN and (origin := origin_of(frame.meta)) is not None
+        },
     )
 
 

@@ -22,6 +22,7 @@ from journal.checkpoint import Checkpoint
 from journal.files import Files
 from journal.ids import IdCounts, IdSet
 from journal.lending import LeaseEntry
+from journal.moving import Origin
 from journal.reclaim import choose
 from journal.rotation import Segment
 from journal.segment import SURVIVORS, SegmentHeader, segment_path
@@ -52,6 +53,7 @@ class State:
     declared: bytes = b""
     delayed: Iterable[DelayedEntry] = ()
     placed: Iterable[PlacedEntry] = ()
+    origins: dict[int, Origin] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ class Upkeep:
         snapshot = Snapshot(
             journal.commit.lsn_written, active.number, active.at, state.checkpoint, state.live,
             state.live_bytes, state.attempts, state.dead, segments, copy.deepcopy(active.tally),
-            state.leased, state.paused, state.declared, state.delayed, state.placed,
+            state.leased, state.paused, state.declared, state.delayed, state.placed, state.origins,
         )  # fmt: skip
         outdated = self._path(self.snapshots[0]) if len(self.snapshots) == SNAPSHOTS_KEPT else ""
         return SnapshotJob(

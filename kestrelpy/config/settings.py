@@ -81,6 +81,12 @@ def _read_sync(value: str) -> str | int:
     return str(value) if value in ("always", "never") else _read_time(value)
 
 
+def _read_queue(value: str) -> str:
+    if not re.fullmatch("[!-*,-.0-~]{1,128}", value):
+        raise ValueError
+    return str(value)
+
+
 def _number(low: int, high: int = _MAX_NUMBER, *, none: bool = False) -> PlainValidator:
     allowed = f"a whole number from {low} to {high}"
     return _kind(allowed, lambda value: _within(low, high, _read_number(value)), none=none)
@@ -108,6 +114,11 @@ MsOrNone = Annotated[int | None, _kind(_TIME, _read_time, none=True)]
 SyncWord = Annotated[Sync, _kind(f'"always", "never" or {_TIME}', _read_sync)]
 Confirms = Annotated[bool, _kind('"written" or "synced"', _CONFIRMS_SYNCED.__getitem__)]
 Truth = Annotated[bool, _kind("true or false", _read_truth)]
+QueueOrNone = Annotated[
+    str | None,
+    _kind("a queue's name (1 to 128 printable ASCII characters, no blank, / or +)", _read_queue,
+          none=True),
+]  # fmt: skip
 PathOrNone = Annotated[Path | None, _kind("a path", _read_path, none=True)]
 
 
@@ -175,6 +186,8 @@ class QueueSettings:
     durable: bool = True
     max_leased: int | None = None
     max_attempts: int | None = 100
+    expire_to: str | None = None
+    dead_letter_to: str | None = None
     archive_to: Path | None = None
 
 
@@ -197,6 +210,8 @@ class QueueBlock(_Section):
     durable: Truth = _DEFAULTS.durable
     max_leased: CountOrNone = _DEFAULTS.max_leased
     max_attempts: CountOrNone = _DEFAULTS.max_attempts
+    expire_to: QueueOrNone = _DEFAULTS.expire_to
+    dead_letter_to: QueueOrNone = _DEFAULTS.dead_letter_to
     archive_to: PathOrNone = _DEFAULTS.archive_to
 
     def over(self, base: QueueSettings) -> QueueSettings:
@@ -297,5 +312,5 @@ LATER: Final = {
     "server": "http_host http_port text_port",
     "queue_defaults": "retry_delay retry_backoff retry_delay_max dedupe_window scope_window "
     "key_format key key_match key_unordered key_missing retain fanout_only "
-    "fanout_create expire_to dead_letter_to",
+    "fanout_create",
 }

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from journal.moving import Origin
+
 if TYPE_CHECKING:
     from journal.gather import Put
 
@@ -45,18 +47,57 @@ class Item:
         self.is_whole = True
 
     @property
+    def origin(self) -> Origin | None:
+        """What it was made of, if it was moved here."""
+        return None
+
+    @property
     def put(self) -> Put:
         """Itself as the log would tell it."""
         return (self.id, self.marker, self.flags, self.stored_ms, self.expires_ms, self.body)
 
     def without_body(self) -> Item:
         """The same item, whose body only the log has."""
-        bare = Item(
-            self.id, self.marker, b"", self.flags, self.stored_ms, self.expires_ms, self.lsn
-        )
+        bare = self._again()
         bare.size = self.size
         bare.is_whole = not self.size
         return bare
+
+    def _again(self) -> Item:
+        return Item(
+            self.id, self.marker, b"", self.flags, self.stored_ms, self.expires_ms, self.lsn
+        )
+
+
+class MovedItem(Item):
+    """One that was made of an item of another queue."""
+
+    __slots__ = ("_origin",)
+
+    def __init__(
+        self,
+        id: int,  # noqa: A002 - the spec's word for it
+        marker: int,
+        body: bytes,
+        flags: int,
+        stored_ms: int,
+        expires_ms: int,
+        origin: Origin,
+        lsn: int = 0,
+    ) -> None:
+        super().__init__(id, marker, body, flags, stored_ms, expires_ms, lsn)
+        self._origin = origin
+
+    @property
+    def origin(self) -> Origin:
+        """What it was made of."""
+        return self._origin
+
+    def _again(self) -> MovedItem:
+        return MovedItem(
+            self.id, self.marker, b"", self.flags, self.stored_ms, self.expires_ms, self._origin,
+            self.lsn,
+        )  # fmt: skip
 
 
 def bare_item(id_: int, body_bytes: int) -> Item:

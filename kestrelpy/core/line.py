@@ -15,8 +15,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import Damage
+from journal.moving import origin_of
 from journal.record import Record, Tag, decode_meta
-from kestrelpy.core.item import Item, bare_item
+from kestrelpy.core.item import Item, MovedItem, bare_item
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.ready import ITEM_COST, NO_FRONTIER
 from kestrelpy.core.stubs import pack
@@ -281,13 +282,13 @@ class Line:
     def revive(self, record: Record) -> None:
         """The body of the first dead item has been read back."""
         dead = self._reader.dead
-        if record.item in dead.deaths:
+        if record.item in dead.deaths and record.item not in self._reader.leases:
             dead.take_in(item_of(record))
 
     def hide(self, id_: int) -> None:
         """The body of this dead item is not readable: named, and not offered until a start."""
         dead = self._reader.dead
-        if id_ == dead.missing:
+        if id_ == dead.sought:
             dead.hide(id_)
             self.name_unreadable(1, id_, id_)
 
@@ -368,6 +369,12 @@ def item_of(record: Record) -> Item:
     if record.meta:
         expires = decode_meta(record.meta).get(Tag.EXPIRES_MS, 0)
         expires_ms = expires if isinstance(expires, int) else 0
+        origin = origin_of(record.meta)
+        if origin is not None:
+            return MovedItem(
+                record.item, record.number, record.body, record.small, record.time_ms, expires_ms,
+                origin, record.lsn,
+            )  # fmt: skip
     return Item(
         record.item, record.number, record.body, record.small, record.time_ms, expires_ms,
         record.lsn,

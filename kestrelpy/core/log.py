@@ -101,8 +101,24 @@ class Log(Protocol):
     def renewed(self, entry: LeaseEntry) -> int:
         """Its lease by token goes on."""
 
+    @property
+    def lsn_durable(self) -> int:
+        """Up to where everything is on the disk, whatever `sync` says."""
+
+    def write(self, draft: Draft) -> int:
+        """A record that a room of its own has made."""
+
+    def wait_durable(self, lsn: int) -> None:
+        """Somebody inside waits for this record: it is synced at once, whatever `sync` says."""
+
     def count_leases(self, count: Callable[[], int]) -> None:
-        """How to know the number of leases by token: each may need room for one record more."""
+        """How to know the number of leases by token, and of open origins.
+
+        Each may need room for one record more.
+        """
+
+    def hold_open(self, first: Callable[[], int]) -> None:
+        """How to know the lsn of the first put whose origin is open."""
 
     def disk_bytes(self) -> int:
         """The size of all its files."""
@@ -112,13 +128,14 @@ class NullLog:
     """A queue in memory: every record is true already and leaves no trace."""
 
     __slots__ = (
-        "archive_to", "backlog", "failure", "item_stored", "lsn_appended", "lsn_stored",
-        "lsn_written", "no_room", "waiting_stored", "waiting_written",
+        "archive_to", "backlog", "failure", "item_stored", "lsn_appended", "lsn_durable",
+        "lsn_stored", "lsn_written", "no_room", "waiting_stored", "waiting_written",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.lsn_written = _ALWAYS
         self.lsn_stored = _ALWAYS
+        self.lsn_durable = _ALWAYS
         self.item_stored = _ALWAYS
         self.lsn_appended = 0
         self.archive_to = ""
@@ -176,7 +193,16 @@ class NullLog:
     def renewed(self, entry: LeaseEntry) -> int:
         return 0
 
+    def write(self, draft: Draft) -> int:
+        return 0
+
+    def wait_durable(self, lsn: int) -> None:
+        """It makes no difference here."""
+
     def count_leases(self, count: Callable[[], int]) -> None:
+        """It makes no difference here."""
+
+    def hold_open(self, first: Callable[[], int]) -> None:
         """It makes no difference here."""
 
     def disk_bytes(self) -> int:
@@ -187,9 +213,9 @@ class JournalLog:
     """A queue on disk. `dirty` is the shell's list of logs that have something to write."""
 
     __slots__ = (
-        "_append", "_dirty", "_is_dirty", "_journal", "archive_to", "backlog", "failure",
-        "is_reported", "item_stored", "lsn_appended", "lsn_stored", "lsn_told", "lsn_written",
-        "no_room", "state", "sync_ms", "waiting_stored", "waiting_written",
+        "_append", "_dirty", "_is_dirty", "_journal", "archive_to", "awaited_lsn", "backlog",
+        "failure", "is_reported", "item_stored", "lsn_appended", "lsn_stored", "lsn_told",
+        "lsn_written", "no_room", "state", "sync_ms", "waiting_stored", "waiting_written",
     )  # fmt: skip
 
     def __init__(
@@ -212,6 +238,7 @@ class JournalLog:
         self._is_dirty = False
         self.sync_ms = sync_ms
         self.no_room = ""
+        self.awaited_lsn = 0
         self.is_reported = False
         self.failure: Exception | None = None
         self.waiting_stored: set[object] = set()
@@ -246,6 +273,8 @@ class JournalLog:
 
     def put(self, item: Item) -> int:
         meta = encode_meta({Tag.EXPIRES_MS: item.expires_ms}) if item.expires_ms else b""
+        if (origin := item.origin) is not None:
+            meta += origin.meta
         self.lsn_appended = lsn = self._append(
             (_PUT, item.id, item.marker, item.flags, item.stored_ms, meta, item.body, 0, 0)
         )
@@ -342,6 +371,21 @@ class JournalLog:
 
     def renewed(self, entry: LeaseEntry) -> int:
         return self._add(entry.renewal())
+
+    @property
+    def lsn_durable(self) -> int:
+        return self._journal.commit.lsn_durable
+
+    def write(self, draft: Draft) -> int:
+        return self._add(draft)
+
+    def wait_durable(self, lsn: int) -> None:
+        if lsn > self.awaited_lsn:
+            self.awaited_lsn = lsn
+            self.mark()
+
+    def hold_open(self, first: Callable[[], int]) -> None:
+        self._journal.ledger.first_open = first
 
     def count_leases(self, count: Callable[[], int]) -> None:
         self._journal.spares.count_leases = count

@@ -32,6 +32,8 @@ class Policy:
     max_leased: int | None = None
     max_attempts: int | None = ATTEMPTS_MAX
     max_memory_bytes: int = MEMORY_BYTES_MAX  # of bodies that are kept in memory
+    expire_to: bytes = b""  # the queue where expired items go; empty: they are gone
+    dead_letter_to: bytes = b""  # the queue where dead items go; empty: they stay in the dead line
     archive_to: str = ""  # a directory for segments that go; "": they just go
 
     @property

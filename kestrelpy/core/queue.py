@@ -12,9 +12,12 @@ from __future__ import annotations
 from typing import Any, Final, NoReturn
 
 from journal.checkpoint import Checkpoint
+from journal.ledger import NONE_OPEN
+from journal.moving import Origin
 from journal.upkeep import State
 from kestrelpy.core.item import Item
 from kestrelpy.core.log import Log
+from kestrelpy.core.outgoing import send_on
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import SWEEP_ITEMS_MAX, Reader
 from kestrelpy.core.residency import UNLIMITED, Memory
@@ -35,8 +38,9 @@ class Queue:
     """One queue by its name. `generation` tells it from earlier queues of that name."""
 
     __slots__ = (
-        "_complained_ms", "alarm", "created_ms", "declared", "deleted", "generation", "log", "name",
-        "next_number", "policy", "reader", "server_id", "total_items", "wall",
+        "_complained_ms", "alarm", "created_ms", "declared", "deleted", "generation", "is_gone",
+        "log", "name", "next_number", "origins", "policy", "reader", "server_id", "total_items",
+        "wall",
     )  # fmt: skip
 
     def __init__(
@@ -66,7 +70,9 @@ class Queue:
         self.total_items = 0  # that were ever put
         self.created_ms = now_ms
         self.deleted = False
+        self.is_gone = False  # its files, too
         self.server_id = b""
+        self.origins: dict[int, Origin] = {}  # open ones, by the item here that was made of each
         self._complained_ms = -_COMPLAINT_MS
 
     # -- storing ----------------------------------------------------------------------------
@@ -79,9 +85,9 @@ class Queue:
         log, policy = self.log, self.policy
         size = len(body)
         if log.failure is not None or log.no_room or size > policy.max_item_bytes:
-            self._refuse_put(size)
+            self.refuse_put(size)
         wall_ms = now_ms + self.wall.offset_ms
-        if policy.bounded and not self._make_room(size, now_ms):
+        if policy.bounded and not self.make_room(size, now_ms):
             return NOT_STORED
         if policy.max_age_ms is not None:
             oldest = wall_ms + policy.max_age_ms
@@ -99,13 +105,13 @@ class Queue:
     def add(self, body: bytes, flags: int, expires_ms: int, now_ms: int) -> int:
         """Store an item if none is ready, delayed or lent."""
         if self.log.failure is not None or len(body) > self.policy.max_item_bytes:
-            self._refuse_put(len(body))
+            self.refuse_put(len(body))
         self.reader.first(now_ms)  # what has expired is not there
         if self.reader.ready.count or len(self.reader.leases):
             return NOT_STORED
         return self.put(body, flags, expires_ms, now_ms)
 
-    def _refuse_put(self, size: int) -> NoReturn:
+    def refuse_put(self, size: int) -> NoReturn:
         """Say why nothing of this size is stored now."""
         if self.log.failure is not None:
             self.raise_failed()
@@ -114,7 +120,7 @@ class Queue:
             raise ServerError(f"item too large ({size} bytes, limit {limit})")
         raise ServerError(self.log.no_room)
 
-    def _make_room(self, size: int, now_ms: int) -> bool:
+    def make_room(self, size: int, now_ms: int) -> bool:
         """Is there room for `size` bytes, after dropping the oldest if that is allowed?
 
         Where that would drop too many at once, it is enough if the queue does not grow.
@@ -135,8 +141,17 @@ class Queue:
                 return True
             if not policy.discard_old_when_full:
                 return False
-            self.reader.discard_first(now_ms + self.wall.offset_ms)
+            self._discard_first(now_ms + self.wall.offset_ms)
         return ready.bytes + size <= max(bytes_max, bytes_before)
+
+    def _discard_first(self, wall_ms: int) -> None:
+        """Drop the head to make room."""
+        reader = self.reader
+        item = reader.line.pop_any(wall_ms)
+        if item is not None:
+            reader._apply_done(item.id, item.size)
+            reader.counters.discarded += 1
+            reader.log.discarded(item, wall_ms)
 
     def raise_failed(self) -> NoReturn:
         """Say that this queue's journal has failed."""
@@ -155,10 +170,12 @@ class Queue:
 
     def set_policy(self, policy: Policy, now_ms: int) -> None:
         """Other limits and rules from now on (`durable` stays what it was until a restart)."""
-        self.policy = policy
+        before, self.policy = self.policy, policy
         self.reader.policy = policy
         self.log.set_sync(policy.sync_ms)
         self._tell_log()
+        if (before.expire_to, before.dead_letter_to) != (policy.expire_to, policy.dead_letter_to):
+            send_on(self.reader, self.reader.dead.deaths)
         self.alarm.need(self.next_due(now_ms))
         if self.reader.waiters:
             self.reader.serve(now_ms)
@@ -174,8 +191,13 @@ class Queue:
         """Write to this log from now on."""
         self.log = log
         self.reader.log = log
-        log.count_leases(self.reader.leases.entries.__len__)
+        log.count_leases(lambda: len(self.reader.leases.entries) + len(self.origins))
+        log.hold_open(self._first_open)
         self._tell_log()
+
+    def _first_open(self) -> int:
+        """The lsn of the first put whose origin is open."""
+        return next((origin.lsn for origin in self.origins.values()), NONE_OPEN)
 
     def _tell_log(self) -> None:
         """A queue that only lives in memory cannot leave anything to its log."""
@@ -202,7 +224,7 @@ class Queue:
     def is_empty(self) -> bool:
         """Does it hold nothing, for nobody?"""
         reader = self.reader
-        return not (reader.live or reader.waiters)
+        return not (reader.live or reader.waiters or self.origins)
 
     def is_too_old(self, now_ms: int) -> bool:
         """Is it empty and older than its policy keeps such queues?"""
@@ -253,7 +275,7 @@ class Queue:
         return State(
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
-            paused=reader.paused, declared=self.declared,
+            paused=reader.paused, declared=self.declared, origins=self.origins.copy(),
         )  # fmt: skip
 
     # -- applying ---------------------------------------------------------------------------
@@ -262,6 +284,12 @@ class Queue:
         self.next_number = id_ + 1
         self.total_items += 1
         self.reader._apply_put(id_, body_bytes)
+
+    def _apply_opened(self, id_: int, origin: Origin) -> None:
+        self.origins[id_] = origin
+
+    def _apply_settled(self, id_: int) -> None:
+        self.origins.pop(id_, None)
 
     def _apply_declared(self, declared: bytes) -> None:
         self.declared = declared

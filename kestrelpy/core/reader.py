@@ -25,6 +25,7 @@ from kestrelpy.core.item import Item
 from kestrelpy.core.leases import Holder, Lease, Leases
 from kestrelpy.core.line import REFILL_ITEMS, Line
 from kestrelpy.core.log import Log
+from kestrelpy.core.outgoing import ATTEMPTS_NOTED, EXPIRED, bury, note_attempts, send_on
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.ready import Ready
 from kestrelpy.core.residency import UNLIMITED, Memory, Residency
@@ -53,8 +54,8 @@ class Reader:
     __slots__ = (
         "_next_token", "_serving", "_tokens_below", "alarm", "attempts", "counters", "damages",
         "dead", "elsewhere", "hungry", "is_hungry", "leases", "lent_bytes", "line", "live",
-        "live_bytes", "log", "name", "paused", "policy", "ready", "residency", "token_holder",
-        "tokens_lsn", "waiters", "wall", "woken",
+        "live_bytes", "log", "moving", "name", "notes", "outgoing", "paused", "policy", "ready",
+        "residency", "token_holder", "tokens_lsn", "waiters", "wall", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +84,9 @@ class Reader:
         self.leases = Leases()
         self.lent_bytes = 0  # of the bodies of lent items that are in memory
         self.dead = DeadLine()
+        self.moving = 0  # items lent to the mover
+        self.notes: list[str] = []  # lines for the log
+        self.outgoing: list[int] = []  # dead items that shall go on to another queue
         self.waiters = Waiters()
         self.live = IdSet()
         self.live_bytes = 0  # of the bodies of all that are there: ready, lent and dead
@@ -123,7 +127,7 @@ class Reader:
                 self.line.look_ahead()
             found = ready.pop()
             if found is not None and found[1].expires_ms:
-                found = self._past_expired(found, wall_ms)
+                found = self.past_expired(found, wall_ms)
         if found is None:
             return None
         if self.residency.grains > 1 and not self.ready.resident & _LOOK_ITEMS:
@@ -156,7 +160,7 @@ class Reader:
             self.counters.redelivered += 1
         return lease
 
-    def _past_expired(self, found: tuple[int, Item], wall_ms: int) -> tuple[int, Item] | None:
+    def past_expired(self, found: tuple[int, Item], wall_ms: int) -> tuple[int, Item] | None:
         """The first item that is not expired, from `found` on; expired ones are gone."""
         following: tuple[int, Item] | None = found
         swept = 0
@@ -203,7 +207,7 @@ class Reader:
     @property
     def _lends_no_more(self) -> bool:
         most = self.policy.max_leased
-        return self.paused or (most is not None and len(self.leases) >= most)
+        return self.paused or (most is not None and len(self.leases) - self.moving >= most)
 
     def _reserve_tokens(self, wall_ms: int) -> None:
         self._tokens_below = self._next_token + TOKENS_RESERVED
@@ -213,7 +217,7 @@ class Reader:
 
     def confirm(self, lease: Lease, now_ms: int) -> int:
         """It is done; returns the record to wait for."""
-        item = self._end(lease)
+        item = self.end(lease)
         if lease.dead:
             self.dead.forget(item.id, True)
         self._apply_done(item.id, item.size)
@@ -237,7 +241,8 @@ class Reader:
             self.serve(now_ms)
         return lsn
 
-    def _end(self, lease: Lease) -> Item:
+    def end(self, lease: Lease) -> Item:
+        """Nobody holds it any more."""
         self.leases.end(lease)
         self.lent_bytes -= len(lease.item.body)
         return lease.item
@@ -246,22 +251,23 @@ class Reader:
         self, lease: Lease, now_ms: int, reason: bytes, buries: bool = False
     ) -> int:
         """`give_back` for one of several: they are all back in their order before `serve`."""
-        item = self._end(lease)
+        item = self.end(lease)
         wall_ms = now_ms + self.wall.offset_ms
         self.counters.cancelled += 1
         if lease.dead:
             self.dead.give_back(item)
+            send_on(self, (item.id,))
             lsn = self.log.returned(item, lease.attempts, lease.began_ms, wall_ms, reason)
         else:
             counts = buries or reason != DEFERRED
             attempts = lease.attempts + counts
             most = self.policy.max_attempts
             if buries or (most is not None and attempts >= most and counts):
-                self._apply_dead(item.id, attempts, reason, wall_ms, item.size)
-                self.dead.keep(item, self.log.backlog is None)
-                lsn = self.log.dead(item, attempts, lease.began_ms, wall_ms, reason)
+                lsn = bury(self, item, attempts, lease.began_ms, wall_ms, reason)
             else:
                 self._apply_returned(item.id, attempts)
+                if attempts == ATTEMPTS_NOTED and counts:
+                    note_attempts(self, item.id)
                 self.line.take_back(item, lease.place)
                 lsn = self.log.returned(
                     item, attempts, lease.began_ms, wall_ms, reason, lease.by_token
@@ -327,19 +333,13 @@ class Reader:
         return steps
 
     def expire(self, item: Item, wall_ms: int) -> None:
-        """It lived past its expiry and is out of the line."""
-        self._apply_done(item.id, item.size)
+        """It lived past its expiry and is out of the line: gone, or kept to be moved."""
         self.counters.expired += 1
-        self.log.expired(item, wall_ms)
-
-    def discard_first(self, wall_ms: int) -> None:
-        """Drop the head to make room."""
-        item = self.line.pop_any(wall_ms)
-        if item is None:
-            return
-        self._apply_done(item.id, item.size)
-        self.counters.discarded += 1
-        self.log.discarded(item, wall_ms)
+        if self.policy.expire_to:
+            bury(self, item, self.attempts.get(item.id), 0, wall_ms, EXPIRED)
+        else:
+            self._apply_done(item.id, item.size)
+            self.log.expired(item, wall_ms)
 
     def flush(self, last_id: int, now_ms: int) -> int:
         """Everything ready is gone; what is lent or dead stays. Returns the record to wait for."""

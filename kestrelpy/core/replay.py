@@ -20,6 +20,7 @@ from contextlib import suppress
 from journal.checkpoint import TOKENS_SKIPPED, Checkpoint
 from journal.errors import NewerFormat
 from journal.lending import LeaseEntry
+from journal.moving import origin_of
 from journal.record import Kind, Record, Tag, decode_meta, ended_bytes
 from journal.snapshot import Snapshot
 from kestrelpy.core.queue import Queue
@@ -48,6 +49,8 @@ class Replay:
             Kind.EXPIRED: self._gone,
             Kind.DISCARDED: self._gone,
             Kind.CANCELLED: self._gone,
+            Kind.MOVED: self._gone,
+            Kind.SETTLED: self._settled,
             Kind.FLUSHED: self._flushed,
             Kind.TOKENS: self._tokens,
             Kind.DECLARED: self._declared,
@@ -74,6 +77,7 @@ class Replay:
 
         for lease in snapshot.leased:
             self._lend(lease)
+        queue.origins.update(snapshot.origins)
 
     def run(self, records: Iterable[Record]) -> None:
         """Apply every record, in order."""
@@ -124,6 +128,8 @@ class Replay:
             sizes.extend([0] * missing)
         sizes.append(size)
         self._queue._apply_put(record.item, size)
+        if record.meta and (origin := origin_of(record.meta, size)) is not None:
+            self._queue._apply_opened(record.item, origin)
 
     def _size(self, record: Record) -> int:
         """Of the body that this record ends, as far as one knows."""
@@ -142,6 +148,9 @@ class Replay:
         elif id_ in self._gone_since:
             self._gone_since.remove(id_)
             reader.live_bytes -= self._size(record)
+
+    def _settled(self, record: Record) -> None:
+        self._queue._apply_settled(record.item)
 
     def _returned(self, record: Record) -> None:
         # The item stands at its place already: only its attempts are news.

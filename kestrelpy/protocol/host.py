@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from journal.files import Files
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import Log
+from kestrelpy.core.orders import Order
 from kestrelpy.core.queue import Queue
 from kestrelpy.errors import Refused
 from kestrelpy.protocol.replies import Gate, Replies
@@ -79,6 +80,9 @@ class Talk(Protocol):
     stream: Iterator[bytes] | None  # the rest of a long answer
     closing: bool
     last_command_ms: int
+
+    def await_order(self, order: Order) -> None:
+        """Carry out nothing further before this has been moved."""
 
     def refuse(self, refused: Refused, quiet: bool = False) -> None:
         """Say no."""

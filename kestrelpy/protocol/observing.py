@@ -17,10 +17,14 @@ from collections.abc import Generator, Iterator
 from typing import Final
 
 from journal import gather
+from journal.backlog import ReadOne
 from journal.files import Files
 from journal.gather import Gathered, Gathering, Place, Put, TimeSearch
+from journal.record import Record
+from kestrelpy.core.item import Item
 from kestrelpy.core.kept import READY, Kept
 from kestrelpy.core.leases import Holder
+from kestrelpy.core.line import item_of
 from kestrelpy.core.log import JournalLog, Log
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.waiters import Waiter, Want
@@ -45,17 +49,19 @@ _PLAIN: Final = standing(READY, 0)
 class Reading:
     """One piece of reading for an observer; `run` blocks and belongs on a thread.
 
-    When it `is_over`, there is what was `found`, or where to `begin`, or an `error`.
+    When it `is_over`, there is what was `found`, or where to `begin`, or an `error`; of one put the
+    `record`, if it can be read.
     """
 
-    __slots__ = ("begin", "error", "found", "is_over", "lines", "order", "shape")
+    __slots__ = ("begin", "error", "found", "is_over", "lines", "order", "record", "shape")
 
-    def __init__(self, order: Gathering | TimeSearch, shape: Shape) -> None:
+    def __init__(self, order: Gathering | TimeSearch | ReadOne, shape: Shape) -> None:
         self.order = order
         self.shape = shape
         self.found: Gathered | None = None
         self.lines: list[bytes] = []
         self.begin = 0
+        self.record: Record | None = None
         self.error: OSError | None = None
         self.is_over = False
 
@@ -64,6 +70,8 @@ class Reading:
         try:
             if isinstance(self.order, TimeSearch):
                 self.begin = self.order.run(files)
+            elif isinstance(self.order, ReadOne):
+                self.record = self.order.run(files)
             else:
                 found = self.order.run(files)
                 self.lines = self.shape.lines(found.puts)
@@ -218,6 +226,25 @@ class Observing:
                 return found.puts[0] if found is not None and found.puts else None
         return None
 
+    def item(self, queue: Queue, id_: int) -> Generator[bytes, None, Item | None]:
+        """The item that only the log has, with all that was put; None: it cannot be read.
+
+        Held up, it yields nothing, like `observe`.
+        """
+        log = queue.log
+        if not isinstance(log, JournalLog):
+            return None
+        for _ in range(READINGS_MAX):
+            one = log.journal.backlog.one(id_)
+            if one is None or queue.deleted:
+                break
+            reading = yield from self._run(log, Reading(one, Shape(b"", False, False)))
+            if reading.record is not None:
+                return item_of(reading.record)
+            if log.journal.segment_numbered(one.number) is not None:
+                break
+        return None
+
     def _look(
         self, queue: Queue, view: View, after: int, shape: Shape, end: bytes
     ) -> Generator[bytes, None, bytes]:
@@ -316,5 +343,5 @@ class Observing:
         self._talk.host.observe(log, reading, self._talk)
         yield b""
         self._reading = None
-        assert reading.found or reading.begin or reading.error, "a reading that came to no end"
+        assert reading.is_over, "a reading that came to no end"
         return reading

@@ -16,6 +16,7 @@ from kestrelpy.protocol.commands import Plain, check_name, readable, refuse_late
 from kestrelpy.protocol.declaring import setting_lines
 from kestrelpy.protocol.host import Talk
 from kestrelpy.protocol.looking import dead_lines, item_lines, token_lines
+from kestrelpy.protocol.moving import move, redrive
 from kestrelpy.protocol.replies import Together
 from kestrelpy.protocol.stats import (
     dump_lines,
@@ -214,6 +215,8 @@ _VERBS: Final[dict[bytes, Callable[[Talk, Plain, int], None]]] = {
     b"stats": _stats,
     b"pause": _pause,
     b"resume": _pause,
+    b"move": move,
+    b"redrive": redrive,
     b"dump_stats": _dump_stats,
     b"status": _status,
     b"reload": _reload,

@@ -33,7 +33,13 @@ from kestrelpy.spark.pieces import Held, Piece
 from kestrelpy.spark.places import Problem, look
 
 _PAIR: Final = struct.Struct("<QQ")
-_ENDS: Final = frozenset({Kind.DONE, Kind.EXPIRED, Kind.DISCARDED})
+_ENDS: Final = frozenset(
+    {Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.MOVED, Kind.CANCELLED}
+)
+# Of who holds what, and of the queue itself: no item comes or goes with them.
+_NO_CHANGE: Final = frozenset(
+    {Kind.TOKENS, Kind.LEASED, Kind.RENEWED, Kind.DECLARED, Kind.PAUSED, Kind.SETTLED}
+)
 
 
 @dataclass(slots=True)
@@ -69,9 +75,11 @@ class State:
             if item in self.live:
                 self.attempts.set(item, 0)
                 self.dead[item] = _dead(record, len(self.dead))
+        elif kind == Kind.REDRIVEN:
+            self.dead.pop(item, None)
         elif kind == Kind.FLUSHED:
             self._flush(record)
-        elif kind != Kind.TOKENS:
+        elif kind not in _NO_CHANGE:
             raise NewerFormat(
                 f"segment {record.segment}, byte {record.offset}: records of kind {kind} are not "
                 f"known to this version of kestrelpy"

@@ -153,9 +153,3 @@ def test_the_dead_are_purged_one_some_or_all(kestrelpy: Command, daemon: DaemonP
     assert counts(daemon, "frail-2")["dead"] == 1
     client.get("frail-2/close")
     assert counts(daemon, "frail-2")["dead"] == 0
-
-
-def test_redrive_says_that_it_comes_later(kestrelpy: Command) -> None:
-    ended = kestrelpy("dead", "redrive", "frail")
-    assert ended.is_sentence(2)
-    assert "not in this version yet" in ended.err

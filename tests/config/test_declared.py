@@ -129,6 +129,8 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "durable": st.just(True),
     "max_leased": st.integers(1, 2**53 - 1) | st.just("none"),
     "max_attempts": st.integers(1, 2**53 - 1) | st.just("none"),
+    "expire_to": st.sampled_from(["old", "none"]),
+    "dead_letter_to": st.sampled_from(["failed", "a.b", "none"]),
 }
 
 

@@ -73,6 +73,8 @@ WRONG_VALUES = [
     ("queue_defaults", 'durable = "false"', "true or false"),
     ("queue_defaults", "max_leased = 0", 'or "none"'),
     ("queue_defaults", 'max_attempts = "never"', 'a whole number from 1 to 9007199254740991, or "'),
+    ("queue_defaults", 'expire_to = "a b"', "a queue's name (1 to 128 printable ASCII characters"),
+    ("queue_defaults", 'dead_letter_to = "a/b"', 'no blank, / or +), or "none"'),
     ("queue_defaults", 'archive_to = ""', 'a path, or "none"'),
     ("queues.jobs", "max_attempts = 0", "a whole number from 1"),
 ]
@@ -133,7 +135,7 @@ LATER = {
     "server": "http_host http_port text_port",
     "queue_defaults": "retry_delay retry_backoff retry_delay_max dedupe_window scope_window "
     "key_format key key_match key_unordered key_missing retain fanout_only "
-    "fanout_create expire_to dead_letter_to",
+    "fanout_create",
 }
 LATER["queues.jobs"] = LATER["queue_defaults"]
 

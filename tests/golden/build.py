@@ -6,6 +6,7 @@
     v4/jobs.1              what this version writes: survivors, two sealed segments, a recycled one
                            whose end is torn, two snapshots
     v4/delays.1            and of what is delayed and released (`delays`)
+    v4/moves.1             and of what is moved (`moves`)
     v4/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
     v4/dump.txt, v4/verify.txt   what `python -m journal` says of them
 
@@ -39,6 +40,7 @@ from tests.golden.layout import (
     draft,
     ids,
 )
+from tests.golden.moves import moves
 
 GOLDEN = Path(__file__).parent
 
@@ -200,7 +202,7 @@ def planned() -> list[SegmentBuilder | Snapshot]:
 PLANNED = "%4Fp%2Baudit.3"
 NEWEST = "v4"
 JOURNALS: dict[str, Callable[[], list[SegmentBuilder | Snapshot]]] = {
-    "jobs.1": jobs, "delays.1": delays, PLANNED: planned,
+    "jobs.1": jobs, "delays.1": delays, "moves.1": moves, PLANNED: planned,
 }  # fmt: skip
 
 

@@ -174,8 +174,8 @@ class QueueInHand:
         for reader in self.broker.take_hungry():
             backlog, before = reader.log.backlog, unread(reader)
             assert isinstance(backlog, KeptBacklog)
-            if reader.dead.missing:
-                reader.line.revive(backlog.put_of(reader.dead.missing))
+            if reader.dead.sought:
+                reader.line.revive(backlog.put_of(reader.dead.sought))
             if reader.ready.beyond:
                 reader.line.refill(self.wall_ms)
             fetch(reader)

@@ -42,7 +42,7 @@ DELIVERIES: Final = (CONFIRM, RETURN, DEAD, MOVE)
 # Records of other kinds are written by later versions: what they do to an item is not known here.
 UNDERSTOOD: Final = (
     *ENDS, PUT, RETURN, DEAD, FLUSH, TOKENS, REDRIVE, int(Kind.DECLARED), int(Kind.PAUSED),
-    int(Kind.LEASED), int(Kind.RENEWED),
+    int(Kind.LEASED), int(Kind.RENEWED), int(Kind.SETTLED),
 )  # fmt: skip
 # In the order of how often they are met: each row is compared with one after the other.
 _BY_WORD: Final = {

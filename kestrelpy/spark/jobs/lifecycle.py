@@ -153,8 +153,9 @@ def _rows(items: DataFrame) -> DataFrame:
             )
         ),
     )
+    # What expired and was kept died without a delivery.
     back = fn.transform(
-        "back",
+        fn.filter("back", lambda each: each.opened.isNotNull()),
         lambda each: fn.struct(
             each.opened.alias("opened"), each.ended.alias("ended"), each.how.alias("how"),
             each.attempts.alias("attempts"),
