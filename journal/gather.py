@@ -213,9 +213,11 @@ class TimeSearch:
 
 def order(
     journal: Journal, place: Place | None, first: int, last: int, live: IdSet, most: int,
-    bytes_most: int, since_ms: int = 0,
+    bytes_most: int, since_ms: int = 0, hidden: IdSet | None = None,
 ) -> Gathering | None:  # fmt: skip
     """How to read items that are there from `first` on, up to `last`; None: the log has none.
+
+    `hidden` ones are passed over.
 
     It may end before `last`, with its segment: then another one follows.
     """
@@ -239,6 +241,8 @@ def order(
         start = place.offset
     limit = segments[at + 1].lsn_first if at + 1 < len(segments) else 0
     wanted = live.between(first, last)
+    if hidden is not None and hidden.count:
+        wanted = wanted.without(hidden)
     return Gathering(
         _extent(journal, segment), start, first, last,
         wanted if len(wanted) <= last - first else None, limit, most, bytes_most, since_ms,

@@ -18,6 +18,7 @@ from typing import Final
 PAGE_IDS: Final = 4096
 _PAGE_BYTES: Final = PAGE_IDS // 8
 _ALL: Final = b"\xff" * _PAGE_BYTES
+_WHOLE: Final = (1 << PAGE_IDS) - 1
 _RANGE: Final = struct.Struct("<QQ")
 _BITS: Final = struct.Struct(f"<Q{_PAGE_BYTES}s")
 _COUNTS: Final = struct.Struct(f"<Q{PAGE_IDS}s")
@@ -140,6 +141,58 @@ class IdSet:
                     part._bits[page] = bytearray(self._bits[page])
         part.count = sum(part._counts.values()) + max(high - low + 1, 0)
         return part
+
+    def without(self, other: IdSet) -> IdSet:
+        """A set of its own with those that are not in the other one."""
+        made = IdSet()
+        for page in sorted(self._counts):
+            made._take_page(page, self._word(page) & ~other._word(page))
+        first, last = self._first, self._last
+        while first <= last:
+            page = first // PAGE_IDS
+            end = min(page * PAGE_IDS + PAGE_IDS - 1, last)
+            run = ((1 << end - first + 1) - 1) << first % PAGE_IDS
+            made._take_page(page, run & ~other._word(page))
+            first = end + 1
+        made._first, made._last = last + 1, last
+        return made
+
+    def first_without(self, id_: int, other: IdSet) -> int:
+        """The lowest id from `id_` on that is here and not in the other one; 0: there is none."""
+        while found := self.first_from(id_):
+            page = found // PAGE_IDS
+            word = self._word(page) & ~other._word(page)
+            word &= ~((1 << found % PAGE_IDS) - 1)
+            if word:
+                return page * PAGE_IDS + (word & -word).bit_length() - 1
+            id_ = (page + 1) * PAGE_IDS
+        return 0
+
+    def _word(self, page: int) -> int:
+        """The ids of one page, a bit each."""
+        bits = self._bits.get(page)
+        word = 0
+        if bits is not None:
+            word = int.from_bytes(bits, "little")
+        elif page in self._counts:
+            word = _WHOLE
+        low = page * PAGE_IDS
+        first, last = max(self._first, low), min(self._last, low + PAGE_IDS - 1)
+        if first <= last:
+            word |= ((1 << last - first + 1) - 1) << first - low
+        return word
+
+    def _take_page(self, page: int, word: int) -> None:
+        """These bits too."""
+        word |= self._word(page)
+        self.count -= self._counts.pop(page, 0)
+        self._bits.pop(page, None)
+        if not word:
+            return
+        count = self._counts[page] = word.bit_count()
+        self.count += count
+        if count < PAGE_IDS:
+            self._bits[page] = bytearray(word.to_bytes(_PAGE_BYTES, "little"))
 
     def count_between(self, first: int, last: int) -> int:
         """How many there are from `first` to `last`."""

@@ -163,7 +163,7 @@ class Journal:
         taken = 0
         tally = segment.tally
         counts = tally.counts
-        item_first = item_last = place_first = place_last = time_seen = 0
+        item_first = item_last = place_first = place_last = placed = time_seen = 0
         for draft in pending:
             if offset >= soft_stop and taken:
                 break
@@ -193,7 +193,7 @@ class Journal:
             elif kind == _FLUSHED:
                 self.ledger.end_all_but(self._flushed.pop(0), lsn)
             elif kind in PLACING:
-                tally.see_places(draft[2], draft[2])
+                tally.see_places(placed := draft[2], placed)
         if not taken:
             return 0
         segment.puts = counts[_PUT]
@@ -205,7 +205,7 @@ class Journal:
         if not self._write_at(segment, start, b"".join(batch)):
             return 0
         segment.at, commit.lsn_written = offset, lsn
-        commit.item_written = item_last or commit.item_written
+        commit.item_written = max(item_last, placed) or commit.item_written
         return offset - start
 
     def _batch(self, segment: Segment, size: int, count: int, time_ms: int) -> list[bytes]:

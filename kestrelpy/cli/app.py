@@ -262,6 +262,14 @@ def item_cancel(
     single.cancel(server, queue, number, yes)
 
 
+@item.command("retry")
+def item_retry(queue: Queue, number: Number, server: Server = DEFAULT_SERVER) -> None:
+    """Make a delayed item available now."""
+    from kestrelpy.cli import item as single
+
+    single.retry(server, queue, number)
+
+
 Folder = Annotated[
     str | None,
     typer.Argument(help="A data directory, or a queue's folder. Default: the configuration's."),

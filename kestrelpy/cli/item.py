@@ -1,4 +1,4 @@
-"""`kestrelpy item show` and `item cancel`, and `queues pause` and `resume`: a hand on one thing.
+"""`item show`, `item cancel`, `item retry`, `queues pause` and `resume`: a hand on one thing.
 
 One rule: a refusal says what the server knows about the thing, so that nobody has to ask twice.
 """
@@ -56,7 +56,7 @@ def cancel(server: str, queue: str, number: int, yes: bool) -> None:
     with connected(server) as client:
         if not yes:
             facts = _facts(client, queue, number)
-            if facts["state"] != "ready":
+            if facts["state"] not in ("ready", "delayed"):
                 raise _refused(queue, number, facts)
             if not asked(f"Item {number} of {queue} ({facts['bytes']} bytes) goes. Remove it?"):
                 raise CommandError("nothing was changed", NOTHING)
@@ -65,11 +65,22 @@ def cancel(server: str, queue: str, number: int, yes: bool) -> None:
     print(f"removed item {number} of {queue}")
 
 
-def _refused(queue: str, number: int, facts: Facts) -> CommandError:
+def retry(server: str, queue: str, number: int) -> None:
+    """Make a delayed item available now; raises CommandError when it is not delayed."""
+    with connected(server) as client:
+        name = client.check_key(queue, b"").decode("ascii")
+        if client.raw_command(f"retry {name} {number}") != b"OK":
+            raise _refused(queue, number, _facts(client, queue, number), "is not delayed")
+    print(f"item {number} of {queue} is available")
+
+
+def _refused(
+    queue: str, number: int, facts: Facts, not_so: str = "does not wait"
+) -> CommandError:
     hint = ""
     if facts["state"] == "dead":
         hint = f" (kestrelpy dead purge {queue} {number} removes it)"
-    text = f"item {number} of {queue} does not wait: {facts['state']}, {facts['why']}{hint}"
+    text = f"item {number} of {queue} {not_so}: {facts['state']}, {facts['why']}{hint}"
     return CommandError(text, NOTHING)
 
 

@@ -136,7 +136,7 @@ def _refuse_contradiction(config: Config, name: bytes, declared: QueueBlock) -> 
         own.refuse_disk(settings, f"is refused: {as_written(('queues', name.decode()), {})}")
 
 
-def _in_words(name: str, value: object) -> str | int:
+def _in_words(name: str, value: object) -> str | int | float:
     """A setting's value as people write it."""
     if value is None:
         return "none"
@@ -144,6 +144,8 @@ def _in_words(name: str, value: object) -> str | int:
         return str(value)
     if name == "confirms_synced":
         return "synced" if value else "written"
+    if isinstance(value, float):
+        return int(value) if value == int(value) else value
     assert isinstance(value, str | int)
     if isinstance(value, bool | str):
         return value

@@ -19,6 +19,7 @@ from kestrelpy.config.mistakes import as_written
 from kestrelpy.durations import format_size_bytes, parse_duration_ms, parse_size_bytes
 
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30  # no segment is over a GiB, so no item or batch is
+_TIMES_MAX: Final = 1000
 _MAX_NUMBER: Final = 2**53 - 1  # the bound of all our numbers, on the wire too
 
 
@@ -77,6 +78,19 @@ def _read_time(value: str) -> int:
     return _within(1, durations.MAX_DURATION_MS, parse_duration_ms(value))
 
 
+def _read_time_or_zero(value: str) -> int:
+    return _within(0, durations.MAX_DURATION_MS, parse_duration_ms(value))
+
+
+def _read_times(value: object) -> float:
+    number = float(value) if isinstance(value, Words) else value
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise TypeError
+    if not 1 <= number <= _TIMES_MAX:
+        raise ValueError
+    return number
+
+
 def _read_sync(value: str) -> str | int:
     return str(value) if value in ("always", "never") else _read_time(value)
 
@@ -99,6 +113,7 @@ def _size(low: int = 1, high: int = _MAX_NUMBER, *, none: bool = False) -> Plain
 
 
 _TIME: Final = f"a duration from 1ms to 36500d: {durations.DURATION_FORM}"
+_TIME_OR_ZERO: Final = f"a duration from 0ms to 36500d: {durations.DURATION_FORM}"
 _CONFIRMS_SYNCED: Final = {"written": False, "synced": True}
 
 Sync = Literal["always", "never"] | int  # or the most milliseconds between two syncs
@@ -111,6 +126,9 @@ ItemBytes = Annotated[int, _size(1, _GIB)]
 SegmentBytes = Annotated[int, _size(16 * _KIB, _GIB)]
 BatchBytes = Annotated[int, _size(4 * _KIB, _GIB)]
 MsOrNone = Annotated[int | None, _kind(_TIME, _read_time, none=True)]
+Ms = Annotated[int, _kind(_TIME, _read_time)]
+MsOrZero = Annotated[int, _kind(_TIME_OR_ZERO, _read_time_or_zero)]
+Times = Annotated[float, _kind(f"a number from 1 to {_TIMES_MAX}, decimals allowed", _read_times)]
 SyncWord = Annotated[Sync, _kind(f'"always", "never" or {_TIME}', _read_sync)]
 Confirms = Annotated[bool, _kind('"written" or "synced"', _CONFIRMS_SYNCED.__getitem__)]
 Truth = Annotated[bool, _kind("true or false", _read_truth)]
@@ -186,6 +204,9 @@ class QueueSettings:
     durable: bool = True
     max_leased: int | None = None
     max_attempts: int | None = 100
+    retry_delay_ms: int = 0
+    retry_backoff: float = 1
+    retry_delay_max_ms: int = 3_600_000
     expire_to: str | None = None
     dead_letter_to: str | None = None
     archive_to: Path | None = None
@@ -210,6 +231,9 @@ class QueueBlock(_Section):
     durable: Truth = _DEFAULTS.durable
     max_leased: CountOrNone = _DEFAULTS.max_leased
     max_attempts: CountOrNone = _DEFAULTS.max_attempts
+    retry_delay_ms: MsOrZero = Field(default=_DEFAULTS.retry_delay_ms, alias="retry_delay")
+    retry_backoff: Times = _DEFAULTS.retry_backoff
+    retry_delay_max_ms: Ms = Field(default=_DEFAULTS.retry_delay_max_ms, alias="retry_delay_max")
     expire_to: QueueOrNone = _DEFAULTS.expire_to
     dead_letter_to: QueueOrNone = _DEFAULTS.dead_letter_to
     archive_to: PathOrNone = _DEFAULTS.archive_to
@@ -310,7 +334,7 @@ KNOWN: Final = {
 LATER: Final = {
     "": "aliases schedules",
     "server": "http_host http_port text_port",
-    "queue_defaults": "retry_delay retry_backoff retry_delay_max dedupe_window scope_window "
+    "queue_defaults": "dedupe_window scope_window "
     "key_format key key_match key_unordered key_missing retain fanout_only "
     "fanout_create",
 }

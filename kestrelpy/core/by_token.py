@@ -60,8 +60,10 @@ def resume(reader: Reader, now_ms: int) -> None:
         for e in reader.leases.entries.values()),
         key=lambda each: (each[0], each[1].item),
     ):  # fmt: skip
+        place = reader.leases.places.pop(entry.item, entry.item)
+        marker = reader.marks.of(entry.item, place)
         lease = Lease(
-            bare_item(entry.item, entry.body_bytes), entry.item, reader.token_holder, reader,
+            bare_item(entry.item, entry.body_bytes, marker), place, reader.token_holder, reader,
             entry.token, entry.delivery - 1, entry.began_ms, now_ms + max(left_ms, 0),
         )  # fmt: skip
         reader.leases.grant(lease)

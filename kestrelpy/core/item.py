@@ -100,9 +100,9 @@ class MovedItem(Item):
         )  # fmt: skip
 
 
-def bare_item(id_: int, body_bytes: int) -> Item:
+def bare_item(id_: int, body_bytes: int, marker: int = 0) -> Item:
     """An item of which one knows no more, until it is read from the log again."""
-    item = Item(id_, id_, b"", 0, 0, 0, 1)
+    item = Item(id_, marker or id_, b"", 0, 0, 0, 1)
     item.size = body_bytes
     item.is_whole = False
     return item

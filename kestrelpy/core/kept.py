@@ -3,9 +3,10 @@
     marker   1     2     3     4     5     6     7 ...
              done  lent  gone  ready dead  ready ready      after=2 sees 4, 5, 6, 7 ...
 
-An item is given its number and its marker at once, when it is put, so the set of those that are
-there (`Reader.live`) says it all. Their bodies are in memory or in the log: `item` finds the one,
-`journal.gather` the other. A queue that lives in memory has all of them here.
+An item that is put at once has its id for a marker, so the set of those that are there
+(`Reader.live`) says it all; one that was delayed first has another (`Reader.marks`). Their bodies
+are in memory or in the log: `item` finds the one, `journal.gather` and `by_id` the other. A queue
+that lives in memory has all of them here.
 
 One rule: looking changes nothing, not even what has expired: that is passed over, and cleared away
 by those whose work it is.
@@ -21,6 +22,7 @@ from kestrelpy.core.reader import Reader
 READY: Final = b"ready"
 LENT: Final = b"lent"
 DEAD: Final = b"dead"
+DELAYED: Final = b"delayed"
 
 # Ids looked through at once, for each item that may be found there.
 _SPAN: Final = 4
@@ -37,53 +39,77 @@ class Kept:
 
     def first(self, after: int) -> int:
         """The first marker behind this one; 0: there is none."""
-        return self._reader.live.first_from(after + 1)
+        reader = self._reader
+        if not reader.marks.hidden.count:
+            return reader.live.first_from(after + 1)
+        plain = reader.live.first_without(after + 1, reader.marks.hidden)
+        other = reader.marks.first_from(after + 1)
+        return min(plain, other) if plain and other else plain or other
 
-    def has(self, marker: int) -> bool:
-        """Is it there?"""
-        return marker in self._reader.live
+    def id_of(self, marker: int) -> int:
+        """The item with this marker; 0: it is not there."""
+        reader = self._reader
+        if marker in reader.live and marker not in reader.marks.hidden:
+            return marker
+        return reader.marks.id_of(marker)
 
-    def item(self, marker: int) -> Item | None:
+    def released(self, first: int, last: int, most: int) -> list[tuple[int, int]]:
+        """Those from this marker on whose markers are no ids, until one comes that is plain."""
+        reader = self._reader
+        plain = reader.live.first_without(first, reader.marks.hidden)
+        return reader.marks.between(first, min(last, plain - 1) if plain else last)[:most]
+
+    def has(self, id_: int) -> bool:
+        """Is this item there?"""
+        return id_ in self._reader.live
+
+    def item(self, id_: int) -> Item | None:
         """This item, if it is in memory with its body."""
         reader = self._reader
-        lease = reader.leases.of(marker)
+        lease = reader.leases.of(id_)
         if lease is not None:
             found: Item | None = lease.item
-        elif marker in reader.dead.deaths:
-            found = reader.dead.at(marker)
+        elif id_ in reader.dead.deaths:
+            found = reader.dead.at(id_)
         else:
-            found = reader.ready.at(marker)
+            found = reader.ready.at(id_) or reader.delays.items.get(id_)
         return found if found is not None and found.is_whole else None
 
-    def has_expired(self, marker: int, expires_ms: int, wall_ms: int) -> bool:
+    def has_expired(self, id_: int, expires_ms: int, wall_ms: int) -> bool:
         """Is it past its expiry, and neither lent nor dead? Then it is not kept any more."""
         reader = self._reader
         return (
             0 < expires_ms <= wall_ms
-            and marker not in reader.leases
-            and marker not in reader.dead.deaths
+            and id_ not in reader.leases
+            and id_ not in reader.dead.deaths
         )
 
-    def state(self, marker: int) -> tuple[bytes, int]:
-        """Where it is, and its attempts: the deliveries that have ended."""
+    def state(self, id_: int) -> tuple[bytes, int]:
+        """Where this item is, and its attempts: the deliveries that have ended."""
         reader = self._reader
-        lease = reader.leases.of(marker)
+        lease = reader.leases.of(id_)
         if lease is not None:
             return LENT, lease.attempts
-        death = reader.dead.deaths.get(marker)
+        death = reader.dead.deaths.get(id_)
         if death is not None:
             return DEAD, death.attempts
-        return READY, reader.attempts.get(marker)
+        state = DELAYED if id_ in reader.delays else READY
+        return state, reader.attempts.get(id_)
 
     @property
     def is_plain(self) -> bool:
         """Is everything ready, and was nothing ever given back?"""
         reader = self._reader
-        return not (reader.leases or reader.dead.deaths or reader.attempts)
+        return not (
+            reader.leases or reader.dead.deaths or reader.attempts or reader.delays.count
+        )
 
     def are_all(self, count: int, first: int, last: int) -> bool:
-        """Are `count` items all that is there between these two?"""
-        return self._reader.live.count_between(first, last) == count
+        """Are `count` items all that is there between these two, each at its own number?"""
+        reader = self._reader
+        if reader.marks.hidden.count:
+            return False
+        return reader.live.count_between(first, last) == count
 
     def note_gap(self, after: int, shown: int) -> None:
         """An observer at `after` is shown this item: was its marker older than what is kept?
@@ -103,23 +129,15 @@ class Kept:
 
         They are stored at `since_ms` or later once the first such one was met.
         """
-        reader = self._reader
-        last = after + max(most * _SPAN, _SPAN_LEAST)
-        arrived = reader.ready.behind(after + 1)
-        at, out, size = next(arrived, None), list[Item](), 0
-        for marker in reader.live.between(after + 1, last):
-            item: Item | None
-            if marker in reader.leases or marker in reader.dead.deaths:
-                item = self.item(marker)
-            else:
-                while at is not None and at.id < marker:
-                    at = next(arrived, None)
-                item = at if at is not None and at.id == marker else None
+        last, marker = after + max(most * _SPAN, _SPAN_LEAST), after
+        out, size = list[Item](), 0
+        while (marker := self.first(marker)) and marker <= last:
+            item = self.item(self.id_of(marker))
             if item is None or item.stored_ms < since_ms:
                 continue
             size += item.size
             if len(out) == most or (out and size > bytes_most):
-                return out, out[-1].id
+                return out, out[-1].marker
             since_ms = 0
             out.append(item)
         return out, last
@@ -130,7 +148,7 @@ class Kept:
         while low < high:
             middle = (low + high) // 2
             marker = self.first(middle - 1)
-            item = self.item(marker) if marker else None
+            item = self.item(self.id_of(marker)) if marker else None
             if item is not None and item.stored_ms < since_ms:
                 low = marker + 1
             else:

@@ -78,10 +78,11 @@ class Leases:
     `entries` are those by token as the log has them, by item. (The dict itself stays the same.)
     """
 
-    __slots__ = ("_by_token", "_in_order", "_latest_ms", "_others", "_timers", "entries")
+    __slots__ = ("_by_token", "_in_order", "_latest_ms", "_others", "_timers", "entries", "places")
 
     def __init__(self) -> None:
         self.entries: dict[int, LeaseEntry] = {}
+        self.places: dict[int, int] = {}  # after replay: of those that are no id
         self._by_token: dict[int, Lease] = {}
         self._in_order: dict[int, Lease] = {}
         self._others: dict[int, Lease] = {}

@@ -11,6 +11,8 @@ reading it again, changes neither what is ready nor its order.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -47,10 +49,12 @@ class Line:
     `watched` are the items in memory, by id, that expire.
     """
 
-    __slots__ = ("_expiries", "_reader", "watched")
+    __slots__ = ("_expiries", "_placed", "_reader", "watched")
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+        # Up to which place which record gave them, while that may not be stored.
+        self._placed: deque[tuple[int, int]] = deque()
         self._expiries: Timers[Item] = Timers()
         self.watched: dict[int, Entry[Item]] = {}
 
@@ -283,7 +287,7 @@ class Line:
         """The body of the first dead item has been read back."""
         dead = self._reader.dead
         if record.item in dead.deaths and record.item not in self._reader.leases:
-            dead.take_in(item_of(record))
+            dead.take_in(item_of(record, self._reader.marks.of(record.item, 0)))
 
     def hide(self, id_: int) -> None:
         """The body of this dead item is not readable: named, and not offered until a start."""
@@ -298,6 +302,19 @@ class Line:
         """This one is ready at its place, and only the log has its body."""
         self._reader.elsewhere.add(id_)
         self._reader.ready.stubs.push(pack(place, id_, body_bytes))
+
+    def placed(self, place: int, lsn: int) -> None:
+        """The record `lsn` gave this place, higher than any before: it is shown when that is."""
+        placed, stored = self._placed, self._reader.log.lsn_stored
+        while placed and placed[0][1] <= stored:
+            placed.popleft()
+        placed.append((place, lsn))
+
+    def _lsn_of(self, place: int) -> int:
+        """The record that gave this place, if it may not be stored yet; else 0."""
+        at = bisect_left(self._placed, (place, 0))
+        found = self._placed[at] if at < len(self._placed) else (0, 0)
+        return found[1] if found[0] == place else 0
 
     def look_ahead(self) -> None:
         """Ask for the next stubs where they are needed soon."""
@@ -328,7 +345,8 @@ class Line:
             place = ready.stubs.fetched(record.item)
             if not place:
                 continue  # it is gone
-            item = item_of(record)
+            item = item_of(record, reader.marks.of(record.item, place))
+            item.lsn = max(item.lsn, self._lsn_of(place))
             ready.give_back(place, item)
             if item.expires_ms and place < ready.frontier:
                 self._watch_expiry(item)
@@ -363,8 +381,8 @@ class Line:
             self._expiries.cancel(entry)
 
 
-def item_of(record: Record) -> Item:
-    """The item that this put stored."""
+def item_of(record: Record, marker: int = 0) -> Item:
+    """The item that this put stored; its marker is its id, unless it has another one."""
     expires_ms = 0
     if record.meta:
         expires = decode_meta(record.meta).get(Tag.EXPIRES_MS, 0)
@@ -372,11 +390,11 @@ def item_of(record: Record) -> Item:
         origin = origin_of(record.meta)
         if origin is not None:
             return MovedItem(
-                record.item, record.number, record.body, record.small, record.time_ms, expires_ms,
-                origin, record.lsn,
+                record.item, marker or record.number, record.body, record.small, record.time_ms,
+                expires_ms, origin, record.lsn,
             )  # fmt: skip
     return Item(
-        record.item, record.number, record.body, record.small, record.time_ms, expires_ms,
+        record.item, marker or record.number, record.body, record.small, record.time_ms, expires_ms,
         record.lsn,
     )  # fmt: skip
 

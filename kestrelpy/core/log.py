@@ -24,6 +24,7 @@ from kestrelpy.core.item import Item
 _PUT: Final = int(Kind.PUT)
 _DONE: Final = int(Kind.DONE)
 _RETURNED: Final = int(Kind.RETURNED)
+_RELEASED: Final = int(Kind.RELEASED)
 _DEAD: Final = int(Kind.DEAD)
 _EXPIRED: Final = int(Kind.EXPIRED)
 _DISCARDED: Final = int(Kind.DISCARDED)
@@ -42,6 +43,7 @@ class Log(Protocol):
     lsn_written: int
     lsn_stored: int
     lsn_appended: int
+    lsn_durable: int  # up to where everything is on the disk, whatever `sync` says
     item_stored: int  # the last item that may be shown to an observer
     failure: Exception | None
     no_room: str
@@ -56,14 +58,23 @@ class Log(Protocol):
     def put(self, item: Item) -> int:
         """An item was stored."""
 
+    def put_later(self, item: Item, due_ms: int) -> int:
+        """An item was stored, and is delayed until then."""
+
     def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
         """It was confirmed."""
 
     def returned(
         self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes,
-        always: bool = False,
+        always: bool = False, due_ms: int = 0,
     ) -> int:  # fmt: skip
-        """It was given back and had `attempts` from now on; `always`: be there room or not."""
+        """It was given back and has `attempts` from now on, and is delayed until `due_ms` (0: no).
+
+        `always`: be there room or not.
+        """
+
+    def released(self, id_: int, place: int, wall_ms: int) -> int:
+        """A delayed item is available, at this place."""
 
     def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
         """It goes to the dead line."""
@@ -101,24 +112,15 @@ class Log(Protocol):
     def renewed(self, entry: LeaseEntry) -> int:
         """Its lease by token goes on."""
 
-    @property
-    def lsn_durable(self) -> int:
-        """Up to where everything is on the disk, whatever `sync` says."""
-
     def write(self, draft: Draft) -> int:
         """A record that a room of its own has made."""
 
     def wait_durable(self, lsn: int) -> None:
         """Somebody inside waits for this record: it is synced at once, whatever `sync` says."""
 
-    def count_leases(self, count: Callable[[], int]) -> None:
-        """How to know the number of leases by token, and of open origins.
-
-        Each may need room for one record more.
-        """
-
-    def hold_open(self, first: Callable[[], int]) -> None:
-        """How to know the lsn of the first put whose origin is open."""
+    def attached(self, to_come: Callable[[], int], first_open: Callable[[], int]) -> None:
+        """How its queue knows how many records must still find room, whatever comes (returns of
+        leases by token, ...), and the lsn of its first put whose origin is open."""
 
     def disk_bytes(self) -> int:
         """The size of all its files."""
@@ -151,13 +153,19 @@ class NullLog:
     def put(self, item: Item) -> int:
         return 0
 
+    def put_later(self, item: Item, due_ms: int) -> int:
+        return 0
+
     def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
         return 0
 
     def returned(
         self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes,
-        always: bool = False,
+        always: bool = False, due_ms: int = 0,
     ) -> int:  # fmt: skip
+        return 0
+
+    def released(self, id_: int, place: int, wall_ms: int) -> int:
         return 0
 
     def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
@@ -199,10 +207,7 @@ class NullLog:
     def wait_durable(self, lsn: int) -> None:
         """It makes no difference here."""
 
-    def count_leases(self, count: Callable[[], int]) -> None:
-        """It makes no difference here."""
-
-    def hold_open(self, first: Callable[[], int]) -> None:
+    def attached(self, to_come: Callable[[], int], first_open: Callable[[], int]) -> None:
         """It makes no difference here."""
 
     def disk_bytes(self) -> int:
@@ -214,8 +219,9 @@ class JournalLog:
 
     __slots__ = (
         "_append", "_dirty", "_is_dirty", "_journal", "archive_to", "awaited_lsn", "backlog",
-        "failure", "is_reported", "item_stored", "lsn_appended", "lsn_stored", "lsn_told",
-        "lsn_written", "no_room", "state", "sync_ms", "waiting_stored", "waiting_written",
+        "failure", "is_reported", "item_stored", "lsn_appended", "lsn_durable", "lsn_stored",
+        "lsn_told", "lsn_written", "no_room", "state", "sync_ms", "waiting_stored",
+        "waiting_written",
     )  # fmt: skip
 
     def __init__(
@@ -262,6 +268,7 @@ class JournalLog:
         commit = self._journal.commit
         self.failure = commit.failure
         self.lsn_written = commit.lsn_written
+        self.lsn_durable = commit.lsn_durable
         waits = self.sync_ms == 0
         self.lsn_stored = commit.lsn_durable if waits else commit.lsn_written
         self.item_stored = commit.item_durable if waits else commit.item_written
@@ -282,6 +289,14 @@ class JournalLog:
             self.mark()
         return lsn
 
+    def put_later(self, item: Item, due_ms: int) -> int:
+        meta = encode_meta({Tag.DUE_MS: due_ms})
+        if item.expires_ms:
+            meta = encode_meta({Tag.EXPIRES_MS: item.expires_ms}) + meta
+        return self._add(
+            Draft(_PUT, item.id, 0, item.flags, item.stored_ms, meta, item.body, 0, 0)
+        )
+
     def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
         size = item.size
         if size <= _SMALL_BODY_MAX and attempts < DELIVERY_MAX:
@@ -297,15 +312,20 @@ class JournalLog:
 
     def returned(
         self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes,
-        always: bool = False,
+        always: bool = False, due_ms: int = 0,
     ) -> int:  # fmt: skip
         if self.no_room and not always:
             # What room there is belongs to the confirms. A restart does not know of this delivery.
             return self.lsn_appended
         meta = encode_meta({Tag.REASON: reason})
+        if due_ms:
+            meta = encode_meta({Tag.DUE_MS: due_ms, Tag.REASON: reason, Tag.BYTES: item.size})
         return self._add(
             Draft(_RETURNED, item.id, began_ms, attempts, wall_ms, meta, b"", 0, 0)
         )
+
+    def released(self, id_: int, place: int, wall_ms: int) -> int:
+        return self._add(Draft(_RELEASED, id_, place, 0, wall_ms, b"", b"", 0, 0))
 
     def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
         meta = encode_meta({Tag.REASON: reason, Tag.BYTES: item.size})
@@ -372,10 +392,6 @@ class JournalLog:
     def renewed(self, entry: LeaseEntry) -> int:
         return self._add(entry.renewal())
 
-    @property
-    def lsn_durable(self) -> int:
-        return self._journal.commit.lsn_durable
-
     def write(self, draft: Draft) -> int:
         return self._add(draft)
 
@@ -384,11 +400,9 @@ class JournalLog:
             self.awaited_lsn = lsn
             self.mark()
 
-    def hold_open(self, first: Callable[[], int]) -> None:
-        self._journal.ledger.first_open = first
-
-    def count_leases(self, count: Callable[[], int]) -> None:
-        self._journal.spares.count_leases = count
+    def attached(self, to_come: Callable[[], int], first_open: Callable[[], int]) -> None:
+        self._journal.spares.count_leases = to_come
+        self._journal.ledger.first_open = first_open
 
     def disk_bytes(self) -> int:
         return self._journal.disk_bytes()

@@ -6,6 +6,8 @@
                                        receive ──▶ READY in the target, its origin open
                                                    settle ──▶ closed
 
+      DEAD ──redrive──▶ READY in the same queue, at a new place: REDRIVEN
+
 What is lent to the mover is lent to nobody else, and no time ends that. It stands in no record: a
 crash finds the item where it was, and the target's open origin if there is a copy.
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 from journal.moving import Origin, moved, settled
+from journal.record import Draft, Kind
 from kestrelpy.core.item import Item, MovedItem
 from kestrelpy.core.leases import Holder, Lease
 from kestrelpy.core.line import REFILL_ITEMS
@@ -102,6 +105,8 @@ def leave_unread(reader: Reader, id_: int, body_bytes: int, target: Origin, now_
         reader.end(lease)
     elif id_ in reader.dead.deaths:
         reader.dead.forget(id_, False)
+    elif id_ in reader.delays:
+        reader.delays.remove(id_, body_bytes)
     elif not ready.stubs.remove(id_, body_bytes):
         ready.drop_beyond(body_bytes)
         ready.advance(ready.frontier)
@@ -113,6 +118,29 @@ def _leave(reader: Reader, id_: int, body_bytes: int, target: Origin, now_ms: in
     log = reader.log
     wall_ms = now_ms + reader.wall.offset_ms
     return log.write(moved(id_, body_bytes, target, wall_ms, not log.no_room))
+
+
+def redrive(queue: Queue, id_: int, now_ms: int) -> int | None:
+    """A dead item is ready again, behind all others, with no attempts; the record to wait for.
+
+    None: it is not dead, or somebody holds it.
+    """
+    reader = queue.reader
+    death = reader.dead.deaths.get(id_)
+    if death is None or id_ in reader.leases:
+        return None
+    place, item = queue.next_number, reader.dead.at(id_)
+    queue.next_number = place + 1
+    reader.dead.forget(id_, False)
+    wall_ms = now_ms + reader.wall.offset_ms
+    lsn = reader.log.write(Draft(Kind.REDRIVEN, id_, place, 0, wall_ms, b"", b"", 0, 0))
+    if item is None:
+        reader.line.stand(place, id_, death.body_bytes)
+        reader.line.placed(place, lsn)
+    else:
+        item.lsn = max(item.lsn, lsn)  # it is shown when that is stored
+        reader.line.take_back(item, place)
+    return lsn
 
 
 # -- in the target --------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
-"""What an operator does to a queue beside using it: pause it, and take single items out of it.
+"""What an operator does to a queue beside using it: pause it, and single items out of it.
 
-    READY, waiting ---cancel---> gone            LENT: nothing here touches what somebody holds
+    READY, DELAYED ---cancel---> gone            LENT: nothing here touches what somebody holds
+    DELAYED        ---retry----> READY
     DEAD           ---purge----> gone
 
 A paused queue stores, confirms, takes back and shows as ever; it lends nothing, nor dead items.
@@ -22,6 +23,7 @@ class Waiting(Enum):
 
     HERE = "in memory"
     LOGGED = "only the log has it, and says how large it is"
+    DELAYED = "it is not due yet"
     LOST = "it was there to be read back, and could not be"
     NOT = "it does not wait: lent, dead, expired or gone"
 
@@ -52,6 +54,8 @@ def waiting(reader: Reader, id_: int, now_ms: int) -> Waiting:
     if id_ in reader.elsewhere:
         if id_ in reader.ready.stubs.ids:
             return Waiting.LOGGED
+        if id_ in reader.delays:
+            return Waiting.DELAYED
     elif id_ >= reader.ready.frontier:
         return Waiting.LOGGED
     item = reader.ready.at(id_)
@@ -62,13 +66,16 @@ def waiting(reader: Reader, id_: int, now_ms: int) -> Waiting:
 
 
 def cancel(queue: Queue, id_: int, body_bytes: int, now_ms: int) -> int:
-    """An item that is HERE or LOGGED is gone; returns the record to wait for.
+    """An item that is HERE, LOGGED or DELAYED is gone; returns the record to wait for.
 
     `body_bytes`: how large the log says it is, where only the log knows.
     """
     reader, ready = queue.reader, queue.reader.ready
     item = ready.at(id_)
-    if item is not None:
+    if id_ in reader.delays:
+        _, body_bytes = reader.delays.find(id_, queue.wall.offset_ms)
+        reader.delays.remove(id_, body_bytes)
+    elif item is not None:
         body_bytes = item.size
         ready.remove(item)
     elif not ready.stubs.remove(id_, body_bytes):
@@ -76,6 +83,29 @@ def cancel(queue: Queue, id_: int, body_bytes: int, now_ms: int) -> int:
         ready.advance(ready.frontier)
     reader._apply_done(id_, body_bytes)
     return reader.log.cancelled(id_, body_bytes, now_ms + queue.wall.offset_ms)
+
+
+def retry(queue: Queue, id_: int, now_ms: int) -> int | None:
+    """A delayed item is available now; returns the record to wait for; None: it is not delayed.
+
+    Raises ServerError when the journal has failed.
+    """
+    if queue.log.failure is not None:
+        queue.raise_failed()
+    reader = queue.reader
+    if id_ not in reader.delays:
+        return None
+    _, size = reader.delays.find(id_, queue.wall.offset_ms)
+    item, unlogged = reader.delays.items.get(id_), id_ in reader.delays.unlogged
+    reader.delays.remove(id_, size)
+    if item is not None:
+        reader.delays.items[id_] = item
+    if unlogged:
+        reader.delays.unlogged.add(id_)
+    lsn = queue.release(id_, size, now_ms)
+    if reader.waiters:
+        reader.serve(now_ms)
+    return lsn
 
 
 def purge(queue: Queue, id_: int, now_ms: int) -> int | None:

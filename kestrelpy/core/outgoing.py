@@ -44,6 +44,7 @@ def bury(
 ) -> int:
     """It is out of the line and in the dead line; returns the record to wait for."""
     reader._apply_dead(item.id, attempts, reason, wall_ms, item.size)
+    reader.marks.keep(item.id, item.marker)
     reader.dead.keep(item, reader.log.backlog is None)
     send_on(reader, (item.id,))
     if reason == EXPIRED and reader.log.no_room:

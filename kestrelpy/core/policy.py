@@ -7,12 +7,14 @@ under the old one (a deadline, an expiry) stays decided.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log
 from typing import Final
 
 ITEM_BYTES_MAX: Final = 8 << 20
 MEMORY_BYTES_MAX: Final = 64 << 20
 LEASE_MS: Final = 30 * 60 * 1000
 ATTEMPTS_MAX: Final = 100
+RETRY_DELAY_MAX_MS: Final = 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,9 @@ class Policy:
     max_leased: int | None = None
     max_attempts: int | None = ATTEMPTS_MAX
     max_memory_bytes: int = MEMORY_BYTES_MAX  # of bodies that are kept in memory
+    retry_delay_ms: int = 0
+    retry_backoff: float = 1.0  # at least 1: each attempt waits so many times as long
+    retry_delay_max_ms: int = RETRY_DELAY_MAX_MS
     expire_to: bytes = b""  # the queue where expired items go; empty: they are gone
     dead_letter_to: bytes = b""  # the queue where dead items go; empty: they stay in the dead line
     archive_to: str = ""  # a directory for segments that go; "": they just go
@@ -40,3 +45,13 @@ class Policy:
     def bounded(self) -> bool:
         """Can a set find the queue full?"""
         return self.max_items is not None or self.max_bytes is not None
+
+    def retry_ms(self, attempts: int) -> int:
+        """How long an item waits that came back for the nth time, counted."""
+        delay_ms, most_ms = self.retry_delay_ms, self.retry_delay_max_ms
+        if not delay_ms or delay_ms >= most_ms:
+            return min(delay_ms, most_ms)
+        times = max(attempts - 1, 0)
+        if times * log(self.retry_backoff) >= log(most_ms / delay_ms):
+            return most_ms
+        return int(delay_ms * self.retry_backoff**times)

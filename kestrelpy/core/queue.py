@@ -15,16 +15,19 @@ from journal.checkpoint import Checkpoint
 from journal.ledger import NONE_OPEN
 from journal.moving import Origin
 from journal.upkeep import State
+from kestrelpy.core.delays import Delay
 from kestrelpy.core.item import Item
 from kestrelpy.core.log import Log
 from kestrelpy.core.outgoing import send_on
+from kestrelpy.core.placed import Placed
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import SWEEP_ITEMS_MAX, Reader
 from kestrelpy.core.residency import UNLIMITED, Memory
+from kestrelpy.core.returns import put_off
 from kestrelpy.core.timers import Alarm, Timers
 from kestrelpy.core.waiters import Waiter
 from kestrelpy.core.wall import Wall
-from kestrelpy.errors import ServerError
+from kestrelpy.errors import ClientError, ServerError
 
 NOT_STORED: Final = -1
 _NO_LIMIT: Final = (1 << 63) - 1
@@ -77,22 +80,29 @@ class Queue:
 
     # -- storing ----------------------------------------------------------------------------
 
-    def put(self, body: bytes, flags: int, expires_ms: int, now_ms: int) -> int:
+    def put(
+        self, body: bytes, flags: int, expires_ms: int, now_ms: int, delay: Delay | None = None
+    ) -> int:
         """Store an item (`expires_ms` wall clock, 0: never); the record to wait for, or NOT_STORED.
 
-        Raises ServerError when it is too large or the journal has failed.
+        Raises ServerError when it is too large or the journal has failed, ClientError when it would
+        expire before it is due.
         """
         log, policy = self.log, self.policy
         size = len(body)
         if log.failure is not None or log.no_room or size > policy.max_item_bytes:
             self.refuse_put(size)
         wall_ms = now_ms + self.wall.offset_ms
-        if policy.bounded and not self.make_room(size, now_ms):
-            return NOT_STORED
         if policy.max_age_ms is not None:
             oldest = wall_ms + policy.max_age_ms
             expires_ms = min(expires_ms, oldest) if expires_ms else oldest
+        if delay is not None and 0 < expires_ms <= delay.due_ms(wall_ms):
+            self._refuse_delay(expires_ms, delay.due_ms(wall_ms))
+        if policy.bounded and not self.make_room(size, now_ms):
+            return NOT_STORED
         number = self.next_number
+        if delay is not None and delay.due_ms(wall_ms) > wall_ms:
+            return self._put_off(Item(number, 0, body, flags, wall_ms, expires_ms), delay, now_ms)
         item = Item(number, number, body, flags, wall_ms, expires_ms)
         self._apply_put(number, size)
         item.lsn = log.put(item)
@@ -102,14 +112,32 @@ class Queue:
             reader.serve(now_ms)
         return item.lsn
 
-    def add(self, body: bytes, flags: int, expires_ms: int, now_ms: int) -> int:
+    def _put_off(self, item: Item, delay: Delay, now_ms: int) -> int:
+        """Store an item that is not due yet."""
+        self._apply_put(item.id, item.size)
+        self.reader.marks.hide(item.id)
+        item.lsn = self.log.put_later(item, delay.due_ms(item.stored_ms))
+        put_off(self.reader, item, delay, now_ms)
+        return item.lsn
+
+    def _refuse_delay(self, expires_ms: int, due_ms: int) -> NoReturn:
+        name, late_ms = self.name.decode("ascii"), due_ms - expires_ms
+        raise ClientError(
+            f"an item of {name} would expire {late_ms} ms before it is due: give it a shorter "
+            "delay, or a later expiry (max_age counts from being stored)"
+        )
+
+    def add(
+        self, body: bytes, flags: int, expires_ms: int, now_ms: int, delay: Delay | None = None
+    ) -> int:
         """Store an item if none is ready, delayed or lent."""
         if self.log.failure is not None or len(body) > self.policy.max_item_bytes:
             self.refuse_put(len(body))
         self.reader.first(now_ms)  # what has expired is not there
-        if self.reader.ready.count or len(self.reader.leases):
+        reader = self.reader
+        if reader.ready.count or len(reader.leases) or reader.elsewhere.count:
             return NOT_STORED
-        return self.put(body, flags, expires_ms, now_ms)
+        return self.put(body, flags, expires_ms, now_ms, delay)
 
     def refuse_put(self, size: int) -> NoReturn:
         """Say why nothing of this size is stored now."""
@@ -130,6 +158,9 @@ class Queue:
         bytes_max = policy.max_bytes if policy.max_bytes is not None else _NO_LIMIT
         if items_max < 1 or size > bytes_max:
             return False
+        delays = self.reader.delays  # they count; what is dropped to make room is ready
+        items_max -= delays.count
+        bytes_max -= delays.bytes
         if ready.count < items_max and ready.bytes + size <= bytes_max:
             return True
         self.reader.sweep(now_ms, SWEEP_ITEMS_MAX)  # what has expired takes no room
@@ -139,7 +170,7 @@ class Queue:
             self.reader.first(now_ms)  # and that may only show when the head has been read back
             if ready.count < items_max and ready.bytes + size <= bytes_max:
                 return True
-            if not policy.discard_old_when_full:
+            if not policy.discard_old_when_full or not ready.count:
                 return False
             self._discard_first(now_ms + self.wall.offset_ms)
         return ready.bytes + size <= max(bytes_max, bytes_before)
@@ -191,9 +222,14 @@ class Queue:
         """Write to this log from now on."""
         self.log = log
         self.reader.log = log
-        log.count_leases(lambda: len(self.reader.leases.entries) + len(self.origins))
-        log.hold_open(self._first_open)
+        log.attached(self._records_to_come, self._first_open)
         self._tell_log()
+
+    def _records_to_come(self) -> int:
+        """That must find room: returns of leases by token, releases of what is delayed, and
+        settlements of open origins."""
+        reader = self.reader
+        return len(reader.leases.entries) + reader.delays.count + len(self.origins)
 
     def _first_open(self) -> int:
         """The lsn of the first put whose origin is open."""
@@ -208,12 +244,45 @@ class Queue:
     def tick(self, now_ms: int, steps: int) -> int:
         """Do what is due, in at most `steps` steps; returns how many were taken."""
         self.alarm.silence()
-        taken = self.reader.tick(now_ms, steps)
+        taken = self._release_due(now_ms, steps) if self.reader.delays.count else 0
+        taken += self.reader.tick(now_ms, steps - taken)
         due = self.next_due(now_ms)
         if due is not None and due <= now_ms:
             due = now_ms + 1  # there is more than `steps`: what else is due comes before that
         self.alarm.need(due)
         return taken
+
+    def _release_due(self, now_ms: int, steps: int) -> int:
+        """What is due becomes available, in order of due time; how many did."""
+        delays, offset_ms = self.reader.delays, self.wall.offset_ms
+        for taken in range(steps):
+            found = delays.pop_due(now_ms, offset_ms)
+            if found is None:
+                return taken
+            self.release(*found, now_ms)
+        return steps
+
+    def release(self, id_: int, size: int, now_ms: int) -> int:
+        """An item that was delayed is available: it takes the next number as its place.
+
+        Returns the record to wait for.
+        """
+        reader, log, place = self.reader, self.log, self.next_number
+        self.next_number = place + 1
+        reader.marks.give(place, id_)
+        unlogged, lsn = reader.delays.unlogged, log.lsn_appended
+        if id_ in unlogged:  # there is no room for it, and a restart knows of no delay
+            unlogged.remove(id_)
+        else:
+            lsn = log.released(id_, place, now_ms + self.wall.offset_ms)
+        item = reader.delays.items.pop(id_, None)
+        if item is None:
+            reader.line.stand(place, id_, size)
+            reader.line.placed(place, lsn)
+        else:
+            item.marker = item.marker or place
+            reader.line.take_back(item, place)
+        return lsn
 
     @property
     def last_number(self) -> int:
@@ -276,6 +345,7 @@ class Queue:
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
             paused=reader.paused, declared=self.declared, origins=self.origins.copy(),
+            delayed=reader.delays.entries(self.wall.offset_ms), placed=Placed(reader),
         )  # fmt: skip
 
     # -- applying ---------------------------------------------------------------------------

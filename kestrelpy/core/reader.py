@@ -3,7 +3,8 @@
       READY ---open---> LENT ---confirm---> done
         ^                |  \\
         +--- give_back --+   +--- attempts used up ---> DEAD
-      READY past its expiry ---> expired
+        ^                |
+        +--- DELAYED <---+                  READY past its expiry ---> expired
 
 The state is which items are there, how often each came back, and which are dead; `_apply_x` changes
 it. The line in memory is a copy of a part of it, as large as memory allows.
@@ -18,17 +19,20 @@ from typing import Any, Final
 
 from journal.errors import Damage
 from journal.ids import IdCounts, IdSet
-from kestrelpy.core import by_token
+from kestrelpy.core import by_token, returns
 from kestrelpy.core.counters import QueueCounters
 from kestrelpy.core.dead import DeadLine
+from kestrelpy.core.delays import Delay, Delays
 from kestrelpy.core.item import Item
 from kestrelpy.core.leases import Holder, Lease, Leases
 from kestrelpy.core.line import REFILL_ITEMS, Line
 from kestrelpy.core.log import Log
-from kestrelpy.core.outgoing import ATTEMPTS_NOTED, EXPIRED, bury, note_attempts, send_on
+from kestrelpy.core.marks import Marks
+from kestrelpy.core.outgoing import EXPIRED, bury
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.ready import Ready
 from kestrelpy.core.residency import UNLIMITED, Memory, Residency
+from kestrelpy.core.returns import take_back
 from kestrelpy.core.serving import serve_in_order
 from kestrelpy.core.timers import Alarm
 from kestrelpy.core.waiters import Waiter, Waiters
@@ -43,7 +47,7 @@ _LOOK_ITEMS: Final = 1023
 TOKENS_RESERVED: Final = 1 << 20
 
 ABORTED: Final = b"abort"
-DEFERRED: Final = b"defer"
+DEFERRED: Final = returns.DEFERRED
 HUNG_UP: Final = b"hangup"
 OVERDUE: Final = b"lease"
 
@@ -53,9 +57,9 @@ class Reader:
 
     __slots__ = (
         "_next_token", "_serving", "_tokens_below", "alarm", "attempts", "counters", "damages",
-        "dead", "elsewhere", "hungry", "is_hungry", "leases", "lent_bytes", "line", "live",
-        "live_bytes", "log", "moving", "name", "notes", "outgoing", "paused", "policy", "ready",
-        "residency", "token_holder", "tokens_lsn", "waiters", "wall", "woken",
+        "dead", "delays", "elsewhere", "hungry", "is_hungry", "leases", "lent_bytes", "line",
+        "live", "live_bytes", "log", "marks", "moving", "name", "notes", "outgoing", "paused",
+        "policy", "ready", "residency", "token_holder", "tokens_lsn", "waiters", "wall", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +88,8 @@ class Reader:
         self.leases = Leases()
         self.lent_bytes = 0  # of the bodies of lent items that are in memory
         self.dead = DeadLine()
+        self.delays = Delays()
+        self.marks = Marks()
         self.moving = 0  # items lent to the mover
         self.notes: list[str] = []  # lines for the log
         self.outgoing: list[int] = []  # dead items that shall go on to another queue
@@ -227,9 +233,11 @@ class Reader:
             self.serve(now_ms)  # there is room for another lease
         return lsn
 
-    def give_back(self, lease: Lease, now_ms: int, reason: bytes) -> int:
-        """It goes back to its place, or dies of its attempts; returns the record to wait for."""
-        lsn = self.take_back(lease, now_ms, reason)
+    def give_back(
+        self, lease: Lease, now_ms: int, reason: bytes, delay: Delay | None = None
+    ) -> int:
+        """It goes back to its place, is put off, or dies; returns the record to wait for."""
+        lsn = self.take_back(lease, now_ms, reason, delay=delay)
         if self.waiters:
             self.serve(now_ms)
         return lsn
@@ -248,31 +256,12 @@ class Reader:
         return lease.item
 
     def take_back(
-        self, lease: Lease, now_ms: int, reason: bytes, buries: bool = False
-    ) -> int:
+        self, lease: Lease, now_ms: int, reason: bytes, buries: bool = False,
+        delay: Delay | None = None,
+    ) -> int:  # fmt: skip
         """`give_back` for one of several: they are all back in their order before `serve`."""
         item = self.end(lease)
-        wall_ms = now_ms + self.wall.offset_ms
-        self.counters.cancelled += 1
-        if lease.dead:
-            self.dead.give_back(item)
-            send_on(self, (item.id,))
-            lsn = self.log.returned(item, lease.attempts, lease.began_ms, wall_ms, reason)
-        else:
-            counts = buries or reason != DEFERRED
-            attempts = lease.attempts + counts
-            most = self.policy.max_attempts
-            if buries or (most is not None and attempts >= most and counts):
-                lsn = bury(self, item, attempts, lease.began_ms, wall_ms, reason)
-            else:
-                self._apply_returned(item.id, attempts)
-                if attempts == ATTEMPTS_NOTED and counts:
-                    note_attempts(self, item.id)
-                self.line.take_back(item, lease.place)
-                lsn = self.log.returned(
-                    item, attempts, lease.began_ms, wall_ms, reason, lease.by_token
-                )
-        return lsn
+        return take_back(self, lease, item, now_ms, reason, buries, delay)
 
     def renew(self, lease: Lease, lease_ms: int, now_ms: int) -> int:
         """The holder has `lease_ms` from now; returns the record to wait for, 0: none."""
@@ -300,6 +289,9 @@ class Reader:
         if expiry is not None:
             expiry -= self.wall.offset_ms
             due = expiry if due is None else min(due, expiry)
+        if self.delays.count:
+            delayed = self.delays.next_due(self.wall.offset_ms)
+            due = delayed if due is None or delayed is None else min(due, delayed)
         return due
 
     def tick(self, now_ms: int, steps: int) -> int:
@@ -348,6 +340,7 @@ class Reader:
         stay += [(id_, death.body_bytes) for id_, death in self.dead.deaths.items()]
         self._apply_flushed(spared, last_id, sum(size for _, size in stay))
         self.line.clear()
+        self.delays.clear()
         self.counters.flushes += 1
         return self.log.flushed(
             last_id, spared, stay, self.live_bytes, now_ms + self.wall.offset_ms
@@ -372,6 +365,8 @@ class Reader:
             self.live_bytes -= body_bytes
         if self.elsewhere.count:
             self.elsewhere.discard(id_)
+        if self.marks.hidden.count:
+            self.marks.forget(id_)
         if self.attempts:
             self.attempts.set(id_, 0)
         if not self.live.count or self.live_bytes < 0:
@@ -400,6 +395,7 @@ class Reader:
         self.live.keep_only(stay, last_id)
         apart = self.elsewhere
         apart.keep_only([i for i in stay if i in apart], apart.last)
+        self.marks.keep_only(stay)
         self.live_bytes = live_bytes
 
     def _apply_tokens(self, below: int) -> None:

@@ -86,6 +86,13 @@ class Ready:
         self.resident += 1
         self.resident_bytes += item.size
 
+    def apart(self) -> Iterator[tuple[int, int, int]]:
+        """Place, id and size of what is in memory and stands at another number than its id."""
+        removed = self._removed
+        for place, item in self._returned:
+            if place != item.id and item.id not in removed:
+                yield place, item.id, item.size
+
     def give_back(self, place: int, item: Item) -> None:
         """An item that was popped, or one whose place is not its id: that stands apart."""
         if item.id in self._removed:

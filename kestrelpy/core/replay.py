@@ -19,10 +19,12 @@ from contextlib import suppress
 
 from journal.checkpoint import TOKENS_SKIPPED, Checkpoint
 from journal.errors import NewerFormat
+from journal.ids import IdSet
 from journal.lending import LeaseEntry
 from journal.moving import origin_of
 from journal.record import Kind, Record, Tag, decode_meta, ended_bytes
 from journal.snapshot import Snapshot
+from kestrelpy.core.apart import Apart
 from kestrelpy.core.queue import Queue
 
 
@@ -40,7 +42,8 @@ class Replay:
         # Spared by a flush whose sum counts them, but no longer in the log: their end comes later.
         self._gone_since: set[int] = set()
         self._opening = Checkpoint(b"")  # the latest that is known
-        self._placed: list[int] = []  # numbers that are a place alone
+        self._numbered = IdSet()  # items whose puts were met
+        self._apart = Apart(queue.reader)
         self._apply: dict[int, Callable[[Record], None]] = {
             Kind.PUT: self._put,
             Kind.DONE: self._gone,
@@ -57,6 +60,8 @@ class Replay:
             Kind.PAUSED: self._paused,
             Kind.LEASED: self._leased,
             Kind.RENEWED: self._renewed,
+            Kind.RELEASED: self._released,
+            Kind.REDRIVEN: self._redriven,
         }
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -75,6 +80,7 @@ class Replay:
                 dead.item, dead.attempts, dead.reason, dead.died_ms, dead.body_bytes, dead.order
             )
 
+        self._apart.restore(snapshot.delayed, snapshot.placed)
         for lease in snapshot.leased:
             self._lend(lease)
         queue.origins.update(snapshot.origins)
@@ -104,14 +110,20 @@ class Replay:
                 self._opening = checkpoint
             reader._apply_tokens(checkpoint.tokens)
         queue.next_number = max(queue.next_number, item_lost + 1)
-        # What a checkpoint counted, and the numbers given since that were not places alone.
-        since, given = self._opening.next_item, self._placed
-        queue.total_items = self._opening.total_items + queue.next_number - since
-        queue.total_items -= sum(number >= since for number in given)
+        queue.total_items = self._count(item_lost)
         reader.tokens_lsn = lsn_last
         if not reader.live:
             reader.live_bytes = 0
-        reader.line.begin([], 0)
+        reader.line.begin(*self._apart.settle())
+
+    def _count(self, item_lost: int) -> int:
+        """The items ever put: those that a checkpoint counted, those met since, those lost."""
+        since, met = self._opening.next_item, self._numbered
+        found = self._opening.total_items + met.count_between(since, met.last)
+        if item_lost >= since:
+            places = self._apart.count_places(since, item_lost)
+            found += item_lost + 1 - since - places - met.count_between(since, item_lost)
+        return found
 
     def skip_tokens(self) -> None:
         """A record that reserved tokens may be lost: none that it may have covered is issued."""
@@ -127,7 +139,10 @@ class Replay:
         if missing > 0:
             sizes.extend([0] * missing)
         sizes.append(size)
+        self._numbered.add(record.item)
         self._queue._apply_put(record.item, size)
+        if not record.number:
+            self._apart.put(record, size)
         if record.meta and (origin := origin_of(record.meta, size)) is not None:
             self._queue._apply_opened(record.item, origin)
 
@@ -138,10 +153,16 @@ class Replay:
             return self._sizes[at]
         return ended_bytes(record.small, record.meta)
 
+    def _size_of(self, id_: int) -> int:
+        """Of a body whose put was met here; else 0."""
+        at = id_ - self._base
+        return self._sizes[at] if 0 <= at < len(self._sizes) else 0
+
     def _gone(self, record: Record) -> None:
         reader, id_ = self._reader, record.item
         if id_ in reader.live:
             self._leases.pop(id_, None)
+            self._apart.leave(id_)
             if id_ in reader.dead.deaths:
                 reader.dead.forget(id_, False)
             reader._apply_done(id_, self._size(record))
@@ -153,17 +174,34 @@ class Replay:
         self._queue._apply_settled(record.item)
 
     def _returned(self, record: Record) -> None:
-        # The item stands at its place already: only its attempts are news.
-        reader = self._reader
-        self._leases.pop(record.item, None)
-        if record.small and record.item in reader.live and record.item not in reader.dead.deaths:
-            reader._apply_returned(record.item, record.small)
+        # The item stands at its place already, if it is not put off: its attempts are news.
+        reader, id_ = self._reader, record.item
+        self._leases.pop(id_, None)
+        if id_ in reader.live and id_ not in reader.dead.deaths:
+            reader._apply_returned(id_, record.small)
+            self._apart.put_off(record)
+
+    def _released(self, record: Record) -> None:
+        queue, id_ = self._queue, record.item
+        queue.next_number = max(queue.next_number, record.number + 1)
+        is_there = id_ in self._reader.live and id_ not in self._reader.dead.deaths
+        self._apart.release(id_, record.number, self._size_of(id_), is_there)
+
+    def _redriven(self, record: Record) -> None:
+        queue, dead, id_ = self._queue, self._reader.dead, record.item
+        queue.next_number = max(queue.next_number, record.number + 1)
+        death = dead.deaths.get(id_)
+        size = death.body_bytes if death is not None else self._size_of(id_)
+        if death is not None:
+            dead.forget(id_, False)
+        self._apart.release(id_, record.number, size, id_ in self._reader.live)
 
     def _dead(self, record: Record) -> None:
         reader, id_ = self._reader, record.item
         if id_ not in reader.live:
             return
         self._leases.pop(id_, None)
+        self._apart.leave(id_)
         if id_ in reader.dead.deaths:
             reader.dead.forget(id_, False)
         meta = decode_meta(record.meta)
@@ -185,6 +223,7 @@ class Replay:
             live_bytes = sum(self._sizes[i - self._base] for i in spared if i >= self._base)
             live_bytes += reader.dead.bytes
         reader._apply_flushed(spared, record.item, live_bytes)
+        self._apart.keep_only(spared, record.item)
 
     def _paused(self, record: Record) -> None:
         self._reader.paused = record.small == 1
@@ -214,3 +253,4 @@ class Replay:
         reader = self._reader
         if lease.item in reader.live and lease.item not in reader.dead.deaths:
             self._leases[lease.item] = lease
+            self._apart.lend(lease.item)

@@ -23,7 +23,7 @@ def serve_in_order(reader: Reader, now_ms: int) -> None:
             waiters.finish(waiter)
             woken.append(waiter)
             waiter = waiters.first(dead)
-    for observer in waiters.take_observers(reader.live.last):
+    for observer in waiters.take_observers(max(reader.live.last, reader.marks.latest)):
         observer.owner = reader
         woken.append(observer)
 

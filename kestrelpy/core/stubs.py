@@ -110,6 +110,13 @@ class Stubs:
         self.ids = IdSet()
         self.bytes = 0
 
+    def copy(self) -> Stubs:
+        """One that changes on its own."""
+        other = Stubs()
+        other._heap, other._fetching = self._heap[:], dict(self._fetching)
+        other.ids, other.bytes = self.ids.copy(), self.bytes
+        return other
+
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         """Place, id and size of each, in no particular order."""
         for packed in (*self._fetching.values(), *self._heap):

@@ -12,6 +12,7 @@
     after=, since=, n=   view: what an observer sees, by marker
     full                 full: all that is known about an item
     t=<duration>         wait_ms
+    delay=, at=          delay: when it becomes available
     declare              declares: settings instead of an item
     q/dead               dead: the dead line
     get without open     take: lend and confirm in one step
@@ -26,23 +27,27 @@ from enum import Enum
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+from kestrelpy.core.delays import Delay
 from kestrelpy.durations import parse_duration_ms
 from kestrelpy.errors import ClientError
+from kestrelpy.protocol import delays
+from kestrelpy.protocol.delays import parse_delay, refuse_delay
 from kestrelpy.protocol.markers import View, parse_number, parse_view
 from kestrelpy.protocol.tokens import NO_TOKENS, Tokens, parse_tokens
 
 KEY_BYTES_MAX: Final = 250
+STORING: Final = "set"  # or another verb that stores
 _new: Final = object.__new__
 NAME_BYTES_MAX: Final = 128
 
 # Words of the contract whose time has not come; naming them is kinder than "unknown".
 _LATER: Final = frozenset({
-    "delay", "at", "key", "id", "scope", "epoch", "expect", "confirm",
+    "key", "id", "scope", "epoch", "expect", "confirm",
     "at_version", "upto", "from",
 })  # fmt: skip
 _FLAGS: Final = frozenset({"open", "close", "abort", "defer", "peek", "dead", "full", "declare"})
 _VIEWS: Final = frozenset({"after", "since", "n"})
-_KNOWN: Final = sorted(_FLAGS | _VIEWS | {"t", "lease", "token"})
+_KNOWN: Final = sorted(_FLAGS | _VIEWS | delays.WORDS | {"t", "lease", "token"})
 
 
 class Ending(Enum):
@@ -57,13 +62,13 @@ class Target:
     """A parsed key. `raw` is echoed as sent."""
 
     __slots__ = (
-        "dead", "ending", "full", "lease_ms", "lends", "name", "options", "peeks", "raw", "token",
-        "view", "wait_ms", "why",
+        "dead", "delay", "ending", "full", "lease_ms", "lends", "name", "options", "peeks", "raw",
+        "token", "view", "wait_ms", "why",
     )  # fmt: skip
 
     def __init__(
         self, raw: bytes, name: bytes, options: frozenset[str], wait_ms: int,
-        view: View | None = None, tokens: Tokens = NO_TOKENS,
+        view: View | None = None, tokens: Tokens = NO_TOKENS, delay: Delay | None = None,
     ) -> None:  # fmt: skip
         self.raw = raw
         self.name = name
@@ -75,6 +80,7 @@ class Target:
         self.token = tokens.token
         self.why = tokens.why
         self.full = "full" in options
+        self.delay = delay
         self.view = view
         self.wait_ms = wait_ms
         self.ending: Ending | None = None
@@ -88,7 +94,7 @@ class Target:
         made.raw, made.name, made.options, made.token = raw, self.name, self.options, token
         made.lends, made.peeks, made.dead, made.full = self.lends, self.peeks, self.dead, self.full
         made.lease_ms, made.why, made.view = self.lease_ms, self.why, self.view
-        made.wait_ms, made.ending = self.wait_ms, self.ending
+        made.wait_ms, made.ending, made.delay = self.wait_ms, self.ending, self.delay
         return made
 
     @property
@@ -235,7 +241,11 @@ def parse_target(raw: bytes, verb: str = "get") -> Target:
     options = frozenset(values)
     view = parse_view(values) if options & _VIEWS else None
     _refuse_contradiction(options)
-    return Target(raw, name, options, wait_ms, view, parse_tokens(values, verb))
+    delay = parse_delay(values) if options & delays.WORDS else None
+    if delay is not None and verb != STORING:
+        refuse_delay(min(options & delays.WORDS), options)
+    tokens = parse_tokens(values, "get" if verb == STORING else verb)
+    return Target(raw, name, options, wait_ms, view, tokens, delay)
 
 
 def parse_lease(raw: bytes, verb: str) -> Target:

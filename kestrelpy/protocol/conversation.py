@@ -247,9 +247,9 @@ class Conversation:
         queue = broker.queues.get(name) or self._create(name, line.size, now_ms)
         expires_ms = self._expires_ms(line.expiry, now_ms) if line.expiry else 0
         if line.only_if_empty:
-            lsn = queue.add(command.body, line.flags, expires_ms, now_ms)
+            lsn = queue.add(command.body, line.flags, expires_ms, now_ms, line.target.delay)
         else:
-            lsn = queue.put(command.body, line.flags, expires_ms, now_ms)
+            lsn = queue.put(command.body, line.flags, expires_ms, now_ms, line.target.delay)
         self._stored_bytes += len(command.body)
         if command.quiet:
             if lsn == NOT_STORED:

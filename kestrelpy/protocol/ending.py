@@ -24,4 +24,4 @@ def end_lease(target: Target, lease: Lease, reader: Reader, now_ms: int) -> int:
     if target.why is not None:
         return reader.bury(lease, now_ms, target.why)
     reason = ABORTED if target.ending is Ending.GIVE_BACK else DEFERRED
-    return reader.give_back(lease, now_ms, reason)
+    return reader.give_back(lease, now_ms, reason, target.delay)

@@ -134,6 +134,8 @@ class Fetching:
             closes = target.ending is Ending.CONFIRM
             if holder.overdue and closes and self._forgive(target, queue):
                 raise LeaseExpired(target.name)
+        if target.delay is not None and lease is not None and lease.dead:
+            raise ClientError("what is lent from the dead line goes back to it at once")
         if target.lease_ms:
             if queue is not None and queue.log.no_room:
                 raise ServerError(queue.log.no_room)

@@ -2,6 +2,7 @@
 
     stats q/item=7  ──▶ gone                          lent ──▶ to whom, until when
                     ──▶ ready ──▶ paused, behind how many others, next
+                    ──▶ delayed ──▶ until when
                     ──▶ dead ──▶ of what              (only the log has it? it is read: `Observing`)
 
 One rule: looking changes nothing, and a long look is taken in slices.
@@ -16,7 +17,7 @@ from urllib.parse import quote_from_bytes
 from journal.snapshot import DeadEntry
 from kestrelpy.core.by_token import find
 from kestrelpy.core.item import Item
-from kestrelpy.core.kept import DEAD, LENT, READY, Kept
+from kestrelpy.core.kept import DELAYED, Kept
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.operating import Waiting, waiting
 from kestrelpy.core.queue import Queue
@@ -129,6 +130,7 @@ def _ahead(reader: Reader, id_: int) -> Generator[bytes, None, int]:
     """How many that are ready stand before it."""
     count = reader.live.count_between(1, id_ - 1)
     lent = [lease.item.id for lease in reader.leases if not lease.dead]
+    count -= reader.delays.ids.count_between(1, id_ - 1)
     for ids in (lent, list(reader.dead.deaths)):
         for some in _sliced(ids, _COUNTED_PER_SLICE):
             count -= sum(other < id_ for other in some)
@@ -150,6 +152,8 @@ def _facts(
         why = _why_lent(lease, queue, talk.last_command_ms)
     elif death is not None:
         why = _why_dead(reader, death)
+    elif state == DELAYED:
+        why = f"delayed_until_{reader.delays.find(id_, queue.wall.offset_ms)[0]}"
     else:
         why = _why_ready(talk, queue, id_, ahead)
     left_ms: object = _NONE
@@ -157,8 +161,8 @@ def _facts(
         left_ms = max(lease.deadline_ms - talk.last_command_ms, 0)
     return [
         ("id", id_),
-        ("marker", stored.marker if stored is not None else id_),
-        ("state", {READY: "ready", LENT: "lent", DEAD: "dead"}[state]),
+        ("marker", _marker(reader, stored, id_)),
+        ("state", state.decode("ascii")),
         ("why", why),
         ("attempts", attempts),
         ("lease_left_ms", left_ms),
@@ -173,6 +177,13 @@ def _facts(
         ("died_ms", death.died_ms if death is not None else _NONE),
         ("reason", _word(death.reason) if death is not None else _NONE),
     ]
+
+
+def _marker(reader: Reader, stored: _Stored | None, id_: int) -> object:
+    if id_ not in reader.marks.hidden:
+        return id_
+    known = stored.marker if stored is not None else 0
+    return known or reader.marks.marker_of(id_) or _NONE
 
 
 def _bytes(stored: _Stored | None, death: DeadEntry | None) -> object:

@@ -14,8 +14,10 @@ from collections.abc import Callable
 from typing import Final
 
 from kestrelpy.errors import ClientError, Refused, ServerError
+from kestrelpy.protocol import delays
 from kestrelpy.protocol.commands import (
     KEY_BYTES_MAX,
+    STORING,
     Bad,
     Command,
     Delete,
@@ -47,7 +49,7 @@ _NOT_SUPPORTED: Final = "not supported by a queue"
 _STORING: Final = frozenset(b"set add replace append prepend cas".split())
 _PLAIN: Final = frozenset(
     b"flush flush_all flush_expired flush_all_expired stats dump_stats status reload version "
-    b"verbosity shutdown quit pause resume move redrive".split()
+    b"verbosity shutdown quit pause resume retry move redrive".split()
 )
 _LATER: Final = frozenset(b"monitor confirm".split())
 
@@ -201,12 +203,14 @@ class Parser:
         """What the line asks for; raises Refused, and the body is skipped."""
         if verb in (b"append", b"prepend"):
             raise ServerError(_NOT_SUPPORTED)
-        target = parse_target(words[1])
+        target = parse_target(words[1], STORING)
         if verb in (b"cas", b"replace"):
             raise ClientError(f"{verb.decode()} needs key=, which this version does not have yet")
-        if target.options and not ("declare" in target.options and verb == b"set"):
-            raise ClientError(_why_no_option(min(target.options), verb.decode()))
-        if target.options and size > DECLARATION_BYTES_MAX:
+        declares = "declare" in target.options and verb == b"set"
+        odd = target.options - delays.WORDS
+        if odd and not declares:
+            raise ClientError(_why_no_option(min(odd), verb.decode()))
+        if declares and size > DECLARATION_BYTES_MAX:
             raise ClientError(
                 f"declaration too large ({size} bytes, limit {DECLARATION_BYTES_MAX})"
             )

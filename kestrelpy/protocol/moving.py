@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
+from kestrelpy.core.moving import redrive as redrive_one
 from kestrelpy.core.orders import Order
 from kestrelpy.core.queue import Queue
 from kestrelpy.errors import ClientError, ServerError
@@ -25,6 +26,7 @@ from kestrelpy.protocol.host import Talk
 # Of one request; who has more to move asks again, and knows how far it got.
 MOVED_MAX: Final = 10_000
 _ALL: Final = b"all"
+_PER_SLICE: Final = 500
 
 
 def move(talk: Talk, command: Plain, now_ms: int) -> None:
@@ -60,7 +62,27 @@ def redrive(talk: Talk, command: Plain, now_ms: int) -> None:
         if not all(word.isdigit() and len(word) < 17 for word in words):
             raise ClientError("bad items: numbers with commas between them, or all")
         ids = deque(dict.fromkeys(map(int, words)))
-    _begin(talk, command, Order(queue, target, ids, owner=talk))
+    if target == name:
+        talk.stream = _redrive_each(talk, command, queue, ids)
+    else:
+        _begin(talk, command, Order(queue, target, ids, owner=talk))
+
+
+def _redrive_each(
+    talk: Talk, command: Plain, queue: Queue, ids: deque[int]
+) -> Iterator[bytes]:
+    """Back to their own queue: one record each, in slices."""
+    count, now_ms = 0, talk.last_command_ms
+    while ids and not queue.deleted and queue.log.failure is None and not queue.log.no_room:
+        for _ in range(min(len(ids), _PER_SLICE)):
+            count += redrive_one(queue, ids.popleft(), now_ms) is not None
+        if queue.reader.waiters:
+            queue.reader.serve(now_ms)
+        yield b""
+    if queue.log.no_room and not count:
+        talk.refuse(ServerError(queue.log.no_room), command.quiet)
+    elif not command.quiet:
+        talk.replies.hold(b"%d\r\n" % count, queue.log, queue.log.lsn_appended)
 
 
 def _source(talk: Talk, command: Plain, name: bytes, target: bytes) -> Queue | None:

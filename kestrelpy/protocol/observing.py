@@ -31,6 +31,7 @@ from kestrelpy.core.waiters import Waiter, Want
 from kestrelpy.protocol.commands import Target
 from kestrelpy.protocol.host import Talk
 from kestrelpy.protocol.markers import View
+from kestrelpy.protocol.released import RELEASED_MAX, Released
 from kestrelpy.protocol.replies import Replies, Together
 from kestrelpy.protocol.shape import Shape, standing
 
@@ -53,12 +54,15 @@ class Reading:
     `record`, if it can be read.
     """
 
-    __slots__ = ("begin", "error", "found", "is_over", "lines", "order", "record", "shape")
+    __slots__ = (
+        "begin", "error", "found", "is_over", "lines", "order", "record", "released", "shape",
+    )  # fmt: skip
 
-    def __init__(self, order: Gathering | TimeSearch | ReadOne, shape: Shape) -> None:
+    def __init__(self, order: Gathering | TimeSearch | Released | ReadOne, shape: Shape) -> None:
         self.order = order
         self.shape = shape
         self.found: Gathered | None = None
+        self.released: list[Put] = []
         self.lines: list[bytes] = []
         self.begin = 0
         self.record: Record | None = None
@@ -72,6 +76,9 @@ class Reading:
                 self.begin = self.order.run(files)
             elif isinstance(self.order, ReadOne):
                 self.record = self.order.run(files)
+            elif isinstance(self.order, Released):
+                self.released = self.order.run(files)
+                self.lines = self.shape.lines(self.released)
             else:
                 found = self.order.run(files)
                 self.lines = self.shape.lines(found.puts)
@@ -129,7 +136,7 @@ class Answer:
             for line, put in zip(self.lines, puts, strict=True):
                 item = put[0]
                 if kept.has(item) and not kept.has_expired(item, put[4], wall_ms):
-                    first = first or item
+                    first = first or put[1]
                     if shape.full:
                         middle = standing(*kept.state(item)) + _CRLF
                     parts += (line, middle, put[5], _CRLF)
@@ -207,17 +214,17 @@ class Observing:
         counters.get_misses += 1
         to.say(end)
 
-    def find(self, queue: Queue, marker: int) -> Generator[bytes, None, Put | None]:
-        """What was put under this marker; None: it is not there any more, or cannot be read.
+    def find(self, queue: Queue, id_: int) -> Generator[bytes, None, Put | None]:
+        """What was put as this item; None: it is not there any more, or cannot be read.
 
         Held up, it yields nothing, like `observe`.
         """
         log, live = queue.log, queue.reader.live
-        item = Kept(queue.reader).item(marker)
+        item = Kept(queue.reader).item(id_)
         if item is not None or not isinstance(log, JournalLog):
             return item.put if item is not None else None
         for _ in range(READINGS_MAX):
-            order = gather.order(log.journal, None, marker, marker, live, 1, ANSWER_BYTES_MAX)
+            order = gather.order(log.journal, None, id_, id_, live, 1, ANSWER_BYTES_MAX)
             if order is None or queue.deleted:
                 break
             reading = yield from self._run(log, Reading(order, Shape(b"", False, False)))
@@ -278,12 +285,14 @@ class Observing:
         """Add what there is from `first` on; returns up to where was looked."""
         log, wanted = queue.log, answer.most - len(answer.puts)
         if answer.most == 1 and not answer.since_ms:
-            item = kept.item(first)
+            item = kept.item(kept.id_of(first))
             if item is not None:
                 puts = [item.put]
                 answer.add(puts, shape.lines(puts))
                 return first
         if isinstance(log, JournalLog):
+            if (pairs := kept.released(first, log.item_stored, min(wanted, RELEASED_MAX))):
+                return (yield from self._read_released(log, pairs, answer, shape))
             return (yield from self._read(queue, log, first, answer, shape))
         most = min(wanted, SLICE_ITEMS)
         items, last = kept.gather(first - 1, most, answer.room, answer.since_ms)
@@ -303,12 +312,16 @@ class Observing:
         """
         journal, places = log.journal, self._places
         key = (queue.name, queue.generation)
+        reader, last = queue.reader, log.item_stored
+        other = reader.marks.first_from(first)
+        if other:
+            last = min(last, other - 1)
         order = gather.order(
-            journal, places.get(key), first, log.item_stored, queue.reader.live,
-            answer.most - len(answer.puts), answer.room, answer.since_ms,
+            journal, places.get(key), first, last, reader.live, answer.most - len(answer.puts),
+            answer.room, answer.since_ms, reader.marks.hidden,
         )  # fmt: skip
         if order is None:
-            return max(log.item_stored, first)
+            return max(last, first)
         reading = yield from self._run(log, Reading(order, shape))
         answer.readings += 1
         if journal.segment_numbered(order.extent.number) is None:
@@ -322,6 +335,18 @@ class Observing:
             places.clear()
         places[key] = found.place
         return found.seen
+
+    def _read_released(
+        self, log: JournalLog, pairs: list[tuple[int, int]], answer: Answer, shape: Shape
+    ) -> Generator[bytes, None, int]:
+        """Add items whose markers are no ids; returns up to which marker was looked."""
+        some = log.journal.backlog.some([id_ for _, id_ in pairs])
+        order = Released(some, pairs, answer.room)
+        reading = yield from self._run(log, Reading(order, shape))
+        answer.readings += 1
+        if any(log.journal.segment_numbered(e.number) is None for e, _ in some.parts):
+            return pairs[0][0] - 1  # rewritten or removed meanwhile: look again
+        return order.seen if answer.add(reading.released, reading.lines) else pairs[0][0] - 1
 
     def _search(
         self, queue: Queue, since_ms: int, shape: Shape

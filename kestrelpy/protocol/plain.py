@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.operating import pause
+from kestrelpy.core.operating import pause, retry
 from kestrelpy.core.queue import Queue
 from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.protocol.commands import Plain, check_name, readable, refuse_later
 from kestrelpy.protocol.declaring import setting_lines
 from kestrelpy.protocol.host import Talk
 from kestrelpy.protocol.looking import dead_lines, item_lines, token_lines
+from kestrelpy.protocol.markers import parse_number
 from kestrelpy.protocol.moving import move, redrive
 from kestrelpy.protocol.replies import Together
 from kestrelpy.protocol.stats import (
@@ -144,6 +145,22 @@ def _pause(conversation: Talk, command: Plain, now_ms: int) -> None:
         conversation.replies.hold(b"OK\r\n", queue.log, lsn)
 
 
+def _retry(conversation: Talk, command: Plain, now_ms: int) -> None:
+    """`retry <queue> <item>`: a delayed item is available now."""
+    if len(command.words) != 2:
+        raise ClientError("retry needs a queue and an item: retry <queue> <number>")
+    name, number = command.words
+    check_name(name)
+    id_ = parse_number("item", readable(number))
+    _refuse_unless_up(conversation)
+    queue = conversation.broker.queues.get(name)
+    lsn = retry(queue, id_, now_ms) if queue is not None else None
+    if queue is None or lsn is None:
+        _say(conversation, command, b"NOT_FOUND\r\n")
+    elif not command.quiet:
+        conversation.replies.hold(b"OK\r\n", queue.log, lsn)
+
+
 def _dump_stats(conversation: Talk, command: Plain, now_ms: int) -> None:
     for name in command.words:
         check_name(name)
@@ -215,6 +232,7 @@ _VERBS: Final[dict[bytes, Callable[[Talk, Plain, int], None]]] = {
     b"stats": _stats,
     b"pause": _pause,
     b"resume": _pause,
+    b"retry": _retry,
     b"move": move,
     b"redrive": redrive,
     b"dump_stats": _dump_stats,

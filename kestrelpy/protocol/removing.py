@@ -61,7 +61,7 @@ def _cancel(talk: Talk, queue: Queue, id_: int, quiet: bool, body_bytes: int) ->
     where = waiting(queue.reader, id_, talk.last_command_ms)
     if where is Waiting.LOST:
         _raise_unreadable(queue, id_)
-    is_here = where in (Waiting.HERE, Waiting.LOGGED) and not queue.deleted
+    is_here = where in (Waiting.HERE, Waiting.LOGGED, Waiting.DELAYED) and not queue.deleted
     lsn = cancel(queue, id_, body_bytes, talk.last_command_ms) if is_here else None
     _say(talk, quiet, queue, lsn)
 

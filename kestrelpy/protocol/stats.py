@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Final, Literal
 
 from kestrelpy.core.broker import Broker
+from kestrelpy.core.kept import Kept
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.log import Log
 from kestrelpy.core.queue import Queue
@@ -102,7 +103,7 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
         ("transactions", counters.opened),
         ("canceled_transactions", counters.cancelled),
         ("total_flushes", counters.flushes),
-        ("delayed", 0),
+        ("delayed", reader.delays.count),
         ("leased", len(reader.leases)),
         ("dead", len(reader.dead)),
         ("redelivered", counters.redelivered),
@@ -152,7 +153,7 @@ def marker_lines(broker: Broker) -> Iterator[bytes]:
 def _markers(queue: Queue) -> list[tuple[str, object]]:
     """The first marker that is kept (the next one: nothing is), the latest (0: none was given)."""
     latest = min(queue.last_number, queue.log.item_stored)
-    first = queue.reader.live.first_from(1)
+    first = Kept(queue.reader).first(0)
     return [
         ("marker_earliest", first if 0 < first <= latest else latest + 1),
         ("marker_latest", latest),

@@ -153,3 +153,22 @@ def test_the_dead_are_purged_one_some_or_all(kestrelpy: Command, daemon: DaemonP
     assert counts(daemon, "frail-2")["dead"] == 1
     client.get("frail-2/close")
     assert counts(daemon, "frail-2")["dead"] == 0
+
+
+def test_a_delayed_item_says_until_when_and_is_available_when_it_is_retried(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    client = Client(("127.0.0.1", daemon.port), default_noreply=False)
+    assert client.set("later/at=9999999999", b"x")
+
+    before = shown(kestrelpy, "later", 1)
+    nothing = kestrelpy("get", "later")
+    retried = kestrelpy("item", "retry", "later", "1")
+    again = kestrelpy("item", "retry", "later", "1")
+
+    assert (before["state"], before["why"]) == ("delayed", "delayed until 9999999999000")
+    assert nothing.is_sentence(1)
+    assert (retried.code, retried.out) == (0, b"item 1 of later is available\n")
+    assert again.is_sentence(1)
+    assert "item 1 of later is not delayed: ready" in again.err
+    assert kestrelpy("get", "later").out == b"x"

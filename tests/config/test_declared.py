@@ -129,6 +129,9 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "durable": st.just(True),
     "max_leased": st.integers(1, 2**53 - 1) | st.just("none"),
     "max_attempts": st.integers(1, 2**53 - 1) | st.just("none"),
+    "retry_delay": MS.map(lambda ms: f"{ms}ms") | st.just("0ms"),
+    "retry_backoff": st.integers(1, 1000) | st.floats(1, 1000),
+    "retry_delay_max": MS.map(lambda ms: f"{ms}ms"),
     "expire_to": st.sampled_from(["old", "none"]),
     "dead_letter_to": st.sampled_from(["failed", "a.b", "none"]),
 }

@@ -72,6 +72,9 @@ WRONG_VALUES = [
     ("queue_defaults", 'confirms = "always"', '"written" or "synced"'),
     ("queue_defaults", 'durable = "false"', "true or false"),
     ("queue_defaults", "max_leased = 0", 'or "none"'),
+    ("queue_defaults", 'retry_delay = 5', "a duration from 0ms to 36500d"),
+    ("queue_defaults", "retry_backoff = 0.5", "a number from 1 to 1000, decimals allowed"),
+    ("queue_defaults", 'retry_delay_max = "none"', "a duration from 1ms to 36500d"),
     ("queue_defaults", 'max_attempts = "never"', 'a whole number from 1 to 9007199254740991, or "'),
     ("queue_defaults", 'expire_to = "a b"', "a queue's name (1 to 128 printable ASCII characters"),
     ("queue_defaults", 'dead_letter_to = "a/b"', 'no blank, / or +), or "none"'),
@@ -133,7 +136,7 @@ def test_an_unknown_key_is_told_with_the_nearest_and_those_allowed(
 
 LATER = {
     "server": "http_host http_port text_port",
-    "queue_defaults": "retry_delay retry_backoff retry_delay_max dedupe_window scope_window "
+    "queue_defaults": "dedupe_window scope_window "
     "key_format key key_match key_unordered key_missing retain fanout_only "
     "fanout_create",
 }

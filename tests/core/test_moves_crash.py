@@ -275,3 +275,33 @@ def test_a_queue_deleted_on_the_way_doubles_nothing_whatever_crashes_when(
         settle_down(town)
 
     cut_at_every_step(lambda town: deleted_on_its_way(town, which, later), look, seeds=4)
+
+
+def redriven(town: Town) -> None:
+    town.set_queue("jobs", max_attempts=1)
+    for body in (b"1", b"2", b"3"):
+        town.put("jobs", body)
+    town.fail("jobs")
+    town.fail("jobs")
+    town.say("client", b"redrive jobs all")
+    town.fail("jobs")
+    town.say("client", b"redrive jobs 3 again")
+    town.finish("jobs")
+
+
+def test_what_is_redriven_is_there_once_whatever_crashes_when() -> None:
+    cut_at_every_step(redriven, settle_down)
+
+
+def test_a_redriven_item_that_goes_by_itself_dies_again_and_is_moved_once() -> None:
+    town = Town()
+    town.set_queue("jobs", max_attempts=1)
+    town.put("jobs", b"1")
+    town.fail("jobs")
+    assert town.say("client", b"redrive jobs all") == b"1\r\n"
+    town.set_queue("jobs", dead_letter_to="failed")
+    town.fail("jobs")
+    town.check()
+    assert town.finish("failed") == b"1"
+    town.kill()
+    town.check()

@@ -11,7 +11,7 @@ from journal.apart import DelayedEntry, PlacedEntry
 from journal.checkpoint import Checkpoint
 from journal.ids import IdCounts
 from journal.lending import LeaseEntry
-from journal.record import Kind, Tag
+from journal.record import Kind, Meta, Tag
 from journal.segment import Tally
 from journal.snapshot import Snapshot
 from tests.golden.layout import SERVER, TIME_MS, SegmentBuilder, draft, ids
@@ -24,6 +24,7 @@ def delays() -> list[SegmentBuilder | Snapshot]:
     opening = Checkpoint(b"delays", server=SERVER, generation=1)
     one = SegmentBuilder(1, 4096, 1, opening)
     token, minute = 1 << 20, 60_000
+    off: Meta = {Tag.DUE_MS: DUE_MS, Tag.REASON: b"abort", Tag.BYTES: 5}
     leased = LeaseEntry(4, token, 1, TIME_MS + 30, 5, TIME_MS + 30, TIME_MS + minute)
     written = one.batch(
         draft(Kind.PUT, 1, 1, 0, b"plain"),
@@ -32,7 +33,7 @@ def delays() -> list[SegmentBuilder | Snapshot]:
         draft(Kind.PUT, 4, 0, 0, b"other", {Tag.EXPIRES_MS: DUE_MS, Tag.DUE_MS: TIME_MS + 25}),
         draft(Kind.RELEASED, 4, 5, time_ms=TIME_MS + 25),
         draft(Kind.PUT, 6, 0, 0, b"last", {Tag.DUE_MS: DUE_MS}),
-        draft(Kind.RETURNED, 1, TIME_MS + 10, 1, meta={Tag.REASON: b"abort", Tag.DUE_MS: DUE_MS}),
+        draft(Kind.RETURNED, 1, TIME_MS + 10, 1, meta=off),
         leased.leased(),
     )
     tally = Tally()

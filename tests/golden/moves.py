@@ -1,6 +1,7 @@
 """The golden journal of a queue to which items are moved, and from which they go, laid out by hand.
 
-    1 and 2 are copies, 1 with its origin settled at once; 3 expired, 4 died: both go elsewhere
+    1 and 2 are copies, 1 with its origin settled at once; 3 expired, 4 died: both go elsewhere;
+    5 died and is redriven
 
 One rule: no clock, no randomness, no environment.
 """
@@ -55,7 +56,10 @@ def moves() -> list[SegmentBuilder | Snapshot]:
         settled(2, other, TIME_MS + 14),
         # As of a body of 16 MiB.
         moved(1, 1 << 24, Origin(SERVER, b"late", 2, GENERATION), TIME_MS + 15, True),
+        draft(Kind.PUT, 5, 5, 0, b"five", time_ms=TIME_MS + 16),
+        draft(Kind.DEAD, 5, TIME_MS + 17, 1, meta=buried, time_ms=TIME_MS + 18),
+        draft(Kind.REDRIVEN, 5, 6, time_ms=TIME_MS + 19),
         synced=8,
     )
-    one.batch(synced=12)
+    one.batch(synced=15)
     return [one, between]

@@ -143,3 +143,28 @@ def test_numbers_of_ids_are_kept_and_taken_out() -> None:
             found.set(id_, 0)
         assert not found
         assert not found._large
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_those_without_others_are_found_page_by_page(seed: int) -> None:
+    random = Random(seed)
+    sets = []
+    for _ in range(2):
+        made, model = IdSet(), set[int]()
+        for first in range(1, random.randrange(2, 40_000), 7000):
+            made.add_range(max(first, made.last + 1), made.last + random.randrange(9000))
+        model.update(made)
+        for id_ in random.sample(sorted(model), len(model) // 3 if random.random() < 0.7 else 0):
+            made.discard(id_)
+            model.discard(id_)
+        sets.append((made, model))
+    (one, in_one), (other, in_other) = sets
+    rest = in_one - in_other
+    assert set(one.without(other)) == rest
+    assert len(one.without(other)) == len(rest)
+    for id_ in (1, 2, 4095, 4096, 5000, 12_288, 40_000):
+        behind = [i for i in rest if i >= id_]
+        assert one.first_without(id_, other) == min(behind, default=0)
+    left = one.without(other)
+    left.add(one.last + 5)
+    assert left.first_from(one.last + 1) == one.last + 5, "it goes on as any other"

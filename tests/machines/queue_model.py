@@ -1,8 +1,10 @@
 """What the spec says a queue does, without a thought of speed: a dict of items and plain sorting.
 
-Written from the spec, not from the code. An item is READY, LENT or DEAD (or dead and lent); its
-place is its number. Where the spec is silent it says so here: of leases found over in one tick the
-earlier deadline ends first, then the earlier place.
+Written from the spec, not from the code. An item is READY, DELAYED, LENT or DEAD (or dead and
+lent); its place is its number, or the one it took when it was released. Where the spec is silent it
+says so here: of leases found over in one tick the earlier deadline ends first, then the earlier
+place; of items due together the one that was put first; a delayed item that has expired is gone
+when it is due.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from kestrelpy.core.delays import Delay
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.waiters import Want
 
@@ -28,6 +31,14 @@ class Thing:
     deadline_ms: int | None = None
     since_ms: int = -1  # wall clock; of a lease by token, which a restart goes on with
     length_ms: int = 0
+    place: int = 0
+    marker: int = 0  # its first place; 0: it was never available
+    due_ms: int = -1  # wall clock, as the log knows it; of a delayed item
+    steady_ms: int = -1  # when it is due on the other clock; of a duration, until a restart
+
+    @property
+    def is_delayed(self) -> bool:
+        return self.due_ms >= 0
 
     @property
     def by_token(self) -> bool:
@@ -55,6 +66,7 @@ class QueueModel:
     offset_ms: int = 0
     exists: bool = False
     next_id: int = 1
+    total: int = 0
     paused: bool = False
     deaths: int = 0
     things: dict[int, Thing] = field(default_factory=dict)
@@ -75,7 +87,16 @@ class QueueModel:
     @property
     def unlent(self) -> list[Thing]:
         """READY by place, expired or not."""
-        return [t for _, t in sorted(self.things.items()) if not t.holder and not t.died]
+        found = [t for t in self.things.values() if not (t.holder or t.died or t.is_delayed)]
+        return sorted(found, key=lambda t: t.place)
+
+    @property
+    def delayed(self) -> list[Thing]:
+        return [t for t in self.things.values() if t.is_delayed]
+
+    def due_of(self, thing: Thing) -> int:
+        """Of a delayed one, on the clock that never steps."""
+        return thing.steady_ms if thing.steady_ms >= 0 else thing.due_ms - self.offset_ms
 
     @property
     def ready(self) -> list[Thing]:
@@ -96,11 +117,25 @@ class QueueModel:
         due = [w.due_ms for w in self.waits]
         due += [t.deadline_ms for t in self.lent if t.deadline_ms is not None]
         due += [t.expires_ms - self.offset_ms for t in self.unlent if t.expires_ms]
+        due += [self.due_of(t) for t in self.delayed]
         return min(due, default=None)
 
     # -- storing ----------------------------------------------------------------------------
 
-    def put(self, body: bytes, expires_ms: int) -> bool:
+    def expires(self, expires_ms: int) -> int:
+        if self.policy.max_age_ms is None:
+            return expires_ms
+        return min(expires_ms or 1 << 60, self.wall_ms + self.policy.max_age_ms)
+
+    def refuses(self, expires_ms: int, delay: Delay | None) -> bool:
+        """Would it expire before it is due?"""
+        expires_ms = self.expires(expires_ms)
+        return delay is not None and 0 < expires_ms <= max(self.due(delay), self.wall_ms)
+
+    def due(self, delay: Delay) -> int:
+        return delay.ms if delay.is_date else self.wall_ms + delay.ms
+
+    def put(self, body: bytes, expires_ms: int, delay: Delay | None = None) -> bool:
         self.exists = True
         policy = self.policy
         items_max = policy.max_items if policy.max_items is not None else 1 << 60
@@ -108,25 +143,40 @@ class QueueModel:
         if items_max == 0 or len(body) > bytes_max:
             return False
         while (
-            len(self.ready) + 1 > items_max
-            or sum(len(t.body) for t in self.ready) + len(body) > bytes_max
+            len(self.ready + self.delayed) + 1 > items_max
+            or sum(len(t.body) for t in self.ready + self.delayed) + len(body) > bytes_max
         ):
-            if not policy.discard_old_when_full:
+            if not policy.discard_old_when_full or not self.ready:
                 return False
             del self.things[self.ready[0].id]
             self.counts["discarded"] += 1
-        if policy.max_age_ms is not None:
-            expires_ms = min(expires_ms or 1 << 60, self.wall_ms + policy.max_age_ms)
-        self.things[self.next_id] = Thing(self.next_id, body, expires_ms)
-        self.next_id += 1
+        thing = self.things[self.next_id] = Thing(self.next_id, body, self.expires(expires_ms))
+        self.total += 1
+        if delay is not None and self.due(delay) > self.wall_ms:
+            self.put_off(thing, delay)
+            self.next_id += 1
+        else:
+            self.release(thing)
         self.serve()
         return True
 
-    def add(self, body: bytes, expires_ms: int) -> bool:
+    def put_off(self, thing: Thing, delay: Delay) -> None:
+        thing.due_ms, thing.steady_ms = self.due(delay), -1
+        if not delay.is_date:
+            thing.steady_ms = self.now_ms + delay.ms
+
+    def release(self, thing: Thing) -> None:
+        """It becomes available: the next number is its place, the first such one its marker."""
+        thing.due_ms = thing.steady_ms = -1
+        thing.place = self.next_id
+        thing.marker = thing.marker or thing.place
+        self.next_id += 1
+
+    def add(self, body: bytes, expires_ms: int, delay: Delay | None = None) -> bool:
         self.exists = True
-        if self.ready or self.lent:
+        if self.ready or self.lent or self.delayed:
             return False
-        return self.put(body, expires_ms)
+        return self.put(body, expires_ms, delay)
 
     # -- fetching ---------------------------------------------------------------------------
 
@@ -164,8 +214,8 @@ class QueueModel:
         del self.things[thing.id]
         self.serve()
 
-    def give_back(self, thing: Thing, reason: str) -> None:
-        self.take_back(thing, reason)
+    def give_back(self, thing: Thing, reason: str, delay: Delay | None = None) -> None:
+        self.take_back(thing, reason, delay)
         self.serve()
 
     def renew(self, thing: Thing, lease_ms: int) -> None:
@@ -173,16 +223,26 @@ class QueueModel:
         if thing.by_token:
             thing.since_ms, thing.length_ms = self.wall_ms, lease_ms
 
-    def take_back(self, thing: Thing, reason: str) -> None:
+    def take_back(self, thing: Thing, reason: str, delay: Delay | None = None) -> None:
         thing.holder, thing.deadline_ms, thing.since_ms = "", None, -1
         self.counts["cancelled"] += 1
-        if thing.died or reason == "defer":
+        if thing.died:
             return
-        thing.attempts += 1
-        most = self.policy.max_attempts
-        if reason == "why" or (most is not None and thing.attempts >= most):
-            self.deaths += 1
-            thing.died, thing.reason = self.deaths, reason
+        if reason != "defer":
+            thing.attempts += 1
+            most = self.policy.max_attempts
+            if reason == "why" or (most is not None and thing.attempts >= most):
+                self.deaths += 1
+                thing.died, thing.reason = self.deaths, reason
+                return
+            delay = delay or self.retry_delay(thing.attempts)
+        if delay is not None and self.due(delay) > self.wall_ms:
+            self.put_off(thing, delay)
+
+    def retry_delay(self, attempts: int) -> Delay:
+        policy = self.policy
+        wait_ms = policy.retry_delay_ms * policy.retry_backoff ** (attempts - 1)
+        return Delay(int(min(wait_ms, policy.retry_delay_max_ms)))
 
     def hang_up(self, who: str, opened: list[int]) -> None:
         """`opened`: what it holds, in the order in which it was opened."""
@@ -217,10 +277,27 @@ class QueueModel:
 
     def cancel(self, id_: int) -> bool:
         """Only what waits."""
-        found = any(thing.id == id_ for thing in self.ready)
+        found = any(thing.id == id_ for thing in self.ready + self.delayed)
         if found:
             del self.things[id_]
         return found
+
+    def retry(self, id_: int) -> bool:
+        """Only what is delayed."""
+        found = [thing for thing in self.delayed if thing.id == id_]
+        for thing in found:
+            self.release(thing)
+        self.serve()
+        return bool(found)
+
+    def redrive(self, id_: int) -> bool:
+        """Only what is dead and nobody holds: a new arrival, with its marker."""
+        found = [thing for thing in self.dead if thing.id == id_]
+        for thing in found:
+            thing.died, thing.reason, thing.attempts = 0, "", 0
+            self.release(thing)
+        self.serve()
+        return bool(found)
 
     def purge(self, id_: int) -> bool:
         """Only what is dead and nobody holds."""
@@ -232,7 +309,7 @@ class QueueModel:
     # -- the whole queue --------------------------------------------------------------------
 
     def flush(self) -> None:
-        for thing in self.unlent:
+        for thing in self.unlent + self.delayed:
             del self.things[thing.id]
         self.counts["flushes"] += 1
 
@@ -241,14 +318,17 @@ class QueueModel:
             self.answers += [(w.number, None) for w in self.waits if not w.dead]
             self.answers += [(w.number, None) for w in self.waits if w.dead]
             self.waits = []
-            self.restart({}, 1, False)
+            self.restart({}, 1, False, 0)
             self.exists = False
             self.counts.clear()
 
-    def restart(self, things: dict[int, Thing], next_id: int, paused: bool) -> None:
+    def restart(
+        self, things: dict[int, Thing], next_id: int, paused: bool, total: int
+    ) -> None:
         """What was lent by connection is back at its place; a restart counts no attempt.
 
-        What was lent by token is so until its deadline by the wall, at most its full length later.
+        What was lent by token is so until its deadline by the wall, at most its full length later;
+        what is delayed follows the wall.
         """
         self.things = {}
         for item, thing in things.items():
@@ -257,8 +337,10 @@ class QueueModel:
                 left_ms = max(0, min(left_ms, thing.length_ms))
                 self.things[item] = replace(thing, deadline_ms=self.now_ms + left_ms)
             else:
-                self.things[item] = replace(thing, holder="", deadline_ms=None)
-        self.next_id, self.paused = next_id, paused
+                self.things[item] = replace(
+                    thing, holder="", deadline_ms=None, steady_ms=-1
+                )
+        self.next_id, self.paused, self.total = next_id, paused, total
         self.deaths = max((t.died for t in self.things.values()), default=0)
 
     # -- time -------------------------------------------------------------------------------
@@ -271,10 +353,13 @@ class QueueModel:
         self.now_ms = until_ms
 
     def tick(self) -> None:
+        due = [t for t in self.delayed if self.due_of(t) <= self.now_ms]
+        for thing in sorted(due, key=lambda t: (self.due_of(t), t.id)):
+            self.release(thing)
         over = [
             t for t in self.lent if t.deadline_ms is not None and t.deadline_ms <= self.now_ms
         ]
-        for thing in sorted(over, key=lambda t: (t.deadline_ms, t.died or t.id)):
+        for thing in sorted(over, key=lambda t: (t.deadline_ms, t.died or t.place)):
             if not thing.by_token:
                 self.overdue[thing.holder] += 1
             self.counts["lease_expired"] += 1

@@ -19,14 +19,18 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from kestrelpy.core.delays import Delay
 from kestrelpy.core.leases import Lease
-from kestrelpy.core.operating import Waiting, cancel, pause, purge, waiting
+from kestrelpy.core.operating import Waiting, cancel, pause, purge, retry, waiting
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import ABORTED, DEFERRED, Reader
-from tests.support.life import Life, at_once
+from tests.support.life import WALL_MS, Life, at_once
 
 WHO = st.sampled_from(["anna", "bert"])
 NTH = st.integers(0, 9)
+
+
+LATER = st.sampled_from([None, None, None, Delay(10), Delay(50), Delay(WALL_MS + 30, True)])
 
 
 class MemoryMachine(RuleBasedStateMachine):
@@ -48,6 +52,9 @@ class MemoryMachine(RuleBasedStateMachine):
         self.patch.setattr("journal.upkeep.SNAPSHOT_RECORDS", 20)
         self.patch.setattr("journal.backlog.PIECE_BYTES", piece)
         self.patch.setattr("journal.seeking.PIECE_BYTES", piece)
+        self.patch.setattr("journal.by_id.PIECE_BYTES", piece)
+        self.patch.setattr("journal.by_id.NEAR_BYTES", piece)
+        self.patch.setattr("journal.by_id.NEAR_ITEMS", 3)
         self.patch.setattr("kestrelpy.core.line._SLACK_BYTES", 200)
         self.patch.setattr("kestrelpy.core.residency.FREE_BYTES", 0)
         self.patch.setattr("kestrelpy.core.residency.GRAIN_BYTES", 500)
@@ -81,14 +88,18 @@ class MemoryMachine(RuleBasedStateMachine):
     @rule(
         sizes=st.lists(st.sampled_from([0, 10, 200, 1200]), min_size=1, max_size=6),
         lives_ms=st.sampled_from([0, 0, 0, 20, 100]),
+        later=LATER,
     )
-    def put(self, sizes: list[int], lives_ms: int) -> None:
+    def put(self, sizes: list[int], lives_ms: int, later: Delay | None) -> None:
         for size in sizes:
             self.serial += 1
             body = b"%d" % self.serial + b"." * size
             expires_ms = self.small.wall_ms + lives_ms if lives_ms and self.expiring else 0
-            assert self.endless.put(body, expires_ms) == self.small.put(body, expires_ms)
-            self.puts[self.endless.queue.total_items] = len(body), expires_ms
+            delay = later if not expires_ms else None
+            one, other = (life.put(body, expires_ms, delay) for life in self.lives)
+            assert one == other
+            if one:
+                self.puts[self.endless.queue.last_number] = len(body), expires_ms
 
     @rule(
         who=WHO,
@@ -116,8 +127,9 @@ class MemoryMachine(RuleBasedStateMachine):
     @rule(
         nths=st.lists(NTH, min_size=1, max_size=6),
         how=st.sampled_from(["close", "abort", "defer", "bury"]),
+        later=LATER,
     )
-    def end(self, nths: list[int], how: str) -> None:
+    def end(self, nths: list[int], how: str, later: Delay | None) -> None:
         for nth in nths:
             if not self.held:
                 return
@@ -128,7 +140,7 @@ class MemoryMachine(RuleBasedStateMachine):
                     life.reader.bury(lease, life.now_ms, b"why")
                 else:
                     reason = ABORTED if how == "abort" else DEFERRED
-                    life.reader.give_back(lease, life.now_ms, reason)
+                    life.reader.give_back(lease, life.now_ms, reason, later)
 
     @rule(nths=st.lists(NTH, min_size=1, max_size=3), lease_ms=st.sampled_from([10, 100]))
     def renew(self, nths: list[int], lease_ms: int) -> None:
@@ -161,7 +173,7 @@ class MemoryMachine(RuleBasedStateMachine):
             one, other = (life.queue.add(body, 0, 0, life.now_ms) for life in self.lives)
             assert (one > 0) == (other > 0)
             if one > 0:
-                self.puts[self.endless.queue.total_items] = len(body), 0
+                self.puts[self.endless.queue.last_number] = len(body), 0
 
     @rule(paused=st.sampled_from([False, False, True]))
     def pause(self, paused: bool) -> None:
@@ -186,6 +198,9 @@ class MemoryMachine(RuleBasedStateMachine):
         assert where is not Waiting.LOST
         if where is Waiting.NOT:
             return False
+        if where is Waiting.DELAYED and id_ % 2:
+            assert retry(life.queue, id_, life.now_ms)
+            return True
         cancel(life.queue, id_, self.puts[id_][0], life.now_ms)
         return True
 
@@ -236,6 +251,7 @@ class MemoryMachine(RuleBasedStateMachine):
 
     def everything_comes_in_the_same_order(self) -> None:
         self.pause(False)
+        self.pass_time(1000)
         assert self.endless.take_all() == self.small.take_all()
         for life in self.lives:
             ready = life.reader.ready
@@ -265,11 +281,16 @@ def check(reader: Reader) -> None:
     places = [i.id for i in items if i.id not in reader.elsewhere]
     assert all(i < ready.frontier for i in places), "nothing in memory is behind the frontier"
     there = {i for i in reader.live if i not in reader.leases and i not in reader.dead.deaths}
+    delayed = set(reader.delays.ids)
+    assert delayed <= set(reader.elsewhere)
+    assert sum(entry.body_bytes for entry in reader.delays.entries(0)) == reader.delays.bytes
+    there -= delayed
     stubs = {i for _, i, _ in ready.stubs}
     beyond = {i for i in there - set(reader.elsewhere) if i >= ready.frontier}
     assert {i.id for i in items} == there - beyond - stubs, "what is before it is in memory"
     assert ready.stubs.count == len(stubs)
-    assert stubs <= set(reader.elsewhere) <= there, "what stands apart is neither lent nor dead"
+    apart = set(reader.elsewhere)
+    assert stubs <= apart <= there | delayed, "what stands apart is neither lent nor dead"
     assert ready.beyond == len(beyond)
     assert (ready.frontier < 1 << 62) == bool(beyond)
     assert set(reader.line.watched) <= {i.id for i in items} | {

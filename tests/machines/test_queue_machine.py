@@ -21,9 +21,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from kestrelpy.core.delays import Delay
 from kestrelpy.core.leases import Lease
+from kestrelpy.core.operating import retry
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.waiters import Waiter, Want
+from kestrelpy.errors import ClientError
 from tests.machines.queue_model import QueueModel, Thing, Wait
 from tests.support.queues import NAME, QueueInHand, all_read, dead_in_order, in_order
 
@@ -37,13 +40,22 @@ LIMITS = st.fixed_dictionaries(
         "max_age_ms": st.sampled_from([None, None, 50, 300]),
         "max_leased": st.sampled_from([None, 1, 2]),
         "max_attempts": st.sampled_from([None, 1, 2, 3]),
+        "retry_delay_ms": st.sampled_from([0, 0, 0, 20]),
+        "retry_backoff": st.sampled_from([1, 2]),
+        "retry_delay_max_ms": st.sampled_from([50, 1000]),
     }
 )
-CHANGING = ["lease_ms", "max_items", "max_bytes", "max_age_ms", "max_leased", "max_attempts"]
+CHANGING = [
+    "lease_ms", "max_items", "max_bytes", "max_age_ms", "max_leased", "max_attempts",
+    "retry_delay_ms",
+]  # fmt: skip
 WHO = st.sampled_from(["anna", "bert", "carl"])
 NTH = st.integers(0, 9)
 WANT = st.sampled_from([Want.OPEN, Want.OPEN, Want.TAKE, Want.PEEK])
 DEAD = st.sampled_from([False, False, False, True])
+LATER = st.sampled_from(
+    [None, None, None, (20, False), (50, False), (0, False), (100, True), (20, True), (-10, True)]
+)
 BY_TOKEN_MS = st.sampled_from([0, 0, 20, 100, 1000])
 SHORT_MS = st.sampled_from([10, 20, 50, 100])
 LONG_MS = st.sampled_from([10, 30, 100, 1000])
@@ -58,7 +70,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.leases: dict[int, Lease] = {}  # by item, in the order in which they were granted
         self.waiters: dict[int, Waiter] = {}
         self.tokens: dict[int, int] = {}  # issued, and the record that reserved them
-        self.snapshots: dict[int, tuple[dict[int, Thing], int, bool]] = {}
+        self.snapshots: dict[int, tuple[dict[int, Thing], int, bool, int]] = {}
 
     @initialize(limits=LIMITS)
     def begin(self, limits: dict[str, Any]) -> None:
@@ -71,18 +83,37 @@ class QueueMachine(RuleBasedStateMachine):
         sizes=st.lists(st.integers(0, 4), min_size=1, max_size=4),
         lives_ms=st.sampled_from([0, 0, 0, 10, 50, 200, -10]),
         only_if_empty=st.sampled_from([False, False, True]),
+        later=LATER,
     )
-    def put(self, sizes: list[int], lives_ms: int, only_if_empty: bool) -> None:
+    def put(
+        self, sizes: list[int], lives_ms: int, only_if_empty: bool, later: tuple[int, bool] | None
+    ) -> None:
         for size in sizes:
             self.serial += 1
             body = b"%d%s" % (self.serial, b"." * size)
             expires_ms = self.q.wall_ms + lives_ms if lives_ms else 0
-            if only_if_empty:
-                assert self.q.add(body, expires_ms) == self.model.add(body, expires_ms)
+            delay = self.delay(later)
+            if self.model.refuses(expires_ms, delay):
+                self.model.exists = True
+                if not only_if_empty or not (self.model.ready or self.model.lent):
+                    self.be_refused(body, expires_ms, delay)
+            elif only_if_empty:
+                stored = self.q.add(body, expires_ms, delay)
+                assert stored == self.model.add(body, expires_ms, delay)
             else:
-                stored = self.q.put(body, expires_ms=expires_ms)
-                assert stored == self.model.put(body, expires_ms)
+                stored = self.q.put(body, expires_ms=expires_ms, delay=delay)
+                assert stored == self.model.put(body, expires_ms, delay)
             self.compare_answers()
+
+    def be_refused(self, body: bytes, expires_ms: int, delay: Delay | None) -> None:
+        with pytest.raises(ClientError, match="before it is due"):
+            self.q.put(body, expires_ms=expires_ms, delay=delay)
+
+    def delay(self, later: tuple[int, bool] | None) -> Delay | None:
+        if later is None:
+            return None
+        ms, is_date = later
+        return Delay(self.model.wall_ms + ms, True) if is_date else Delay(ms)
 
     # -- fetching ---------------------------------------------------------------------------
 
@@ -157,24 +188,30 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(
         nths=st.lists(NTH, min_size=1, max_size=3),
         how=st.sampled_from(["close", "abort", "abort", "defer", "why"]),
+        later=LATER,
     )
-    def end(self, nths: list[int], how: str) -> None:
+    def end(self, nths: list[int], how: str, later: tuple[int, bool] | None) -> None:
         for nth in nths:
             if self.model.lent:
-                self.end_one(nth, how)
+                self.end_one(nth, how, self.delay(later))
                 self.compare_answers()
 
-    def end_one(self, nth: int, how: str) -> None:
+    def end_one(self, nth: int, how: str, delay: Delay | None) -> None:
         thing = self.model.lent[nth % len(self.model.lent)]
-        self.end_lease(self.leases.pop(thing.id), thing, how)
+        self.end_lease(self.leases.pop(thing.id), thing, how, delay)
 
-    def end_lease(self, lease: Lease, thing: Thing, how: str) -> None:
+    def end_lease(
+        self, lease: Lease, thing: Thing, how: str, delay: Delay | None = None
+    ) -> None:
         if how == "close":
             self.q.close(lease)
             self.model.confirm(thing)
         else:
-            {"abort": self.q.abort, "defer": self.q.defer, "why": self.q.bury}[how](lease)
-            self.model.give_back(thing, how)
+            if how == "why":
+                self.q.bury(lease)
+            else:
+                self.q.reader.give_back(lease, self.q.now_ms, how.encode(), delay)
+            self.model.give_back(thing, how, delay)
 
     @precondition(lambda self: self.tokens and self.model.exists)
     @rule(nth=NTH, how=st.sampled_from(["close", "abort", "defer", "why", "touch"]))
@@ -247,10 +284,17 @@ class QueueMachine(RuleBasedStateMachine):
         for nth in nths:
             ids = [*self.model.things, self.model.next_id]
             id_ = ids[nth % len(ids)]
-            if dead:
+            if dead and nth % 2:
+                assert self.q.redrive(id_) == self.model.redrive(id_)
+                self.compare_answers()
+            elif dead:
                 assert self.q.purge(id_) == self.model.purge(id_)
-            else:
+            elif nth % 3:
                 assert self.q.cancel(id_) == self.model.cancel(id_)
+            else:
+                lsn = retry(self.q.queue, id_, self.q.now_ms)
+                assert (lsn is not None) == self.model.retry(id_)
+                self.compare_answers()
 
     # -- the whole queue --------------------------------------------------------------------
 
@@ -321,9 +365,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.take_snapshot()
         lsns = sorted(self.snapshots)
         lsn = lsns[max(0, len(lsns) - 1 - lost)]
-        things, next_id, paused = self.snapshots[lsn]
+        things, next_id, paused, total = self.snapshots[lsn]
         self.q = self.q.restarted(self.q.records[:lsn])
-        self.model.restart(things, next_id, paused)
+        self.model.restart(things, next_id, paused, total)
         self.model.waits.clear()
         self.model.overdue.clear()
         self.leases = {lease.item.id: lease for lease in self.q.reader.leases}
@@ -340,7 +384,8 @@ class QueueMachine(RuleBasedStateMachine):
         """What there is now, unless it depends on which expired items were cleared away yet."""
         if self.model.exists and not any(map(self.model.is_expired, self.model.unlent)):
             things = {item: replace(thing) for item, thing in self.model.things.items()}
-            snapshot = (things, self.model.next_id, self.model.paused)
+            model = self.model
+            snapshot = (things, model.next_id, model.paused, model.total)
             self.snapshots[len(self.q.records)] = snapshot
             if len(self.snapshots) > SNAPSHOTS_KEPT:
                 del self.snapshots[min(self.snapshots)]
@@ -394,7 +439,12 @@ class QueueMachine(RuleBasedStateMachine):
         assert reader.paused == model.paused
         stands = in_order(all_read(reader).ready)
         by_id = {item.id: item for _, item in stands}
-        assert [place for place, _ in stands] == sorted(by_id), "in order of place"
+        places = {t.id: (t.place, t.marker) for t in model.things.values()}
+        stood = [(place, item.marker) for place, item in stands]
+        assert stood == sorted(places[i] for i in by_id), "in order of place"
+        assert list(reader.delays.ids) == sorted(t.id for t in model.delayed)
+        assert reader.delays.bytes == sum(len(t.body) for t in model.delayed)
+        assert self.q.queue.total_items == model.total
         ready, unlent = [t.id for t in model.ready], {t.id for t in model.unlent}
         assert set(ready) <= set(by_id) <= unlent, "expired ones may be there until a tick"
         assert all(by_id[i].body == model.things[i].body for i in ready)
@@ -403,7 +453,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert deaths == {t.id: (t.attempts, t.reason) for t in model.things.values() if t.died}
         assert self.q.queue.next_number == model.next_id
         counted = self.q.queue.checkpoint().live_items
-        assert counted == len(stands) + len(model.lent) + len(model.dead)
+        assert counted == len(stands) + len(model.lent) + len(model.dead + model.delayed)
 
     def each_item_is_lent_to_its_holder_until_its_deadline(self) -> None:
         if self.model.exists:

@@ -52,7 +52,7 @@ def test_options_and_what_they_ask_for(
         (b"q/opne", "did you mean open?"),
         (b"q/ABORT", "did you mean abort?"),
         (b"q/clsoe", "did you mean close?"),
-        (b"q/xyz", "abort after close dead declare defer full lease n open peek since t token"),
+        (b"q/xyz", "abort after at close dead declare defer delay full lease n open peek since t"),
         (b"q/open/open", "given twice"),
         (b"q/defer/close", "close and defer contradict"),
         (b"q/peek/abort", "peek and abort contradict"),

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 from journal.errors import Damage
 from journal.journal import Sizes
 from kestrelpy.core.broker import Broker
+from kestrelpy.core.delays import Delay
 from kestrelpy.core.leases import Holder, Lease
 from kestrelpy.core.log import JournalLog
 from kestrelpy.core.policy import Policy
@@ -211,8 +212,8 @@ class Life:
     def who(self, name: str) -> Holder:
         return self.holders.setdefault(name, Holder(name))
 
-    def put(self, body: bytes, expires_ms: int = 0) -> bool:
-        return self.queue.put(body, 0, expires_ms, self.now_ms) != NOT_STORED
+    def put(self, body: bytes, expires_ms: int = 0, delay: Delay | None = None) -> bool:
+        return self.queue.put(body, 0, expires_ms, self.now_ms, delay) != NOT_STORED
 
     def open(self, who: str = "anna", dead: bool = False, lease_ms: int = 0) -> Lease | None:
         return self._waited(

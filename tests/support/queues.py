@@ -24,10 +24,12 @@ from journal.record import Kind, RawDraft, Record
 from journal.sentence import sentence
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.by_token import find
+from kestrelpy.core.delays import Delay
 from kestrelpy.core.item import Item
 from kestrelpy.core.leases import Holder, Lease
 from kestrelpy.core.line import item_of
 from kestrelpy.core.log import JournalLog, Log
+from kestrelpy.core.moving import redrive
 from kestrelpy.core.operating import Waiting, cancel, pause, purge, waiting
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import NOT_STORED, Queue
@@ -144,17 +146,17 @@ class QueueInHand:
 
     # -- what a client does -----------------------------------------------------------------
 
-    def put(self, *bodies: bytes, expires_ms: int = 0) -> bool:
+    def put(self, *bodies: bytes, expires_ms: int = 0, delay: Delay | None = None) -> bool:
         """Store each; was the last one stored? `expires_ms` is wall clock."""
         lsn = NOT_STORED
         for body in bodies:
             queue = self.broker.queues.get(NAME) or self.broker.create(NAME, self.now_ms)
-            lsn = queue.put(body, 0, expires_ms, self.now_ms)
+            lsn = queue.put(body, 0, expires_ms, self.now_ms, delay)
         return lsn != NOT_STORED
 
-    def add(self, body: bytes, expires_ms: int = 0) -> bool:
+    def add(self, body: bytes, expires_ms: int = 0, delay: Delay | None = None) -> bool:
         queue = self.broker.queues.get(NAME) or self.broker.create(NAME, self.now_ms)
-        return queue.add(body, 0, expires_ms, self.now_ms) != NOT_STORED
+        return queue.add(body, 0, expires_ms, self.now_ms, delay) != NOT_STORED
 
     def may_open(
         self, who: str = "anna", dead: bool = False, lease_ms: int = 0
@@ -246,7 +248,7 @@ class QueueInHand:
     def cancel(self, id_: int) -> bool:
         """Remove an item that waits, as the server does it: its size is that of its put."""
         where = waiting(self.reader, id_, self.now_ms)
-        if where not in (Waiting.HERE, Waiting.LOGGED):
+        if where not in (Waiting.HERE, Waiting.LOGGED, Waiting.DELAYED):
             return False
         puts = [r for r in self.records if r.kind == Kind.PUT and r.item == id_]
         cancel(self.queue, id_, len(puts[-1].body), self.now_ms)
@@ -254,6 +256,11 @@ class QueueInHand:
 
     def purge(self, id_: int) -> bool:
         return purge(self.queue, id_, self.now_ms) is not None
+
+    def redrive(self, id_: int) -> bool:
+        redriven = redrive(self.queue, id_, self.now_ms) is not None
+        self.reader.serve(self.now_ms)
+        return redriven
 
     def flush(self) -> None:
         self.queue.flush(self.now_ms)
@@ -367,7 +374,8 @@ def dead_in_order(reader: Reader) -> list[Item]:
     while line.count:
         if line.missing:
             assert isinstance(backlog, KeptBacklog)
-            line.keep(item_of(backlog.put_of(line.missing)), False)
+            marker = reader.marks.of(line.missing, 0)
+            line.keep(item_of(backlog.put_of(line.missing), marker), False)
         popped = line.pop()
         assert popped is not None
         found.append(popped[1])
@@ -386,16 +394,24 @@ def state_after_a_restart(queue: Queue) -> dict[str, object]:
     reader = queue.reader
     line = in_order(all_read(reader).ready)
     line += [(e.place, e.item) for e in reader.leases if not (e.dead or e.by_token)]
+    hidden = reader.marks.hidden
     dead = [(reader.dead.deaths[i.id].order, i) for i in dead_in_order(reader)]
     dead += [(e.place, e.item) for e in reader.leases if e.dead]
     dead.sort(key=lambda each: each[0])
     deaths = reader.dead.deaths.items()
     return {
-        "line": [(p, facts(i)) for p, i in sorted(line, key=lambda each: each[0])],
+        "line": [
+            (p, facts(i) if p == i.id else facts(i)[:-1])  # a restart waits for no release
+            for p, i in sorted(line, key=lambda each: each[0])
+        ],
         "attempts": dict(reader.attempts.items()),
-        "dead": [facts(item) for _, item in dead],
+        "dead": [facts(item)[:-1] for _, item in dead],
         "deaths": {item: (d.attempts, d.reason, d.died_ms) for item, d in deaths},
         "leased": dict(reader.leases.entries),
+        "delayed": sorted(reader.delays.entries(reader.wall.offset_ms)),
+        "places of leases": {e.item.id: e.place for e in reader.leases if e.by_token},
+        "hidden": list(hidden),
+        "marks": [(m, i) for m, i in reader.marks if i in hidden],
         "bytes": reader.live_bytes,
         "paused": reader.paused,
         "live": list(reader.live),

@@ -1,0 +1,116 @@
+"""Which marker an item has whose id is none: the place of its first release.
+
+    id      2    9    4    (7: not due yet, no marker)       hidden: 2 4 7 9
+    marker  11   12   30
+
+Everything else is known by one number. An observer meets a released item at its marker, once.
+
+One rule: a marker is given once and stays; what is released again keeps the first one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from journal.ids import IdSet
+
+_COMPACT_ABOVE: Final = 1024
+
+
+class Marks:
+    """`hidden` are ids of items that are there, and that are no markers."""
+
+    __slots__ = ("_ids", "_kept", "_markers", "hidden", "latest")
+
+    def __init__(self) -> None:
+        self._markers = array("Q")
+        self._ids = array("Q")
+        self._kept: dict[int, int] = {}
+        self.hidden = IdSet()
+        self.latest = 0  # the last that was given
+
+    def hide(self, id_: int) -> None:
+        """It was put and is not due yet."""
+        self.hidden.add(id_)
+
+    def give(self, marker: int, id_: int) -> None:
+        """It was released at this place; higher than any before."""
+        if id_ in self.hidden and id_ not in self._kept:
+            self._markers.append(marker)
+            self._ids.append(id_)
+            self.latest = marker
+
+    def keep(self, id_: int, marker: int) -> None:
+        """Its marker is not its latest place any more, or it has none."""
+        if marker != id_:
+            self._kept[id_] = marker
+
+    def of(self, id_: int, place: int) -> int:
+        """The marker of an item with this latest place; 0: it has none yet."""
+        return self._kept.get(id_, place) if id_ in self.hidden else id_
+
+    def marker_of(self, id_: int) -> int:
+        """The marker of this hidden item; 0: it has none yet. Looks through all of them."""
+        at = next((at for at in range(len(self._ids)) if self._ids[at] == id_), -1)
+        return self._markers[at] if at >= 0 else 0
+
+    def forget(self, id_: int) -> None:
+        """It is not there any more."""
+        if self.hidden.discard(id_):
+            self._kept.pop(id_, None)
+            if len(self._ids) > _COMPACT_ABOVE and len(self._ids) > 2 * self.hidden.count:
+                self._compact()
+
+    def keep_only(self, ids: Iterable[int]) -> None:
+        """Of all, these stay."""
+        stay = [id_ for id_ in ids if id_ in self.hidden]
+        self.hidden.keep_only(stay, self.hidden.last)
+        self._kept = {id_: self._kept[id_] for id_ in stay if id_ in self._kept}
+        self._compact()
+
+    def copy(self) -> Marks:
+        """One that changes on its own."""
+        other = Marks()
+        other._markers, other._ids = self._markers[:], self._ids[:]
+        other._kept, other.hidden = dict(self._kept), self.hidden.copy()
+        return other
+
+    def restore(self, marks: list[tuple[int, int]]) -> None:
+        """After replay: these were given, each with its item, which is hidden."""
+        marks.sort()
+        self._markers = array("Q", (marker for marker, _ in marks))
+        self._ids = array("Q", (id_ for _, id_ in marks))
+
+    def _compact(self) -> None:
+        there = [(m, i) for m, i in zip(self._markers, self._ids, strict=True) if i in self.hidden]
+        self._markers = array("Q", (marker for marker, _ in there))
+        self._ids = array("Q", (id_ for _, id_ in there))
+
+    # -- for observers ----------------------------------------------------------------------
+
+    def first_from(self, marker: int) -> int:
+        """The first that was given, not below this one, to an item that is there; 0: none."""
+        for at in range(bisect_left(self._markers, marker), len(self._markers)):
+            if self._ids[at] in self.hidden:
+                return self._markers[at]
+        return 0
+
+    def id_of(self, marker: int) -> int:
+        """The item with this marker, which was given to it and is not its id; 0: none."""
+        at = bisect_left(self._markers, marker)
+        if at < len(self._markers) and self._markers[at] == marker:
+            return self._ids[at] if self._ids[at] in self.hidden else 0
+        return 0
+
+    def between(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Markers from `first` to `last` with the items that are there."""
+        low, high = bisect_left(self._markers, first), bisect_right(self._markers, last)
+        found = zip(self._markers[low:high], self._ids[low:high], strict=True)
+        return [(marker, id_) for marker, id_ in found if id_ in self.hidden]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """Each marker with its item, rising, be it gone."""
+        return zip(self._markers, self._ids, strict=True)

@@ -1,0 +1,45 @@
+"""What a snapshot says of items whose place or marker is another number than their id.
+
+One rule: it is a copy. What may be long is copied as it lies, on the loop; what it means is found
+out where it is read, on a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from journal.apart import PlacedEntry
+from kestrelpy.core.reader import Reader
+
+Where = tuple[int, int, int]  # place, id, size
+
+
+class Placed:
+    """Those of a reader at this moment."""
+
+    __slots__ = ("_delayed", "_few", "_hidden", "_kept", "_marks", "_stubs")
+
+    def __init__(self, reader: Reader) -> None:
+        self._few: list[Where] = list(reader.ready.apart())
+        self._few += [
+            (lease.place, lease.item.id, lease.item.size)
+            for lease in reader.leases
+            if not lease.dead and lease.place != lease.item.id
+        ]
+        self._stubs = reader.ready.stubs.copy()
+        self._marks = reader.marks.copy()
+        self._hidden = self._marks.hidden
+        self._delayed = reader.delays.ids.copy()
+
+    def __iter__(self) -> Iterator[PlacedEntry]:
+        marks, marker_of = self._marks, dict[int, int]()
+        for marker, id_ in marks:
+            if id_ in self._hidden:
+                marker_of[id_] = marker
+        for where in (self._few, self._stubs):
+            for place, id_, size in where:
+                yield PlacedEntry(id_, place, marker_of.pop(id_, id_), size)
+        for id_ in self._delayed.without(self._hidden):
+            yield PlacedEntry(id_, 0, id_, 0)
+        for id_, marker in marker_of.items():
+            yield PlacedEntry(id_, 0, marker, 0)

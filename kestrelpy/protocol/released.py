@@ -1,0 +1,47 @@
+"""Reading items whose markers are no ids: an observer knows which they are, the log where they are.
+
+    markers 11 12 30 ──▶ items 2 9 4 ──▶ their puts, by number ──▶ in the order of their markers
+
+One rule: as `journal.by_id` has it: what cannot be read is passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from journal.by_id import ReadSome
+from journal.files import Files
+from journal.gather import Put
+from journal.record import Tag, decode_meta
+
+# Read at once: they may be large, and how large shows when they are read.
+RELEASED_MAX: Final = 32
+
+
+class Released:
+    """Some of them, each with its marker; `run` blocks and belongs on a thread."""
+
+    __slots__ = ("_bytes_most", "_pairs", "_some", "seen")
+
+    def __init__(self, some: ReadSome, pairs: list[tuple[int, int]], bytes_most: int) -> None:
+        self._some = some
+        self._pairs = pairs
+        self._bytes_most = bytes_most
+        self.seen = 0  # up to which marker they were looked for
+
+    def run(self, files: Files) -> list[Put]:
+        """Those that can be read, as many as there is room for, but one in any case."""
+        records, puts, left = self._some.run(files).records, list[Put](), self._bytes_most
+        for marker, id_ in self._pairs:
+            record = records.get(id_)
+            if record is not None:
+                left -= len(record.body)
+                if left < 0 and puts:
+                    break
+                expires = decode_meta(record.meta).get(Tag.EXPIRES_MS, 0)
+                assert isinstance(expires, int)
+                puts.append(
+                    (id_, marker, record.small, record.time_ms, expires, record.body)
+                )
+            self.seen = marker
+        return puts

@@ -1,0 +1,80 @@
+"""A marker is given once: to what was delayed, when it is released first."""
+
+from __future__ import annotations
+
+from random import Random
+
+from kestrelpy.core.marks import Marks
+
+
+def marks_of(*pairs: tuple[int, int]) -> Marks:
+    """Markers, each with the item it was given to."""
+    made = Marks()
+    for marker, id_ in pairs:
+        made.hide(id_)
+        made.give(marker, id_)
+    return made
+
+
+def test_what_was_available_at_once_has_its_id_for_a_marker() -> None:
+    marks = marks_of((11, 2))
+    assert marks.of(5, 99) == 5
+    assert marks.id_of(5) == 0
+    assert marks.first_from(1) == 11
+
+
+def test_a_delayed_item_has_none_until_it_is_released() -> None:
+    marks = Marks()
+    marks.hide(3)
+    assert (marks.of(3, 0), marks.first_from(1), marks.marker_of(3)) == (0, 0, 0)
+    marks.give(7, 3)
+    assert (marks.of(3, 7), marks.first_from(1), marks.marker_of(3)) == (7, 7, 7)
+    assert (marks.id_of(7), marks.latest) == (3, 7)
+
+
+def test_released_again_it_keeps_the_first_one() -> None:
+    marks = marks_of((7, 3))
+    marks.keep(3, 7)
+    marks.give(20, 3)
+    assert marks.of(3, 20) == 7
+    assert marks.between(1, 99) == [(7, 3)]
+
+
+def test_what_is_gone_is_passed_over() -> None:
+    marks = marks_of((7, 3), (9, 2), (30, 5))
+    marks.forget(2)
+    assert [marks.first_from(n) for n in (1, 8, 31)] == [7, 30, 0]
+    assert (marks.id_of(9), marks.between(8, 30)) == (0, [(30, 5)])
+    marks.keep_only([5])
+    assert list(marks) == [(30, 5)]
+
+
+def test_forgetting_does_not_fill_the_memory() -> None:
+    marks = marks_of(*((n + 5000, n) for n in range(1, 5001)))
+    for id_ in range(2, 5001):
+        marks.forget(id_)
+    assert len(list(marks)) <= 1025
+    assert marks.first_from(1) == 5001
+
+
+def test_any_mixture_is_found_by_marker_and_by_item() -> None:
+    for seed in range(30):
+        random, marks, model = Random(seed), Marks(), dict[int, int]()
+        for number in range(1, 201):
+            choice = random.randrange(3)
+            if choice == 0:
+                marks.hide(number)
+                model[number] = 0
+            elif choice == 1 and (waiting := [i for i, m in model.items() if not m]):
+                id_ = random.choice(waiting)
+                marks.give(number, id_)
+                model[id_] = number
+            elif model and random.random() < 0.3:
+                id_ = random.choice(sorted(model))
+                marks.forget(id_)
+                del model[id_]
+            given = sorted((m, i) for i, m in model.items() if m)
+            assert marks.between(1, number) == given, f"seed {seed}"
+            at = random.randrange(number + 1)
+            behind = [m for m, _ in given if m >= at]
+            assert marks.first_from(at) == (behind[0] if behind else 0), f"seed {seed}"

@@ -1,0 +1,78 @@
+"""What a snapshot says of delayed and released items is what the next start knows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from kestrelpy.core.delays import Delay
+from kestrelpy.core.leases import Lease
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.reader import DEFERRED
+from tests.support.life import Life, at_once
+
+
+@pytest.fixture(autouse=True)
+def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr("kestrelpy.server.background.wrap", at_once)
+    monkeypatch.setattr("journal.upkeep.SNAPSHOT_RECORDS", 1)
+    yield
+
+
+def known(life: Life) -> dict[str, Any]:
+    """All there is to know of what stands apart, however it is kept."""
+    reader, queue = life.reader, life.queue
+    places = [*reader.ready.apart(), *reader.ready.stubs]
+    hidden = reader.marks.hidden
+    return {
+        "delayed": sorted(reader.delays.entries(life.broker.wall.offset_ms)),
+        "places": sorted(each for each in places if each[0] != each[1]),
+        "leases": sorted((e.place, e.item.id, e.item.marker) for e in reader.leases),
+        "hidden": list(hidden),
+        "marks": [(marker, id_) for marker, id_ in reader.marks if id_ in hidden],
+        "markers": {id_: reader.marks.of(id_, 0) for id_ in reader.dead.deaths},
+        "numbers": (queue.next_number, queue.total_items),
+        "bytes": (reader.live_bytes, reader.delays.bytes, reader.ready.count, reader.ready.bytes),
+    }
+
+
+def one_thing(life: Life, random: Random) -> None:
+    act, late = random.randrange(6), Delay(random.randrange(1, 60))
+    if act <= 1:
+        life.put(b"x" * random.randrange(90), 0, random.choice([None, late]))
+    elif act == 2:
+        life.pass_time(random.randrange(30))
+    elif (lease := life.open(lease_ms=random.choice([0, 0, 900]))) is not None:
+        end(life, lease, random.choice([None, late]), random.randrange(4))
+
+
+def end(life: Life, lease: Lease, late: Delay | None, how: int) -> None:
+    if how == 0:
+        life.reader.confirm(lease, life.now_ms)
+    elif how == 1:
+        life.reader.bury(lease, life.now_ms, b"why")
+    elif how == 2 or not lease.by_token:
+        life.reader.give_back(lease, life.now_ms, DEFERRED, late)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_start_from_a_snapshot_knows_what_was_known(seed: int) -> None:
+    random, life = Random(seed), Life(Policy(max_attempts=None))
+    for _ in range(4):
+        life.put(b"first")
+        for _ in range(random.randrange(30)):
+            one_thing(life, random)
+        life.commit()
+        life.settle()
+        before, has_snapshot = known(life), bool(life.log.journal.upkeep.snapshots)
+        life = life.killed()
+        assert known(life) == before
+        assert has_snapshot
+    life.pass_time(100_000)
+    life.commit()
+    expected = life.reader.ready.count
+    assert len(life.take_all()) == expected
+    assert life.damages == []
