@@ -137,6 +137,7 @@ def redrive(queue: Queue, id_: int, now_ms: int) -> int | None:
     if item is None:
         reader.line.stand(place, id_, death.body_bytes)
         reader.line.placed(place, lsn)
+        reader.line.look_ahead()
     else:
         item.lsn = max(item.lsn, lsn)  # it is shown when that is stored
         reader.line.take_back(item, place)
