@@ -6,29 +6,38 @@
 
 A record that stands for the whole queue (what was declared, the last time of a schedule) is in no
 item's segment: while fewer than two snapshots have it, it holds back its segment until it was said
-again in a newer one.
+again in a newer one. A put whose origin is open holds back its segment, too, though the item itself
+may be gone.
 
 One rule: a segment goes only when neither a start nor the loss of the newest snapshot needs it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from journal.ids import IdSet
 from journal.reclaim import take_place
 from journal.record import HEADER_BYTES, Draft, Tag, decode_meta
 from journal.rotation import Segment
 
+# Of a journal in which no origin is open.
+NONE_OPEN: Final = (1 << 63) - 1
+
 
 class Ledger:
     """Segments with records; the last one is being written."""
 
-    __slots__ = ("_at_hand", "_held_below", "_standing", "busy", "segments")
+    __slots__ = ("_at_hand", "_held_below", "_standing", "busy", "first_open", "segments")
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []
         self.busy: list[Segment] = []  # being rewritten
         self._at_hand: Segment | None = None  # in which items ended last
         self._standing: dict[tuple[int, object], tuple[int, Draft]] = {}  # each with its lsn
+        # The lsn of the first put whose origin is open.
+        self.first_open: Callable[[], int] = lambda: NONE_OPEN
         self._held_below = 0  # what stands below this lsn keeps a segment from going; 0: nothing
 
     def numbered(self, number: int) -> Segment | None:
@@ -113,6 +122,8 @@ class Ledger:
                 break
             if snapshots and not 0 < segment.lsn_last <= snapshots[0]:
                 break
+            if self.first_open() < following.lsn_first:
+                break  # no snapshot has it: a start would not know it
             if any(lsn < following.lsn_first for lsn in standing):
                 self._held_below = following.lsn_first
                 break

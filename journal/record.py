@@ -73,7 +73,7 @@ class Kind(IntEnum):
     UPTO = 16  # a reader confirmed everything up to the marker `number`
     DECLARED = 17  # queue settings declared by a client; body: TOML
     MOVING = 18  # this item is being moved; meta: the target
-    MOVED = 19  # this item is now elsewhere; meta: the target
+    MOVED = 19  # this item is now elsewhere, and ended here; meta: the target
     SETTLED = 20  # an open origin was settled: its source has recorded the move
     REDRIVEN = 21  # dead no more; number: its new place
     CARRIED = 22  # a survivor rewritten from an older segment, with its whole state
@@ -87,7 +87,7 @@ class Kind(IntEnum):
     SEGMENTS = 30  # in a snapshot: what is alive in each segment
     DELAYED = 31  # in a snapshot: items that are not due yet
     PLACED = 32  # in a snapshot: items whose place or marker is another number than their id
-    OPEN = 33  # in a snapshot: an item here whose origin is not settled
+    OPEN = 33  # in a snapshot: an item here whose origin is open
 
 
 # These stand between records and are not numbered: their lsn is that of the record that follows.
@@ -206,9 +206,9 @@ def number_given(record: Record) -> int:
     return record.number if record.kind in PLACING else 0
 
 
-# DONE, EXPIRED and DISCARDED say in `small` how large the body was that they end: the lower 8 bits
-# are which delivery it was (255: that or a later one), the others the bytes. A body that does not
-# fit says so in meta (BYTES).
+# DONE, EXPIRED, DISCARDED, CANCELLED and MOVED say in `small` how large the body was that they
+# end: the lower 8 bits are which delivery it was (255: that or a later one), the others the bytes.
+# A body that does not fit says so in meta (BYTES).
 DELIVERY_MAX: Final = 255
 _ENDED_BYTES_MAX: Final = (1 << 24) - 1
 

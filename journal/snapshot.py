@@ -36,6 +36,7 @@ from journal.epochs import epoch_drafts, epochs_in
 from journal.errors import JournalError, NewerFormat
 from journal.ids import PAGE_IDS, IdCounts, IdSet
 from journal.lending import LeaseEntry, lease_entries
+from journal.moving import Origin, opened, origin_of
 from journal.record import (
     HEADER_BYTES,
     Draft,
@@ -72,7 +73,7 @@ _ORDER: Final = (
     Kind.OPEN, Kind.IDS, Kind.PAUSED, Kind.DECLARED, Kind.SEGMENTS, Kind.FOOTER,
 )  # fmt: skip
 # They have their place, and their entries are not read yet.
-_LATER: Final = frozenset({Kind.OPEN, Kind.KEYS})
+_LATER: Final = frozenset({Kind.KEYS})
 _ONCE: Final = frozenset({Kind.CHECKPOINT, Kind.PAUSED, Kind.DECLARED, Kind.FOOTER})
 
 
@@ -117,7 +118,8 @@ class Snapshot:
     `offset` (None: not known, and a start reads that segment whole). `declared` are the settings
     that a client declared, in the form that is kept (empty: none), `epochs` the last times of
     schedules. `delayed` and `placed` may be looked through more than once. `held` are the keys, by
-    item, of what was given back for later and is first for its key still, due or not.
+    item, of what was given back for later and is first for its key still, due or not. `origins` are
+    open, by the item that was made of them.
     """
 
     lsn: int
@@ -137,6 +139,7 @@ class Snapshot:
     placed: Iterable[PlacedEntry] = ()
     epochs: dict[bytes, int] = field(default_factory=dict)
     held: dict[int, bytes] = field(default_factory=dict)
+    origins: dict[int, Origin] = field(default_factory=dict)
 
     def encode(self, short_identity: int, identity: bytes, time_ms: int) -> bytes:
         """The file's bytes, below 4 GiB. Pure: it may run on a thread when the state is a copy."""
@@ -181,6 +184,8 @@ class Snapshot:
             yield from lease.drafts()
         yield from delayed_drafts(self.delayed, self.held, time_ms)
         yield from placed_drafts(self.placed, time_ms)
+        for item, origin in self.origins.items():
+            yield opened(item, origin, time_ms)
         yield from epoch_drafts(self.epochs, time_ms)
         yield from self._switches(time_ms)
         each = _PIECE_BYTES // _SEGMENT.size
@@ -314,6 +319,11 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         placed=placed_entries(frames),
         epochs=epochs_in(frames),
         held=held,
+        origins={
+            frame.item: origin
+            for frame in frames
+            if frame.kind == Kind.OPEN and (origin := origin_of(frame.meta)) is not None
+        },
     )
 
 

@@ -22,6 +22,7 @@ from journal.checkpoint import Checkpoint
 from journal.files import Files
 from journal.ids import IdCounts, IdSet
 from journal.lending import LeaseEntry
+from journal.moving import Origin
 from journal.reclaim import choose
 from journal.rotation import Segment
 from journal.segment import SURVIVORS, SegmentHeader, segment_path
@@ -54,6 +55,7 @@ class State:
     placed: Iterable[PlacedEntry] = ()
     epochs: dict[bytes, int] = field(default_factory=dict)
     held: dict[int, bytes] = field(default_factory=dict)
+    origins: dict[int, Origin] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ class Upkeep:
             journal.commit.lsn_written, active.number, active.at, state.checkpoint, state.live,
             state.live_bytes, state.attempts, state.dead, segments, copy.deepcopy(active.tally),
             state.leased, state.paused, state.declared, state.delayed, state.placed,
-            state.epochs, state.held,
+            state.epochs, state.held, state.origins,
         )  # fmt: skip
         outdated = self._path(self.snapshots[0]) if len(self.snapshots) == SNAPSHOTS_KEPT else ""
         return SnapshotJob(

@@ -14,7 +14,9 @@ from typing import Annotated, NoReturn
 import typer
 
 import kestrelpy
+from kestrelpy.cli.dead_commands import dead, move
 from kestrelpy.cli.errors import NOTHING, UNUSABLE, CommandError
+from kestrelpy.cli.options import DEFAULT_SERVER, Json, Number, Queue, Server, Yes
 from kestrelpy.cli.spark import spark
 
 app = typer.Typer(
@@ -29,13 +31,6 @@ ConfigFile = Annotated[
     typer.Option("--config", help="Configuration file. Default: ./kestrelpy.toml, if it is there."),
 ]
 
-Queue = Annotated[str, typer.Argument(help="The queue's name.", show_default=False)]
-Server = Annotated[
-    str, typer.Option(help="host:port, or a Unix socket's path.", envvar="KESTRELPY_SERVER")
-]
-Json = Annotated[bool, typer.Option("--json", help="For programs.")]
-DEFAULT_SERVER = "127.0.0.1:22133"
-
 queues = typer.Typer(
     help="What queues there are, and their settings.", no_args_is_help=True, rich_markup_mode=None
 )
@@ -46,8 +41,8 @@ schedules = typer.Typer(
 app.add_typer(schedules, name="schedules")
 item = typer.Typer(help="Single items.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(item, name="item")
-dead = typer.Typer(help="The dead line of a queue.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(dead, name="dead")
+app.command("move")(move)
 journal = typer.Typer(
     help="The journals of a data directory.", no_args_is_help=True, rich_markup_mode=None
 )
@@ -272,11 +267,6 @@ def work(
     )  # fmt: skip
 
 
-Number = Annotated[int, typer.Argument(metavar="ID", min=1, help="The item's number.")]
-Numbers = Annotated[list[int] | None, typer.Argument(metavar="[ID]...", min=1)]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-
-
 @item.command("show")
 def item_show(
     queue: Queue, number: Number, server: Server = DEFAULT_SERVER, as_json: Json = False
@@ -304,34 +294,6 @@ def item_retry(queue: Queue, number: Number, server: Server = DEFAULT_SERVER) ->
     from kestrelpy.cli import item as single
 
     single.retry(server, queue, number)
-
-
-@dead.command("ls")
-def dead_ls(queue: Queue, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
-    """List the dead items of QUEUE in the order of dying, with attempts and reason."""
-    from kestrelpy.cli import dead as line
-
-    line.ls(server, queue, as_json)
-
-
-@dead.command("purge")
-def dead_purge(
-    queue: Queue,
-    numbers: Numbers = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that are dead now.")] = False,
-    yes: Yes = False,
-    server: Server = DEFAULT_SERVER,
-) -> None:
-    """Remove dead items for good: those named, or --all. What somebody holds stays."""
-    from kestrelpy.cli import dead as line
-
-    line.purge(server, queue, numbers or [], everything, yes)
-
-
-@dead.command("redrive")
-def dead_redrive(queue: Queue, server: Server = DEFAULT_SERVER) -> None:
-    """Not in this version yet."""
-    raise CommandError("dead redrive is not in this version yet: it comes with moves")
 
 
 Folder = Annotated[

@@ -28,7 +28,7 @@ Death = dict[str, str | int | None]
 def ls(server: str, queue: str, as_json: bool) -> None:
     """Print every dead item; raises CommandError."""
     with connected(server) as client:
-        deaths = _deaths(client, queue)
+        deaths = deaths_of(client, queue)
     if as_json:
         print(json.dumps(list(deaths.values())))
         return
@@ -53,24 +53,25 @@ def purge(server: str, queue: str, numbers: list[int], everything: bool, yes: bo
     if bool(numbers) == everything:
         raise CommandError("dead purge: say which items, or --all of them")
     with connected(server) as client:
-        deaths = _deaths(client, queue)
+        deaths = deaths_of(client, queue)
         chosen = list(deaths) if everything else list(dict.fromkeys(numbers))
         known = [number for number in chosen if number in deaths]
-        if known and not yes and not asked(f"{_items(len(known))} of {queue} go for good. Remove?"):
+        question = f"{dead_items(len(known))} of {queue} go for good. Remove?"
+        if known and not yes and not asked(question):
             raise CommandError("nothing was changed", NOTHING)
         for at in range(0, len(known), _AT_ONCE):
             client.delete_many([f"{queue}/dead/item={n}" for n in known[at : at + _AT_ONCE]])
-        left = _deaths(client, queue) if known else {}
+        left = deaths_of(client, queue) if known else {}
     stay = [number for number in chosen if number in left]
-    print(f"purged {_items(len(known) - len(stay))} of {queue}")
+    print(f"purged {dead_items(len(known) - len(stay))} of {queue}")
     missing = [number for number in chosen if number not in deaths]
     if missing:
-        raise CommandError(f"{queue}: not among the dead: {_listed(missing)}", NOTHING)
+        raise CommandError(f"{queue}: not among the dead: {listed(missing)}", NOTHING)
     if stay:
-        raise CommandError(f"{queue}: somebody holds them, so they stay: {_listed(stay)}", NOTHING)
+        raise CommandError(f"{queue}: somebody holds them, so they stay: {listed(stay)}", NOTHING)
 
 
-def _deaths(client: Client, queue: str) -> dict[int, Death]:
+def deaths_of(client: Client, queue: str) -> dict[int, Death]:
     """What the server says of each dead item, by number, in the order of dying."""
     prefix, found = f"queue_{queue}_dead_", dict[int, Death]()
     for key, value in client.stats(f"{queue}/dead").items():
@@ -87,10 +88,12 @@ def _decoded(value: bytes | int) -> str | int | None:
     return unquote(text) if text != NONE else None
 
 
-def _items(count: int) -> str:
+def dead_items(count: int) -> str:
+    """So many, in words."""
     return "1 dead item" if count == 1 else f"{count} dead items"
 
 
-def _listed(numbers: list[int], most: int = 20) -> str:
+def listed(numbers: list[int], most: int = 20) -> str:
+    """The first of them, and how many more."""
     rest = f" and {len(numbers) - most} more" if len(numbers) > most else ""
     return ", ".join(map(str, numbers[:most])) + rest

@@ -4,6 +4,7 @@
       reading      file, environment and flags, to one `Config`; every mistake at once
         archives   where segments may be archived
         keying     the key settings: which fields, and what contradicts what
+        chains     where items go from queue to queue
         settings   what each value may be; the models; what is in force for a queue
           schedules  what is put, where, and when
             mistakes one sentence per problem
@@ -12,6 +13,7 @@ One rule: the rooms inside import each other downwards only, and everybody else 
 """
 
 from kestrelpy.config.archives import make_archives
+from kestrelpy.config.chains import Circle, find_circle
 from kestrelpy.config.declared import as_toml, kept_block, read_declaration, settings_in_force
 from kestrelpy.config.mistakes import ConfigError
 from kestrelpy.config.reading import FILE_NAME, SYSTEM_FILE, find_config_file, load_config
@@ -27,6 +29,7 @@ from kestrelpy.config.settings import (
 __all__ = [
     "FILE_NAME",
     "SYSTEM_FILE",
+    "Circle",
     "Config",
     "ConfigError",
     "JournalConfig",
@@ -35,6 +38,7 @@ __all__ = [
     "ScheduleBlock",
     "ServerConfig",
     "as_toml",
+    "find_circle",
     "find_config_file",
     "kept_block",
     "load_config",

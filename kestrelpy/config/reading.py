@@ -19,6 +19,7 @@ import pydantic
 from pydantic_core import ErrorDetails
 
 from kestrelpy.config.archives import why_no_archive
+from kestrelpy.config.chains import KEYS, find_circle
 from kestrelpy.config.mistakes import ConfigError, as_written
 from kestrelpy.config.schedules import NAME, NAME_FORM, NEEDED
 from kestrelpy.config.settings import KNOWN, LATER, Config, Place, Words
@@ -71,6 +72,7 @@ def load_config(
 
     config = sources.checked().with_paths(absolute)
     sources.refuse_archives(config)
+    sources.refuse_circles(config)
     return config
 
 
@@ -160,6 +162,23 @@ class _Sources:
                 self.problems.append(self._sentence(place, why))
         if self.problems:
             raise ConfigError(self.problems)
+
+    def refuse_circles(self, config: Config) -> None:
+        """Raises ConfigError where queues move their items in a circle."""
+        names = [name.encode() for name in config.queues]
+        defaults = (getattr(config.queue_defaults, key) for key in KEYS)
+        names += [name.encode() for name in defaults if name is not None]
+        circle = find_circle(config, names, lambda _: None)
+        if circle is None:
+            return
+        place: Place = ("queues", circle.names[0], circle.key)
+        why = circle.why
+        if place not in self.origins:
+            place = ("queue_defaults", circle.key)
+            name = as_written(("queues", circle.names[0]), {})
+            why += f" (what holds for every queue holds for this one, too, unless {name} says " \
+                f'{circle.key} = "none")'
+        raise ConfigError([self._sentence(place, why)])
 
     def _sentence(self, place: Place, why: str) -> str:
         """What is wrong with a value, or among values: then their keys are words of `why`."""

@@ -103,6 +103,12 @@ def _read_sync(value: str) -> str | int:
     return str(value) if value in ("always", "never") else _read_time(value)
 
 
+def _read_queue(value: str) -> str:
+    if not re.fullmatch("[!-*,-.0-~]{1,128}", value):
+        raise ValueError
+    return str(value)
+
+
 def _number(low: int, high: int = _MAX_NUMBER, *, none: bool = False) -> PlainValidator:
     allowed = f"a whole number from {low} to {high}"
     return _kind(allowed, lambda value: _within(low, high, _read_number(value)), none=none)
@@ -143,6 +149,11 @@ KeyFields = Annotated[tuple[str, ...] | None, _kind(FIELDS_FORM, _read_fields, n
 KeyMatch = Annotated[bool, _kind('"pair" or "any"', _KEY_MATCHES_ANY.__getitem__)]
 KeyMissing = Annotated[bool, _kind('"reject" or "free"', _KEY_IS_FREE.__getitem__)]
 Truth = Annotated[bool, _kind("true or false", _read_truth)]
+QueueOrNone = Annotated[
+    str | None,
+    _kind("a queue's name (1 to 128 printable ASCII characters, no blank, / or +)", _read_queue,
+          none=True),
+]  # fmt: skip
 PathOrNone = Annotated[Path | None, _kind("a path", _read_path, none=True)]
 
 
@@ -218,6 +229,8 @@ class QueueSettings:
     key_matches_any: bool = False
     key_unordered: bool = False
     key_is_free: bool = False
+    expire_to: str | None = None
+    dead_letter_to: str | None = None
     archive_to: Path | None = None
 
 
@@ -248,6 +261,8 @@ class QueueBlock(_Section):
     key_matches_any: KeyMatch = Field(default=_DEFAULTS.key_matches_any, alias="key_match")
     key_unordered: Truth = _DEFAULTS.key_unordered
     key_is_free: KeyMissing = Field(default=_DEFAULTS.key_is_free, alias="key_missing")
+    expire_to: QueueOrNone = _DEFAULTS.expire_to
+    dead_letter_to: QueueOrNone = _DEFAULTS.dead_letter_to
     archive_to: PathOrNone = _DEFAULTS.archive_to
 
     def over(self, base: QueueSettings) -> QueueSettings:
@@ -368,6 +383,5 @@ KNOWN: Final = {
 LATER: Final = {
     "": "aliases",
     "server": "http_host http_port text_port",
-    "queue_defaults": "dedupe_window scope_window retain fanout_only fanout_create expire_to "
-    "dead_letter_to",
+    "queue_defaults": "dedupe_window scope_window retain fanout_only fanout_create",
 }

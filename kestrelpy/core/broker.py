@@ -15,7 +15,11 @@ from kestrelpy.core.by_token import resume
 from kestrelpy.core.counters import ServerCounters
 from kestrelpy.core.dead import DeadLine
 from kestrelpy.core.leases import Holder
-from kestrelpy.core.log import Log, NullLog
+from kestrelpy.core.log import Log
+from kestrelpy.core.moves import Moves
+from kestrelpy.core.null_log import NullLog
+from kestrelpy.core.orders import Order
+from kestrelpy.core.outgoing import AT_ONCE_MS, send_on
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import HUNG_UP, Reader
@@ -30,7 +34,6 @@ from kestrelpy.errors import ServerError
 # loop is never held up for long; the rest is due at once in the next turn.
 TICK_STEPS_MAX: Final = 2000
 BUSY_MS: Final = 2  # until one looks again whether what is at the front is known
-AT_ONCE_MS: Final = 0  # due at the next tick
 
 
 class Broker:
@@ -58,6 +61,7 @@ class Broker:
         self._make_log = make_log
         self._absent: dict[bytes, Waiters] = {}
         self._timers: Timers[Any] = Timers()
+        self.moves = Moves(self)
         self._generation_deleted = 0
 
     # -- queues -----------------------------------------------------------------------------
@@ -90,11 +94,17 @@ class Broker:
         queue.server_id = self.server_id
         return queue
 
+    def declared_of(self, name: bytes) -> bytes:
+        """What a client declared for this queue; empty: nothing, or there is no such queue."""
+        queue = self.queues.get(name)
+        return queue.declared if queue is not None else b""
+
     def adopt(self, queue: Queue, now_ms: int) -> None:
         """Into the books, with whoever waits for it; its leases by token go on."""
         name = queue.name
         self.queues[name] = queue
         resume(queue.reader, now_ms)
+        send_on(queue.reader, queue.reader.dead.deaths)
         waiting = self._absent.pop(name, None)
         if waiting is not None:
             queue.reader.waiters = waiting
@@ -119,7 +129,7 @@ class Broker:
         reader.delays.clear()
         reader.marks.keep_only([])
         reader.keyed.clear([])
-        reader.dead, reader.live = DeadLine(), IdSet()
+        reader.dead, reader.live, reader.outgoing = DeadLine(), IdSet(), []
         reader.residency.release()
         self.deleted.append(queue)
         self.counters.queue_deletes += 1
@@ -230,11 +240,19 @@ class Broker:
             steps -= 1
             if isinstance(thing, Queue):
                 steps -= thing.tick(now_ms, steps)
+                if thing.reader.outgoing:
+                    self.moves.send(thing)
                 if thing.is_too_old(now_ms):
                     self.delete(thing.name, now_ms)
                     self.counters.queue_expires += 1
+            elif isinstance(thing, Order):
+                self.moves.wake(thing)
             else:
                 self._time_out(thing, now_ms)
+
+    def call_later(self, due_ms: int, order: Order) -> None:
+        """This order goes on at `due_ms`."""
+        self._timers.push(due_ms, order)
 
     def step_wall(self, offset_ms: int) -> None:
         """The wall clock was set, or drifted: dates are due at other times now."""

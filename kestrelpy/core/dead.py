@@ -22,7 +22,8 @@ class DeadLine:
     """Dead items in the order in which they died; `count` of them are there to be lent."""
 
     __slots__ = (
-        "_hidden", "_items", "_kept_bytes", "_line", "_order", "bytes", "count", "deaths",
+        "_away", "_hidden", "_items", "_kept_bytes", "_line", "_order", "bytes", "count", "deaths",
+        "wanted",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -34,6 +35,9 @@ class DeadLine:
         self._kept_bytes = 0
         self._order = 0
         self._hidden: set[int] = set()
+        # Taken from behind the front: is their entry in the line still there?
+        self._away: dict[int, bool] = {}
+        self.wanted = 0  # beside the first one, this one's body is to be read back
 
     def __len__(self) -> int:
         return len(self.deaths)
@@ -58,6 +62,8 @@ class DeadLine:
 
     def take_in(self, item: Item) -> None:
         """The body of the first has been read back: others make room for it if need be."""
+        if item.id == self.wanted:
+            self.wanted = 0
         if self._kept_bytes + item.size > KEPT_BYTES_MAX:
             self._items.clear()
             self._kept_bytes = 0
@@ -68,6 +74,12 @@ class DeadLine:
         """The first item's id, if its body is not in memory; else 0."""
         id_ = self._first()
         return id_ if id_ and id_ not in self._items else 0
+
+    @property
+    def sought(self) -> int:
+        """Whose body is to be read back next: one that somebody wants, or the first; else 0."""
+        wanted = self.wanted
+        return wanted if wanted and wanted not in self._items else self.missing
 
     def pop(self) -> tuple[int, Item] | None:
         """The first with its order; None: there is none, or its body is missing."""
@@ -89,14 +101,27 @@ class DeadLine:
         """The dead item of this number, if its body is in memory and it is not lent."""
         return self._items.get(id_)
 
+    def take(self, id_: int) -> Item | None:
+        """Pop this one, wherever it stands; None: it is not to be had, or its body is missing."""
+        item = self._items.pop(id_, None)
+        if item is None:
+            return None
+        self._away[id_] = True
+        self.count -= 1
+        self._kept_bytes -= item.size
+        return item
+
     def give_back(self, item: Item) -> None:
         """It was popped and is back at its place; a body that was let go is read again."""
-        heappush(self._line, (self.deaths[item.id].order, item.id))
+        if not self._away.pop(item.id, False):
+            heappush(self._line, (self.deaths[item.id].order, item.id))
         self.count += 1
         self.keep(item, True)
 
     def hide(self, id_: int) -> None:
         """Its body is not readable: it is not offered until the next start."""
+        if id_ == self.wanted:
+            self.wanted = 0
         self._line = [entry for entry in self._line if entry[1] != id_]
         heapify(self._line)
         self._hidden.add(id_)
@@ -109,6 +134,9 @@ class DeadLine:
     def forget(self, id_: int, is_lent: bool) -> None:
         """It is dead no more: confirmed while it was lent, or gone while it was not."""
         death = self.deaths.pop(id_)
+        self._away.pop(id_, None)
+        if id_ == self.wanted:
+            self.wanted = 0
         self.bytes -= death.body_bytes
         if id_ in self._hidden:
             self._hidden.remove(id_)
@@ -120,6 +148,8 @@ class DeadLine:
 
     def _first(self) -> int:
         line = self._line
-        while line and line[0][1] not in self.deaths:
-            heappop(line)
+        while line and (line[0][1] not in self.deaths or line[0][1] in self._away):
+            _, id_ = heappop(line)
+            if id_ in self._away:
+                self._away[id_] = False
         return line[0][1] if line else 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from journal.moving import Origin
 from journal.record import Meta, Tag, encode_meta
 
 if TYPE_CHECKING:
@@ -51,6 +52,11 @@ class Item:
         self.is_whole = True
 
     @property
+    def origin(self) -> Origin | None:
+        """What it was made of, if it was moved here."""
+        return None
+
+    @property
     def put(self) -> Put:
         """Itself as the log would tell it."""
         return (
@@ -70,13 +76,48 @@ class Item:
 
     def without_body(self) -> Item:
         """The same item, whose body only the log has."""
-        bare = Item(
-            self.id, self.marker, b"", self.flags, self.stored_ms, self.expires_ms, self.lsn,
-            self.key,
-        )  # fmt: skip
+        bare = self._again()
         bare.size = self.size
         bare.is_whole = not self.size
         return bare
+
+    def _again(self) -> Item:
+        return Item(
+            self.id, self.marker, b"", self.flags, self.stored_ms, self.expires_ms, self.lsn,
+            self.key,
+        )  # fmt: skip
+
+
+class MovedItem(Item):
+    """One that was made of an item of another queue."""
+
+    __slots__ = ("_origin",)
+
+    def __init__(
+        self,
+        id: int,  # noqa: A002 - the spec's word for it
+        marker: int,
+        body: bytes,
+        flags: int,
+        stored_ms: int,
+        expires_ms: int,
+        origin: Origin,
+        lsn: int = 0,
+        key: bytes = b"",
+    ) -> None:
+        super().__init__(id, marker, body, flags, stored_ms, expires_ms, lsn, key)
+        self._origin = origin
+
+    @property
+    def origin(self) -> Origin:
+        """What it was made of."""
+        return self._origin
+
+    def _again(self) -> MovedItem:
+        return MovedItem(
+            self.id, self.marker, b"", self.flags, self.stored_ms, self.expires_ms, self._origin,
+            self.lsn, self.key,
+        )  # fmt: skip
 
 
 def bare_item(id_: int, body_bytes: int, marker: int = 0, key: bytes = b"") -> Item:

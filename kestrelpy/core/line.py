@@ -17,8 +17,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import Damage
+from journal.moving import origin_of
 from journal.record import Record, said_of_put
-from kestrelpy.core.item import Item, bare_item
+from kestrelpy.core.item import Item, MovedItem, bare_item
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.ready import ITEM_COST, NO_FRONTIER
 from kestrelpy.core.stubs import pack
@@ -293,13 +294,13 @@ class Line:
     def revive(self, record: Record) -> None:
         """The body of the first dead item has been read back."""
         dead = self._reader.dead
-        if record.item in dead.deaths:
+        if record.item in dead.deaths and record.item not in self._reader.leases:
             dead.take_in(item_of(record, self._reader.marks.of(record.item, 0)))
 
     def hide(self, id_: int) -> None:
         """The body of this dead item is not readable: named, and not offered until a start."""
         dead = self._reader.dead
-        if id_ == dead.missing:
+        if id_ == dead.sought:
             dead.hide(id_)
             self.name_unreadable(1, id_, id_)
 
@@ -392,6 +393,12 @@ class Line:
 def item_of(record: Record, marker: int = 0) -> Item:
     """The item that this put stored; its marker is its id, unless it has another one."""
     expires_ms, key = said_of_put(record.meta) if record.meta else (0, b"")
+    origin = origin_of(record.meta) if record.meta else None
+    if origin is not None:
+        return MovedItem(
+            record.item, marker or record.number, record.body, record.small, record.time_ms,
+            expires_ms, origin, record.lsn, key,
+        )  # fmt: skip
     return Item(
         record.item, marker or record.number, record.body, record.small, record.time_ms, expires_ms,
         record.lsn, key,

@@ -35,7 +35,6 @@ _DECLARED: Final = int(Kind.DECLARED)
 _CANCELLED: Final = int(Kind.CANCELLED)
 _PAUSED: Final = int(Kind.PAUSED)
 _SMALL_BODY_MAX: Final = (1 << 24) - 1  # such bodies' sizes need no meta
-_ALWAYS: Final = (1 << 63) - 1
 
 
 class Log(Protocol):
@@ -44,6 +43,7 @@ class Log(Protocol):
     lsn_written: int
     lsn_stored: int
     lsn_appended: int
+    lsn_durable: int  # up to where everything is on the disk, whatever `sync` says
     item_stored: int  # the last item that may be shown to an observer
     failure: Exception | None
     no_room: str
@@ -115,104 +115,28 @@ class Log(Protocol):
     def renewed(self, entry: LeaseEntry) -> int:
         """Its lease by token goes on."""
 
-    def count_leases(self, count: Callable[[], int]) -> None:
-        """How to know the number of leases by token: each may need room for one record more."""
+    def write(self, draft: Draft) -> int:
+        """A record that a room of its own has made."""
+
+    def wait_durable(self, lsn: int) -> None:
+        """Somebody inside waits for this record: it is synced at once, whatever `sync` says."""
+
+    def attached(self, to_come: Callable[[], int], first_open: Callable[[], int]) -> None:
+        """How its queue knows how many records must still find room, whatever comes (returns of
+        leases by token, ...), and the lsn of its first put whose origin is open."""
 
     def disk_bytes(self) -> int:
         """The size of all its files."""
-
-
-class NullLog:
-    """A queue in memory: every record is true already and leaves no trace."""
-
-    __slots__ = (
-        "archive_to", "backlog", "failure", "item_stored", "lsn_appended", "lsn_stored",
-        "lsn_written", "no_room", "waiting_stored", "waiting_written",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.lsn_written = _ALWAYS
-        self.lsn_stored = _ALWAYS
-        self.item_stored = _ALWAYS
-        self.lsn_appended = 0
-        self.archive_to = ""
-        self.backlog: Backlog | None = None
-        self.failure: Exception | None = None
-        self.no_room = ""
-        self.waiting_stored: set[object] = set()
-        self.waiting_written: set[object] = set()
-
-    def set_sync(self, sync_ms: int) -> None:
-        """It makes no difference here."""
-
-    def put(self, item: Item, nominal: Nominal | None = None) -> int:
-        return 0
-
-    def nominal(self, nominal: Nominal, wall_ms: int) -> int:
-        return 0
-
-    def put_later(self, item: Item, due_ms: int) -> int:
-        return 0
-
-    def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
-        return 0
-
-    def returned(
-        self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes,
-        always: bool = False, due_ms: int = 0,
-    ) -> int:  # fmt: skip
-        return 0
-
-    def released(self, id_: int, place: int, wall_ms: int) -> int:
-        return 0
-
-    def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
-        return 0
-
-    def expired(self, item: Item, wall_ms: int) -> int:
-        return 0
-
-    def discarded(self, item: Item, wall_ms: int) -> int:
-        return 0
-
-    def cancelled(self, id_: int, body_bytes: int, wall_ms: int) -> int:
-        return 0
-
-    def paused(self, paused: bool, wall_ms: int) -> int:
-        return 0
-
-    def flushed(
-        self, last_id: int, spared: list[int], stay: list[tuple[int, int]], live_bytes: int,
-        wall_ms: int,
-    ) -> int:  # fmt: skip
-        return 0
-
-    def tokens(self, below: int, wall_ms: int) -> int:
-        return 0
-
-    def declared(self, settings: bytes, wall_ms: int) -> int:
-        return 0
-
-    def leased(self, entry: LeaseEntry) -> int:
-        return 0
-
-    def renewed(self, entry: LeaseEntry) -> int:
-        return 0
-
-    def count_leases(self, count: Callable[[], int]) -> None:
-        """It makes no difference here."""
-
-    def disk_bytes(self) -> int:
-        return 0
 
 
 class JournalLog:
     """A queue on disk. `dirty` is the shell's list of logs that have something to write."""
 
     __slots__ = (
-        "_append", "_dirty", "_is_dirty", "_journal", "archive_to", "backlog", "failure",
-        "is_reported", "item_stored", "lsn_appended", "lsn_stored", "lsn_told", "lsn_written",
-        "no_room", "state", "sync_ms", "waiting_stored", "waiting_written",
+        "_append", "_dirty", "_is_dirty", "_journal", "archive_to", "awaited_lsn", "backlog",
+        "failure", "is_reported", "item_stored", "lsn_appended", "lsn_durable", "lsn_stored",
+        "lsn_told", "lsn_written", "no_room", "state", "sync_ms", "waiting_stored",
+        "waiting_written",
     )  # fmt: skip
 
     def __init__(
@@ -235,6 +159,7 @@ class JournalLog:
         self._is_dirty = False
         self.sync_ms = sync_ms
         self.no_room = ""
+        self.awaited_lsn = 0
         self.is_reported = False
         self.failure: Exception | None = None
         self.waiting_stored: set[object] = set()
@@ -258,6 +183,7 @@ class JournalLog:
         commit = self._journal.commit
         self.failure = commit.failure
         self.lsn_written = commit.lsn_written
+        self.lsn_durable = commit.lsn_durable
         waits = self.sync_ms == 0
         self.lsn_stored = commit.lsn_durable if waits else commit.lsn_written
         self.item_stored = commit.item_durable if waits else commit.item_written
@@ -271,6 +197,8 @@ class JournalLog:
         meta = item.said() if item.expires_ms or item.key else b""
         if nominal is not None:
             meta += nominal.meta
+        if (origin := item.origin) is not None:
+            meta += origin.meta
         self.lsn_appended = lsn = self._append(
             (_PUT, item.id, item.marker, item.flags, item.stored_ms, meta, item.body, 0, 0)
         )
@@ -391,8 +319,17 @@ class JournalLog:
     def renewed(self, entry: LeaseEntry) -> int:
         return self._add(entry.renewal())
 
-    def count_leases(self, count: Callable[[], int]) -> None:
-        self._journal.spares.count_leases = count
+    def write(self, draft: Draft) -> int:
+        return self._add(draft)
+
+    def wait_durable(self, lsn: int) -> None:
+        if lsn > self.awaited_lsn:
+            self.awaited_lsn = lsn
+            self.mark()
+
+    def attached(self, to_come: Callable[[], int], first_open: Callable[[], int]) -> None:
+        self._journal.spares.count_leases = to_come
+        self._journal.ledger.first_open = first_open
 
     def disk_bytes(self) -> int:
         return self._journal.disk_bytes()

@@ -40,6 +40,8 @@ class Policy:
     retry_backoff: float = 1.0  # at least 1: each attempt waits so many times as long
     retry_delay_max_ms: int = RETRY_DELAY_MAX_MS
     keys: KeySettings = NAMED_ONLY
+    expire_to: bytes = b""  # the queue where expired items go; empty: they are gone
+    dead_letter_to: bytes = b""  # the queue where dead items go; empty: they stay in the dead line
     archive_to: str = ""  # a directory for segments that go; "": they just go
 
     @property

@@ -14,12 +14,15 @@ from typing import Any, Final, NoReturn
 
 from journal.checkpoint import Checkpoint
 from journal.epochs import Nominal, keep_latest
+from journal.ledger import NONE_OPEN
+from journal.moving import Origin
 from journal.upkeep import State
 from kestrelpy.core.delays import Delay
 from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.keyed import SWEEP_ITEMS_MAX
 from kestrelpy.core.log import Log
+from kestrelpy.core.outgoing import send_on
 from kestrelpy.core.placed import Placed
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import Reader
@@ -43,7 +46,8 @@ class Queue:
 
     __slots__ = (
         "_complained_ms", "alarm", "created_ms", "declared", "deleted", "epochs", "generation",
-        "log", "name", "next_number", "policy", "reader", "server_id", "total_items", "wall",
+        "is_gone", "log", "name", "next_number", "origins", "policy", "reader", "server_id",
+        "total_items", "wall",
     )  # fmt: skip
 
     def __init__(
@@ -73,8 +77,10 @@ class Queue:
         self.total_items = 0  # that were ever put
         self.created_ms = now_ms
         self.deleted = False
+        self.is_gone = False  # its files, too
         self.server_id = b""
         self.epochs: dict[bytes, int] = {}  # by schedule: its last time that was put, in s
+        self.origins: dict[int, Origin] = {}  # open ones, by the item here that was made of each
         self._complained_ms = -_COMPLAINT_MS
 
     # -- storing ----------------------------------------------------------------------------
@@ -92,14 +98,14 @@ class Queue:
         log, policy = self.log, self.policy
         size = len(body)
         if log.failure is not None or log.no_room or size > policy.max_item_bytes:
-            self._refuse_put(size)
+            self.refuse_put(size)
         wall_ms = now_ms + self.wall.offset_ms
         if policy.max_age_ms is not None:
             oldest = wall_ms + policy.max_age_ms
             expires_ms = min(expires_ms, oldest) if expires_ms else oldest
         if delay is not None and 0 < expires_ms <= delay.due_ms(wall_ms):
             self._refuse_delay(expires_ms, delay.due_ms(wall_ms))
-        if policy.bounded and not self._make_room(size, now_ms):
+        if policy.bounded and not self.make_room(size, now_ms):
             return NOT_STORED
         number = self.next_number
         if delay is not None and delay.due_ms(wall_ms) > wall_ms:
@@ -137,14 +143,14 @@ class Queue:
     ) -> int:
         """Store an item if none is ready, delayed or lent."""
         if self.log.failure is not None or len(body) > self.policy.max_item_bytes:
-            self._refuse_put(len(body))
+            self.refuse_put(len(body))
         self.reader.first(now_ms)  # what has expired is not there
         reader = self.reader
         if reader.ready.count or len(reader.leases) or reader.elsewhere.count:
             return NOT_STORED
         return self.put(body, flags, expires_ms, now_ms, key, delay=delay)
 
-    def _refuse_put(self, size: int) -> NoReturn:
+    def refuse_put(self, size: int) -> NoReturn:
         """Say why nothing of this size is stored now."""
         if self.log.failure is not None:
             self.raise_failed()
@@ -153,7 +159,7 @@ class Queue:
             raise ServerError(f"item too large ({size} bytes, limit {limit})")
         raise ServerError(self.log.no_room)
 
-    def _make_room(self, size: int, now_ms: int) -> bool:
+    def make_room(self, size: int, now_ms: int) -> bool:
         """Is there room for `size` bytes, after dropping the oldest if that is allowed?
 
         Where that would drop too many at once, it is enough if the queue does not grow.
@@ -177,8 +183,18 @@ class Queue:
                 return True
             if not policy.discard_old_when_full or not ready.count:
                 return False
-            self.reader.discard_first(now_ms + self.wall.offset_ms)
+            self._discard_first(now_ms + self.wall.offset_ms)
         return ready.bytes + size <= max(bytes_max, bytes_before)
+
+    def _discard_first(self, wall_ms: int) -> None:
+        """Drop the head to make room."""
+        reader = self.reader
+        item = reader.line.pop_any(wall_ms)
+        if item is not None:
+            reader.keyed.drop(item)
+            reader._apply_done(item.id, item.size)
+            reader.counters.discarded += 1
+            reader.log.discarded(item, wall_ms)
 
     def raise_failed(self) -> NoReturn:
         """Say that this queue's journal has failed."""
@@ -201,13 +217,16 @@ class Queue:
         `durable` stays what it was until a restart, and how keys are made and match, while there
         are items.
         """
+        before = self.policy
         if self.reader.live:
-            policy = replace(policy, keys=self.policy.keys)
+            policy = replace(policy, keys=before.keys)
         self.reader.keyed.keys.matches_any = policy.keys.matches_any
         self.policy = policy
         self.reader.policy = policy
         self.log.set_sync(policy.sync_ms)
         self._tell_log()
+        if (before.expire_to, before.dead_letter_to) != (policy.expire_to, policy.dead_letter_to):
+            send_on(self.reader, self.reader.dead.deaths)
         self.alarm.need(self.next_due(now_ms))
         if self.reader.waiters:
             self.reader.serve(now_ms)
@@ -235,12 +254,18 @@ class Queue:
         """Write to this log from now on."""
         self.log = log
         self.reader.log = log
-        log.count_leases(self._records_to_come)
+        log.attached(self._records_to_come, self._first_open)
         self._tell_log()
 
     def _records_to_come(self) -> int:
-        """That must find room: returns of leases by token, and releases of what is delayed."""
-        return len(self.reader.leases.entries) + self.reader.delays.count
+        """That must find room: returns of leases by token, releases of what is delayed, and
+        settlements of open origins."""
+        reader = self.reader
+        return len(reader.leases.entries) + reader.delays.count + len(self.origins)
+
+    def _first_open(self) -> int:
+        """The lsn of the first put whose origin is open."""
+        return next((origin.lsn for origin in self.origins.values()), NONE_OPEN)
 
     def _tell_log(self) -> None:
         """A queue that only lives in memory cannot leave anything to its log."""
@@ -300,7 +325,7 @@ class Queue:
     def is_empty(self) -> bool:
         """Does it hold nothing, for nobody?"""
         reader = self.reader
-        return not (reader.live or reader.waiters)
+        return not (reader.live or reader.waiters or self.origins)
 
     def is_too_old(self, now_ms: int) -> bool:
         """Is it empty and older than its policy keeps such queues?"""
@@ -353,6 +378,7 @@ class Queue:
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
             paused=reader.paused, declared=self.declared, epochs=dict(self.epochs),
+            origins=self.origins.copy(),
             delayed=reader.delays.entries(self.wall.offset_ms), placed=Placed(reader),
             held=dict(reader.keyed.held),
         )  # fmt: skip
@@ -366,6 +392,12 @@ class Queue:
 
     def _apply_nominal(self, nominal: Nominal) -> None:
         keep_latest(self.epochs, nominal)
+
+    def _apply_opened(self, id_: int, origin: Origin) -> None:
+        self.origins[id_] = origin
+
+    def _apply_settled(self, id_: int) -> None:
+        self.origins.pop(id_, None)
 
     def _apply_declared(self, declared: bytes) -> None:
         self.declared = declared

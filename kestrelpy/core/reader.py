@@ -29,6 +29,7 @@ from kestrelpy.core.leases import Holder, Lease, Leases
 from kestrelpy.core.line import REFILL_ITEMS, Line
 from kestrelpy.core.log import Log
 from kestrelpy.core.marks import Marks
+from kestrelpy.core.outgoing import EXPIRED, bury
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.ready import Ready
 from kestrelpy.core.residency import UNLIMITED, Memory, Residency
@@ -55,8 +56,9 @@ class Reader:
     __slots__ = (
         "_next_token", "_serving", "_tokens_below", "alarm", "attempts", "counters", "damages",
         "dead", "delays", "elsewhere", "hungry", "is_hungry", "keyed", "leases", "lent_bytes",
-        "line", "live", "live_bytes", "log", "marks", "name", "paused", "policy", "ready",
-        "residency", "token_holder", "tokens_lsn", "waiters", "wall", "woken",
+        "line", "live", "live_bytes", "log", "marks", "moving", "name", "notes", "outgoing",
+        "paused", "policy", "ready", "residency", "token_holder", "tokens_lsn", "waiters", "wall",
+        "woken",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +90,9 @@ class Reader:
         self.dead = DeadLine()
         self.delays = Delays()
         self.marks = Marks()
+        self.moving = 0  # items lent to the mover
+        self.notes: list[str] = []  # lines for the log
+        self.outgoing: list[int] = []  # dead items that shall go on to another queue
         self.waiters = Waiters()
         self.live = IdSet()
         self.live_bytes = 0  # of the bodies of all that are there: ready, lent and dead
@@ -194,7 +199,7 @@ class Reader:
     @property
     def _lends_no_more(self) -> bool:
         most = self.policy.max_leased
-        return self.paused or (most is not None and len(self.leases) >= most)
+        return self.paused or (most is not None and len(self.leases) - self.moving >= most)
 
     def _reserve_tokens(self, wall_ms: int) -> None:
         self._tokens_below = self._next_token + TOKENS_RESERVED
@@ -204,7 +209,7 @@ class Reader:
 
     def confirm(self, lease: Lease, now_ms: int) -> int:
         """It is done; returns the record to wait for."""
-        item = self._end(lease)
+        item = self.end(lease)
         if lease.dead:
             self.dead.forget(item.id, True)
         elif item.key:
@@ -232,7 +237,8 @@ class Reader:
             self.serve(now_ms)
         return lsn
 
-    def _end(self, lease: Lease) -> Item:
+    def end(self, lease: Lease) -> Item:
+        """Nobody holds it any more."""
         self.leases.end(lease)
         item = lease.item
         self.lent_bytes -= len(item.body)
@@ -245,7 +251,7 @@ class Reader:
         delay: Delay | None = None,
     ) -> int:  # fmt: skip
         """`give_back` for one of several: they are all back in their order before `serve`."""
-        item = self._end(lease)
+        item = self.end(lease)
         return take_back(self, lease, item, now_ms, reason, buries, delay)
 
     def renew(self, lease: Lease, lease_ms: int, now_ms: int) -> int:
@@ -311,22 +317,15 @@ class Reader:
         return steps
 
     def expire(self, item: Item, wall_ms: int) -> None:
-        """It lived past its expiry and is out of the line."""
+        """It lived past its expiry and is out of the line: gone, or kept to be moved."""
         if item.key:
             self.keyed.drop(item)
-        self._apply_done(item.id, item.size)
         self.counters.expired += 1
-        self.log.expired(item, wall_ms)
-
-    def discard_first(self, wall_ms: int) -> None:
-        """Drop the head to make room."""
-        item = self.line.pop_any(wall_ms)
-        if item is None:
-            return
-        self.keyed.drop(item)
-        self._apply_done(item.id, item.size)
-        self.counters.discarded += 1
-        self.log.discarded(item, wall_ms)
+        if self.policy.expire_to:
+            bury(self, item, self.attempts.get(item.id), 0, wall_ms, EXPIRED)
+        else:
+            self._apply_done(item.id, item.size)
+            self.log.expired(item, wall_ms)
 
     def flush(self, last_id: int, now_ms: int) -> int:
         """Everything ready is gone; what is lent or dead stays. Returns the record to wait for."""

@@ -22,6 +22,7 @@ from journal.epochs import nominal_of_ids, nominal_of_put
 from journal.errors import NewerFormat
 from journal.ids import IdSet
 from journal.lending import LeaseEntry
+from journal.moving import origin_of
 from journal.record import Kind, Record, Tag, decode_meta, ended_bytes
 from journal.snapshot import Snapshot
 from kestrelpy.core.apart import Apart
@@ -52,6 +53,8 @@ class Replay:
             Kind.EXPIRED: self._gone,
             Kind.DISCARDED: self._gone,
             Kind.CANCELLED: self._gone,
+            Kind.MOVED: self._gone,
+            Kind.SETTLED: self._settled,
             Kind.FLUSHED: self._flushed,
             Kind.TOKENS: self._tokens,
             Kind.DECLARED: self._declared,
@@ -60,6 +63,7 @@ class Replay:
             Kind.RENEWED: self._renewed,
             Kind.IDS: self._ids,
             Kind.RELEASED: self._released,
+            Kind.REDRIVEN: self._redriven,
         }
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -83,6 +87,7 @@ class Replay:
         reader.keyed.held.update(snapshot.held)
         for lease in snapshot.leased:
             self._lend(lease)
+        queue.origins.update(snapshot.origins)
 
     def run(self, records: Iterable[Record]) -> None:
         """Apply every record, in order."""
@@ -144,6 +149,8 @@ class Replay:
             self._queue._apply_nominal(nominal)
         if not record.number:
             self._apart.put(record, size)
+        if record.meta and (origin := origin_of(record.meta, size)) is not None:
+            self._queue._apply_opened(record.item, origin)
 
     def _size(self, record: Record) -> int:
         """Of the body that this record ends, as far as one knows."""
@@ -169,6 +176,9 @@ class Replay:
             self._gone_since.remove(id_)
             reader.live_bytes -= self._size(record)
 
+    def _settled(self, record: Record) -> None:
+        self._queue._apply_settled(record.item)
+
     def _returned(self, record: Record) -> None:
         # The item stands at its place already, if it is not put off: its attempts are news.
         reader, id_ = self._reader, record.item
@@ -182,6 +192,15 @@ class Replay:
         queue.next_number = max(queue.next_number, record.number + 1)
         is_there = id_ in self._reader.live and id_ not in self._reader.dead.deaths
         self._apart.release(id_, record.number, self._size_of(id_), is_there)
+
+    def _redriven(self, record: Record) -> None:
+        queue, dead, id_ = self._queue, self._reader.dead, record.item
+        queue.next_number = max(queue.next_number, record.number + 1)
+        death = dead.deaths.get(id_)
+        size = death.body_bytes if death is not None else self._size_of(id_)
+        if death is not None:
+            dead.forget(id_, False)
+        self._apart.release(id_, record.number, size, id_ in self._reader.live)
 
     def _dead(self, record: Record) -> None:
         reader, id_ = self._reader, record.item

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from kestrelpy.core.delays import Delay
 from kestrelpy.core.item import Item
 from kestrelpy.core.leases import Lease
+from kestrelpy.core.outgoing import ATTEMPTS_NOTED, bury, note_attempts, send_on
 
 if TYPE_CHECKING:
     from kestrelpy.core.reader import Reader
@@ -33,16 +34,16 @@ def take_back(
     reader.counters.cancelled += 1
     if lease.dead:
         reader.dead.give_back(item)
+        send_on(reader, (item.id,))
         return log.returned(item, lease.attempts, began_ms, wall_ms, reason)
     counts = buries or reason != DEFERRED
     attempts, policy = lease.attempts + counts, reader.policy
     most = policy.max_attempts
     if buries or (most is not None and attempts >= most and counts):
         reader.keyed.end(item)
-        reader._apply_dead(item.id, attempts, reason, wall_ms, item.size)
-        reader.marks.keep(item.id, item.marker)
-        reader.dead.keep(item, log.backlog is None)
-        return log.dead(item, attempts, began_ms, wall_ms, reason)
+        return bury(reader, item, attempts, began_ms, wall_ms, reason)
+    if attempts == ATTEMPTS_NOTED and counts:
+        note_attempts(reader, item.id)
     reader._apply_returned(item.id, attempts)
     if delay is None and counts and policy.retry_delay_ms:
         delay = Delay(policy.retry_ms(attempts))

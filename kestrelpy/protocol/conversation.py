@@ -15,6 +15,7 @@ from typing import Final
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.log import Log
+from kestrelpy.core.orders import Order
 from kestrelpy.core.queue import NOT_STORED, Queue
 from kestrelpy.core.waiters import Waiter
 from kestrelpy.errors import Refused, ServerError
@@ -56,9 +57,9 @@ class Conversation:
     """One client's requests and answers. The shell owns the socket."""
 
     __slots__ = (
-        "_quiet_bytes", "_stored_bytes", "broker", "closing", "fetching", "holder", "host",
-        "is_behind", "is_touched", "last_command_ms", "parser", "paused", "replies", "shell",
-        "stream",
+        "_order", "_quiet_bytes", "_stored_bytes", "broker", "closing", "fetching", "holder",
+        "host", "is_behind", "is_touched", "last_command_ms", "parser", "paused", "replies",
+        "shell", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +78,7 @@ class Conversation:
         self.is_touched = False
         self.shell: object = None
         self.last_command_ms = now_ms
+        self._order: Order | None = None
         self._stored_bytes = 0
         self._quiet_bytes = 0
 
@@ -175,7 +177,9 @@ class Conversation:
 
     @property
     def is_waiting(self) -> bool:
-        """Does it wait for an item, or for one to be read?"""
+        """Does it wait for an item, for one to be read, or for some to be moved?"""
+        if self._order is not None and not self._order.is_over:
+            return True
         return self.fetching.is_held_up
 
     @property
@@ -187,12 +191,18 @@ class Conversation:
         """The client is gone: what it held goes back, what it waited for goes to others."""
         self.closing = True
         self.stream = None  # the rest of a long answer is for nobody
+        if self._order is not None:
+            self._order.give_up("whoever asked for it hung up")
         self.fetching.hang_up(now_ms)
         self.broker.hang_up(self.holder, now_ms)
 
     def observer(self) -> Observing:
         """What reads by marker for it."""
         return self.fetching.observer()
+
+    def await_order(self, order: Order) -> None:
+        """Carry out nothing further before this has been moved."""
+        self._order = order
 
     def leave(self) -> None:
         """The server is going: nothing is given back, so no attempt is counted."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from journal.files import Files
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import Log
+from kestrelpy.core.orders import Order
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.schedules import Timetable
 from kestrelpy.errors import Refused
@@ -81,6 +82,9 @@ class Talk(Protocol):
     stream: Iterator[bytes] | None  # the rest of a long answer
     closing: bool
     last_command_ms: int
+
+    def await_order(self, order: Order) -> None:
+        """Carry out nothing further before this has been moved."""
 
     def refuse(self, refused: Refused, quiet: bool = False) -> None:
         """Say no."""

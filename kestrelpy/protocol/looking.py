@@ -17,6 +17,7 @@ from urllib.parse import quote_from_bytes
 from journal.canonical import in_words
 from journal.snapshot import DeadEntry
 from kestrelpy.core.by_token import find
+from kestrelpy.core.item import Item
 from kestrelpy.core.kept import DELAYED, Kept
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.leases import Lease
@@ -47,6 +48,7 @@ class _Stored(NamedTuple):
     expires_ms: int
     body_bytes: int
     key: bytes
+    origin: bytes
 
 
 def item_lines(talk: Talk, queue: Queue | None, value: bytes) -> Iterator[bytes]:
@@ -117,9 +119,16 @@ def _stored(talk: Talk, queue: Queue, id_: int) -> Generator[bytes, None, _Store
     lease = reader.leases.of(id_)
     item = lease.item if lease is not None else Kept(reader).item(id_)
     if item is not None and item.stored_ms:
-        return _Stored(item.marker, item.stored_ms, item.expires_ms, item.size, item.key)
-    put = yield from talk.observer().find(queue, id_)
-    return _Stored(put[1], put[3], put[4], len(put[5]), put[6]) if put is not None else None
+        return _as_stored(item)
+    item = yield from talk.observer().item(queue, id_)
+    return _as_stored(item) if item is not None else None
+
+
+def _as_stored(item: Item) -> _Stored:
+    origin = item.origin.name if item.origin is not None else b""
+    return _Stored(
+        item.marker, item.stored_ms, item.expires_ms, item.size, item.key, origin
+    )
 
 
 def _ahead(reader: Reader, id_: int) -> Generator[bytes, None, int]:
@@ -170,7 +179,7 @@ def _facts(
         ("expires_ms", (stored.expires_ms or _NONE) if stored is not None else _NONE),
         ("bytes", _bytes(stored, death)),
         ("key", in_words(key) or _NONE),
-        ("origin", _NONE),
+        ("origin", _word(stored.origin) if stored is not None else _NONE),
         ("died_ms", death.died_ms if death is not None else _NONE),
         ("reason", _word(death.reason) if death is not None else _NONE),
     ]

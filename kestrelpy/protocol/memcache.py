@@ -49,7 +49,7 @@ _NOT_SUPPORTED: Final = "not supported by a queue"
 _STORING: Final = frozenset(b"set add replace append prepend cas".split())
 _PLAIN: Final = frozenset(
     b"flush flush_all flush_expired flush_all_expired stats dump_stats status reload version "
-    b"verbosity shutdown quit pause resume retry".split()
+    b"verbosity shutdown quit pause resume retry move redrive".split()
 )
 _LATER: Final = frozenset(b"monitor confirm".split())
 _HOMES: Final = {

@@ -17,10 +17,14 @@ from collections.abc import Generator, Iterator
 from typing import Final
 
 from journal import gather
+from journal.backlog import ReadOne
 from journal.files import Files
 from journal.gather import Gathered, Gathering, Place, Put, TimeSearch
+from journal.record import Record
+from kestrelpy.core.item import Item
 from kestrelpy.core.kept import READY, Kept
 from kestrelpy.core.leases import Holder
+from kestrelpy.core.line import item_of
 from kestrelpy.core.log import JournalLog, Log
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.waiters import Waiter, Want
@@ -46,18 +50,22 @@ _PLAIN: Final = standing(READY, 0)
 class Reading:
     """One piece of reading for an observer; `run` blocks and belongs on a thread.
 
-    When it `is_over`, there is what was `found`, or where to `begin`, or an `error`.
+    When it `is_over`, there is what was `found`, or where to `begin`, or an `error`; of one put the
+    `record`, if it can be read.
     """
 
-    __slots__ = ("begin", "error", "found", "is_over", "lines", "order", "released", "shape")
+    __slots__ = (
+        "begin", "error", "found", "is_over", "lines", "order", "record", "released", "shape",
+    )  # fmt: skip
 
-    def __init__(self, order: Gathering | TimeSearch | Released, shape: Shape) -> None:
+    def __init__(self, order: Gathering | TimeSearch | Released | ReadOne, shape: Shape) -> None:
         self.order = order
         self.shape = shape
         self.found: Gathered | None = None
         self.released: list[Put] = []
         self.lines: list[bytes] = []
         self.begin = 0
+        self.record: Record | None = None
         self.error: OSError | None = None
         self.is_over = False
 
@@ -66,6 +74,8 @@ class Reading:
         try:
             if isinstance(self.order, TimeSearch):
                 self.begin = self.order.run(files)
+            elif isinstance(self.order, ReadOne):
+                self.record = self.order.run(files)
             elif isinstance(self.order, Released):
                 self.released = self.order.run(files)
                 self.lines = self.shape.lines(self.released)
@@ -222,6 +232,25 @@ class Observing:
             if log.journal.segment_numbered(order.extent.number) is not None:
                 found = reading.found
                 return found.puts[0] if found is not None and found.puts else None
+        return None
+
+    def item(self, queue: Queue, id_: int) -> Generator[bytes, None, Item | None]:
+        """The item that only the log has, with all that was put; None: it cannot be read.
+
+        Held up, it yields nothing, like `observe`.
+        """
+        log = queue.log
+        if not isinstance(log, JournalLog):
+            return None
+        for _ in range(READINGS_MAX):
+            one = log.journal.backlog.one(id_)
+            if one is None or queue.deleted:
+                break
+            reading = yield from self._run(log, Reading(one, Shape(b"", False, False)))
+            if reading.record is not None:
+                return item_of(reading.record)
+            if log.journal.segment_numbered(one.number) is not None:
+                break
         return None
 
     def _look(

@@ -17,6 +17,7 @@ from kestrelpy.protocol.declaring import setting_lines
 from kestrelpy.protocol.host import Talk
 from kestrelpy.protocol.looking import dead_lines, item_lines, token_lines
 from kestrelpy.protocol.markers import parse_number
+from kestrelpy.protocol.moving import move, redrive
 from kestrelpy.protocol.replies import Together
 from kestrelpy.protocol.schedules import schedule_lines
 from kestrelpy.protocol.stats import (
@@ -236,6 +237,8 @@ _VERBS: Final[dict[bytes, Callable[[Talk, Plain, int], None]]] = {
     b"pause": _pause,
     b"resume": _pause,
     b"retry": _retry,
+    b"move": move,
+    b"redrive": redrive,
     b"dump_stats": _dump_stats,
     b"status": _status,
     b"reload": _reload,

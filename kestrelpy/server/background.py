@@ -94,6 +94,9 @@ class Background:
 
     def feed(self, reader: Reader) -> bool:
         """Have read back what `reader` needs next; False: nothing of it can be read yet."""
+        for note in reader.notes:
+            log.warning("%s", note)
+        reader.notes.clear()
         target = reader.log
         if not isinstance(target, JournalLog):
             return True
@@ -105,7 +108,7 @@ class Background:
         )
 
     def _feed_dead(self, reader: Reader, target: JournalLog) -> bool:
-        missing, journal = reader.dead.missing, target.journal
+        missing, journal = reader.dead.sought, target.journal
         if not missing or reader in self._reviving:
             return True
         one = journal.backlog.one(missing)
@@ -123,7 +126,7 @@ class Background:
         """A dead item that is not offered before the next start: there is no body."""
         if target.failure is None:
             reader.line.hide(id_)
-        elif id_ == reader.dead.missing:
+        elif id_ == reader.dead.sought:
             reader.dead.hide(id_)  # never written, most likely: that is no damage
 
     def _feed_line(self, reader: Reader, target: JournalLog) -> bool:

@@ -20,12 +20,13 @@ from typing import Final
 from aiofiles.base import wrap
 
 import kestrelpy
-from journal.errors import JournalError, JournalFailed
+from journal.errors import JournalError
 from journal.files import Disk, Files, sync_call_name
 from journal.journal import Sizes
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.log import JournalLog, Log, NullLog
+from kestrelpy.core.log import JournalLog, Log
+from kestrelpy.core.null_log import NullLog
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.wall import Wall
 from kestrelpy.errors import ServerError
@@ -38,6 +39,7 @@ from kestrelpy.server.connection import Connection
 from kestrelpy.server.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.process import raise_file_limit, settle_down
+from kestrelpy.server.removals import Removals
 from kestrelpy.server.schedules import Schedules
 from kestrelpy.server.turn import Turn
 
@@ -71,6 +73,7 @@ class Daemon:
         self._load = load
         self._say = say
         self._files: Files = files or Disk()
+        journal = config.journal
         self.lines: Lines = {}
         self.mode = "up"
         self.server_id = ""
@@ -78,7 +81,6 @@ class Daemon:
         self.is_leaving = False
         self._connections: set[Connection] = set()
         self._dirty: list[JournalLog] = []
-        self._gates: dict[Queue, Gate] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
         self._servers: list[asyncio.AbstractServer] = []
@@ -86,7 +88,15 @@ class Daemon:
             self.policies.of, self._make_log, Wall(clock.wall_offset_ms()), config.server.max_queues
         )
         self._loop = loop = asyncio.get_running_loop()
-        self.turn = Turn(self.broker, loop, self._dirty, self._queue_deleted)
+        self.directory = DataDirectory(
+            self._files,
+            str(config.server.data_dir),
+            Sizes(journal.segment_min_bytes, journal.segment_max_bytes, journal.batch_max_bytes),
+        )
+        self.removals = Removals(self.broker, self.directory, self._start_task)
+        self.removal = self.removals.gate
+        self.turn = Turn(self.broker, loop, self._dirty, self.removals.begin)
+        self.removals.turn = self.turn
         self.committer = Committer(self._files, loop, self.turn.synced, self.turn.spare_ready)
         self.turn.committer = self.committer
         self.schedules = self.turn.schedules = Schedules(self.broker, lambda: self.mode)
@@ -97,12 +107,7 @@ class Daemon:
         )  # fmt: skip
         self.observe = self.background.observe
         self._limit()
-        journal = config.journal
-        self.directory = DataDirectory(
-            self._files,
-            str(config.server.data_dir),
-            Sizes(journal.segment_min_bytes, journal.segment_max_bytes, journal.batch_max_bytes),
-        )
+        self.policies.declared_of = self.broker.declared_of
 
     @property
     def config(self) -> Config:
@@ -131,10 +136,11 @@ class Daemon:
             found = await wrap(self.directory.recover)(
                 self.broker, self._dirty, now_ms, now_ms + self.broker.wall.offset_ms
             )
+            self.policies.refuse_circles(self.config, self.broker)
             sync_ms = await wrap(self._measure_sync)()
-        except (JournalError, OSError) as error:
+        except (JournalError, ConfigError, OSError) as error:
             self.directory.unlock()
-            reason = str(error) if isinstance(error, JournalError) else f"{path}: {error.strerror}"
+            reason = f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)
             raise StartError(reason) from error
         for note in found.notes + self.policies.notes(self.broker):
             log.warning("%s", note)
@@ -311,6 +317,7 @@ class Daemon:
     async def _reload(self, gate: Gate) -> None:
         try:
             config = await wrap(self._load)()
+            self.policies.refuse_circles(config, self.broker)
             self.policies.take(config, self.broker)
         except ConfigError as error:
             log.error("configuration not reloaded: %s", error)
@@ -329,47 +336,6 @@ class Daemon:
         """Take over what all queues together may use."""
         self.broker.memory.limit = self.config.server.max_memory_bytes
         self.committer.reserve_bytes = self.config.server.min_disk_free_bytes
-
-    def removal(self, queue: Queue) -> Gate:
-        """Opens when the deleted queue's files are gone for good."""
-        gate = self._gates[queue] = Gate()
-        return gate
-
-    def _queue_deleted(self, queue: Queue) -> None:
-        gate = self._gates.pop(queue, None) or Gate()
-        if isinstance(queue.log, JournalLog):
-            self._start_task(self._remove_queue(queue, queue.log, gate))
-        else:
-            gate.open()
-            self.turn.touch_all(gate.waiting_stored)
-
-    async def _remove_queue(self, queue: Queue, target: JournalLog, gate: Gate) -> None:
-        """What was stored before is acknowledged first; then the files go."""
-        journal, commit = target.journal, target.journal.commit
-        name = queue.name.decode("ascii")
-        while (
-            commit.lsn_in_flight
-            or journal.spares.is_ordered
-            or self.committer.is_removing(target)
-            or self.background.is_busy(target)
-            or not (
-                commit.failure or target.no_room or target.lsn_stored >= commit.lsn_appended
-            )
-        ):
-            await asyncio.sleep(0.001)
-        target.is_reported = True
-        commit.fail(JournalFailed(f"queue {name} was deleted"))
-        target.advance()
-        self.turn.touch_all(target.waiting_stored | target.waiting_written)
-        journal.abandon()
-        try:
-            await wrap(self.directory.remove_queue)(queue)
-        except OSError as error:
-            log.error("queue %s: its files were not removed: %s", name, error)
-            gate.failure = ServerError(f"queue {name} was not removed from disk: {_why(error)}")
-        else:
-            gate.open()
-        self.turn.touch_all(gate.waiting_stored)
 
     def _start_task(self, work: Coroutine[object, object, None]) -> None:
         task = self._loop.create_task(work)

@@ -97,6 +97,7 @@ class DataDirectory:
         if damaged:
             found.notes.append(damaged)
         newest: dict[bytes, tuple[int, str]] = {}
+        earlier: list[str] = []
         for name in self.files.names(self.path):
             if name.endswith(REMOVED_SUFFIX):
                 self.files.remove_folder(os.path.join(self.path, name))
@@ -108,25 +109,40 @@ class DataDirectory:
             if older is None or older[0] < generation:
                 newest[queue_name] = (generation, name)
             if older is not None:
-                gone = older[1] if older[0] < generation else name
-                found.notes.append(f"{gone}: an earlier generation, removed")
-                self._keep_tokens(broker, gone, now_ms)
-                self.remove(os.path.join(self.path, gone))
+                earlier.append(older[1] if older[0] < generation else name)
         for queue_name, (generation, name) in sorted(newest.items()):
             queue = broker.fresh(queue_name, generation, now_ms)
             self._recover_one(broker, dirty, queue, name, now_ms, wall_ms, found)
+        for name in earlier:
+            self._remove_earlier(broker, name, now_ms, found)
+        for queue in broker.queues.values():
+            broker.moves.settle_all(queue, now_ms)
+        for queue in broker.queues.values():
+            self._read_first(queue, wall_ms)
+            found.items += len(queue.reader.live)
         broker.tokens.on_disk = self.tokens.below
         return found
 
-    def _keep_tokens(self, broker: Broker, folder: str, now_ms: int) -> None:
-        """What this one may have issued is remembered beyond its end."""
+    def _remove_earlier(self, broker: Broker, folder: str, now_ms: int, found: Found) -> None:
+        """A crash kept it from going. What was moved there is settled on disk before it goes."""
+        queue = self._keep_tokens(broker, folder, now_ms)
+        if broker.moves.settle_all(queue, now_ms):
+            found.notes.append(f"{folder}: an earlier generation, removed by the next start")
+        else:
+            found.notes.append(f"{folder}: an earlier generation, removed")
+            self.remove(os.path.join(self.path, folder))
+
+    def _keep_tokens(self, broker: Broker, folder: str, now_ms: int) -> Queue:
+        """What this one may have issued is remembered beyond its end; what it was."""
         queue = broker.fresh(*parse_folder_name(folder), now_ms)
+        queue.deleted = True
         path = os.path.join(self.path, folder)
         try:
             _replayed(self.files, path, queue)
         except JournalError:
             queue.reader._apply_tokens(queue.reader.tokens_below + TOKENS_SKIPPED)
         self.tokens.keep(queue.reader.tokens_below)
+        return queue
 
     def _recover_one(
         self,
@@ -169,9 +185,7 @@ class DataDirectory:
         target.holds(queue.declared, queue.reader.paused, queue.epochs, wall_ms)
         queue.attach(target)
         broker.adopt(queue, now_ms)
-        self._read_first(queue, wall_ms)
         found.queues += 1
-        found.items += len(queue.reader.live)
         found.damages += recovery.damages
 
     def _read_first(self, queue: Queue, wall_ms: int) -> None:

@@ -5,11 +5,15 @@ One rule: nothing is decided here; every default stands in the configuration.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kestrelpy.config import (
     Config,
     ConfigError,
+    QueueBlock,
     QueueSettings,
     as_toml,
+    find_circle,
     kept_block,
     read_declaration,
     settings_in_force,
@@ -26,6 +30,8 @@ class Policies:
 
     def __init__(self, config: Config) -> None:
         self.config = config  # another one after a reload
+        # What clients declared for a queue that is there.
+        self.declared_of: Callable[[bytes], bytes] = lambda name: b""
 
     def of(self, name: bytes, declared: bytes) -> Policy:
         """The rules of a queue for which this was declared."""
@@ -52,11 +58,34 @@ class Policies:
     def declaration(self, name: bytes, body: bytes) -> bytes:
         """What a client declares for a queue, in the form that is kept; raises ClientError."""
         try:
-            return as_toml(read_declaration(self.config, name, body))
+            block = read_declaration(self.config, name, body)
+            if block.expire_to or block.dead_letter_to:
+                self._refuse_circle(name, block)
+            return as_toml(block)
         except ConfigError as error:
             more = len(error.problems) - 1
             rest = f" And {more} more." if more else ""
             raise ClientError(error.problems[0] + rest) from None
+
+    def _refuse_circle(self, name: bytes, block: QueueBlock) -> None:
+        circle = find_circle(
+            self.config, [name], lambda each: block if each == name else self._declared(each)
+        )
+        if circle is not None:
+            raise ConfigError([f"declaration: {circle.key} leads in a circle: {circle.path}."])
+
+    def refuse_circles(self, config: Config, broker: Broker) -> None:
+        """Raises ConfigError where this file, with what was declared, makes a circle."""
+        circle = find_circle(config, broker.queues, self._declared)
+        if circle is not None:
+            raise ConfigError([
+                f"{circle.key} of queue {circle.names[0]} leads in a circle, with what was "
+                f"declared for queues: {circle.path}."
+            ])  # fmt: skip
+
+    def _declared(self, name: bytes) -> QueueBlock | None:
+        declared = self.declared_of(name)
+        return kept_block(declared)[0] if declared else None
 
     def settings(self, name: bytes, declared: bytes) -> list[tuple[str, str, str]]:
         """The settings in force for a queue, each with its value and where that comes from."""
@@ -96,6 +125,8 @@ def policy_of(settings: QueueSettings) -> Policy:
         retry_delay_ms=settings.retry_delay_ms,
         retry_backoff=settings.retry_backoff,
         retry_delay_max_ms=settings.retry_delay_max_ms,
+        expire_to=(settings.expire_to or "").encode(),
+        dead_letter_to=(settings.dead_letter_to or "").encode(),
         max_memory_bytes=settings.max_memory_bytes,
         keys=_keys_of(settings),
         archive_to=str(settings.archive_to or ""),

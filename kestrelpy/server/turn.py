@@ -117,6 +117,8 @@ class Turn:
             self.schedules.look(now_ms)
         if broker.woken:
             self._resume_woken(now_ms)
+        if broker.moves.is_active:
+            self._move(now_ms)
         if broker.deleted:
             self._sweep_deleted()
         if self._dirty:
@@ -137,6 +139,19 @@ class Turn:
                 conversation.resume(waiter, now_ms)
                 self.touch(conversation)
         self.owe()
+
+    def _move(self, now_ms: int) -> None:
+        """Moves go on as far as they can."""
+        moves = self._broker.moves
+        moves.advance(now_ms)
+        for order in moves.take_over():
+            assert isinstance(order.owner, Conversation)
+            self.touch(order.owner)
+        for line in moves.refusals:
+            log.warning("%s", line)
+        moves.refusals.clear()
+        if moves.has_more:
+            self.owe()
 
     def _sweep_deleted(self) -> None:
         deleted = self._broker.deleted[:]
@@ -209,7 +224,8 @@ class Turn:
         """Start a sync now if somebody waits for it, else soon."""
         assert self.committer is not None
         sync_ms = target.sync_ms
-        if sync_ms == 0 and target.waiting_stored:
+        is_awaited = target.awaited_lsn > target.journal.commit.lsn_durable
+        if is_awaited or (sync_ms == 0 and target.waiting_stored):
             self.committer.sync(target)
         elif sync_ms >= 0 and target not in self._unsynced:
             seconds = sync_ms / 1000 or LAZY_SYNC_SECONDS

@@ -235,7 +235,9 @@ class Source:
         """Of the body each record is about, and where that is known."""
         heads, small = self.heads, self.heads.small
         own = heads.is_one_of(_WITH_BODY)
+        # Nobody wrote MOVED before version 4; as it was reserved it did not say its bytes.
         ended = heads.is_one_of(_ENDED) & (self.piece.version > 1)
+        ended |= (heads.kind == Kind.MOVED) & (self.piece.version > 3)
         size = np.where(own, heads.lengths - HEADER_BYTES - heads.meta_bytes, small >> 8)
         in_meta = heads.is_one_of(_SIZE_IN_META) | (ended & (small >> 8 == 0))
         in_meta &= heads.meta_bytes > 0

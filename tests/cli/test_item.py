@@ -155,12 +155,6 @@ def test_the_dead_are_purged_one_some_or_all(kestrelpy: Command, daemon: DaemonP
     assert counts(daemon, "frail-2")["dead"] == 0
 
 
-def test_redrive_says_that_it_comes_later(kestrelpy: Command) -> None:
-    ended = kestrelpy("dead", "redrive", "frail")
-    assert ended.is_sentence(2)
-    assert "not in this version yet" in ended.err
-
-
 def test_a_delayed_item_says_until_when_and_is_available_when_it_is_retried(
     kestrelpy: Command, daemon: DaemonProcess
 ) -> None:

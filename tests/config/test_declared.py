@@ -140,6 +140,8 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "key_match": st.sampled_from(["pair", "any"]),
     "key_unordered": st.booleans(),
     "key_missing": st.sampled_from(["reject", "free"]),
+    "expire_to": st.sampled_from(["old", "none"]),
+    "dead_letter_to": st.sampled_from(["failed", "a.b", "none"]),
 }  # fmt: skip
 
 

@@ -81,6 +81,8 @@ WRONG_VALUES = [
     ("queue_defaults", 'key_match = "all"', '"pair" or "any"'),
     ("queue_defaults", "key_unordered = 1", "true or false"),
     ("queue_defaults", "key_missing = false", '"reject" or "free"'),
+    ("queue_defaults", 'expire_to = "a b"', "a queue's name (1 to 128 printable ASCII characters"),
+    ("queue_defaults", 'dead_letter_to = "a/b"', 'no blank, / or +), or "none"'),
     ("queue_defaults", 'archive_to = ""', 'a path, or "none"'),
     ("queues.jobs", "max_attempts = 0", "a whole number from 1"),
 ]
@@ -139,8 +141,7 @@ def test_an_unknown_key_is_told_with_the_nearest_and_those_allowed(
 
 LATER = {
     "server": "http_host http_port text_port",
-    "queue_defaults": "dedupe_window scope_window retain fanout_only fanout_create expire_to "
-    "dead_letter_to",
+    "queue_defaults": "dedupe_window scope_window retain fanout_only fanout_create",
 }
 LATER["queues.jobs"] = LATER["queue_defaults"]
 

@@ -88,6 +88,8 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.Mo
         durable=True,
         max_leased=None,
         max_attempts=100,
+        expire_to=None,
+        dead_letter_to=None,
         archive_to=None,
     )
 
@@ -128,6 +130,8 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         durable = true
         max_leased = 6
         max_attempts = "none"
+        expire_to = "none"
+        dead_letter_to = "none"
         archive_to = "archive"
         """
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.core.broker import TICK_STEPS_MAX
-from kestrelpy.core.log import NullLog
+from kestrelpy.core.null_log import NullLog
 from kestrelpy.core.reader import Reader
 from kestrelpy.core.waiters import Want
 from kestrelpy.errors import ServerError

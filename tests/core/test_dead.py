@@ -156,3 +156,19 @@ def test_burying_and_forgetting_leave_nothing_behind() -> None:
     assert (len(line), line.count, line.bytes, line.first()) == (0, 0, 0, None)
     assert not line._items
     assert not line._kept_bytes
+
+
+@pytest.mark.parametrize(
+    ("most", "ends"), [(100, "at max_attempts = 100 it is dead"), (None, "max_attempts is none")]
+)
+def test_at_the_tenth_attempt_one_line_names_item_and_setting(most: int | None, ends: str) -> None:
+    q = make_queue(max_attempts=most)
+    q.put(b"0", b"1")
+    for _ in range(10):
+        lease = q.open()
+        q.abort(lease)
+        assert not (lease.attempts < 9 and q.reader.notes)
+    for _ in range(5):
+        q.defer(q.open())
+        q.abort(q.open())
+    assert q.reader.notes == [f"queue jobs: item 1 came back 10 times; {ends}"]

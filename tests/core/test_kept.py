@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kestrelpy.core.kept import DEAD, LENT, READY, Kept
-from kestrelpy.core.log import NullLog
+from kestrelpy.core.null_log import NullLog
 from kestrelpy.core.policy import Policy
 from tests.support.queues import QueueInHand
 

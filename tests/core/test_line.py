@@ -12,7 +12,7 @@ from journal.errors import JournalFailed
 from journal.journal import Sizes
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.leases import Holder, Lease
-from kestrelpy.core.log import NullLog
+from kestrelpy.core.null_log import NullLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import ABORTED
 from kestrelpy.core.waiters import Want

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from kestrelpy.core.line import REFILL_ITEMS
-from kestrelpy.core.log import NullLog
+from kestrelpy.core.null_log import NullLog
 from kestrelpy.core.residency import FREE_BYTES, GRAIN_BYTES, UNLIMITED, Memory, Residency
 from tests.support.queues import make_queue
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelpy.core.log import NullLog
+from kestrelpy.core.null_log import NullLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import TOKENS_RESERVED
 from kestrelpy.core.tokens import TOKENS_PER_MS

@@ -7,6 +7,7 @@
                            whose end is torn, two snapshots
     v4/delays.1            and of what is delayed and released (`delays`)
     v4/keys.1              and of keys (`keys`)
+    v4/moves.1             and of what is moved (`moves`)
     v4/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
     v4/dump.txt, v4/verify.txt   what `python -m journal` says of them
 
@@ -41,6 +42,7 @@ from tests.golden.layout import (
     draft,
     ids,
 )
+from tests.golden.moves import moves
 from tests.golden.schedules import schedules
 
 GOLDEN = Path(__file__).parent
@@ -203,7 +205,8 @@ def planned() -> list[SegmentBuilder | Snapshot]:
 PLANNED = "%4Fp%2Baudit.3"
 NEWEST = "v4"
 JOURNALS: dict[str, Callable[[], list[SegmentBuilder | Snapshot]]] = {
-    "jobs.1": jobs, "delays.1": delays, "keys.1": keys, "schedules.1": schedules, PLANNED: planned,
+    "jobs.1": jobs, "delays.1": delays, "keys.1": keys, "moves.1": moves,
+    "schedules.1": schedules, PLANNED: planned,
 }  # fmt: skip
 
 

@@ -316,6 +316,15 @@ class QueueModel:
         self.serve()
         return bool(found)
 
+    def redrive(self, id_: int) -> bool:
+        """Only what is dead and nobody holds: a new arrival, with its marker."""
+        found = [thing for thing in self.dead if thing.id == id_]
+        for thing in found:
+            thing.died, thing.reason, thing.attempts = 0, "", 0
+            self.release(thing)
+        self.serve()
+        return bool(found)
+
     def purge(self, id_: int) -> bool:
         """Only what is dead and nobody holds."""
         found = any(thing.id == id_ for thing in self.dead)

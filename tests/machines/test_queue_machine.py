@@ -289,7 +289,10 @@ class QueueMachine(RuleBasedStateMachine):
         for nth in nths:
             ids = [*self.model.things, self.model.next_id]
             id_ = ids[nth % len(ids)]
-            if dead:
+            if dead and nth % 2:
+                assert self.q.redrive(id_) == self.model.redrive(id_)
+                self.compare_answers()
+            elif dead:
                 assert self.q.purge(id_) == self.model.purge(id_)
             elif nth % 3:
                 assert self.q.cancel(id_) == self.model.cancel(id_)

@@ -148,3 +148,18 @@ def test_a_rewriting_ends_when_the_daemon_does() -> None:
     ending.set()
     with pytest.raises(InterruptedError):
         pause.pause()
+
+
+def test_an_item_that_came_back_ten_times_is_worth_a_line(
+    life: Life, caplog: pytest.LogCaptureFixture
+) -> None:
+    life.put(b"1")
+    life.commit()
+    for _ in range(12):
+        lease = life.open()
+        assert lease is not None
+        life.reader.give_back(lease, life.now_ms, ABORTED)
+        life.settle()
+    assert [r.getMessage() for r in caplog.records] == [
+        "queue jobs: item 1 came back 10 times; at max_attempts = 100 it is dead"
+    ]

@@ -30,6 +30,7 @@ from kestrelpy.core.item import Item
 from kestrelpy.core.leases import Holder, Lease
 from kestrelpy.core.line import item_of
 from kestrelpy.core.log import JournalLog, Log
+from kestrelpy.core.moving import redrive
 from kestrelpy.core.operating import Waiting, cancel, pause, purge, waiting
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import NOT_STORED, Queue
@@ -180,8 +181,8 @@ class QueueInHand:
         for reader in self.broker.take_hungry():
             backlog, before = reader.log.backlog, unread(reader)
             assert isinstance(backlog, KeptBacklog)
-            if reader.dead.missing:
-                reader.line.revive(backlog.put_of(reader.dead.missing))
+            if reader.dead.sought:
+                reader.line.revive(backlog.put_of(reader.dead.sought))
             if reader.ready.beyond:
                 reader.line.refill(self.wall_ms)
             fetch(reader)
@@ -262,6 +263,11 @@ class QueueInHand:
 
     def purge(self, id_: int) -> bool:
         return purge(self.queue, id_, self.now_ms) is not None
+
+    def redrive(self, id_: int) -> bool:
+        redriven = redrive(self.queue, id_, self.now_ms) is not None
+        self.reader.serve(self.now_ms)
+        return redriven
 
     def flush(self) -> None:
         self.queue.flush(self.now_ms)

@@ -13,7 +13,8 @@ from journal.errors import JournalFailed
 from journal.journal import Sizes
 from kestrelpy.config import Config
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.log import JournalLog, Log, NullLog
+from kestrelpy.core.log import JournalLog, Log
+from kestrelpy.core.null_log import NullLog
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.wall import Wall
 from kestrelpy.errors import ServerError
@@ -62,6 +63,7 @@ class Stage:
         self.dirty: list[JournalLog] = []
         self.writes = True
         self.syncs = True
+        self.removes = True  # the files of deleted queues go
         self.reads = True  # what observers asked for comes at once
         self._settings: dict[str, Any] = {}
         self._named: dict[str, dict[str, Any]] = {}
@@ -70,6 +72,7 @@ class Stage:
         self._gates: dict[Queue, Gate] = {}
         self._removing: list[Queue] = []
         self._observing: list[Work] = []
+        self.said: list[str] = []  # lines for the log
         self.policies = Policies(Config())
         self.declaration, self.settings = self.policies.declaration, self.policies.settings
         self._configure()
@@ -146,10 +149,12 @@ class Stage:
         self.lines: Lines = {}
         wall = Wall(WALL_MS - 1_000_000)
         self.broker = Broker(self.policies.of, self._make_log, wall, self.config.server.max_queues)
+        self.policies.declared_of = self.broker.declared_of
         self.directory = DataDirectory(self.disk, "data", _SIZES)
         self.directory.lock()
         self.started_ms = self.now_ms
         self.server_id = self.directory.server_id
+        self.broker.server_id = self.server_id.encode()
         self.directory.recover(self.broker, self.dirty, self.now_ms, self.wall_ms)
         self.schedules = Schedules(self.broker, lambda: self.mode)
         self.timetable = self.schedules.timetable
@@ -192,6 +197,10 @@ class Stage:
         self._start()
 
     # -- clients ----------------------------------------------------------------------------
+
+    def queue(self, name: str) -> Queue:
+        """The queue of that name."""
+        return self.broker.queues[name.encode()]
 
     def client(self, name: str) -> Client:
         """The connection of that name; a new one if it has none."""
@@ -250,6 +259,8 @@ class Stage:
             assert isinstance(conversation, Conversation)
             conversation.resume(waiter, self.now_ms)
             moved = True
+        if broker.moves.is_active:
+            moved |= self._move()
         self._removing += broker.deleted
         broker.deleted.clear()
         if self.writes:
@@ -258,10 +269,19 @@ class Stage:
         moved |= self._observe()
         if self.syncs:
             moved |= self.sync()
-        self._removing = [queue for queue in self._removing if not self._remove(queue)]
+        if self.removes:
+            self._removing = [queue for queue in self._removing if not self._remove(queue)]
         for client in list(self.clients.values()):
             moved |= self._speak(client)
         return moved or (self.reads and bool(self._observing))
+
+    def _move(self) -> bool:
+        """Moves go on; did that bring anything?"""
+        moves = self.broker.moves
+        taken = moves.advance(self.now_ms)
+        self.said += moves.refusals
+        moves.refusals.clear()
+        return bool(moves.take_over()) or moves.has_more or taken > 0
 
     def _feed(self) -> bool:
         """What has to be read back is, at once; was there anything?"""
@@ -270,7 +290,7 @@ class Stage:
             log = reader.log
             assert isinstance(log, JournalLog)
             backlog = log.journal.backlog
-            one = backlog.one(reader.dead.missing) if reader.dead.missing else None
+            one = backlog.one(reader.dead.sought) if reader.dead.sought else None
             record = one.run(self.disk) if one is not None else None
             if record is not None:
                 reader.line.revive(record)
@@ -340,13 +360,15 @@ class Stage:
         gate = self._gates.pop(queue, None) or Gate()
         log = queue.log
         if isinstance(log, JournalLog):
-            if log.failure is None and log.lsn_stored < log.lsn_appended:
+            held = self.broker.moves.holds(queue)
+            if log.failure is None and (held or log.lsn_stored < log.lsn_appended):
                 self._gates[queue] = gate
                 return False
             log.journal.commit.fail(JournalFailed("the queue was deleted"))
             log.advance()
             log.journal.abandon()
             self.directory.remove_queue(queue)
+        self.broker.moves.gone(queue, self.now_ms)
         gate.open()
         return True
 

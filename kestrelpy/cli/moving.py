@@ -1,0 +1,166 @@
+"""`kestrelpy dead redrive` and `kestrelpy move`: items that become available somewhere else.
+
+One rule: the server moves, some hundred at a time, and says how many have arrived on disk; what is
+printed at the end is the sum of that, however it ended.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pymemcache.client.base import Client
+from pymemcache.exceptions import MemcacheServerError
+
+from kestrelpy.cli.asking import asked
+from kestrelpy.cli.dead import dead_items, deaths_of, listed
+from kestrelpy.cli.errors import NOTHING, CommandError
+from kestrelpy.cli.journal import watch
+from kestrelpy.cli.remote import connected, printable
+from kestrelpy.client import reason
+
+_AT_ONCE: Final = 400  # of one request: so many numbers fit into a line
+_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """Dead items of a queue: those of these numbers, or all; with `containing` in reason or body.
+
+    They go to the queue `to`, or back to their own.
+    """
+
+    queue: str
+    to: str | None
+    numbers: list[int]
+    everything: bool
+    containing: str | None
+
+
+def redrive(server: str, which: Which, rate: str | None, dry_run: bool, yes: bool) -> None:
+    """Make dead items available again; raises CommandError if one that was named is not."""
+    if bool(which.numbers) == which.everything:
+        raise CommandError("dead redrive: say which items, or --all of them")
+    per_second, queue = _rate(rate), which.queue
+    with connected(server) as client:
+        name, target = _names(client, queue, which.to or queue)
+        deaths = deaths_of(client, queue)
+        named = list(deaths) if which.everything else list(dict.fromkeys(which.numbers))
+        missing = [number for number in named if number not in deaths]
+        chosen = [number for number in named if number in deaths]
+        if which.containing is not None:
+            text = which.containing
+            chosen = [n for n in chosen if _contains(client, queue, n, deaths[n]["reason"], text)]
+        back = "back to its line" if which.to is None else f"to {which.to}"
+        if dry_run:
+            print(f"would redrive {dead_items(len(chosen))} of {queue} {back}")
+            for number in chosen[:_SHOWN]:
+                print(f"  {number}  {printable(str(deaths[number]['reason'] or ''))}")
+        elif chosen:
+            if not yes and not asked(f"{dead_items(len(chosen))} of {queue} go {back}. Redrive?"):
+                raise CommandError("nothing was changed", NOTHING)
+            done = _carry_out(
+                client, len(chosen), per_second, "redriving",
+                lambda at, most: f"redrive {name} {_numbers(chosen[at : at + most])} {target}",
+                lambda moved: print(f"redrove {dead_items(moved)} of {queue} {back}"),
+            )  # fmt: skip
+            if done < len(chosen):
+                raise CommandError(f"{queue}: {len(chosen) - done} stay, see dead ls", NOTHING)
+        else:
+            print(f"redrove {dead_items(0)} of {queue} {back}")
+    if missing:
+        raise CommandError(f"{queue}: not among the dead: {listed(missing)}", NOTHING)
+
+
+def move(
+    server: str, source: str, target: str, count: int | None, rate: str | None, dry_run: bool,
+    yes: bool,
+) -> None:  # fmt: skip
+    """Move what waits to another queue; raises CommandError."""
+    per_second = _rate(rate)
+    with connected(server) as client:
+        name, other = _names(client, source, target)
+        found = client.stats(name)
+        if not found:
+            raise CommandError(f"{source}: there is no queue of this name", NOTHING)
+        waiting = int(found[f"queue_{name}_items".encode()])
+        wanted = waiting if count is None else min(count, waiting)
+        if dry_run:
+            print(f"would move {_items(wanted)} from {source} to {target}")
+            return
+        if wanted and not yes and not asked(f"{_items(wanted)} of {source} go to {target}. Move?"):
+            raise CommandError("nothing was changed", NOTHING)
+        _carry_out(
+            client, wanted, per_second, "moving",
+            lambda at, most: f"move {name} {other} {most}",
+            lambda moved: print(f"moved {_items(moved)} from {source} to {target}"),
+        )  # fmt: skip
+
+
+def _carry_out(
+    client: Client, total: int, per_second: int, doing: str, command: Callable[[int, int], str],
+    tell: Callable[[int], None],
+) -> int:  # fmt: skip
+    """Request after request, no more than so many a second (0: any); `tell` the sum in any case."""
+    show, moved, asked_for = watch(doing), 0, 0
+    try:
+        for most in _portions(total, per_second):
+            arrived = int(client.raw_command(command(asked_for, most)))
+            asked_for += most
+            moved += arrived
+            show(asked_for, total)
+    except MemcacheServerError as error:
+        tell(moved)
+        raise CommandError(f"the rest stays: {reason(error)}", NOTHING) from None
+    finally:
+        show(total, total)
+    tell(moved)
+    return moved
+
+
+def _portions(total: int, per_second: int) -> Iterator[int]:
+    """How many to ask for next; with a rate each at its time."""
+    most = min(per_second or _AT_ONCE, _AT_ONCE)
+    began, done = time.monotonic(), 0
+    while done < total:
+        if per_second:
+            time.sleep(max(began + done / per_second - time.monotonic(), 0))
+        yield min(most, total - done)
+        done += most
+
+
+def _contains(
+    client: Client, queue: str, number: int, why: str | int | None, text: str
+) -> bool:
+    if text in str(why or ""):
+        return True
+    found, marker = client.gets(f"{queue}/peek/after={number - 1}")
+    if found is None or int(marker) != number:
+        return False
+    body, _ = found  # and its flags
+    return text.encode("utf-8", "surrogateescape") in body
+
+
+def _names(client: Client, *queues: str) -> list[str]:
+    """As they may stand in a command: each is one word, so it cannot say more."""
+    return [client.check_key(queue, b"").decode("ascii") for queue in queues]
+
+
+def _rate(text: str | None) -> int:
+    if text is None:
+        return 0
+    found = re.fullmatch("([1-9][0-9]{0,8})(/s)?", text)
+    if found is None:
+        raise CommandError(f"--rate: {text!r} must be a whole number a second, for instance 100/s")
+    return int(found[1])
+
+
+def _numbers(numbers: list[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _items(count: int) -> str:
+    return "1 item" if count == 1 else f"{count} items"

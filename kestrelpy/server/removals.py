@@ -1,0 +1,106 @@
+"""Queues that were deleted: their files go when nobody waits for what is in them any more.
+
+    out of the books ──▶ what was stored is acknowledged ──▶ no move would be undone ──▶ files gone
+
+One rule: who deleted a queue is told so when its files are gone for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Final
+
+from aiofiles.base import wrap
+
+from journal.errors import JournalFailed
+from kestrelpy.core.log import JournalLog
+from kestrelpy.core.queue import Queue
+from kestrelpy.errors import ServerError
+from kestrelpy.protocol.replies import Gate
+from kestrelpy.server import clock
+
+if TYPE_CHECKING:
+    from kestrelpy.core.broker import Broker
+    from kestrelpy.server.data_directory import DataDirectory
+    from kestrelpy.server.turn import Turn
+
+log = logging.getLogger("kestrelpy")
+
+_LOOK_SECONDS: Final = 0.001  # at what has to end before the files go
+
+
+class Removals:
+    """Owned by the loop's thread."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        directory: DataDirectory,
+        start: Callable[[Coroutine[object, object, None]], None],
+    ) -> None:
+        """`start` has a task run beside the others of the process."""
+        self._broker = broker
+        self._directory = directory
+        self.turn: Turn | None = None
+        self._start = start
+        self._gates: dict[Queue, Gate] = {}
+
+    def gate(self, queue: Queue) -> Gate:
+        """Opens when the deleted queue's files are gone for good."""
+        gate = self._gates[queue] = Gate()
+        return gate
+
+    def begin(self, queue: Queue) -> None:
+        """It is out of the books."""
+        gate = self._gates.pop(queue, None) or Gate()
+        if isinstance(queue.log, JournalLog):
+            self._start(self._remove(queue, queue.log, gate))
+        else:
+            self._broker.moves.gone(queue, clock.now_ms())
+            gate.open()
+            self._touch(gate.waiting_stored)
+
+    async def _remove(self, queue: Queue, target: JournalLog, gate: Gate) -> None:
+        """What was stored before is acknowledged first; then the files go."""
+        journal, commit = target.journal, target.journal.commit
+        name = queue.name.decode("ascii")
+        while self._is_needed(queue, target):
+            await asyncio.sleep(_LOOK_SECONDS)
+        target.is_reported = True
+        commit.fail(JournalFailed(f"queue {name} was deleted"))
+        target.advance()
+        self._touch(target.waiting_stored | target.waiting_written)
+        journal.abandon()
+        try:
+            await wrap(self._directory.remove_queue)(queue)
+        except OSError as error:
+            log.error("queue %s: its files were not removed: %s", name, error)
+            why = os.strerror(error.errno) if error.errno else str(error)
+            gate.failure = ServerError(f"queue {name} was not removed from disk: {why}")
+        else:
+            self._broker.moves.gone(queue, clock.now_ms())
+            gate.open()
+        self._touch(gate.waiting_stored)
+
+    def _touch(self, conversations: set[object]) -> None:
+        assert self.turn is not None
+        self.turn.touch_all(conversations)
+        self.turn.owe()  # for the moves
+
+    def _is_needed(self, queue: Queue, target: JournalLog) -> bool:
+        """Is something under way with its files, or would somebody miss them?"""
+        commit, turn = target.journal.commit, self.turn
+        assert turn is not None
+        assert turn.committer is not None
+        assert turn.background is not None
+        has_all = target.lsn_stored >= commit.lsn_appended and not self._broker.moves.holds(queue)
+        return bool(
+            commit.lsn_in_flight
+            or target.journal.spares.is_ordered
+            or turn.committer.is_removing(target)
+            or turn.background.is_busy(target)
+            or not (commit.failure or target.no_room or has_all)
+        )

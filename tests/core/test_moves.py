@@ -1,0 +1,316 @@
+"""Moves by themselves: the dead and the expired go on to another queue."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from journal.errors import JournalFailed
+from journal.moving import Origin
+from journal.reader import JournalView
+from journal.record import Kind
+from journal.sentence import sentence
+from kestrelpy.core.log import JournalLog
+from tests.support.memory_disk import Fault
+from tests.support.moving import Town
+
+
+def town_of(**settings: dict[str, object]) -> Town:
+    town = Town()
+    for name, each in settings.items():
+        town.set_queue(name, **each)
+    return town
+
+
+def jobs_to_failed(**settings: object) -> Town:
+    return town_of(jobs={"max_attempts": 1, "dead_letter_to": "failed"}, failed=settings)
+
+
+def story(town: Town, queue: str) -> str:
+    log = town.queue(queue).log
+    assert isinstance(log, JournalLog)
+    view = JournalView(town.disk, log.journal.folder, live=True)
+    return ", ".join(sentence(r) for r in view.records() if r.kind != Kind.TOKENS)
+
+
+def test_what_died_goes_on_and_both_sides_say_so() -> None:
+    town = jobs_to_failed()
+    town.put("jobs", b"first")
+    town.fail("jobs")
+
+    server = town.server_id
+    jobs, failed = town.queue("jobs").generation, town.queue("failed").generation
+    assert story(town, "jobs") == (
+        "put 1 first, dead 1 attempts 1 abort bytes=5, "
+        f"moved 1 target={server}:failed:1 generation={failed}"
+    )
+    assert story(town, "failed") == (
+        f"put 1 first origin={server}:jobs:1 generation={jobs}, "
+        f"settled 1 origin={server}:jobs:1 generation={jobs}"
+    )
+    assert town.queue("jobs").reader.live.count == 0
+    assert town.queue("jobs").is_empty
+
+
+def test_a_copy_is_a_new_arrival_with_the_same_body_and_flags_and_no_attempts() -> None:
+    town = jobs_to_failed()
+    town.say("a", b"set failed 0 0 1", b"x")
+    town.say("a", b"set jobs 42 60 4", b"body")
+    town.pass_time(10_000)
+    town.fail("jobs")
+
+    assert town.say("a", b"get failed").startswith(b"VALUE failed 0 1")
+    seen = town.say("a", b"gets failed/peek/full").split()
+    assert seen[2:5] == [b"42", b"4", b"2"]
+    assert int(seen[6]) == town.wall_ms + 50_000, "what is left of its expiry"
+    assert seen[7] == b"0", "no attempts"
+
+
+def test_what_expired_goes_on_and_lives_there_without_its_expiry() -> None:
+    town = town_of(jobs={"expire_to": "late"})
+    town.say("a", b"set jobs 0 1 4", b"body")
+    town.pass_time(2000)
+
+    assert town.say("a", b"get jobs") == b"END\r\n"
+    seen = town.say("a", b"gets late/peek/full").split()
+    assert seen[6] == b"-"
+    assert town.queue("jobs").reader.counters.expired == 1
+
+
+def test_what_expires_goes_to_its_own_queue_and_what_dies_to_another() -> None:
+    town = town_of(jobs={"max_attempts": 1, "expire_to": "late", "dead_letter_to": "failed"})
+    town.say("a", b"set jobs 0 1 1", b"1")
+    town.say("a", b"set jobs 0 0 1", b"2")
+    town.pass_time(2000)
+    town.fail("jobs")
+
+    assert town.say("a", b"get late") == b"VALUE late 0 1\r\n1\r\nEND\r\n"
+    assert town.say("a", b"get failed") == b"VALUE failed 0 1\r\n2\r\nEND\r\n"
+
+
+@pytest.mark.parametrize("settings", [{"max_items": 1}, {"max_item_size": 3}])
+def test_what_the_target_refuses_stays_dead_and_is_tried_again(settings: dict[str, object]) -> None:
+    town = jobs_to_failed(**settings)
+    town.put("failed", b"in")
+    town.put("jobs", b"body")
+    town.fail("jobs")
+
+    assert list(town.queue("jobs").reader.dead.deaths) == [1]
+    assert len(town.said) == 1
+    assert "queue jobs: what is to go to failed stays in its dead line: " in town.said[0]
+    assert town.moving() == []
+    assert town.say("a", b"get jobs/dead/peek").startswith(b"VALUE"), "others see it"
+
+    town.set_queue("failed", max_items=9, max_item_size=100)
+    town.pass_time(70_000)
+    assert town.queue("failed").reader.live.count == 2
+    assert town.queue("jobs").is_empty
+    assert len(town.said) == 1, "one line, not one each time"
+
+
+def test_an_expired_item_that_is_refused_is_dead_for_that_reason() -> None:
+    town = town_of(jobs={"expire_to": "late"}, late={"max_items": 1})
+    town.put("late", b"in")
+    town.say("a", b"set jobs 0 1 1", b"1")
+    town.pass_time(2000)
+
+    death = town.queue("jobs").reader.dead.deaths[1]
+    assert (death.reason, death.attempts) == (b"expired", 0)
+    assert town.say("a", b"get jobs/dead/peek").startswith(b"VALUE")
+
+
+def test_a_queue_that_drops_its_oldest_takes_what_is_moved_there() -> None:
+    town = jobs_to_failed(max_items=1, discard_old_when_full=True)
+    town.put("failed", b"old")
+    town.put("jobs", b"new")
+    town.fail("jobs")
+    assert town.say("a", b"get failed") == b"VALUE failed 0 3\r\nnew\r\nEND\r\n"
+
+
+def test_a_reload_sends_on_what_is_dead_already() -> None:
+    town = town_of(jobs={"max_attempts": 1})
+    for body in (b"1", b"2"):
+        town.put("jobs", body)
+        town.fail("jobs")
+    assert town.queue("jobs").reader.dead.count == 2
+
+    town.set_queue("jobs", dead_letter_to="failed")
+    town.work()
+    assert town.queue("failed").reader.live.count == 2
+
+    town.set_queue("jobs", dead_letter_to="none")
+    town.put("jobs", b"3")
+    town.fail("jobs")
+    assert town.queue("jobs").reader.dead.count == 1
+
+
+def test_the_dead_go_on_in_the_order_in_which_they_died_read_back_if_need_be() -> None:
+    town = town_of(jobs={"max_attempts": 1, "max_memory": 10_000})
+    bodies = [b"%d" % n + b"x" * 3000 for n in range(600)]
+    for body in bodies:
+        town.put("jobs", body)
+        town.fail("jobs")
+    town.restart()
+    town.set_queue("jobs", dead_letter_to="failed")
+    town.work()
+    taken = [town.finish("failed") for _ in bodies]
+    assert taken == bodies
+    assert town.queue("jobs").is_empty
+
+
+def test_a_dead_item_that_somebody_holds_goes_on_when_it_is_given_back() -> None:
+    town = jobs_to_failed(max_items=1)
+    town.put("failed", b"in")
+    town.put("jobs", b"1")
+    town.fail("jobs")
+    assert town.say("a", b"get jobs/dead/open").startswith(b"VALUE")
+    town.set_queue("failed", max_items=9)
+    town.pass_time(100_000)
+    assert town.queue("failed").reader.live.count == 1, "somebody has it"
+    town.say("a", b"get jobs/abort")
+    assert town.queue("failed").reader.live.count == 2
+
+
+def test_queues_in_memory_move_too() -> None:
+    town = town_of(
+        jobs={"max_attempts": 1, "durable": False, "dead_letter_to": "failed"},
+        failed={"max_attempts": 1, "dead_letter_to": "old"},
+        old={"durable": False},
+    )
+    town.put("jobs", b"1")
+    town.fail("jobs")
+    town.fail("failed")
+    town.check()
+    assert town.say("a", b"get old") == b"VALUE old 0 1\r\n1\r\nEND\r\n"
+    assert town.origins() == 0
+
+
+def held_on_its_way(town: Town) -> None:
+    """An item of jobs is copied to failed, and nothing is synced any more."""
+    town.put("failed", b"in")
+    town.put("jobs", b"1")
+    town.say("a", b"get jobs/open")
+    town.hold_syncs()
+    town.say("a", b"get jobs/abort")
+    assert len(town.moving()) == 1
+
+
+def test_what_is_moving_is_lent_to_nobody_and_not_touched() -> None:
+    town = jobs_to_failed()
+    held_on_its_way(town)
+    assert town.say("b", b"get jobs/dead/open") == b"END\r\n"
+    assert town.say("b", b"delete jobs/dead/item=1") == b"NOT_FOUND\r\n"
+    town.say("b", b"flush jobs")
+    town.go()
+    town.check()
+    assert town.client("b").take() == b"END\r\n"
+    assert town.queue("failed").reader.live.count == 2
+
+
+def test_moving_items_take_no_lease_from_max_leased() -> None:
+    town = jobs_to_failed()
+    town.set_queue("jobs", max_leased=1)
+    held_on_its_way(town)
+    town.say("b", b"set jobs 0 0 1 noreply", b"2")
+    assert town.queue("jobs").reader.open(town.client("b").conversation.holder, town.now_ms)
+    town.go()
+
+
+def test_a_source_that_is_deleted_meanwhile_leaves_one_copy() -> None:
+    town = jobs_to_failed()
+    held_on_its_way(town)
+    town.say("b", b"delete jobs")
+    town.go()
+    town.check()
+    assert town.client("b").take() == b"DELETED\r\n"
+    assert town.origins() == 0
+    assert town.queue("failed").reader.live.count == 2
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_source_whose_deletion_a_crash_undoes_has_no_second_copy(seed: int) -> None:
+    random = Random(seed)
+    town = jobs_to_failed()
+    held_on_its_way(town)
+    town.say("b", b"delete jobs")
+    for _ in range(random.randrange(4)):
+        random.choice((town.sync_once, town.write_once))()
+    town.crash(random)
+    town.stored.clear()
+    town.perhaps |= {b"in", b"1"}
+    town.check()
+    assert town.origins() <= 1
+    town.work()
+    town.check()
+    assert town.origins() == 0
+
+
+def test_a_target_that_is_deleted_meanwhile_takes_the_item_with_it() -> None:
+    town = jobs_to_failed()
+    held_on_its_way(town)
+    town.stored.clear()
+    town.say("b", b"delete failed")
+    town.sync_once()
+    assert town.client("b").take() == b"", "its files are there while MOVED may be lost"
+    town.go()
+    assert town.client("b").take() == b"DELETED\r\n"
+    assert town.queue("jobs").is_empty
+    assert b"failed" not in town.broker.queues
+
+
+def test_a_target_that_fails_leaves_the_item_in_doubt_until_a_restart() -> None:
+    town = jobs_to_failed()
+    held_on_its_way(town)
+    town.disk.faults.append(Fault("sync", "*/failed.*/*.segment", times=1_000_000))
+    town.go()
+    assert len(town.moving()) == 1, "in doubt"
+    assert town.say("b", b"get jobs/dead/open") == b"END\r\n"
+    town.kill()
+    town.check()
+    town.work()
+    assert town.origins() == 0
+    town.check()
+
+
+def test_a_target_that_goes_before_the_copy_was_stored_gives_the_item_back() -> None:
+    town = jobs_to_failed()
+    held_on_its_way(town)
+    log = town.queue("failed").log
+    assert isinstance(log, JournalLog)
+    queue = town.broker.delete(b"failed", town.now_ms)
+    assert queue is not None
+    town.broker.deleted.clear()
+    log.journal.commit.fail(JournalFailed("deleted while the disk was full"))
+    log.advance()
+    town.broker.moves.advance(town.now_ms)
+    assert len(town.moving()) == 1, "its files may come back with a crash"
+    town.broker.moves.gone(queue, town.now_ms)
+    assert town.moving() == []
+    assert town.queue("jobs").reader.dead.count == 1
+
+
+def test_an_empty_queue_with_an_open_origin_is_not_too_old_to_stay() -> None:
+    town = jobs_to_failed(max_queue_age="1s")
+    town.put("jobs", b"1")
+    town.fail("jobs")
+    queue = town.queue("failed")
+    town.finish("failed")
+    queue.origins[1] = Origin(b"s", b"jobs", 1, 1)
+    town.pass_time(60_000)
+    assert town.queue("failed") is queue
+
+
+def test_an_origin_is_read_as_it_is_written_colons_in_names_too() -> None:
+    town = town_of(**{"a:b": {"max_attempts": 1, "dead_letter_to": "c:1"}})
+    town.put("a:b", b"1")
+    held = town.broker.moves
+    town.hold_syncs()
+    town.say("a", b"get a:b/open")
+    town.say("a", b"get a:b/abort")
+    assert held.is_active
+    town.kill()
+    town.check()
+    assert town.queue("a:b").is_empty
+    town.work()
+    assert town.origins() == 0

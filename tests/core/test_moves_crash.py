@@ -1,0 +1,307 @@
+"""A move is exactly once, whatever crashes when: a crash on either side of every step."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from journal.moving import Origin
+from kestrelpy.core.log import JournalLog
+from tests.support.memory_disk import Fault
+from tests.support.moving import Town, cut_at_every_step
+
+SEEDS = range(40)
+
+
+def settle_down(town: Town) -> None:
+    """After a crash: everything is exactly once, at once and when all has come to rest."""
+    town.check()
+    town.work()
+    town.check()
+    assert town.origins() == 0
+    assert town.moving() == []
+
+
+def dead_letters(town: Town) -> None:
+    """Three items die and go on, one of them to the third queue of the chain."""
+    town.set_queue("jobs", max_attempts=1, dead_letter_to="failed")
+    town.set_queue("failed", max_attempts=1, dead_letter_to="old")
+    for number in range(3):
+        town.put("jobs", b"%d" % number)
+    town.fail("jobs")
+    town.fail("jobs")
+    town.fail("failed")
+    town.finish("failed")
+    town.fail("jobs")
+
+
+def test_dead_letters_arrive_exactly_once_whatever_crashes_when() -> None:
+    def look(town: Town) -> None:
+        settle_down(town)
+        assert not town.broker.queues.get(b"jobs") or not town.queue("jobs").reader.dead.deaths
+
+    assert cut_at_every_step(dead_letters, look) > 30
+
+
+def expiring(town: Town) -> None:
+    town.set_queue("jobs", expire_to="late")
+    town.put("jobs", b"1", expiry=1)
+    town.put("jobs", b"2")
+    town.put("jobs", b"3", expiry=2)
+    town.pass_time(3000)
+    town.finish("late")
+
+
+def test_what_expires_is_moved_exactly_once_whatever_crashes_when() -> None:
+    def look(town: Town) -> None:
+        settle_down(town)
+        town.pass_time(3000)
+        settle_down(town)
+        assert len(town.queue("jobs").reader.live if b"jobs" in town.broker.queues else []) <= 1
+
+    assert cut_at_every_step(expiring, look) > 20
+
+
+def taken_at_once(town: Town) -> None:
+    """Somebody waits in the target: the copy is confirmed before the original says MOVED."""
+    town.set_queue("jobs", max_attempts=1, dead_letter_to="failed")
+    town.put("failed", b"made")
+    town.finish("failed")
+    town.put("jobs", b"1")
+    town.wait("failed", "waiter")
+    town.fail("jobs")
+    town.heard("waiter")
+
+
+def test_a_copy_that_was_confirmed_before_its_origin_was_settled_is_not_moved_again() -> None:
+    cut_at_every_step(taken_at_once, settle_down, seeds=6)
+
+
+def test_a_second_crash_while_a_start_settles_changes_nothing() -> None:
+    """Power cuts at every step of the start that follows a power cut at every step."""
+    whole = Town()
+    begun = whole.disk.steps
+    taken_at_once(whole)
+    for step in range(1, whole.disk.steps - begun + 1):
+        for second in range(1, 12):
+            town = Town()
+            town.disk.cut_power_at(step)
+            try:
+                taken_at_once(town)
+            except BaseException as cut:
+                assert "PowerCut" in repr(cut)
+            disk = town.disk.crash_clone(Random(step), "kept")
+            disk.cut_power_at(second)
+            try:
+                town.come_back(disk, True)
+                town.work()
+            except BaseException as cut:
+                assert "PowerCut" in repr(cut)
+            town.come_back(town.disk.crash_clone(Random(second)), True)
+            settle_down(town)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_life_of_moves_and_crashes_loses_nothing_and_doubles_nothing(seed: int) -> None:
+    random = Random(seed)
+    town = Town()
+    town.set_queue("jobs", max_attempts=1, dead_letter_to="failed", expire_to="late")
+    town.set_queue("failed", max_attempts=1, dead_letter_to="old", expire_to="late")
+    town.set_queue("old", sync=random.choice(("always", "never")), expire_to="late")
+    number = 0
+    for step in range(150):
+        choice = random.randrange(20)
+        queue = random.choice(("jobs", "jobs", "failed", "old", "late"))
+        if choice <= 6:
+            number += 1
+            town.put("jobs", b"%d" % number, expiry=random.choice((0, 0, 1, 3)))
+        elif choice <= 11 and town.syncs:
+            town.fail(random.choice(("jobs", "jobs", "failed")))
+        elif choice <= 13 and town.syncs:
+            town.finish(queue)
+        elif choice == 14:
+            town.pass_time(random.randrange(1500))
+            target, source = random.sample(("jobs", "failed", "old"), 2)
+            source = random.choice((source, "late"))
+            # One asks for it, and hangs up or waits for the answer.
+            who = f"mover {step}"
+            town.say(who, b"move %b %b 2" % (source.encode(), target.encode()))
+            if random.random() < 0.3 and who in town.clients:
+                town.hang_up(who)
+        elif choice == 15:
+            random.choice((town.hold_syncs, town.hold_writes))()
+        elif choice == 16:
+            random.choice((town.write_once, town.sync_once))()
+        elif choice <= 18:
+            town.go()
+        else:
+            town.crash(random)
+        if step % 10 == 9:
+            town.go()
+            town.check()
+    town.go()
+    town.pass_time(5000)
+    settle_down(town)
+
+
+def test_a_copy_goes_no_further_before_it_is_on_disk_itself() -> None:
+    town = Town()
+    town.set_queue("jobs", max_attempts=1, dead_letter_to="failed")
+    for queue in ("failed", "later"):
+        town.put(queue, b"made in " + queue.encode())
+        town.finish(queue)
+    town.put("jobs", b"1")
+    town.say("client", b"get jobs/open")
+    town.hold_syncs()
+    town.say("client", b"get jobs/abort")
+    town.say("mover", b"move failed later 1")
+    town.work()
+    assert town.queue("later").reader.live.count == 0
+    later = town.queue("later").log
+    assert isinstance(later, JournalLog)
+    town.go()
+    town.check()
+    assert town.client("mover").take() == b"1\r\n"
+    assert town.finish("later") == b"1"
+
+
+@pytest.mark.parametrize("failing", ["jobs", "failed"])
+@pytest.mark.parametrize("verb", ["write", "sync"])
+@pytest.mark.parametrize("nth", range(1, 5))
+def test_after_a_failed_write_or_sync_it_is_in_doubt_until_a_restart(
+    failing: str, verb: str, nth: int
+) -> None:
+    town = Town()
+    town.set_queue("jobs", max_attempts=1, dead_letter_to="failed")
+    town.put("failed", b"made")
+    town.finish("failed")
+    town.put("jobs", b"1")
+    town.disk.faults.append(Fault(verb, f"*/{failing}.*/*.segment", nth=nth, times=1_000_000))
+    town.fail("jobs")
+    town.pass_time(100_000)
+    # Whoever is handed an item now has it: it is nowhere else, and will not be.
+    town.wait("jobs/dead", "other")
+    town.wait("failed", "third")
+    town.heard("other")
+    town.heard("third")
+    assert len(town.done) <= 2
+    del town.disk.faults[:]
+    town.come_back(town.disk.kill_clone(), False)
+    settle_down(town)
+
+
+def test_an_open_origin_outlives_its_copy_snapshots_and_the_segment_it_was_put_in() -> None:
+    town = Town()
+    town.set_queue("jobs", max_attempts=1, dead_letter_to="failed")
+    town.put("failed", b"made")
+    town.finish("failed")
+    town.put("jobs", b"1")
+    town.say("client", b"get jobs/open")
+    town.disk.faults.append(Fault("write", "*/jobs.*/*.segment", times=1_000_000))
+    town.wait("failed", "waiter")
+    failed = town.queue("failed")
+    # What died is written before the journal fails; the copy is taken before the original is gone.
+    log = town.queue("jobs").log
+    assert isinstance(log, JournalLog)
+    town.disk.faults[0].nth = 2
+    town.say("client", b"get jobs/abort")
+    town.heard("waiter")
+    assert town.done == {b"made", b"1"}
+    assert log.failure is not None
+    assert failed.origins
+    first = town.segments("failed")
+    for number in range(300):
+        town.put("failed", b"%d" % number * 500)
+        town.finish("failed")
+        if number % 100 == 50:
+            town.snapshot("failed")
+    assert not set(first) & set(town.segments("failed")), "the put is gone"
+    assert failed.origins
+    town.disk.faults.clear()
+    town.come_back(town.disk.kill_clone(), False)
+    town.check()
+    town.work()
+    assert town.origins() == 0
+    assert town.queue("jobs").is_empty
+
+
+def test_without_a_snapshot_a_segment_with_an_open_origin_stays() -> None:
+    town = Town()
+    town.put("failed", b"made")
+    town.finish("failed")
+    queue = town.queue("failed")
+    queue.origins[1] = Origin(b"s", b"jobs", 1, 1, lsn=1)
+    first = town.segments("failed")
+    for number in range(300):
+        town.put("failed", b"%d" % number * 500)
+        town.finish("failed")
+    assert set(first) <= set(town.segments("failed"))
+    queue.origins.clear()
+    for number in range(100):
+        town.put("failed", b"%d" % number * 500)
+        town.finish("failed")
+    assert not set(first) & set(town.segments("failed"))
+
+
+def deleted_on_its_way(town: Town, which: bytes, later: bool) -> None:
+    """An item is copied, and one of the two queues is deleted before the original says MOVED."""
+    town.set_queue("jobs", max_attempts=1, dead_letter_to="failed")
+    town.put("failed", b"made")
+    town.put("jobs", b"1")
+    town.say("client", b"get jobs/open")
+    town.hold_syncs()
+    town.say("client", b"get jobs/abort")
+    town.perhaps |= town.stored
+    town.stored = set()
+    town.wait("failed", "waiter")
+    town.wait("failed", "other")
+    town.say("client", b"delete " + which)
+    town.removes = not later
+    town.go()
+    for who in ("waiter", "other"):
+        town.heard(who)
+    town.removes = True
+    town.work()
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("which", [b"jobs", b"failed"])
+def test_a_queue_deleted_on_the_way_doubles_nothing_whatever_crashes_when(
+    which: bytes, later: bool
+) -> None:
+    def look(town: Town) -> None:
+        town.removes = True
+        settle_down(town)
+
+    cut_at_every_step(lambda town: deleted_on_its_way(town, which, later), look, seeds=4)
+
+
+def redriven(town: Town) -> None:
+    town.set_queue("jobs", max_attempts=1)
+    for body in (b"1", b"2", b"3"):
+        town.put("jobs", body)
+    town.fail("jobs")
+    town.fail("jobs")
+    town.say("client", b"redrive jobs all")
+    town.fail("jobs")
+    town.say("client", b"redrive jobs 3 again")
+    town.finish("jobs")
+
+
+def test_what_is_redriven_is_there_once_whatever_crashes_when() -> None:
+    cut_at_every_step(redriven, settle_down)
+
+
+def test_a_redriven_item_that_goes_by_itself_dies_again_and_is_moved_once() -> None:
+    town = Town()
+    town.set_queue("jobs", max_attempts=1)
+    town.put("jobs", b"1")
+    town.fail("jobs")
+    assert town.say("client", b"redrive jobs all") == b"1\r\n"
+    town.set_queue("jobs", dead_letter_to="failed")
+    town.fail("jobs")
+    town.check()
+    assert town.finish("failed") == b"1"
+    town.kill()
+    town.check()
