@@ -41,6 +41,7 @@ _CODE_MAX: Final = 255
 _FAILURE_PAUSE_SECONDS_MIN: Final = 0.05
 _FAILURE_PAUSE_SECONDS_MAX: Final = 2.0
 _NAP_SECONDS: Final = 0.05
+_SIGNAL_SECONDS: Final = 0.5
 # A process that CMD leaves behind may hold its standard error open for ever.
 _LAST_WORDS_SECONDS: Final = 1.0
 
@@ -130,7 +131,9 @@ class _Crew:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            # A signal that comes just before this waits is heard when the wait is over.
+            while thread.is_alive():
+                thread.join(_SIGNAL_SECONDS)
 
     def hear_signal(self) -> None:
         """Stop; the second time pass it on to what runs."""
