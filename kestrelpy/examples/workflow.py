@@ -4,7 +4,7 @@
 
     flow.fetch ──▶ flow.resize ──▶ flow.publish ──▶ done
       │ fails: again after 100 ms, 200 ms, 400 ms ...     (retry_delay, retry_backoff)
-      └ fails five times, or can never work ──▶ its dead line, with the reason
+      └ fails five times, or can never work ──▶ its dead line ──redrive──▶ tried again
 
 Each step is a queue. A failed step is tried again by itself; what the steps before it did stays
 done, because their result travels in the message. Whoever publishes declares how the queues retry.
@@ -110,15 +110,23 @@ def main() -> None:
         for picture in PICTURES:
             queue.set("flow.fetch", json.dumps({"picture": picture, "result": ""}))
         fresh.wait_until_empty(queue, *STEPS)
+        assert sorted(site) == ["hill.jpg", "sea.jpg", "sky.jpg"]
+        server.say(f"published: {', '.join(sorted(site))}")
+        for step in STEPS:
+            fresh.say_dead(server, queue, step)
+
+        # A person has looked, and repaired what vain.jpg died of. `kestrelpy dead redrive` says:
+        FAILS.clear()
+        count = queue.raw_command("redrive flow.publish all")
+        server.say(f"repaired and redriven: {count.decode()}")
+        fresh.wait_until_empty(queue, *STEPS)
         over.set()
         for thread in threads:
             thread.join()
 
-        assert sorted(site) == ["hill.jpg", "sea.jpg", "sky.jpg"]
+        assert sorted(site) == ["hill.jpg", "sea.jpg", "sky.jpg", "vain.jpg"]
         assert set(done.values()) == {1}, "a step that succeeded was not done again"
         server.say(f"published: {', '.join(sorted(site))}")
-        for step in STEPS:
-            fresh.say_dead(server, queue, step)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ SEEN = {
     "webhook": r"shop: was delivered, and the deliverer dies.*slow: close.*delivered: 3, and the "
     r"first one twice.*410 Gone",
     "workflow": r"hill.jpg: flow.resize failed.*published: hill.jpg, sea.jpg, sky.jpg\n.*item \d+, "
-    r"1 attempts, virus.exe is no picture\n.*item \d+, 5 attempts, abort$",
+    r"1 attempts, virus.exe is no picture\n.*item \d+, 5 attempts, abort\n.*redriven: 1\n.*"
+    r"vain.jpg$",
     "transfers": r"refused: .* has no field \"to\".*200 transfers, up to [2-8] at a time; every "
     r"balance is what it would be one after the other$",
 }
