@@ -150,12 +150,17 @@ class Upkeep:
     def _path(self, lsn: int) -> str:
         return os.path.join(self._journal.folder, snapshot_name(lsn))
 
-    def choose(self) -> list[Segment]:
-        """Segments that are mostly done with, to be rewritten; none: there are none."""
+    def choose(self, live_lsn: int) -> list[Segment]:
+        """Segments that are mostly done with, to be rewritten; none: there are none.
+
+        What is alive will be told as of `live_lsn`, so all that was put in them is older. (Newer
+        snapshots may be on disk by now.)
+        """
         journal = self._journal
         if journal.ledger.busy or len(self.snapshots) < SNAPSHOTS_KEPT or journal.commit.failure:
             return []
-        chosen = choose(journal.segments, self.snapshots[0], journal.sizes.segment_max)
+        settled_lsn = min(self.snapshots[0], live_lsn)
+        chosen = choose(journal.segments, settled_lsn, journal.sizes.segment_max)
         durable = journal.commit.lsn_durable
         if any(not s.live and s.emptied_lsn > durable for s in chosen):
             return []  # a power cut may yet bring back what is in one of them

@@ -289,7 +289,7 @@ class Background:
     def _carry(self, target: JournalLog, snapshot: SnapshotJob) -> None:
         """Have the next segments rewritten that are mostly done with, if there are any."""
         journal = target.journal
-        chosen = journal.upkeep.choose()
+        chosen = journal.upkeep.choose(snapshot.snapshot.lsn)
         if chosen:
             job = journal.upkeep.begin_carry(
                 chosen, snapshot.snapshot.live, Pause(self._ending).pause, snapshot.time_ms

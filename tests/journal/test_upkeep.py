@@ -123,4 +123,26 @@ def test_after_a_failure_nothing_is_due() -> None:
         writer.put_all(b"x" * 300)
     writer.journal.fail("writing", FOLDER, OSError(errno.EIO, "disk on fire"))
     assert not writer.journal.upkeep.wants_snapshot
-    assert writer.journal.upkeep.choose() == []
+    assert writer.journal.upkeep.choose(writer.journal.commit.lsn_written) == []
+
+
+def test_what_was_put_after_the_moment_of_the_living_is_not_rewritten() -> None:
+    """Else it would be taken for dead: two snapshots may come while one rewriting goes on."""
+    disk = MemoryDisk()
+    writer = fresh(disk, TINY)
+    writer.put_all(*[b"x" * 300] * 6)
+    take_one(writer, disk)
+    live_lsn = writer.journal.commit.lsn_written
+    for _ in range(20):
+        writer.put_all(b"y" * 300)
+    for item in range(7, 27):
+        if item != 16:
+            writer.done(item)
+    writer.commit()
+    for _ in range(2):
+        writer.put_all(b"z")
+        take_one(writer, disk)
+    upkeep = writer.journal.upkeep
+    chosen = upkeep.choose(upkeep.snapshots[-1])
+    assert [s.live for s in chosen if s.item_first <= 16 <= s.item_last] == [1]
+    assert all(segment.item_last <= 6 for segment in upkeep.choose(live_lsn))
