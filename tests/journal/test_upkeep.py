@@ -129,14 +129,14 @@ def test_after_a_failure_nothing_is_due() -> None:
 def test_what_was_put_after_the_moment_of_the_living_is_not_rewritten() -> None:
     """Else it would be taken for dead: two snapshots may come while one rewriting goes on."""
     disk = MemoryDisk()
-    writer = fresh(disk, TINY)
-    writer.put_all(*[b"x" * 300] * 6)
+    writer = fresh(disk, Sizes(8192, 8192, 1 << 20))
+    writer.put_all(*[b"x"] * 6)
     take_one(writer, disk)
     live_lsn = writer.journal.commit.lsn_written
-    for _ in range(20):
-        writer.put_all(b"y" * 300)
-    for item in range(7, 27):
-        if item != 16:
+    for _ in range(200):
+        writer.put_all(b"y")
+    for item in range(7, 207):
+        if item != 130:
             writer.done(item)
     writer.commit()
     for _ in range(2):
@@ -144,5 +144,5 @@ def test_what_was_put_after_the_moment_of_the_living_is_not_rewritten() -> None:
         take_one(writer, disk)
     upkeep = writer.journal.upkeep
     chosen = upkeep.choose(upkeep.snapshots[-1])
-    assert [s.live for s in chosen if s.item_first <= 16 <= s.item_last] == [1]
+    assert [s.live for s in chosen if s.item_first <= 130 <= s.item_last] == [1]
     assert all(segment.item_last <= 6 for segment in upkeep.choose(live_lsn))
