@@ -226,7 +226,9 @@ class _Plan:
             file = found.file
             if not file.lsn_first and not file.unreadable:
                 file.lsn_first = self._survey(found).rest.lsn_first
-            file.lsn_limit = limit
+            behind = (f.file.lsn_first for f in self._survivors if f.file.rank > file.rank)
+            # What survivors stand for began where they say, be it before the next log.
+            file.lsn_limit = min((lsn for lsn in (limit, *behind) if lsn), default=0)
             first = file.lsn_first
             if first and file.supersedes(first):
                 while kept and not kept[0].file.lsn_first:

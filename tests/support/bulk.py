@@ -69,7 +69,7 @@ def expected(record: Record, version: int = 2) -> tuple[Any, ...]:
     elif kind in (Kind.RETURNED, Kind.DEAD):
         attempts = small
     size: Any = meta.get(Tag.BYTES)
-    if kind in _ENDED and version > 1:
+    if (kind in _ENDED and version > 1) or (kind == Kind.MOVED and version > 3):
         size = ended_bytes(small, record.meta)
     has_body = kind in (Kind.PUT, Kind.CARRIED, Kind.DECLARED)
     said = {

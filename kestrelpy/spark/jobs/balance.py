@@ -141,7 +141,7 @@ class Books:
     flushed: int = 0
     dead: int = 0
     there: int = 0
-    flushed_unseen: int = 0  # of the opening: flushed, and their puts are not kept
+    flushed_unseen: int = 0  # of the opening: gone with a flush, for no record says otherwise
     delivered: int = 0  # items, of those whose whole life is kept or not
     deliveries: int = 0
     delivered_once: int = 0
@@ -189,10 +189,11 @@ def wrongs(items: Items, basis: Bases) -> Ints:
 def sums(items: Items, wrong: Ints, as_of: Ints) -> dict[str, Ints]:
     """What each item adds to the books, by the names of SUMS."""
     there, buried = items.count("there") == 1, items.count("buried") == 1
-    deliveries = items.count("deliveries")
+    deliveries, is_new = items.count("deliveries"), items.put_lsn > as_of
     made = {
-        "stored": items.put_lsn > as_of,
-        "flushed": (items.count("ends") == 0) & ~there & (items.flushed_lsn > as_of),
+        "stored": is_new,
+        # One of the opening may have ended before, and the record of that is not kept.
+        "flushed": (items.count("ends") == 0) & ~there & (items.flushed_lsn > as_of) & is_new,
         "dead": there & buried,
         "there": there & ~buried,
         "delivered": deliveries > 0,
@@ -226,7 +227,7 @@ def books(blocks: Iterable[Row], bases: Iterable[Basis]) -> dict[int, Books]:
 
 
 def _note_flushed(made: Books, basis: Basis) -> None:
-    """Of the opening, what a flush ended has no put any more that would tell its number."""
+    """Of the opening, what is neither there nor ended went with a flush, if there was one."""
     left = made.difference
     if left and left > 0 and made.opening and max(basis.flushed_lsns, default=0) > basis.as_of:
         named = made.wrong.get(Wrong.LOST, 0)

@@ -151,7 +151,7 @@ def _sum(found: Found) -> str:
     elif books.opening:
         inn = f"opening {books.opening:,} (as of lsn {found.as_of:,}) + {inn}"
     parts = {**books.ended, "flushed": books.flushed, "dead": books.dead}
-    parts["flushed without a put that is kept"] = books.flushed_unseen
+    parts["flushed of the opening"] = books.flushed_unseen
     went = [f"{name} {count:,}" for name, count in parts.items() if count]
     went.append(f"there {books.there:,}")
     verdict = "it adds up" if found.adds_up else f"{books.difference:,} do not add up"
