@@ -103,9 +103,19 @@ class Upkeep:
         if self._begun_lsn or journal.has_pending or commit.failure or journal.active is None:
             return False
         records = commit.lsn_written - (self.snapshots[-1] if self.snapshots else 0)
-        return records >= SNAPSHOT_RECORDS or (
+        is_due = records >= SNAPSHOT_RECORDS or (
             self.has_rotated and len(journal.segments) > UNSETTLED_SEGMENTS
         )
+        return is_due and not self._misses_items
+
+    @property
+    def _misses_items(self) -> bool:
+        """Did the disk not give a segment at the start whose items no snapshot knows?
+
+        A snapshot now would say that they are gone, and the disk may give them at the next start.
+        """
+        newest = self.snapshots[-1] if self.snapshots else 0
+        return any(s.unread and not 0 < s.lsn_last <= newest for s in self._journal.segments)
 
     @property
     def lsns(self) -> list[int]:
