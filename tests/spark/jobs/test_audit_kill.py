@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import os
 import random
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pymemcache.client.base import Client
 
 from tests.server.test_kill import Load
+from tests.server.test_kill_moves import Books, Somebody
 from tests.spark.jobs.audits import audit_holds
 from tests.support.daemon import DaemonProcess
 
@@ -27,6 +31,62 @@ CONFIG = """
 [queues."jobs"]
 archive_to = "archive"
 """
+ALL_CONFIG = """
+[queues.jobs]
+max_attempts = 3
+retry_delay = "5ms"
+dead_letter_to = "failed"
+expire_to = "late"
+"""
+
+
+class Anybody(Somebody):
+    """Keys, delays, leases by token and moves; what is answered is not of interest here."""
+
+    def _one(self, client: Client) -> None:
+        choice, key = self.random.random(), self.random.choice("ABCD")
+        if choice < 0.25:
+            client.set(f"jobs/key={key},{self.random.choice('XY')}", self.books.next())
+        elif choice < 0.4:
+            client.set(f"jobs/delay={self.random.randrange(1, 60)}ms", self.books.next())
+        elif choice < 0.55:
+            client.set("jobs", self.books.next(), expire=self.random.choice((0, 0, 1)))
+        elif choice < 0.7:
+            if client.get("jobs/open") is not None:
+                client.get(self.random.choice(("jobs/abort", "jobs/defer/delay=10ms")))
+        elif choice < 0.95:
+            _, token = client.gets(f"jobs/open/lease={self.random.choice((20, 5000))}ms")
+            if token is not None:
+                client.delete(f"jobs/token={int(token)}")
+        else:
+            client.raw_command(f"redrive failed all{self.random.choice(('', ' jobs'))}")
+            client.raw_command("move jobs later 3")
+
+
+def test_the_books_balance_after_kills_with_keys_delays_tokens_and_moves(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    seed = int(os.environ.get("KESTRELPY_TEST_SEED", random.randrange(1 << 32)))
+    print(f"seed {seed}")
+    books = Books()
+    with DaemonProcess(tmp_path / "data", config=ALL_CONFIG) as daemon:
+        clients = [Anybody(daemon, books, seed + n) for n in range(4)]
+        for _ in range(ROUNDS):
+            threads = [threading.Thread(target=each.run) for each in clients]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.3)  # the load; nothing is expected of its length
+            daemon.kill()
+            for thread in threads:
+                thread.join(30)
+            daemon.start()
+        daemon.kill()
+
+    assert books.wrong == []
+    found = {each.queue: each for each in audit_holds(spark, tmp_path / "data")}
+    assert found["jobs"].books.ended["confirmed"] > 0
+    assert found["jobs"].books.ended["moved"] > 0
+    assert found["failed"].books.stored > 0
 
 
 def test_the_books_balance_after_kills_under_load(spark: SparkSession, tmp_path: Path) -> None:
