@@ -43,8 +43,8 @@ def test_dead_items_are_redriven_to_another_queue_some_by_text_or_all(
     found = kestrelpy(
         "dead", "redrive", "poison", "--all", "--filter", "needle", "--to", "found", "--yes"
     )
-    rest = kestrelpy("dead", "redrive", "poison", "--all", "--to", "rest", "--yes")
-    none = kestrelpy("dead", "redrive", "poison", "--all", "--to", "rest", "--yes")
+    rest = kestrelpy("dead", "redrive", "poison", "--all", "--to", "mended", "--yes")
+    none = kestrelpy("dead", "redrive", "poison", "--all", "--to", "mended", "--yes")
 
     assert neither.is_sentence(2)
     assert dry.out.decode().splitlines() == [
@@ -61,7 +61,7 @@ def test_dead_items_are_redriven_to_another_queue_some_by_text_or_all(
     assert rest.out == b"redrove 8 dead items of poison to rest\n"
     assert none.out == b"redrove 0 dead items of poison to rest\n"
     assert counts(daemon, "poison")["dead"] == 0
-    assert counts(daemon, "rest")["items"] == 8
+    assert counts(daemon, "mended")["items"] == 8
 
 
 def test_items_are_moved_so_many_or_all_in_their_order(

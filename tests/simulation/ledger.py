@@ -239,6 +239,9 @@ class Ledger:
             if reply.word == "VALUE":
                 self._shown(talk, request, reply, book)
             elif request.fetches or request.peeks:
+                held = talk.held if talk.held_queue == request.queue else None
+                if request.lends and held is not None and request.left_us >= talk.until_us:
+                    self._over(talk, held)  # a further open is refused while it holds one
                 self._nothing(request, book)
         if request in book.underway:
             book.underway.remove(request)
