@@ -575,4 +575,11 @@ FAULTS: tuple[Fault, ...] = (
         "            return item._lease_ends + 1\n",
         TESTS_OF_THE_WORKER,
     ),
+    Fault(
+        "what was put since the living were counted is taken for dead",
+        UPKEEP,
+        "settled_lsn = min(self.snapshots[0], live_lsn)",
+        "settled_lsn = self.snapshots[0]",
+        ("tests/journal/test_upkeep.py",),
+    ),
 )
