@@ -58,8 +58,8 @@ def test_dead_items_are_redriven_to_another_queue_some_by_text_or_all(
     assert "poison: not among the dead: 3" in missing.err
     assert found.out == b"redrove 2 dead items of poison to found\n"
     assert all_of(client, "found") == [b"with needle", b"reason"]
-    assert rest.out == b"redrove 8 dead items of poison to rest\n"
-    assert none.out == b"redrove 0 dead items of poison to rest\n"
+    assert rest.out == b"redrove 8 dead items of poison to mended\n"
+    assert none.out == b"redrove 0 dead items of poison to mended\n"
     assert counts(daemon, "poison")["dead"] == 0
     assert counts(daemon, "mended")["items"] == 8
 
