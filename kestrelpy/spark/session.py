@@ -39,8 +39,6 @@ SETTINGS: Final[Mapping[str, str]] = {
     # What we raise is a sentence; the lines of our source around it help nobody.
     "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
-    # Bodies are rarely the same twice: a dictionary of them is looked up and then thrown away.
-    "spark.hadoop.parquet.enable.dictionary#value": "false",
 }
 
 
