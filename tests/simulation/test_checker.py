@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.plants import PLANTS
 from tests.simulation.world import World
 
-SEEDS_MAX = 400
+SEEDS_MAX = 600
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
 
