@@ -169,12 +169,12 @@ def receive(queue: Queue, item: Item, origin: Origin, now_ms: int) -> Item:
     log, policy = queue.log, queue.policy
     if log.failure is not None or log.no_room or item.size > policy.max_item_bytes:
         queue.refuse_put(item.size)
-    if policy.bounded and not queue.make_room(item.size, now_ms):
-        raise ServerError(f"queue {queue.name.decode('ascii')} is full")
     try:
         key = policy.keys.key_of(queue.name, tuple(split(item.key)), item.body)
     except ClientError as error:
         raise ServerError(str(error)) from None
+    if policy.bounded and not queue.make_room(item.size, now_ms):
+        raise ServerError(f"queue {queue.name.decode('ascii')} is full")
     wall_ms = now_ms + queue.wall.offset_ms
     expires_ms = item.expires_ms if item.expires_ms > wall_ms else 0
     if policy.max_age_ms is not None:

@@ -67,6 +67,51 @@ def test_a_copy_is_a_new_arrival_with_the_same_body_and_flags_and_no_attempts() 
     assert seen[7] == b"0", "no attempts"
 
 
+def test_a_copy_has_the_key_of_its_item_and_that_of_the_source_is_free() -> None:
+    town = jobs_to_failed()
+    town.say("a", b"set jobs/key=A,B 0 0 1", b"1")
+    town.say("a", b"set jobs/key=A,B 0 0 1", b"2")
+    town.fail("jobs")
+
+    assert town.say("a", b"gets failed/peek/full").split()[9] == b"A,B"
+    assert town.say("a", b"get jobs") == b"VALUE jobs 0 1\r\n2\r\nEND\r\n"
+
+
+def test_what_waits_for_its_key_is_not_moved_before_it_is_free() -> None:
+    town = town_of(jobs={})
+    town.say("a", b"set jobs/key=A 0 0 1", b"1")
+    town.say("a", b"set jobs/key=A 0 0 1", b"2")
+    town.say("a", b"set jobs 0 0 1", b"3")
+    town.say("b", b"get jobs/open")
+    town.say("a", b"move jobs other 9")
+
+    assert town.say("a", b"get other") == b"VALUE other 0 1\r\n3\r\nEND\r\n"
+    assert town.say("a", b"get other") == b"END\r\n"
+    town.say("b", b"get jobs/close")
+    assert town.say("a", b"get jobs") == b"VALUE jobs 0 1\r\n2\r\nEND\r\n"
+
+
+def test_what_has_moved_frees_its_key() -> None:
+    town = town_of(jobs={})
+    town.say("a", b"set jobs/key=A 0 0 1", b"1")
+    town.say("a", b"set jobs/key=A 0 0 1", b"2")
+    town.say("a", b"move jobs other 1")
+
+    assert town.say("a", b"get jobs") == b"VALUE jobs 0 1\r\n2\r\nEND\r\n"
+
+
+def test_what_has_no_key_where_one_is_needed_stays_dead_and_drops_nothing_there() -> None:
+    town = jobs_to_failed(
+        key_format="json", key=["id"], max_items=1, discard_old_when_full=True
+    )
+    town.say("a", b"set failed 0 0 8", b'{"id":1}')
+    town.say("a", b"set jobs 0 0 1", b"x")
+    town.fail("jobs")
+
+    assert town.say("a", b"get jobs/dead/peek") == b"VALUE jobs/dead/peek 0 1\r\nx\r\nEND\r\n"
+    assert town.say("a", b"get failed").startswith(b"VALUE failed 0 8")
+
+
 def test_what_expired_goes_on_and_lives_there_without_its_expiry() -> None:
     town = town_of(jobs={"expire_to": "late"})
     town.say("a", b"set jobs 0 1 4", b"body")
