@@ -24,7 +24,6 @@ from journal.record import Draft, Kind
 from kestrelpy.core.item import Item, MovedItem
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.leases import Holder, Lease
-from kestrelpy.core.line import REFILL_ITEMS
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import Reader
 from kestrelpy.errors import ClientError, ServerError
@@ -53,15 +52,7 @@ def take_dead(reader: Reader, id_: int, mover: Holder) -> Lease | None:
 
 def take_first(reader: Reader, now_ms: int, mover: Holder) -> Lease | None:
     """The next item that is ready, lent to the mover; None: there is none, or not yet."""
-    wall_ms = now_ms + reader.wall.offset_ms
-    ready = reader.ready
-    if ready.beyond and ready.resident < REFILL_ITEMS:
-        reader.line.refill(wall_ms)
-    if ready.stubs.count:
-        reader.line.look_ahead()
-    found = ready.pop()
-    if found is not None and (found[1].expires_ms or found[1].key):
-        found = reader.keyed.pass_over(found, now_ms)
+    found = reader.pop(now_ms)
     if found is None:
         return None
     place, item = found

@@ -126,14 +126,7 @@ class Reader:
             if found is None and self.dead.missing:
                 self.ask()
         else:
-            ready = self.ready
-            if ready.beyond and ready.resident < REFILL_ITEMS:
-                self.line.refill(wall_ms)
-            if ready.stubs.count:
-                self.line.look_ahead()
-            found = ready.pop()
-            if found is not None and (found[1].expires_ms or found[1].key):
-                found = self.keyed.pass_over(found, now_ms)
+            found = self.pop(now_ms)
         if found is None:
             return None
         if self.residency.grains > 1 and not self.ready.resident & _LOOK_ITEMS:
@@ -167,6 +160,18 @@ class Reader:
         if attempts:
             self.counters.redelivered += 1
         return lease
+
+    def pop(self, now_ms: int) -> tuple[int, Item] | None:
+        """The next item that may be lent, with its place, out of the line; None: none yet."""
+        ready = self.ready
+        if ready.beyond and ready.resident < REFILL_ITEMS:
+            self.line.refill(now_ms + self.wall.offset_ms)
+        if ready.stubs.count:
+            self.line.look_ahead()
+        found = ready.pop()
+        if found is not None and (found[1].expires_ms or found[1].key):
+            return self.keyed.pass_over(found, now_ms)
+        return found
 
     def first(self, now_ms: int, dead: bool = False) -> Item | None:
         """The next item that may be lent, changing nothing but what has expired."""
