@@ -18,10 +18,14 @@ from pathlib import Path
 from bench import hung, loadgen, tables
 from bench.backlog import backlog
 from bench.delayed import delayed
+from bench.fanout import fanout
 from bench.figures import Figure, as_json, markdown
+from bench.handoff import handoff
 from bench.keys import keys
 from bench.lent import lent
 from bench.loadgen import LoadFailed
+from bench.observers import observers
+from bench.once import once
 from bench.queues import queues
 from bench.scenarios import FULL, QUICK, Bench
 from bench.servers import ServerFailed, file_system
@@ -40,6 +44,10 @@ BACKLOG: dict[str, Scenario] = {
     "tokens": tokens,
     "delayed": delayed,
     "keys": keys,
+    "observers": observers,
+    "once": once,
+    "fanout": fanout,
+    "handoff": handoff,
     "hung": hung.hung,
 }
 SPARK: dict[str, Scenario] = {"read": tables.read, "live": tables.live, "audit": tables.audit}

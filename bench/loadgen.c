@@ -10,8 +10,11 @@
  *
  *   dialect            requests of one item                                expected replies
  *   memcache-set       set Q 0 0 N                                         STORED
+ *   memcache-named     set Q<seed>-<number> 0 0 N   (Q: jobs/id= or jobs/key=)  STORED
  *   memcache-consume   get Q/close/open   (first: Q/open, last: Q/close)   VALUE, or END = empty
  *   memcache-return    get Q/open, then get Q/abort                       VALUE, or END; END
+ *   memcache-handoff   set Q-2/confirm 0 0 N with the next get Q/open      STORED; VALUE, or END
+ *                      behind it, in one trip (odd connections: from Q-2 to Q-3)
  *   memcache-get       mg Q v             (stored once before the start)   VA
  *   redis-push         LPUSH Q body                                        :length
  *   redis-consume      LMOVE Q P RIGHT LEFT, then LREM P -1 body           $body, :1   ($-1 = empty)
@@ -22,7 +25,7 @@
  *
  * `number` counts from 0 over all connections. A consumer checks length, seed and filler, and that
  * no number comes twice; so N items consumed after N stored are exactly those that were stored. What
- * is returned comes again: there only the bytes are checked.
+ * is returned or handed off comes again: there only the bytes are checked.
  *
  * Requests on one connection are answered in order; a ring remembers what was asked. Everything is
  * bounded: items, seconds, a time limit without appeal, loopback addresses only.
@@ -68,13 +71,14 @@ enum {
 /* ---- what is asked for ---------------------------------------------------------------------- */
 
 typedef enum {
-    MEMCACHE_SET, MEMCACHE_CONSUME, MEMCACHE_RETURN, MEMCACHE_GET, REDIS_PUSH, REDIS_CONSUME,
-    BEANSTALK_PUT, BEANSTALK_CONSUME, DIALECTS
+    MEMCACHE_SET, MEMCACHE_NAMED, MEMCACHE_CONSUME, MEMCACHE_RETURN, MEMCACHE_HANDOFF, MEMCACHE_GET,
+    REDIS_PUSH, REDIS_CONSUME, BEANSTALK_PUT, BEANSTALK_CONSUME, DIALECTS
 } dialect_t;
 
 static const char *const DIALECT_NAMES[DIALECTS] = {
-    "memcache-set", "memcache-consume", "memcache-return", "memcache-get", "redis-push",
-    "redis-consume", "beanstalk-put", "beanstalk-consume",
+    "memcache-set", "memcache-named", "memcache-consume", "memcache-return", "memcache-handoff",
+    "memcache-get",
+    "redis-push", "redis-consume", "beanstalk-put", "beanstalk-consume",
 };
 
 static struct {
@@ -93,7 +97,9 @@ static struct {
 
 /* ---- one run -------------------------------------------------------------------------------- */
 
-typedef enum { STORE, OPEN, CLOSE_OPEN, CLOSE, ABORT, GET, MOVE, REMOVE, RESERVE, DELETE } request_kind;
+typedef enum {
+    STORE, OPEN, CLOSE_OPEN, CLOSE, ABORT, HAND_OFF, GET, MOVE, REMOVE, RESERVE, DELETE
+} request_kind;
 
 typedef struct {
     request_kind kind;
@@ -119,10 +125,11 @@ static int epoll_fd, running;
 static bool issuing = true;
 static uint64_t issued, done, requests, empties, wire_bytes, began_ns, last_reply_ns;
 static char *template_; /* a whole storing request, its body's header to be filled in */
-static size_t template_bytes, template_header;
+static size_t template_bytes, template_header, template_name;
 static char *filler; /* a body's expected bytes; the header's are filled in per item */
 static uint8_t *seen; /* one bit per number consumed */
 static char open_text[128], close_open_text[128], close_text[128], abort_text[128];
+static char open_2_text[128], hand_text[2][128]; /* from the second queue of a chain; into the next */
 static char get_text[128], va_text[32];
 static size_t va_bytes;
 
@@ -235,7 +242,9 @@ static void check_body(const char *body, size_t n) {
     if (memcmp(body, filler, 9) != 0 || memcmp(body + HEADER, filler + HEADER, n - HEADER) != 0 ||
         number >= MAX_ITEMS)
         fail("a body came back that was never stored in this run: \"%.25s\"", body);
-    if (want.dialect == MEMCACHE_GET || want.dialect == MEMCACHE_RETURN) return;
+    if (want.dialect == MEMCACHE_GET || want.dialect == MEMCACHE_RETURN ||
+        want.dialect == MEMCACHE_HANDOFF)
+        return;
     if (seen[number / 8] & 1u << number % 8)
         fail("item %llu was delivered twice", (unsigned long long)number);
     seen[number / 8] |= (uint8_t)(1u << number % 8);
@@ -260,11 +269,19 @@ static void ask(connection *c, request_kind kind, uint64_t begun_ns) {
     requests++;
 }
 
+/* What opens an item on this connection. Along a chain every other one serves its second queue. */
+static const char *opening(const connection *c) {
+    return want.dialect == MEMCACHE_HANDOFF && c->number % 2 ? open_2_text : open_text;
+}
+
 /* Begin one item on this connection, if any is left to be begun. */
 static bool begin_item(connection *c, uint64_t now) {
     if (!issuing || (want.items && issued >= want.items) || issued >= MAX_ITEMS) return false;
     uint64_t number = issued++;
     switch (want.dialect) {
+    case MEMCACHE_NAMED:
+        digits(template_ + template_name, 10, number);
+        /* fall through */
     case MEMCACHE_SET:
     case REDIS_PUSH:
     case BEANSTALK_PUT:
@@ -281,6 +298,10 @@ static bool begin_item(connection *c, uint64_t now) {
         break;
     case MEMCACHE_RETURN:
         put(c, open_text, strlen(open_text));
+        ask(c, OPEN, now);
+        break;
+    case MEMCACHE_HANDOFF:
+        put(c, opening(c), strlen(opening(c)));
         ask(c, OPEN, now);
         break;
     case MEMCACHE_GET:
@@ -370,7 +391,7 @@ static size_t answer(connection *c, const char *p, size_t n, uint64_t now) {
 
     switch (r.kind) {
     case STORE:
-        if (want.dialect == MEMCACHE_SET && !(line == 8 && starts(p, line, "STORED\r\n")))
+        if (want.dialect <= MEMCACHE_NAMED && !(line == 8 && starts(p, line, "STORED\r\n")))
             unexpected(p, line, "STORED");
         if (want.dialect == REDIS_PUSH && *p != ':') unexpected(p, line, "a list's length");
         if (want.dialect == BEANSTALK_PUT && !starts(p, line, "INSERTED "))
@@ -384,11 +405,18 @@ static size_t answer(connection *c, const char *p, size_t n, uint64_t now) {
             c->opened = false;
             break;
         }
-        used = value_reply(r.kind == OPEN ? open_text : close_open_text, p, line, n, &bytes);
+        used = value_reply(r.kind == OPEN ? opening(c) : close_open_text, p, line, n, &bytes);
         if (!used) return 0;
         check_body(p + line, bytes);
         if (want.dialect == MEMCACHE_RETURN) {
             put(c, abort_text, strlen(abort_text));
+            next_step = true;
+            break;
+        }
+        if (want.dialect == MEMCACHE_HANDOFF) {
+            const char *text = hand_text[c->number % 2];
+            put(c, text, strlen(text));
+            put(c, p + line, bytes + 2);
             next_step = true;
             break;
         }
@@ -400,6 +428,10 @@ static size_t answer(connection *c, const char *p, size_t n, uint64_t now) {
         break;
     case ABORT:
         if (!starts(p, line, "END\r\n")) unexpected(p, line, "END");
+        item_done(&r, now);
+        break;
+    case HAND_OFF:
+        if (!(line == 8 && starts(p, line, "STORED\r\n"))) unexpected(p, line, "STORED");
         item_done(&r, now);
         break;
     case GET:
@@ -454,12 +486,17 @@ static size_t answer(connection *c, const char *p, size_t n, uint64_t now) {
     c->head = (c->head + 1) % ((unsigned)want.in_flight + 1);
     c->waiting--;
     last_reply_ns = now;
+    bool opens_next = next_step && want.dialect == MEMCACHE_HANDOFF;
     if (next_step)
-        ask(c, r.kind == MOVE ? REMOVE : r.kind == OPEN ? ABORT : DELETE, r.begun_ns);
+        ask(c, r.kind == MOVE ? REMOVE : r.kind == RESERVE ? DELETE
+                : want.dialect == MEMCACHE_HANDOFF ? HAND_OFF : ABORT, r.begun_ns);
     else if (r.kind == CLOSE)
         finish(c);
+    else if (r.kind == HAND_OFF && c->waiting)
+        return used; /* the next one was opened in the same trip */
     else if (!begin_item(c, now) && !c->waiting)
         rest(c, now);
+    if (opens_next) begin_item(c, now);
     return used;
 }
 
@@ -587,13 +624,20 @@ static void make_texts(void) {
             "*3\r\n$5\r\nLPUSH\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(q), q, n, filler);
     else if (want.dialect == BEANSTALK_PUT)
         template_ = redis_text(&template_bytes, "put 0 0 3600 %zu\r\n%s\r\n", n, filler);
-    else
+    else if (want.dialect == MEMCACHE_NAMED) {
+        template_ = redis_text(&template_bytes, "set %s%08x-%010d 0 0 %zu\r\n%s\r\n", q, want.seed, 0,
+                               n, filler);
+        template_name = 4 + strlen(q) + 9;
+    } else
         template_ = redis_text(&template_bytes, "set %s 0 0 %zu\r\n%s\r\n", q, n, filler);
     template_header = template_bytes - 2 - n;
     snprintf(open_text, sizeof open_text, "get %s/open\r\n", q);
     snprintf(close_open_text, sizeof close_open_text, "get %s/close/open\r\n", q);
     snprintf(close_text, sizeof close_text, "get %s/close\r\n", q);
     snprintf(abort_text, sizeof abort_text, "get %s/abort\r\n", q);
+    snprintf(open_2_text, sizeof open_2_text, "get %s-2/open\r\n", q);
+    for (int i = 0; i < 2; i++)
+        snprintf(hand_text[i], sizeof hand_text[i], "set %s-%d/confirm 0 0 %zu\r\n", q, i + 2, n);
     snprintf(get_text, sizeof get_text, "mg %s v\r\n", q);
     va_bytes = (size_t)snprintf(va_text, sizeof va_text, "VA %zu\r\n", n);
 }
@@ -675,7 +719,8 @@ static void read_arguments(int argc, char **argv) {
     if (!want.items && want.seconds <= 0) die("say how long: --ops, --seconds or both");
     if (inet_pton(AF_INET, want.host, &address) != 1 || ntohl(address.s_addr) >> 24 != 127)
         die("--host must be a loopback address (127.x.x.x), not \"%s\"", want.host);
-    if (!*want.queue || strlen(want.queue) > MAX_QUEUE_NAME || strpbrk(want.queue, " /\r\n\t"))
+    if (!*want.queue || strlen(want.queue) > MAX_QUEUE_NAME ||
+        strpbrk(want.queue, want.dialect == MEMCACHE_NAMED ? " \r\n\t" : " /\r\n\t"))
         die("--queue takes 1 to %d characters without blanks or slashes", MAX_QUEUE_NAME);
 }
 

@@ -35,19 +35,23 @@ class Sizes:
     blocked_items: int  # of one key
     delayed_items: int
     delayed_seconds: float
+    once_ids: int
+    once_keys: int
+    retained_items: int  # of 100 B
+    fanout_items: int
 
 
 FULL = Sizes(
     "full", 10_000_000, 1_000_000, 5, 3.0, 1_000_000, 1_000_000, "1MiB", 10_000, 50_000, 10.0,
     600_000, 2_000_000, 300_000, 3_000_000, 100_000, 10_000,
-    100_000, 100_000, 1_000_000, 30.0,
+    100_000, 100_000, 1_000_000, 30.0, 10_000_000, 1_000_000, 2_000_000, 1_000_000,
 )  # fmt: skip
 QUICK = Sizes("quick", 300_000, 20_000, 5, 0.5, 50_000, 50_000, "256KiB", 500, 3_000, 3.0,
               100_000, 300_000, 50_000, 150_000, 20_000, 2_000, 20_000, 20_000,
-              50_000, 5.0)  # fmt: skip
+              50_000, 5.0, 300_000, 50_000, 200_000, 200_000)  # fmt: skip
 # For the tests of the bench itself.
 TINY = Sizes("tiny", 3000, 300, 1, 0.05, 2000, 2000, "64KiB", 20, 50, 0.5,
-             500, 500, 500, 900, 300, 100, 200, 200, 600, 0.5)  # fmt: skip
+             500, 500, 500, 900, 300, 100, 200, 200, 600, 0.5, 1000, 500, 600, 500)  # fmt: skip
 
 
 class Goals:
@@ -85,6 +89,18 @@ class Goals:
     key_ratio = 0.8
     blocked_ratio = 0.9
     blocked_bytes = 48.0
+    # Issue 6: an observer of a retained log with `n=`, alone and beside sets.
+    observed_items = 150_000.0
+    observed_ratio = 0.8
+    # Issue 6: a hand-off, its fetch included, beside a plain durable set.
+    handoff_ratio = 0.4
+    # Issue 6: remembered ids, and keys with versions.
+    once_bytes = 64.0
+    once_ratio = 0.65
+    once_start_s = 10.0
+    # Issue 6: a set with ten children, and the disk of its items, beside none and one.
+    fanout_ratio = 0.9
+    fanout_disk = 1.05
 
 
 @dataclass(frozen=True)

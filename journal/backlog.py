@@ -53,7 +53,7 @@ class ReadOrder:
 
     def _seek(self, files: Files) -> int:
         extent = Extent(self.path, self.journal, self.number, self.stop)
-        return extent.seek(files, lambda put: put.item < self.item)
+        return extent.seek_item(files, self.item)
 
 
 @dataclass(frozen=True, slots=True)

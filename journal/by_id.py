@@ -96,7 +96,7 @@ class _Walk:
     def find(self, id_: int) -> Record | None:
         """The put of this item, above all that were asked for before; None: it is not here."""
         if not self._at or id_ - self._item > NEAR_ITEMS:
-            found = self._extent.seek(self._files, lambda put: put.item < id_, NEAR_BYTES)
+            found = self._extent.seek_item(self._files, id_, NEAR_BYTES)
             self._at = max(found, self._at)
         while (record := self._next()) is not None:
             if record.kind == _PUT:

@@ -39,6 +39,7 @@ class Type(IntEnum):
 
 
 _TYPES: Final = frozenset(Type)
+_TEXT: Final = int(Type.TEXT)
 
 
 def value_of(value: object) -> bytes:
@@ -62,7 +63,7 @@ def value_of(value: object) -> bytes:
 
 def text_of(text: bytes) -> bytes:
     """The value that a producer names with these bytes."""
-    return _value(Type.TEXT, text)
+    return _HEAD.pack(_TEXT, len(text)) + text  # as `_value` does: one is made for every such set
 
 
 def join(values: Iterable[bytes], unordered: bool) -> bytes:

@@ -339,7 +339,7 @@ class _Survivors:
             header.segment, self._path, capacity, None, lsn_first, self._at, self.puts,
             tally=tally, item_first=tally.item_first, item_last=tally.item_last, puts=self.puts,
             live_bytes=self._live_bytes, lsn_last=lsn_last, rank=header.rank,
-            weighed=self.puts, extra_bytes=self.extra_bytes,
+            weighed=self.puts, extra_bytes=self.extra_bytes, time_last=tally.time_max,
         )  # fmt: skip
         footer = segment.footer(lsn_last + 1, self._time_ms)._replace(item=self.puts)
         out: list[bytes] = [bytes(end - self._at)]

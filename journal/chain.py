@@ -42,7 +42,8 @@ class SegmentFile:
     """One segment as found. `lsn_limit`: records from here on are superseded (0: none are).
 
     `settled`: a snapshot includes all it says, and it is not scanned. `item_first` to `item_last`
-    and `puts` are what was put there, `lsn_last` its last record, as far as known (0: not).
+    and `puts` are what was put there, `lsn_last` its last record, `time_last` the latest time of
+    one, as far as known (0: not).
     `unreadable` is what the disk said instead of giving its bytes.
     """
 
@@ -57,6 +58,7 @@ class SegmentFile:
     item_first: int = 0
     item_last: int = 0
     puts: int = 0
+    time_last: int = 0
     settled: bool = False
     unreadable: str = ""
     is_survivors: bool = False  # what is left of several segments: its lsns have holes
@@ -88,6 +90,7 @@ class SegmentFile:
         """What was put here."""
         self.item_first, self.item_last = tally.item_first, tally.item_last
         self.puts = tally.counts[Kind.PUT]
+        self.time_last = tally.time_max
 
 
 @dataclass(slots=True)
@@ -130,8 +133,10 @@ class Chain:
         self.segments = sorted((s for s in found if s.journal), key=lambda s: (s.rank, s.number))
         self._replace_by_survivors()
         if self.snapshot is not None:
-            for segment in self.segments:
-                self._settle(segment, self.snapshot)
+            limit = 0
+            for segment in reversed(self.segments):
+                self._settle(segment, self.snapshot, limit)
+                limit = segment.lsn_first or limit
 
     def scan(self, segment: SegmentFile, start: int = 0, lsn_next: int = 0) -> Scan:
         """Its records and gaps, from `start` on; an unreadable file is one gap.
@@ -155,7 +160,8 @@ class Chain:
         )  # fmt: skip
 
     def settle_listed(self) -> None:
-        """Those that were never sealed but that the snapshot lists: it knows what they held."""
+        """Those that were never sealed, or with records that newer segments say again, and that the
+        snapshot lists: it knows what they held."""
         if self.snapshot is None:
             return
         listed = {s.number: s for s in self.snapshot.segments}
@@ -172,7 +178,9 @@ class Chain:
                 and 0 < segment.lsn_limit <= self.snapshot.lsn + 1
             ):
                 at, data = self._read_zone(segment)
-                segment.settled = no_footer(data, at, segment.journal, segment.number)
+                footer = read_footer(data, at, segment.journal, segment.number)
+                segment.settled = footer is not None and footer.lsn > segment.lsn_limit
+                segment.settled |= no_footer(data, at, segment.journal, segment.number)
             if segment.settled:
                 segment.lsn_last = max(segment.lsn_limit - 1, 0)
                 segment.item_first, segment.item_last = state.item_first, state.item_last
@@ -183,7 +191,7 @@ class Chain:
         self, segment: SegmentFile, state: SegmentState, snapshot: Snapshot
     ) -> None:
         """Its items may be lost; what else it said the snapshot knows."""
-        alive = snapshot.live.between(state.item_first, state.item_last)
+        alive = snapshot.kept().between(state.item_first, state.item_last)
         ids = (state.item_first, state.item_last) if alive else (1, 0)
         self.damages.append(
             Damage("corrupt", segment.path, 0, segment.capacity, segment.unreadable, 1, 0, *ids)
@@ -330,12 +338,13 @@ class Chain:
             self.owner, self.identity = header.journal, header.identity
         return read
 
-    def _settle(self, segment: SegmentFile, snapshot: Snapshot) -> None:
+    def _settle(self, segment: SegmentFile, snapshot: Snapshot, limit: int) -> None:
+        """By its footer, unless that counts what newer segments say again, from `limit` on."""
         if segment.header is None or segment.bytes_missing or not segment.lsn_first:
             return
         at, data = self._read_zone(segment)
         footer: Record | None = read_footer(data, at, segment.journal, segment.number)
-        if footer is not None and footer.lsn <= snapshot.lsn + 1:
+        if footer is not None and footer.lsn <= min(limit or footer.lsn, snapshot.lsn + 1):
             segment.settled = True
             segment.lsn_last = footer.lsn - 1
             segment.note(Tally.from_footer(footer))

@@ -16,19 +16,27 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final
 
 from journal.account import Account
+from journal.chunk_files import read_chunks
 from journal.errors import Damage, DirectoryLocked, JournalError
 from journal.files import Files
-from journal.frames import Frames, Hole
+from journal.frames import Frames, Hole, chain
 from journal.ids import IdSet
 from journal.reader import RESTARTS_MAX, JournalView
 from journal.record import UNNUMBERED, Kind, Record, Tag, decode_meta
 from journal.recovery import Recovery
 from journal.scan import FEWER_THAN_COUNTED, NOT_WHOLE
-from journal.segment import FILE_HEADER_BYTES, SURVIVORS, decode_counts, segment_number
-from journal.snapshot import Snapshot, SnapshotDamaged, snapshot_lsn
+from journal.segment import (
+    FILE_HEADER_BYTES,
+    SURVIVORS,
+    SegmentHeader,
+    decode_counts,
+    segment_number,
+)
+from journal.snapshot import Snapshot, SnapshotDamaged, is_ours, snapshot_lsn, snapshot_name
 
 LOCK: Final = "lock"
 _PROGRESS_RECORDS: Final = 5_000
@@ -169,22 +177,48 @@ class Past:
         newest = self._newest_snapshot()
         if newest is None:
             return
-        done = 0
+        done, in_order = 0, chain(self._files, self._folder)
+        # Records from this lsn on are said again by newer segments.
+        limits = {one.path: lsn for (one, _), (_, lsn) in pairwise(in_order)}
         for name in self._files.names(self._folder):
             if segment_number(name) is None:
                 continue
             path = os.path.join(self._folder, name)
             try:
                 frames = Frames(self._files, path)
-                for _ in self._past_of(frames, newest):
+                for _ in self._past_of(frames, newest, limits.get(path, 0)):
                     progress(done)
                 done += frames.size
             except FileNotFoundError:
                 if name in self._files.names(self._folder):
                     raise
+        self.damages += self._lost_chunks()
+
+    def _lost_chunks(self) -> list[Damage]:
+        """Files of remembered ids and versions that the newest snapshot lists and are not whole."""
+        found: list[Damage] = []
+        for _ in range(RESTARTS_MAX):
+            newest = self._newest_snapshot()
+            if newest is None:
+                return []
+            path = os.path.join(self._folder, snapshot_name(newest.lsn))
+            try:
+                header = SegmentHeader.decode(self._files.read(path, 0, FILE_HEADER_BYTES), path)
+                identity = header.identity if header is not None else b""
+                found = read_chunks(
+                    self._files, self._folder, identity, newest.chunks, lambda frame: None
+                ).damages
+            except FileNotFoundError:
+                continue  # merged, or a newer snapshot was written
+            if not found or self._newest_lsn() == newest.lsn:
+                break
+        return found
+
+    def _newest_lsn(self) -> int:
+        return max((snapshot_lsn(n) or 0 for n in self._files.names(self._folder)), default=0)
 
     def _newest_snapshot(self) -> Snapshot | None:
-        newest = None
+        newest, self.snapshots = None, 0
         for name in self._files.names(self._folder):
             if snapshot_lsn(name) is None:
                 continue
@@ -201,15 +235,16 @@ class Past:
                 continue
         return newest
 
-    def _past_of(self, frames: Frames, newest: Snapshot) -> Iterator[None]:
-        """Walk what `newest` has made superfluous in one segment; a sign of life now and then."""
+    def _past_of(self, frames: Frames, newest: Snapshot, limit: int) -> Iterator[None]:
+        """Walk what `newest` has made superfluous in one segment, up to the lsn `limit` (0: all of
+        it); a sign of life now and then."""
         header, footer = frames.header, frames.footer
         if header is None:
             return  # named by recovery
         if header.segment == newest.segment:
             stop, lsn_end, item_last = newest.offset, 0, newest.checkpoint.next_item - 1
         elif footer is not None and footer.lsn <= newest.lsn + 1:
-            stop, lsn_end = footer.offset, footer.lsn
+            stop, lsn_end = footer.offset, min(footer.lsn, limit or footer.lsn)
             last = decode_meta(footer.meta).get(Tag.ITEM_LAST, 0)
             item_last = last if isinstance(last, int) else 0
         else:
@@ -222,6 +257,8 @@ class Past:
                 continue
             if lsn and found.lsn > lsn and header.role != SURVIVORS and not lost.holes:
                 lost.holes.append(Hole(found.offset, found.offset))
+            if 0 < limit <= found.lsn:
+                break
             lost.judge(lsn, found.lsn)
             lsn = found.lsn + (found.kind not in UNNUMBERED)
             if found.kind == Kind.PUT:
@@ -231,6 +268,8 @@ class Past:
                 yield
         if lsn_end and footer is not None and self.records - before >= _counted(footer):
             lost.holes.clear()  # all are there; behind them is an earlier life of this file
+        elif 0 < limit <= lsn:
+            lost.holes.clear()  # a power cut may have taken what stood there
         elif lsn < lsn_end and header.role != SURVIVORS and not lost.holes:
             lost.holes.append(Hole(stop, stop))
         lost.judge(lsn, lsn_end)
@@ -283,7 +322,7 @@ def _sizes(files: Files, folder: str) -> dict[str, int]:
     """Every file with records or a state, and its size; those that vanish do not count."""
     found = {}
     for name in files.names(folder):
-        if segment_number(name) is not None or snapshot_lsn(name) is not None:
+        if is_ours(name):
             with suppress(OSError):
                 found[name] = files.size(os.path.join(folder, name))
     return found

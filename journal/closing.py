@@ -1,6 +1,9 @@
 """The orderly end of a journal, here and now, on whatever thread calls it.
 
-    write what is pending ──▶ sync ──▶ an empty batch: all of this is synced ──▶ sync ──▶ close
+    write what is pending ──▶ sync ──▶ an empty batch: all of this is synced ──▶ close
+
+The empty batch is not synced itself: it holds no item, and where a power cut takes it the next
+start does what it does after any. If its sync failed, the next start would go on in that very file.
 
 One rule: an end that was asked for loses nothing, or says so.
 """
@@ -19,14 +22,10 @@ def close(journal: Journal, time_ms: int) -> None:
     assert not commit.lsn_in_flight, "a journal is closed when its syncs are over"
     _write_all(journal, time_ms)
     _sync(journal)
-    segment = journal.active
-    healthy = commit.failure is None
-    # KNOWN FLAW: if this last sync fails, what it had to cover (a batch without items) is in the
-    # file all the same, and the next start takes the end for a clean one: it goes on in that file.
-    if segment is not None and healthy and journal.write_end(segment, time_ms):
-        commit.lsn_in_flight = commit.lsn_written
-        _sync(journal)
-    journal.abandon()
+    if commit.failure is None:
+        journal.rest(time_ms)
+    else:
+        journal.abandon()
     if commit.failure is not None:
         raise commit.failure
 
@@ -45,7 +44,7 @@ def _write_all(journal: Journal, time_ms: int) -> None:
 
 
 def _sync(journal: Journal) -> None:
-    job = journal.sync_job() if journal.commit.lsn_in_flight else journal.begin_sync()
+    job = journal.begin_sync()
     if job is None:
         return
     try:

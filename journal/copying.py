@@ -2,9 +2,9 @@
 
 Why the copy is such a moment, call it T:
 
-    1  The folder is listed. What is sealed (a footer closes it) and every snapshot is never written
-       again: a hard link, or a copy, is whole whenever it is made. A file that is gone meanwhile
-       means: list again.
+    1  The folder is listed. What is sealed (a footer closes it), every snapshot and every chunk of
+       what is remembered is never written again: a hard link, or a copy, is whole whenever it is
+       made. A file that is gone meanwhile means: list again.
     2  Then the segments that are still open, the *newest first*. Of the newest with a record in it
        the copy ends behind the last whole batch: that is T. Each older one is read after T. It is
        sealed by then, because the daemon writes to the next segment only when the last one is
@@ -36,7 +36,7 @@ from journal.files import Files, Handle
 from journal.frames import Frames, Hole
 from journal.record import HEADER_BYTES, Kind
 from journal.segment import FILE_HEADER_BYTES, segment_number
-from journal.snapshot import snapshot_lsn
+from journal.snapshot import is_ours
 
 # A daemon that removes or closes files faster than they are linked this often is not to be copied.
 RESTARTS_MAX: Final = 100
@@ -91,7 +91,7 @@ def _as_found(files: Files, folder: str) -> Copied:
     view, account = StartView(files, folder, live=False), Account()
     for _ in account.follow(view):
         pass
-    names = [n for n in files.names(folder) if segment_number(n) or snapshot_lsn(n) is not None]
+    names = [n for n in files.names(folder) if is_ours(n)]
     size = sum(files.size(os.path.join(folder, name)) for name in names)
     return Copied(
         view.name, view.generation, len(account.items), size, view.lsn_next - 1, view.damages
@@ -111,11 +111,7 @@ class _Copy:
     def make(self) -> bool:
         """One attempt; False: a file changed meanwhile. Raises FileNotFoundError likewise."""
         files, target = self._files, self._target
-        names = [
-            name
-            for name in files.names(self._source)
-            if segment_number(name) is not None or snapshot_lsn(name) is not None
-        ]
+        names = [name for name in files.names(self._source) if is_ours(name)]
         for name in files.names(target):
             if name not in names or name not in self._kept:
                 files.remove(os.path.join(target, name))
@@ -125,7 +121,7 @@ class _Copy:
             path = os.path.join(self._source, name)
             if name in self._kept:
                 continue
-            if snapshot_lsn(name) is None and not _is_closed(files, path):
+            if segment_number(name) is not None and not _is_closed(files, path):
                 still_open.append(name)
             else:
                 self._keep(name)

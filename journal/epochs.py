@@ -71,7 +71,7 @@ def epochs_in(frames: Iterable[Record]) -> dict[bytes, int]:
     """The inverse, for all frames of a snapshot; raises ValueError where one says no sense."""
     found: dict[bytes, int] = {}
     for frame in frames:
-        if frame.kind == Kind.IDS:
+        if frame.kind == Kind.IDS and not frame.small:
             nominal = nominal_of_ids(frame)
             if nominal is None:
                 raise ValueError("a last time of no schedule")

@@ -43,11 +43,14 @@ WALKED_BYTES_MAX: Final = 16 << 20
 NEAR_ITEMS: Final = 4096
 # An order knows of so many times the ids that it may find which of them are there: a bit for each.
 _SPAN: Final = 4
-_FRAME: Final = struct.Struct("<IIIIIIQQQQBBHHH")
+_FRAME: Final = struct.Struct("<IIIIIIQQQQBxH4x")  # as `record` has it, what a reader needs
+_NO_LIMIT: Final = 1 << 64
+_NOTHING_SAID: Final = (0, b"", b"")
 _PUT: Final = int(Kind.PUT)
 
-# Item, place, flags, stored and expires (0: never) in ms of the wall clock, body, key (b"": none).
-Put = tuple[int, int, int, int, int, bytes, bytes]
+# Item, place, flags, stored and expires (0: never) in ms of the wall clock, body,
+# key, id (b"": none).
+Put = tuple[int, int, int, int, int, bytes, bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +108,17 @@ class Gathering:
         return Gathered(walk.puts, walk.seen, Place(extent.number, at, walk.seen + 1))
 
     def _seek(self, files: Files) -> int:
-        return self.extent.seek(files, lambda put: put.item < self.first)
+        return self.extent.seek_item(files, self.first)
 
 
 class _Walk:
     """A walk over the frames of one segment; `needed` bytes it lacks of the frame it came to."""
 
-    __slots__ = ("_bytes", "_order", "_since_ms", "is_over", "needed", "puts", "seen")
+    __slots__ = ("_order", "_room", "_since_ms", "is_over", "needed", "puts", "seen")
 
     def __init__(self, order: Gathering) -> None:
         self._order = order
-        self._bytes = 0
+        self._room = order.bytes_most
         self._since_ms = order.since_ms
         self.puts: list[Put] = []
         self.seen = order.first - 1
@@ -125,14 +128,15 @@ class _Walk:
     def go(self, data: bytes, base: int) -> int:
         """Over the whole frames in `data`, which stands at `base`; returns how far."""
         order = self._order
-        owner, number = order.extent.journal, order.extent.number
+        owner, number, limit = order.extent.journal, order.extent.number, order.limit or _NO_LIMIT
         stop, first, last = order.extent.stop - base, order.first, order.last
+        wanted, puts, most = order.wanted, self.puts, order.most - 1
         size, at, unpack, here = len(data), 0, _FRAME.unpack_from, memoryview(data)
         self.needed = 0
         while at + HEADER_BYTES <= size:
             (
                 crc, length, journal, segment, position, small, lsn, time_ms, item, place,
-                kind, _, meta_bytes, _, _,
+                kind, meta_bytes,
             ) = unpack(data, at)  # fmt: skip
             end = at + length
             is_frame = (
@@ -146,35 +150,32 @@ class _Walk:
                 at = _behind(data, at, base, owner, number)
                 continue
             if kind == _PUT and item >= first:
-                if item > last or (order.limit and lsn >= order.limit):
+                if item > last or lsn >= limit:
                     self.seen, self.is_over = last, True
                     return at
-                if not self._take(data, at, end, meta_bytes, small, time_ms, item, place):
-                    self.is_over = True
-                    return at
+                if (wanted is None or item in wanted) and time_ms >= self._since_ms:
+                    body_at, said = at + HEADER_BYTES + meta_bytes, _NOTHING_SAID
+                    if not self._takes(end - body_at):
+                        self.is_over = True
+                        return at
+                    if meta_bytes:
+                        said = said_of_put(data[at + HEADER_BYTES : body_at])
+                    expires_ms, key, id_ = said
+                    body = data[body_at:end]
+                    puts.append((item, place, small, time_ms, expires_ms, body, key, id_))
                 self.seen = item
-                if item == last or len(self.puts) == order.most:
+                if item == last or len(puts) > most:
                     self.is_over = True
                     return padded(end)
             at += length + 7 & ~7
         return at
 
-    def _take(
-        self, data: bytes, at: int, end: int, meta_bytes: int, small: int, time_ms: int, item: int,
-        place: int,
-    ) -> bool:  # fmt: skip
-        """One more, if it is wanted; False: there is no room for it."""
-        order = self._order
-        if time_ms < self._since_ms or (order.wanted is not None and item not in order.wanted):
-            return True
-        body_at = at + HEADER_BYTES + meta_bytes
-        total = self._bytes + end - body_at
-        if total > order.bytes_most and self.puts:
+    def _takes(self, size: int) -> bool:
+        """Is there room for a body more? One there is in any case."""
+        self._room -= size
+        if self._room < 0 and self.puts:
             return False
-        self._bytes, self._since_ms = total, 0
-        meta = data[at + HEADER_BYTES : body_at]
-        expires_ms, key = said_of_put(meta) if meta else (0, b"")
-        self.puts.append((item, place, small, time_ms, expires_ms, data[body_at:end], key))
+        self._since_ms = 0
         return True
 
 
@@ -222,7 +223,13 @@ def order(
     It may end before `last`, with its segment: then another one follows.
     """
     segments = journal.segments
-    holding = [(i, each) for i, each in enumerate(segments) if each.item_last >= first]
+    holding = []
+    for i in range(len(segments) - 1, -1, -1):
+        if segments[i].item_last >= first:
+            holding.append((i, segments[i]))
+        elif segments[i].item_last:
+            break
+    holding.reverse()
     if not holding:
         return None
     # After an unclean end the next segment says again what the last one had behind its last sync.
@@ -240,13 +247,15 @@ def order(
     ):
         start = place.offset
     limit = segments[at + 1].lsn_first if at + 1 < len(segments) else 0
-    wanted = live.between(first, last)
-    if hidden is not None and hidden.count:
+    are_hidden = hidden is not None and hidden.count and hidden.count_between(first, last)
+    wanted = None  # all of them
+    if are_hidden or live.count_between(first, last) <= last - first:
+        wanted = live.between(first, last)
+    if wanted is not None and are_hidden and hidden is not None:
         wanted = wanted.without(hidden)
     return Gathering(
-        _extent(journal, segment), start, first, last,
-        wanted if len(wanted) <= last - first else None, limit, most, bytes_most, since_ms,
-    )  # fmt: skip
+        _extent(journal, segment), start, first, last, wanted, limit, most, bytes_most, since_ms
+    )
 
 
 def since(journal: Journal, since_ms: int) -> TimeSearch:

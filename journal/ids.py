@@ -1,4 +1,4 @@
-"""Sets of item ids, and a small number for some of them, in little more than a bit or a byte each.
+"""Sets of item ids, in little more than a bit each.
 
 Ids are given one after the other and mostly end in that order, so a set of them is one long run at
 its upper end and, below it, pages of bits:
@@ -12,18 +12,20 @@ One rule: memory follows how many pages are neither empty nor full, never how ma
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-PAGE_IDS: Final = 4096
+from journal.counts import PAGE_IDS, IdCounts
+
+__all__ = ["PAGE_IDS", "IdCounts", "IdSet"]
+
 _PAGE_BYTES: Final = PAGE_IDS // 8
 _ALL: Final = b"\xff" * _PAGE_BYTES
 _WHOLE: Final = (1 << PAGE_IDS) - 1
 _RANGE: Final = struct.Struct("<QQ")
 _BITS: Final = struct.Struct(f"<Q{_PAGE_BYTES}s")
-_COUNTS: Final = struct.Struct(f"<Q{PAGE_IDS}s")
 _NEAR_PAGES: Final = 64  # looked for one by one
-_MANY: Final = 255  # a count from here on stands in a dict of its own
+_FEW_IDS: Final = 4  # quicker set one by one than all at once
 
 
 class IdSet:
@@ -77,6 +79,19 @@ class IdSet:
             self._first = first
         self._last = last
         self.count += last - first + 1
+
+    def add_above(self, other: IdSet) -> None:
+        """Those of the other one too, which are above every id in this one."""
+        if not other.count:
+            return
+        self._spill(self._last)
+        for page in other._counts:
+            word = self._paged(page) | other._paged(page)
+            self._counts.pop(page, None)
+            self._bits.pop(page, None)
+            self._have(page, word)
+        self._first, self._last = other._first, other._last
+        self.count += other.count
 
     def discard(self, id_: int) -> bool:
         """It is not in the set any more; was it?"""
@@ -132,9 +147,7 @@ class IdSet:
         part._first, part._last = (low, high) if low <= high else (end, end - 1)
         for page in self._pages_in(first, last):
             if page * PAGE_IDS < first or page * PAGE_IDS + PAGE_IDS - 1 > last:
-                for id_ in self._in_page(page):
-                    if first <= id_ <= last:
-                        part._set(id_)
+                part._have(page, self._paged(page) & _span(page, first, last))
             else:
                 part._counts[page] = self._counts[page]
                 if page in self._bits:
@@ -156,6 +169,30 @@ class IdSet:
             first = end + 1
         made._first, made._last = last + 1, last
         return made
+
+    @staticmethod
+    def union(sets: Sequence[IdSet]) -> IdSet:
+        """Those in any of them, as a set of its own; the only one itself, if there is one alone."""
+        if len(sets) == 1:
+            return sets[0]
+        last = max(each._last for each in sets)
+        made, run = IdSet(), last + 1
+        for each in sets:
+            if each._last == last and each._first <= last:
+                run = min(run, each._first)
+        for each in sets:  # below the longest run at the upper end
+            for page in each._pages_in(1, run - 1):
+                made._take_page(page, each._word(page) & _below(run, page))
+            first, end = each._first, min(each._last, run - 1)
+            for page in range(first // PAGE_IDS, end // PAGE_IDS + 1) if first <= end else ():
+                made._take_page(page, each._word(page) & _below(run, page))
+        made._first, made._last = run, last
+        made.count += last - run + 1
+        return made
+
+    def both(self, other: IdSet) -> IdSet:
+        """A set of its own with those that are in the other one, too."""
+        return self.without(self.without(other))
 
     def first_without(self, id_: int, other: IdSet) -> int:
         """The lowest id from `id_` on that is here and not in the other one; 0: there is none."""
@@ -201,21 +238,60 @@ class IdSet:
             if first <= page * PAGE_IDS and page * PAGE_IDS + PAGE_IDS - 1 <= last:
                 found += self._counts[page]
             else:
-                found += sum(first <= id_ <= last for id_ in self._in_page(page))
+                found += (self._paged(page) & _span(page, first, last)).bit_count()
         return found
+
+    def discard_range(self, first: int, last: int, but: IdSet | None = None) -> None:
+        """None from `first` to `last` is in the set from now on; of those in `but` all are."""
+        last = min(last, self._last)
+        if last < first:
+            return
+        self._spill(last)
+        pages = set(self._pages_in(first, last))
+        for page in pages.union(but._pages_of(first, last)) if but is not None else pages:
+            span = _span(page, first, last)
+            stay = but._word(page) & span if but is not None else 0
+            word = self._paged(page) & ~span | stay
+            self.count -= self._counts.pop(page, 0)
+            self._bits.pop(page, None)
+            self._have(page, word)
+            self.count += word.bit_count()
+
+    def _pages_of(self, first: int, last: int) -> Iterator[int]:
+        """Pages with ids from `first` to `last`, those of the run too."""
+        yield from self._pages_in(first, last)
+        low, high = max(first, self._first), min(last, self._last)
+        yield from range(low // PAGE_IDS, high // PAGE_IDS + 1) if low <= high else ()
+
+    def _paged(self, page: int) -> int:
+        """The ids that stand in a page, a bit each; those of the run do not."""
+        bits = self._bits.get(page)
+        if bits is not None:
+            return int.from_bytes(bits, "little")
+        return _WHOLE if page in self._counts else 0
+
+    def _have(self, page: int, word: int) -> None:
+        """This stands in the page, which was not there; nobody counts it."""
+        if word:
+            self._counts[page] = word.bit_count()
+            if word != _WHOLE:
+                self._bits[page] = bytearray(word.to_bytes(_PAGE_BYTES, "little"))
 
     def keep_only(self, ids: Iterable[int], up_to: int) -> None:
         """Of those up to `up_to`, only these (which are in the set) stay; those above do too."""
-        above = self.between(up_to + 1, max(self._last, up_to + 1))
         last = self._last
+        above = self.between(up_to + 1, max(last, up_to + 1))
+        if above.count:
+            self._bits, self._counts, self.count = above._bits, above._counts, above.count
+            self._first, self._last = above._first, above._last
+            for id_ in ids:
+                self.add(id_)
+            return
         self._bits, self._counts = {}, {}
         self._first, self._last, self.count = 1, 0, 0
         for id_ in sorted(ids):
             self.add(id_)
-        if above.count:
-            for id_ in above:
-                self.add(id_)
-        elif last > self._last:  # the next id goes on behind the last that was given
+        if last > self._last:  # the next id goes on behind the last that was given
             self._spill(self._last)
             self._first, self._last = last + 1, last
 
@@ -309,86 +385,25 @@ class IdSet:
         """Move the run's ids up to `last` into pages; the run begins behind it."""
         at = self._first
         while at <= last:
-            if at % PAGE_IDS == 0 and at + PAGE_IDS - 1 <= last:
-                self._counts[at // PAGE_IDS] = PAGE_IDS
-                at += PAGE_IDS
+            page, end = at // PAGE_IDS, min(at | PAGE_IDS - 1, last)
+            if end - at < _FEW_IDS:
+                for id_ in range(at, end + 1):
+                    self._set(id_)
             else:
-                self._set(at)
-                at += 1
+                word = self._paged(page) | _span(page, at, end)
+                self._bits.pop(page, None)
+                self._have(page, word)
+            at = end + 1
         self._first = max(self._first, last + 1)
 
 
-class IdCounts:
-    """A small number for some ids, 0 for all others: how often an item came back."""
+def _below(id_: int, page: int) -> int:
+    """The bits of a page that stand for ids below this one."""
+    return (1 << min(max(id_ - page * PAGE_IDS, 0), PAGE_IDS)) - 1
 
-    __slots__ = ("_large", "_pages", "_used")
 
-    def __init__(self) -> None:
-        self._pages: dict[int, bytearray] = {}
-        self._used: dict[int, int] = {}
-        self._large: dict[int, int] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._pages)
-
-    def __len__(self) -> int:
-        return sum(self._used.values())
-
-    def get(self, id_: int) -> int:
-        """Its number."""
-        page = self._pages.get(id_ // PAGE_IDS)
-        if page is None:
-            return 0
-        count = page[id_ % PAGE_IDS]
-        return count if count < _MANY else self._large[id_]
-
-    def set(self, id_: int, count: int) -> None:
-        """Its number from now on; 0 takes it out."""
-        number, at = id_ // PAGE_IDS, id_ % PAGE_IDS
-        page = self._pages.get(number)
-        if page is None:
-            if not count:
-                return
-            page = self._pages[number] = bytearray(PAGE_IDS)
-            self._used[number] = 0
-        before = page[at]
-        if before == _MANY:
-            del self._large[id_]
-        page[at] = min(count, _MANY)
-        if count >= _MANY:
-            self._large[id_] = count
-        used = self._used[number] + bool(count) - bool(before)
-        if used:
-            self._used[number] = used
-        else:
-            del self._pages[number], self._used[number]
-
-    def items(self) -> Iterator[tuple[int, int]]:
-        """Ids and their numbers, rising."""
-        for number in sorted(self._pages):
-            for at, count in enumerate(self._pages[number]):
-                if count:
-                    id_ = number * PAGE_IDS + at
-                    yield id_, count if count < _MANY else self._large[id_]
-
-    def copy(self) -> IdCounts:
-        """One that changes on its own."""
-        other = IdCounts()
-        other._pages = {number: bytearray(page) for number, page in self._pages.items()}
-        other._used, other._large = dict(self._used), dict(self._large)
-        return other
-
-    def encode(self) -> tuple[bytes, bytes]:
-        """Pages (u64, then a byte for each of 4096 ids), and numbers from 255 on (two u64)."""
-        pages = (_COUNTS.pack(n, bytes(page)) for n, page in sorted(self._pages.items()))
-        return b"".join(pages), b"".join(_RANGE.pack(*e) for e in sorted(self._large.items()))
-
-    @classmethod
-    def decode(cls, pages: bytes, large: bytes) -> IdCounts:
-        """The inverse of `encode`."""
-        made = cls()
-        for number, page in _COUNTS.iter_unpack(pages):
-            made._pages[number] = bytearray(page)
-            made._used[number] = PAGE_IDS - page.count(0)
-        made._large = dict(_RANGE.iter_unpack(large))
-        return made
+def _span(page: int, first: int, last: int) -> int:
+    """The bits of a page for the ids from `first` to `last`."""
+    low = max(first - page * PAGE_IDS, 0)
+    count = min(last - page * PAGE_IDS, PAGE_IDS - 1) - low + 1
+    return (1 << count) - 1 << low if count > 0 else 0

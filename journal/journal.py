@@ -20,6 +20,7 @@ from journal.closing import close
 from journal.commit import GroupCommit, SyncJob
 from journal.errors import JournalFailed
 from journal.files import Files, Handle
+from journal.ids import IdSet
 from journal.ledger import Ledger
 from journal.record import (
     FRAME_BYTES_MAX,
@@ -47,7 +48,8 @@ __all__ = ["Journal", "Segment", "Sizes", "SpareOrder", "SyncJob"]
 
 _BATCH: Final = int(Kind.BATCH)
 _PUT: Final = int(Kind.PUT)
-_FLUSHED: Final = int(Kind.FLUSHED)
+# Instead of the put that it ends, of a draft that says of many items whether they are needed.
+_RECOUNTED: Final = -1
 # These wait until there is room for them beside what confirms and returns will need.
 _TAKING_ROOM: Final = frozenset({int(Kind.PUT), int(Kind.LEASED), int(Kind.RENEWED)})
 
@@ -58,7 +60,7 @@ class Journal:
     __slots__ = (
         "_flushed", "_pending", "_retired", "_to_sync", "active", "backlog", "checkpoint", "commit",
         "files", "folder", "identity", "is_starved", "ledger", "short_identity", "sizes", "spares",
-        "upkeep",
+        "turns", "upkeep",
     )  # fmt: skip
 
     def __init__(
@@ -83,11 +85,16 @@ class Journal:
         self.spares = Spares(self, segment_last)
         self.upkeep = Upkeep(self)
         self.active: Segment | None = None
+        self.turns = False  # the next record stands in a segment of its own
         self.is_starved = False  # what is pending waits for a segment
         self._pending: list[RawDraft] = []
-        self._flushed: list[list[tuple[int, int]]] = []
+        self._flushed: list[list[tuple[int, int]] | IdSet] = []
         self._to_sync: list[Handle] = []
         self._retired: list[Handle] = []
+
+    def another_backlog(self) -> Backlog:
+        """For one more reader, that is at another place of the log."""
+        return Backlog(self)
 
     # -- appending --------------------------------------------------------------------------
 
@@ -98,10 +105,11 @@ class Journal:
         commit.lsn_appended += 1
         return commit.lsn_appended
 
-    def append_flush(self, draft: Draft, survivors: list[tuple[int, int]]) -> int:
-        """Add a record that ends every put but these: items, and the bytes of their bodies."""
+    def append_flush(self, draft: Draft, survivors: list[tuple[int, int]] | IdSet) -> int:
+        """Add a record after which these puts are needed, of all so far: items, and the bytes of
+        their bodies; or, where several read, the items alone."""
         self._flushed.append(survivors)
-        return self.append(draft)
+        return self.append(draft._replace(put_lsn=_RECOUNTED))
 
     @property
     def has_pending(self) -> bool:
@@ -133,6 +141,10 @@ class Journal:
         if self.commit.failure is not None:
             return
         budget = self.sizes.batch_max
+        turns = self.turns and self._pending and self.active is not None
+        if turns and not self.spares.is_short and not self._rotate(time_ms):
+            return
+        self.turns = False
         while self._pending and budget > 0:
             if self.active is None and not self._rotate(time_ms):
                 return
@@ -188,10 +200,10 @@ class Journal:
                     place_last = draft[2]
                     if not place_first:
                         place_first = place_last
-            elif draft[8]:
+            elif draft[8] > 0:
                 self.ledger.end(draft[1], HEADER_BYTES + ended_bytes(draft[3], draft[5]), lsn)
-            elif kind == _FLUSHED:
-                self.ledger.end_all_but(self._flushed.pop(0), lsn)
+            elif draft[8]:
+                self._recount(lsn)
             elif kind in PLACING:
                 tally.see_places(placed := draft[2], placed)
         if not taken:
@@ -208,6 +220,13 @@ class Journal:
         commit.item_written = max(item_last, placed) or commit.item_written
         return offset - start
 
+    def _recount(self, lsn: int) -> None:
+        kept = self._flushed.pop(0)
+        if isinstance(kept, IdSet):
+            self.ledger.recount(kept, lsn)
+        else:
+            self.ledger.end_all_but(kept, lsn)
+
     def _batch(self, segment: Segment, size: int, count: int, time_ms: int) -> list[bytes]:
         """The record that opens `count` others, `size` bytes in all, and says what is synced."""
         commit, out = self.commit, list[bytes]()
@@ -222,7 +241,7 @@ class Journal:
             if handle is None:
                 handle = segment.handle = self.files.open(segment.path)
             if segment.recycled:
-                data += _stop(segment, offset + len(data))
+                data += segment.stop(offset + len(data))
             handle.write(offset, data)
         except OSError as error:
             self.fail("writing", segment.path, error)
@@ -295,7 +314,7 @@ class Journal:
         encode(footer, lsn, self.short_identity, segment.number, offset, out)
         if not self._write_at(segment, offset, b"".join(out)):
             return False
-        segment.lsn_last = lsn - 1
+        segment.lsn_last, segment.time_last = lsn - 1, segment.tally.time_max
         if segment.handle is not None:
             self._retired.append(segment.handle)
             segment.handle = None
@@ -334,8 +353,8 @@ class Journal:
         """The segment of that number, if it is still there."""
         return self.ledger.numbered(number)
 
-    def take_dead(self) -> list[str]:
-        """Segments that hold nothing alive, emptied by records that are durable.
+    def take_dead(self, wall_ms: int = 0) -> list[str]:
+        """Segments that hold nothing alive, emptied by records that are durable, and are not kept.
 
         To be removed in this order, and none behind one that could not be removed.
         """
@@ -343,8 +362,9 @@ class Journal:
         for spare in small:
             if spare.handle is not None:
                 spare.handle.close()
-        dead = self.ledger.take_dead(self.commit.lsn_durable, self.upkeep.lsns)
-        return [spare.path for spare in small] + dead
+        replaced, self.ledger.replaced = self.ledger.replaced, []
+        dead = self.ledger.take_dead(self.commit.lsn_durable, self.upkeep.lsns, wall_ms)
+        return [spare.path for spare in small] + replaced + dead
 
     def disk_bytes(self) -> int:
         """The size of all files of this journal."""
@@ -370,9 +390,8 @@ class Journal:
         So a process that is killed later ends as if it had closed this journal. Only when it
         `is_resting`.
         """
-        segment = self.active
-        if segment is not None and segment.handle is not None:
-            self.write_end(segment, time_ms)
+        if self.active is not None and self.active.handle is not None:
+            self.write_end(self.active, time_ms)
         self._to_sync.clear()
         self.abandon()
 
@@ -399,8 +418,3 @@ class Journal:
         for segment in (*self.segments, *self.spares.waiting):
             segment.handle = None
         self._retired = []
-
-
-def _stop(segment: Segment, end: int) -> bytes:
-    """What is written behind a batch so that no frame of an earlier life follows it."""
-    return bytes(min(HEADER_BYTES, max(usable_bytes(segment.capacity) - end, 0)))

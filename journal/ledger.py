@@ -9,17 +9,21 @@ item's segment: while fewer than two snapshots have it, it holds back its segmen
 again in a newer one. A put whose origin is open holds back its segment, too, though the item itself
 may be gone.
 
+What is done stays as long as `retention` says; then the oldest segments go, or are rewritten.
+
 One rule: a segment goes only when neither a start nor the loss of the newest snapshot needs it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Final
 
 from journal.ids import IdSet
 from journal.reclaim import take_place
 from journal.record import HEADER_BYTES, Draft, Tag, decode_meta
+from journal.retention import Retention
 from journal.rotation import Segment
 
 # Of a journal in which no origin is open.
@@ -29,15 +33,22 @@ NONE_OPEN: Final = (1 << 63) - 1
 class Ledger:
     """Segments with records; the last one is being written."""
 
-    __slots__ = ("_at_hand", "_held_below", "_standing", "busy", "first_open", "segments")
+    __slots__ = (
+        "_at_hand", "_held_below", "_standing", "busy", "first_open", "gone", "replaced",
+        "retention", "revived_lsn", "segments",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []
         self.busy: list[Segment] = []  # being rewritten
+        self.replaced: list[str] = []  # paths of what survivors stood for when the daemon started
         self._at_hand: Segment | None = None  # in which items ended last
-        self._standing: dict[tuple[int, object], tuple[int, Draft]] = {}  # each with its lsn
+        self._standing: dict[tuple[int, int, object], tuple[int, Draft]] = {}  # each with its lsn
         # The lsn of the first put whose origin is open.
         self.first_open: Callable[[], int] = lambda: NONE_OPEN
+        self.retention = Retention()
+        self.revived_lsn = 0  # of the last record by which done items are needed again
+        self.gone: list[tuple[int, int]] = []  # first and last item of those that are not there now
         self._held_below = 0  # what stands below this lsn keeps a segment from going; 0: nothing
 
     def numbered(self, number: int) -> Segment | None:
@@ -88,17 +99,34 @@ class Ledger:
                 segment_of.live += 1
                 segment_of.live_bytes += HEADER_BYTES + body_bytes
 
+    def recount(self, kept: IdSet, lsn: int) -> None:
+        """The record `lsn` says of many items at once that they are needed, or are not any more.
+
+        `kept` are those that somebody needs, of all that were put before it.
+        """
+        for segment in self.segments:
+            live = kept.count_between(segment.item_first, segment.item_last)
+            if not segment.item_first or live == segment.live:
+                continue
+            if segment.live:
+                segment.live_bytes = segment.live_bytes * live // segment.live
+            else:
+                segment.live_bytes = live * HEADER_BYTES
+            if live > segment.live:
+                self.revived_lsn = lsn
+            segment.live, segment.emptied_lsn = live, lsn
+
     def stand(self, draft: Draft, lsn: int) -> None:
-        """The record `lsn`, or an earlier one, holds until the next one of its kind and scope."""
+        """The record `lsn`, or an earlier one, holds until the next of its kind, reader, scope."""
         scope = decode_meta(draft.meta).get(Tag.SCOPE)
-        self._standing[draft.kind, scope] = (lsn, draft)
+        self._standing[draft.kind, draft.reader, scope] = (lsn, draft)
 
     def take_held(self) -> list[Draft]:
         """What has to be said again before the next segment may go."""
         below, self._held_below = self._held_below, 0
         return [draft for lsn, draft in self._standing.values() if lsn < below]
 
-    def take_dead(self, lsn_durable: int, snapshots: list[int]) -> list[str]:
+    def take_dead(self, lsn_durable: int, snapshots: list[int], wall_ms: int = 0) -> list[str]:
         """Paths of segments that may go, in the order in which they may.
 
         With two snapshots (`snapshots`: their lsns, rising) whatever the older one includes, with
@@ -106,16 +134,16 @@ class Ledger:
         by those behind it.
         """
         dead: list[str] = []
+        over = self.retention.over(self.segments, wall_ms)
         if len(snapshots) > 1:
-            for segment in self.segments[:-1]:
+            for segment in self.segments[:over]:
                 settled = 0 < segment.lsn_last <= snapshots[0] and segment not in self.busy
                 settled = settled and not segment.unread
                 if settled and not segment.live and segment.emptied_lsn <= lsn_durable:
                     dead.append(segment.path)
                     self._remove(segment)
             return dead
-        while len(self.segments) > 1:
-            segment, following = self.segments[:2]
+        for segment, following in pairwise(self.segments[: over + 1]):
             standing = [lsn for lsn, _ in self._standing.values()]
             needed_lsn = max(segment.emptied_lsn, following.lsn_first, *standing)
             if segment.live or needed_lsn > lsn_durable or segment in self.busy or segment.unread:
@@ -138,9 +166,12 @@ class Ledger:
         for segment in chosen:
             self._remove(segment)
         self.segments.insert(at, survivors)
+        self.retention.change(self.retention.ms, self.retention.bytes_most)
         return [segment.path for segment in chosen]
 
     def _remove(self, segment: Segment) -> None:
         self.segments.remove(segment)
+        if segment.item_last:
+            self.gone.append((segment.item_first, segment.item_last))
         if self._at_hand is segment:
             self._at_hand = None

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterable
 from typing import Final
 
 from journal.chain import SegmentFile
-from journal.errors import Damage
+from journal.errors import ITEM_MAX, Damage
 from journal.ids import IdSet
+from journal.lines import GONE, STOPS
 from journal.record import Kind, Record
 from journal.segment import segment_name
 from journal.snapshot import SegmentState, Snapshot
@@ -29,7 +31,10 @@ _ENDS: Final = frozenset(
 
 
 class Missing:
-    """What would be missing at a snapshot; `see` takes out what was ended since."""
+    """What would be missing at a snapshot; `see` takes out what was ended since.
+
+    An item is missing while one reader, the queue's own line (0) or a child, still has it.
+    """
 
     __slots__ = ("_dead", "_present", "_segments")
 
@@ -40,13 +45,17 @@ class Missing:
         if snapshot.tally is not None and snapshot.tally.item_first:
             first, last = snapshot.tally.item_first, snapshot.tally.item_last
             states.append(SegmentState(snapshot.segment, first, last, 1, 0))
-        self._segments: list[tuple[SegmentState, IdSet]] = []
+        live = {0: snapshot.live} | {r.number: r.live for r in snapshot.readers}
+        self._segments: list[tuple[SegmentState, dict[int, IdSet]]] = []
         for state in states:
             if not state.live or state.number in numbers:
                 continue
-            alive = snapshot.live.between(state.item_first, state.item_last)
+            first, last = state.item_first, state.item_last
+            alive = {number: ids.between(first, last) for number, ids in live.items()}
             self._segments.append((state, alive))
-        self._dead = {d.item for d in snapshot.dead} if self._segments else set()
+        self._dead: dict[int, set[int]] = {0: {d.item for d in snapshot.dead}}
+        for reader in snapshot.readers:
+            self._dead[reader.number] = {d.item for d in reader.dead}
 
     def __bool__(self) -> bool:
         return bool(self._segments)
@@ -54,26 +63,37 @@ class Missing:
     def see(self, record: Record) -> None:
         """A record behind the snapshot: does it end what may be missing?"""
         kind, item = record.kind, record.item
-        if record.reader:
-            return
+        dead = self._dead.get(record.reader)
+        if dead is None:
+            return  # a reader that came later: what it takes is in later segments
         if kind in _ENDS:
             for _, alive in self._segments:
-                alive.discard(item)
+                alive[record.reader].discard(item)
         elif kind == Kind.DEAD:
-            self._dead.add(item)
+            dead.add(item)
         elif kind == Kind.REDRIVEN:
-            self._dead.discard(item)
+            dead.discard(item)
         elif kind == Kind.FLUSHED:
             whole = len(record.body) // 8
-            stay = self._dead.union(struct.unpack_from(f"<{whole}Q", record.body))
-            for _, alive in self._segments:
-                for gone in [i for i in alive if i <= item and i not in stay]:
-                    alive.discard(gone)
+            self._end(record.reader, item, struct.unpack_from(f"<{whole}Q", record.body))
+        elif kind == Kind.UPTO:
+            self._end(record.reader, record.number, ())  # of what is delayed one does not know
+        elif kind == Kind.READER and record.small == (STOPS if record.reader else GONE):
+            dead.clear()
+            self._end(record.reader, ITEM_MAX, ())
+
+    def _end(self, reader: int, last: int, spared: Iterable[int]) -> None:
+        """Everything of this reader up to there is gone, but these and the dead."""
+        stay = self._dead[reader].union(spared)
+        for _, alive in self._segments:
+            for gone in [i for i in alive[reader] if i <= last and i not in stay]:
+                alive[reader].discard(gone)
 
     def damages(self, folder: str) -> list[Damage]:
         """Each segment that is missing with something in it; to be asked when all is read."""
         found = []
-        for state, alive in self._segments:
+        for state, readers in self._segments:
+            alive = IdSet.union([*readers.values()])
             for there in self._present:
                 if there.item_first <= state.item_last and state.item_first <= there.item_last:
                     for item in list(alive.between(there.item_first, there.item_last)):

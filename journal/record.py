@@ -43,7 +43,8 @@ _FRAME: Final = struct.Struct("<IIIIIIQQQQBBHHH")
 _PLACED: Final = struct.Struct("<IIIII")  # checksum, length, journal, segment, offset
 _U32: Final = struct.Struct("<I")
 _U64: Final = struct.Struct("<Q")
-_TAG: Final = struct.Struct("<BH")
+TEXT_TAG: Final = struct.Struct("<BH")  # a tag and how long its value is, which follows
+NUMBER_TAG: Final = struct.Struct("<BHQ")  # a tag, 8, and its value
 _IDENTITY_AT: Final = 8  # where `journal` and `segment` stand in a frame
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
 _PADDING: Final = tuple(b"\0" * (-n % ALIGN_BYTES) for n in range(ALIGN_BYTES))
@@ -132,8 +133,10 @@ class Tag(IntEnum):
     COUNTS = 30  # records of a segment by kind: u8 kind and u32 count, repeated
     DEAD_MS = 31  # u64, when a carried item died
     BYTES = 32  # u64, of the body of the item that a record is about; or of all items there
+    PREVIOUS = 33  # u64, the item before this one under its key
 
 
+_TAGS: Final = {int(tag): tag for tag in Tag}  # quicker than asking the enumeration
 _NUMBER_TAGS: Final = frozenset(
     {
         Tag.EXPIRES_MS,
@@ -158,6 +161,7 @@ _NUMBER_TAGS: Final = frozenset(
         Tag.ITEM_LAST,
         Tag.DEAD_MS,
         Tag.BYTES,
+        Tag.PREVIOUS,
     }
 )
 
@@ -238,7 +242,7 @@ def encode_meta(meta: Meta) -> bytes:
     out = []
     for tag, value in meta.items():
         data = _U64.pack(value) if isinstance(value, int) else value
-        out.append(_TAG.pack(tag, len(data)))
+        out.append(TEXT_TAG.pack(tag, len(data)))
         out.append(data)
     return b"".join(out)
 
@@ -251,20 +255,19 @@ def decode_meta(data: bytes) -> Meta:
     meta: Meta = {}
     at = 0
     while at < len(data):
-        if at + _TAG.size > len(data):
+        if at + TEXT_TAG.size > len(data):
             raise ValueError("meta ends within a tag")
-        tag, size = _TAG.unpack_from(data, at)
-        at += _TAG.size
+        tag, size = TEXT_TAG.unpack_from(data, at)
+        at += TEXT_TAG.size
         value = data[at : at + size]
         at += size
         if at > len(data):
             raise ValueError(f"meta ends within tag {tag}")
-        try:
-            known = Tag(tag)
-        except ValueError:
+        known = _TAGS.get(tag)
+        if known is None:
             if tag >= 128:
                 continue
-            raise NewerFormat(f"meta tag {tag} is not known to this version") from None
+            raise NewerFormat(f"meta tag {tag} is not known to this version")
         if known in _NUMBER_TAGS:
             if size != _U64.size:
                 raise ValueError(f"meta tag {tag} is a number and has {size} bytes")
@@ -274,13 +277,16 @@ def decode_meta(data: bytes) -> Meta:
     return meta
 
 
-def said_of_put(meta: bytes) -> tuple[int, bytes]:
-    """When its item expires (0: never) and its key (empty: none), by the meta of a put."""
+def said_of_put(meta: bytes) -> tuple[int, bytes, bytes]:
+    """When its item expires (0: never), its key and its id (empty: none), by the meta of a put."""
     said = decode_meta(meta)
     expires_ms, key = said.get(Tag.EXPIRES_MS, 0), said.get(Tag.KEY, b"")
+    id_ = said.get(Tag.ID, b"")
     return (
-        expires_ms if isinstance(expires_ms, int) else 0, key if isinstance(key, bytes) else b""
-    )  # fmt: skip
+        expires_ms if isinstance(expires_ms, int) else 0,
+        key if isinstance(key, bytes) else b"",
+        id_ if isinstance(id_, bytes) else b"",
+    )
 
 
 def encode(
@@ -294,13 +300,10 @@ def encode(
         kind, 0, len(meta), reader, 0,
     )  # fmt: skip
     if meta:
-        out.append(_U32.pack(crc32(body, crc32(meta, crc32(covered)))))
-        out.append(covered)
-        out.append(meta)
+        crc = crc32(body, crc32(meta, crc32(covered)))
+        out += (_U32.pack(crc), covered, meta, body)
     else:
-        out.append(_U32.pack(crc32(body, crc32(covered))))
-        out.append(covered)
-    out.append(body)
+        out += (_U32.pack(crc32(body, crc32(covered))), covered, body)
     rest = length & 7
     if rest:
         out.append(_PADDING[rest])

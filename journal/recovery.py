@@ -64,6 +64,7 @@ class Recovery:
     obsolete: list[str] = field(default_factory=list)  # snapshots that are damaged or too old
     segments: list[SegmentFile] = field(default_factory=list)  # with records of the log
     superseded: list[SegmentFile] = field(default_factory=list)  # newer segments hold all of it
+    replaced: list[SegmentFile] = field(default_factory=list)  # survivors stand for them
     spares: list[SegmentFile] = field(default_factory=list)  # hold nothing
     damages: list[Damage] = field(default_factory=list)
     tail: list[Record] = field(default_factory=list)
@@ -132,7 +133,7 @@ class Recovery:
         self.identity, self.segments, self.damages = chain.identity, chain.segments, chain.damages
         self.snapshot, self.snapshot_lsns = chain.snapshot, chain.snapshot_lsns
         self.obsolete = chain.snapshots_outdated + chain.snapshots_damaged
-        self.superseded, self.names = chain.replaced, chain.names
+        self.replaced, self.names = chain.replaced, chain.names
         snapshot = self.snapshot
         if snapshot is None:
             return
@@ -355,7 +356,7 @@ class Recovery:
             before, behind = state.item_first - 1, state.item_last + 1
         low = max((item for at, item in puts if at < gap.offset), default=before) + 1
         high = min((item for at, item in puts if at >= gap.end), default=behind)
-        alive = list(snapshot.live.between(low, high - 1)) if gap.reason != FOOTER_LOST else []
+        alive = list(snapshot.kept().between(low, high - 1)) if gap.reason != FOOTER_LOST else []
         ids = (alive[0], alive[-1]) if alive else (1, 0)
         self._name("truncated" if gap.reason in _TRUNCATED else "corrupt", segment.path,
                    gap.offset, gap.end, gap.reason, 1, 0, *ids)  # fmt: skip

@@ -2,6 +2,7 @@
 
     damaged stretch       copied to set-aside/; written over with records that say nothing, in a
                           whole new file under the old name (every other byte stays where it was)
+    damaged chunk         keeps its bytes under another name; what only it remembered is forgotten
     damaged snapshot      keeps its bytes under another name; an older one or the log is used
     unreadable or foreign file     keeps its bytes under another name
     missing records       a segment that says nothing stands for them; snapshots forget the items
@@ -25,6 +26,7 @@ from typing import Final
 from journal.account import Account
 from journal.check import LOCK, Progress, Report, check_journal, owning_folder, silent
 from journal.checkpoint import TOKENS_SKIPPED, Checkpoint
+from journal.chunks import chunk_range
 from journal.dump import snapshots
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Files
@@ -36,7 +38,7 @@ from journal.recovery import MISSING_BEFORE, Recovery, segment_path
 from journal.resume import SET_ASIDE_FOLDER, recovered_journal, set_aside
 from journal.rotation import Sizes
 from journal.segment import FILE_HEADER_BYTES, SegmentHeader, segment_name, segment_number
-from journal.snapshot import Snapshot, SnapshotDamaged, snapshot_lsn
+from journal.snapshot import ReaderState, Snapshot, SnapshotDamaged, snapshot_lsn
 
 # What cannot be read at first (a file without its header) shows what else is lost in a later round.
 _ROUNDS: Final = 6
@@ -105,6 +107,8 @@ class _Round:
         """Set aside first; then one kind of damage after the other."""
         files, there = self.files, [d for d in self.report.damages if self._is_there(d.path)]
         files.make_folder(self.folder)
+        if self._forget_chunks():
+            return  # the rest comes in the next round
         unwanted = [d for d in there if d.kind == "foreign" or _is_snapshot(d.path)]
         unreadable = [d for d in there if d not in unwanted and _is_unreadable(d)]
         set_aside(files, self.folder, [d for d in there if d not in unwanted])
@@ -120,6 +124,27 @@ class _Round:
             self._mend(path, [d for d in there if d.path == path])
         for damage in before:
             self._stand_in_before(damage)
+
+    def _forget_chunks(self) -> bool:
+        """What is remembered only in a damaged chunk is lost: no snapshot lists it any more."""
+        lost = [d for d in self.report.damages if chunk_range(os.path.basename(d.path))]
+        self._rename([d for d in lost if self._is_there(d.path)])
+        names = {os.path.basename(d.path) for d in lost}
+        for name in self.files.names(self.folder) if lost else ():
+            path = os.path.join(self.folder, name)
+            if snapshot_lsn(name) is None:
+                continue
+            try:
+                snapshot = Snapshot.decode(self.files.read(path), path)
+            except SnapshotDamaged:
+                continue
+            header = SegmentHeader.decode(self.files.read(path, 0, FILE_HEADER_BYTES), path)
+            kept = [chunk for chunk in snapshot.chunks if chunk.name not in names]
+            if len(kept) < len(snapshot.chunks) and header is not None:
+                snapshot.chunks = kept
+                data = snapshot.encode(header.journal, header.identity, self.time_ms)
+                self.files.create(path, data, len(data)).close()
+        return bool(lost)
 
     def _rename(self, damages: list[Damage]) -> None:
         for path, kind in sorted({(d.path, d.kind) for d in damages}):
@@ -141,7 +166,7 @@ class _Round:
                 continue
             lost = IdSet()
             for damage in self.report.damages:
-                for item in snapshot.live.between(damage.id_first, damage.id_last):
+                for item in snapshot.kept().between(damage.id_first, damage.id_last):
                     lost.add(item)
             for item in list(self._puts_among(lost)):
                 lost.discard(item)
@@ -159,10 +184,13 @@ class _Round:
                     yield found.item
 
     def _forget(self, snapshot: Snapshot, lost: IdSet) -> None:
-        for item in lost:
-            snapshot.live.discard(item)
-            snapshot.attempts.set(item, 0)
-        snapshot.dead = [entry for entry in snapshot.dead if entry.item not in lost]
+        lines: list[Snapshot | ReaderState] = [snapshot, *snapshot.readers]
+        for line in lines:
+            for item in lost:
+                line.live.discard(item)
+                line.attempts.set(item, 0)
+            line.dead = [entry for entry in line.dead if entry.item not in lost]
+        kept = snapshot.kept()
         for state in list(snapshot.segments):
             here = list(lost.between(state.item_first, state.item_last))
             if not here:
@@ -172,7 +200,7 @@ class _Round:
                 len(found.body)
                 for found in (Frames(self.files, path).walk() if self._is_there(path) else ())
                 if isinstance(found, Record) and found.kind == Kind.PUT
-                and found.item in snapshot.live
+                and found.item in kept
             )  # fmt: skip
             snapshot.live_bytes -= state.live_bytes - live_bytes
             state.live, state.live_bytes = state.live - len(here), live_bytes
@@ -302,6 +330,9 @@ def _free_name(files: Files, path: str) -> str:
 
 def _what_becomes_of(files: Files, damage: Damage) -> str:
     name = os.path.basename(damage.path)
+    if chunk_range(name) is not None:
+        kept = f"what is there of it is kept as {name}.damaged"
+        return f"what only it remembered is forgotten, as if it were never written; {kept}"
     if name not in files.names(os.path.dirname(damage.path)):
         return "its items are gone; snapshots forget them"
     if damage.kind == "foreign" or _is_snapshot(damage.path) or _is_unreadable(damage):

@@ -58,11 +58,12 @@ def recovered_journal(
             found.number, found.path, found.capacity, None, lsn_first=found.lsn_first,
             item_first=found.item_first, item_last=found.item_last, puts=found.puts,
             lsn_last=found.lsn_last, rank=found.rank, damaged=bool(found.unreadable),
-            unread=bool(found.unreadable),
+            time_last=found.time_last, unread=bool(found.unreadable),
         )
         for found in recovery.segments
         if found.lsn_first
     ]
+    journal.ledger.replaced = [found.path for found in recovery.replaced]
     outdated: list[str] = []
     at = recovery.append_at
     if not recovery.clean:

@@ -24,7 +24,13 @@ from typing import Final
 from journal.errors import NewerFormat
 from journal.files import Files, Handle
 from journal.record import HEADER_BYTES, Draft, Kind, RawDraft, encode_meta, padded
-from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader, Tally
+from journal.segment import (
+    FILE_HEADER_BYTES,
+    FOOTER_SPACE_BYTES,
+    SegmentHeader,
+    Tally,
+    usable_bytes,
+)
 
 GROWTH: Final = 4  # each segment is this many times the last one, up to the largest
 SECTOR_BYTES: Final = 512
@@ -46,9 +52,9 @@ class Sizes:
     segment_max: int = 64 << 20
     batch_max: int = 4 << 20
 
-    def next_capacity(self, last: int, first: RawDraft | None) -> int:
-        """Of the segment after one of `last` bytes; it holds `first` in any case."""
-        grown = min(max(last * GROWTH, self.segment_min), self.segment_max)
+    def next_capacity(self, last: int, first: RawDraft | None, most: int = 0) -> int:
+        """Of the segment after one of `last` bytes, up to `most`; it holds `first` in any case."""
+        grown = min(max(last * GROWTH, self.segment_min), most or self.segment_max)
         return whole_sectors(max(grown, least_capacity(first)))
 
 
@@ -79,7 +85,12 @@ class Segment:
     weighed: int = 0  # how many puts were alive when a rewrite weighed them; 0: none did
     extra_bytes: int = 0  # what these had in meta and padding
     damaged: bool = False  # a rewrite met damage: it stays until nothing in it is alive
+    time_last: int = 0  # of a sealed one: the latest time of a record in it, as far as known
     unread: bool = False  # the disk did not give it at the start, and may at the next: it stays
+
+    def stop(self, end: int) -> bytes:
+        """What is written behind a batch so that no frame of an earlier life follows it."""
+        return bytes(min(HEADER_BYTES, max(usable_bytes(self.capacity) - end, 0)))
 
     def footer(self, lsn: int, time_ms: int) -> Draft:
         """What closes this segment in front of the record `lsn`."""

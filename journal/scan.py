@@ -78,13 +78,13 @@ class Scan:
         """What was put here below the lsn `limit` (0: all), from the footer or by counting.
 
         `before`: what stands in front of where reading began. What newer segments say again counts
-        there, though the footer counts it too.
+        there, though the footer counts it too, and though a power cut may have taken it here.
         """
-        records = self.records
+        records, footer = self.records, self.footer
         if limit and records and records[-1].lsn >= limit:
             records = records[: bisect_left(records, limit, key=_lsn)]
-        elif self.footer is not None:
-            return Tally.from_footer(self.footer)
+        elif footer is not None and not 0 < limit < footer.lsn:
+            return Tally.from_footer(footer)
         tally = Tally()
         if self.start > FILE_HEADER_BYTES and before is not None:
             tally = replace(before, counts=list(before.counts))

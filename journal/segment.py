@@ -26,7 +26,7 @@ from journal.errors import NewerFormat
 from journal.record import PLACING, Kind, Meta, Record, Tag, decode_meta
 
 MAGIC: Final = b"\x89KPJ\r\n\x1a\n"  # a transfer as text would change it
-VERSION: Final = 4
+VERSION: Final = 5
 FILE_HEADER_BYTES: Final = 64
 FOOTER_SPACE_BYTES: Final = 512
 SUFFIX: Final = ".segment"
@@ -36,6 +36,7 @@ SUFFIX_RECYCLED: Final = ".recycled"  # behind a segment's name: waits for its n
 LOG: Final = 0  # records as they came
 SURVIVORS: Final = 1  # the puts of several segments whose items are alive; it stands for them
 SNAPSHOT: Final = 2  # the state of a queue; see `snapshot`
+CHUNK: Final = 3  # a part of the ids and versions that a queue remembers; see `chunks`
 
 _FILE_HEADER: Final = struct.Struct("<8sHHI16sIIQIIII")
 _COUNT: Final = struct.Struct("<BI")
@@ -94,7 +95,7 @@ class SegmentHeader:
             raise NewerFormat(
                 f"{path}: journal format {version}, this kestrelpy reads up to {VERSION}"
             )
-        if role > SNAPSHOT:
+        if role > CHUNK:
             raise NewerFormat(f"{path}: a kind of journal file that this kestrelpy does not know")
         return cls(journal, identity, segment, capacity, created_ms, role, first, last)
 

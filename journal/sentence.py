@@ -11,11 +11,12 @@ from typing import Final
 
 from journal.canonical import in_words, is_whole
 from journal.errors import NewerFormat
+from journal.moving import settled_by
 from journal.record import Kind, Meta, Record, Tag, decode_meta
 from journal.segment import decode_counts
 
 BODY_BYTES_SHOWN: Final = 40
-_SPARED_SHOWN: Final = 10  # ids that a flush left alone, written out
+_IDS_SHOWN: Final = 10  # of a list of them, written out
 _ATTEMPTS: Final = frozenset({Kind.RETURNED, Kind.DEAD})
 _MANY: Final = frozenset(
     {Kind.DONE_MANY, Kind.IDS, Kind.KEYS, Kind.DELAYED, Kind.PLACED}
@@ -82,14 +83,22 @@ def _particulars(kind: Kind, record: Record, body_bytes_max: int) -> list[str]:
     if kind == Kind.TOKENS:
         return [f"below {record.number}"]
     if kind == Kind.UPTO:
-        return [f"marker {record.number}"]
+        spared = [f"sparing {_listed(flush_spared(record))}"] if record.body else []
+        return [f"marker {record.number}", *spared]
+    if kind == Kind.READER:
+        return ["takes nothing more" if record.small else f"behind marker {record.number}"]
     if kind == Kind.PAUSED:
         return ["on" if record.small else "off"]
     if kind == Kind.FLUSHED and record.body:
-        ids = flush_spared(record)
-        rest = f" and {len(ids) - _SPARED_SHOWN} more" if len(ids) > _SPARED_SHOWN else ""
-        return [f"sparing {' '.join(map(str, ids[:_SPARED_SHOWN]))}{rest}"]
+        return [f"sparing {_listed(flush_spared(record))}"]
+    if kind == Kind.SETTLED and record.small:
+        return [_listed(settled_by(record)[1:])]
     return []
+
+
+def _listed(ids: tuple[int, ...]) -> str:
+    rest = f" and {len(ids) - _IDS_SHOWN} more" if len(ids) > _IDS_SHOWN else ""
+    return " ".join(map(str, ids[:_IDS_SHOWN])) + rest
 
 
 def _meta_words(meta: Meta) -> list[str]:

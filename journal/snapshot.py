@@ -4,9 +4,12 @@
     +-------------+------------+----------+--------------+----------+------------------------+
     | file header | CHECKPOINT | LIVE ... | ATTEMPTS ... | DEAD ... | LEASED, RENEWED? ...   |
     +-------------+------------+----------+--------------+----------+------------------------+
-    +-------------+------------+----------+---------+---------+-----------+--------------+--------+
-    | DELAYED ... | PLACED ... | OPEN ... | IDS ... | PAUSED? | DECLARED? | SEGMENTS ... | FOOTER |
-    +-------------+------------+----------+---------+---------+-----------+--------------+--------+
+    +-------------+------------+----------+---------+---------+-----------+-----------------------+
+    | DELAYED ... | PLACED ... | OPEN ... | IDS ... | PAUSED? | DECLARED? | READER, its block ... |
+    +-------------+------------+----------+---------+---------+-----------+-----------------------+
+    +--------------+--------+
+    | SEGMENTS ... | FOOTER |
+    +--------------+--------+
 
 The file ends with its last frame; every frame carries the lsn behind the state's, so that a block
 of another snapshot never passes for one of this. Bodies are no state: they stay in the log.
@@ -19,29 +22,36 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from journal.apart import (
-    DelayedEntry,
-    PlacedEntry,
-    delayed_drafts,
-    delayed_entries,
-    placed_drafts,
-    placed_entries,
-)
+from journal.apart import DelayedEntry, PlacedEntry, delayed_entries, placed_entries
 from journal.checkpoint import Checkpoint
+from journal.chunks import Chunk, ScopeState, chunk_range, listed, scopes_in
 from journal.epochs import epoch_drafts, epochs_in
 from journal.errors import JournalError, NewerFormat
-from journal.ids import PAGE_IDS, IdCounts, IdSet
+from journal.ids import IdCounts, IdSet
 from journal.lending import LeaseEntry, lease_entries
+from journal.lines import (
+    GONE,
+    STOPS,
+    DeadEntry,
+    ReaderState,
+    attempts_of,
+    dead_of,
+    line_drafts,
+    live_of,
+    named,
+    number_in,
+    reader_states,
+    retained_of,
+)
 from journal.moving import Origin, opened, origin_of
 from journal.record import (
     HEADER_BYTES,
     Draft,
     Kind,
-    Meta,
     Record,
     Tag,
     decode,
@@ -49,28 +59,22 @@ from journal.record import (
     encode,
     encode_meta,
 )
-from journal.segment import FILE_HEADER_BYTES, SNAPSHOT, SegmentHeader, Tally
+from journal.segment import FILE_HEADER_BYTES, SNAPSHOT, SegmentHeader, Tally, segment_number
+
+__all__ = [
+    "SUFFIX", "DeadEntry", "ReaderState", "SegmentState", "Snapshot", "SnapshotDamaged",
+    "snapshot_lsn", "snapshot_name",
+]  # fmt: skip
 
 SUFFIX: Final = ".snapshot"
 _DIGITS: Final = 20  # of an lsn in a name: sorted by name is sorted by lsn
-# What LIVE and ATTEMPTS hold, by `small`.
-RANGES: Final = 0  # LIVE: first and last of ids that are all there
-PAGES: Final = 1  # LIVE: 4096 ids in a bit each; ATTEMPTS: in a byte each
-LARGE: Final = 0  # ATTEMPTS: an id and its number, from 255 on
-_RANGE_BYTES: Final = 16
-_BITS_BYTES: Final = 8 + PAGE_IDS // 8
-_COUNTS_BYTES: Final = 8 + PAGE_IDS
-_ENTRY_BYTES: Final[dict[tuple[int, int], int]] = {
-    (Kind.LIVE, RANGES): _RANGE_BYTES,
-    (Kind.LIVE, PAGES): _BITS_BYTES,
-    (Kind.ATTEMPTS, LARGE): _RANGE_BYTES,
-    (Kind.ATTEMPTS, PAGES): _COUNTS_BYTES,
-}
 _SEGMENT: Final = struct.Struct("<IIQQQQ")
 _PIECE_BYTES: Final = 1 << 20  # bodies are cut to about this size
+STEP_FRAMES: Final = 1000  # between two pauses, as in `carry`
+_FOOTER: Final = int(Kind.FOOTER)
 _ORDER: Final = (
     Kind.CHECKPOINT, Kind.LIVE, Kind.ATTEMPTS, Kind.DEAD, Kind.LEASED, Kind.DELAYED, Kind.PLACED,
-    Kind.OPEN, Kind.IDS, Kind.PAUSED, Kind.DECLARED, Kind.SEGMENTS, Kind.FOOTER,
+    Kind.OPEN, Kind.IDS, Kind.PAUSED, Kind.DECLARED, Kind.READER, Kind.SEGMENTS, Kind.FOOTER,
 )  # fmt: skip
 # They have their place, and their entries are not read yet.
 _LATER: Final = frozenset({Kind.KEYS})
@@ -84,18 +88,6 @@ class SnapshotDamaged(JournalError):
         super().__init__(f"{path}: damaged at byte {offset} ({reason})")
         self.offset = offset
         self.reason = reason
-
-
-@dataclass(slots=True)
-class DeadEntry:
-    """A dead item. `order` is its place among the dead, `died_ms` by the wall clock."""
-
-    item: int
-    order: int
-    attempts: int
-    reason: bytes
-    died_ms: int
-    body_bytes: int
 
 
 @dataclass(slots=True)
@@ -119,7 +111,10 @@ class Snapshot:
     that a client declared, in the form that is kept (empty: none), `epochs` the last times of
     schedules. `delayed` and `placed` may be looked through more than once. `held` are the keys, by
     item, of what was given back for later and is first for its key still, due or not. `origins` are
-    open, by the item that was made of them.
+    open, by the item that was made of them. `readers` are the children; `passes_on`: the queue's
+    own line takes nothing of what is put for all; `is_remnant`: it was deleted. `scopes` stand in
+    the order of their last use; `chunks` hold the ids and versions that are remembered.
+    `retained` are ids whose puts are in the log, done or not (None: those of what is alive).
     """
 
     lsn: int
@@ -140,17 +135,38 @@ class Snapshot:
     epochs: dict[bytes, int] = field(default_factory=dict)
     held: dict[int, bytes] = field(default_factory=dict)
     origins: dict[int, Origin] = field(default_factory=dict)
+    readers: list[ReaderState] = field(default_factory=list)
+    passes_on: bool = False
+    retained: IdSet | None = None
+    scopes: list[ScopeState] = field(default_factory=list)
+    chunks: list[Chunk] = field(default_factory=list)
+    is_remnant: bool = False
 
-    def encode(self, short_identity: int, identity: bytes, time_ms: int) -> bytes:
-        """The file's bytes, below 4 GiB. Pure: it may run on a thread when the state is a copy."""
-        frames: list[bytes] = []
-        at = FILE_HEADER_BYTES
+    def kept(self) -> IdSet:
+        """The items whose puts somebody needs; not to be changed."""
+        return IdSet.union([self.live, *(reader.live for reader in self.readers)])
+
+    def encode(
+        self, short_identity: int, identity: bytes, time_ms: int,
+        pause: Callable[[], None] = lambda: None,
+    ) -> bytes:  # fmt: skip
+        """The file's bytes, below 4 GiB. It may run on a thread when the state is a copy.
+
+        `pause` is called about every millisecond of work and waits as long as it wants to.
+        """
+        pieces: list[bytes] = []
+        frames: list[bytes] = []  # since the last piece
+        at, lsn = FILE_HEADER_BYTES, self.lsn + 1
         for count, draft in enumerate(self._drafts(time_ms)):
-            if draft.kind == Kind.FOOTER:
+            if draft[0] == _FOOTER:
                 draft = draft._replace(item=count)
-            at += encode(draft, self.lsn + 1, short_identity, 0, at, frames)
+            at += encode(draft, lsn, short_identity, 0, at, frames)
+            if draft[6] or not count % STEP_FRAMES:
+                pieces.append(b"".join(frames))
+                frames.clear()
+                pause()
         header = SegmentHeader(short_identity, identity, 0, at, time_ms, SNAPSHOT)
-        return b"".join((header.encode(), *frames))
+        return b"".join((header.encode(), *pieces, *frames))
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Snapshot:
@@ -169,24 +185,15 @@ class Snapshot:
         opening = self.checkpoint.draft(time_ms, self.lsn)
         live_bytes = encode_meta({Tag.BYTES: self.live_bytes})
         yield opening._replace(meta=opening.meta + live_bytes)
-        ranges, pages = self.live.encode()
-        yield from _in_pieces(Kind.LIVE, RANGES, ranges, time_ms)
-        yield from _in_pieces(Kind.LIVE, PAGES, pages, time_ms)
-        pages, large = self.attempts.encode()
-        yield from _in_pieces(Kind.ATTEMPTS, LARGE, large, time_ms)
-        yield from _in_pieces(Kind.ATTEMPTS, PAGES, pages, time_ms)
-        for dead in self.dead:
-            meta = encode_meta({Tag.REASON: dead.reason, Tag.BYTES: dead.body_bytes})
-            yield Draft(
-                Kind.DEAD, dead.item, dead.order, dead.attempts, dead.died_ms, meta, b"", 0, 0
-            )
-        for lease in self.leased:
-            yield from lease.drafts()
-        yield from delayed_drafts(self.delayed, self.held, time_ms)
-        yield from placed_drafts(self.placed, time_ms)
+        yield from line_drafts(
+            self.live, self.attempts, self.dead, self.leased, self.delayed, self.held,
+            self.placed, time_ms, self.retained,
+        )  # fmt: skip
         for item, origin in self.origins.items():
             yield opened(item, origin, time_ms)
         yield from epoch_drafts(self.epochs, time_ms)
+        yield from (scope.draft() for scope in self.scopes)
+        yield from (chunk.listing() for chunk in self.chunks)
         yield from self._switches(time_ms)
         each = _PIECE_BYTES // _SEGMENT.size
         for at in range(0, max(len(self.segments), 1), each):
@@ -209,6 +216,12 @@ class Snapshot:
             yield Draft(Kind.PAUSED, 0, 0, 1, time_ms, b"", b"", 0, 0)
         if self.declared:
             yield Draft(Kind.DECLARED, 0, 0, 0, time_ms, b"", self.declared, 0, 0)
+        if self.passes_on:
+            yield named(0, b"", 0, STOPS, time_ms)
+        if self.is_remnant:
+            yield named(0, b"", 0, GONE, time_ms)
+        for reader in self.readers:
+            yield from reader.drafts(time_ms)
 
 
 def snapshot_name(lsn: int) -> str:
@@ -224,13 +237,13 @@ def snapshot_lsn(name: str) -> int | None:
     return int(stem)
 
 
-def _in_pieces(kind: Kind, what: int, data: bytes, time_ms: int) -> Iterator[Draft]:
-    """Frames of whole entries. `number` says how many they are."""
-    width = _ENTRY_BYTES[kind, what]
-    size = _PIECE_BYTES // width * width
-    for at in range(0, len(data), size):
-        body = data[at : at + size]
-        yield Draft(kind, 0, len(body) // width, what, time_ms, b"", body, 0, 0)
+def is_ours(name: str) -> bool:
+    """Does this name a file that holds records, a state, or what is remembered?"""
+    return (
+        segment_number(name) is not None
+        or snapshot_lsn(name) is not None
+        or chunk_range(name) is not None
+    )
 
 
 def _frames(data: bytes, path: str) -> Iterator[Record]:
@@ -270,6 +283,8 @@ def _next_step(frame: Record, step: int, path: str) -> int:
     if kind in _LATER:
         raise NewerFormat(f"{path}: a snapshot with records of kind {frame.kind}")
     listed = Kind.LEASED if kind == Kind.RENEWED else kind
+    if frame.reader:  # a child's block
+        listed = Kind.READER
     place = _ORDER.index(listed) if listed in _ORDER else -1
     if place < step or (step == 0) != (place == 0):
         raise SnapshotDamaged(path, frame.offset, f"{kind.name} is out of place")
@@ -278,64 +293,46 @@ def _next_step(frame: Record, step: int, path: str) -> int:
 
 def _from_frames(frames: list[Record]) -> Snapshot:
     """What these frames say, in their order; raises ValueError where they cannot be meant."""
-    parts: dict[tuple[int, int], list[bytes]] = {key: [] for key in _ENTRY_BYTES}
-    dead: list[DeadEntry] = []
     segments: list[SegmentState] = []
     goes_on: Record | None = None
-    for frame in frames:
-        if frame.kind == Kind.DEAD:
-            dead.append(_dead(frame))
-        elif frame.kind == Kind.SEGMENTS:
+    own = [frame for frame in frames if not frame.reader]
+    for frame in own:
+        if frame.kind == Kind.SEGMENTS:
             goes_on = frame
             entries = (_SEGMENT.unpack_from(frame.body, at * _SEGMENT.size)
                        for at in range(frame.small))  # fmt: skip
             segments += [SegmentState(number, *rest) for number, _, *rest in entries]
-        elif frame.kind in {Kind.LIVE, Kind.ATTEMPTS}:
-            key = (frame.kind, frame.small)
-            if len(frame.body) != frame.number * _ENTRY_BYTES.get(key, -1):
-                raise ValueError("entries that are not whole")
-            parts[key].append(frame.body)
     if goes_on is None:
         raise ValueError("it does not say where the log goes on")
     opening, closing = frames[0], frames[-1]
-    live = [b"".join(parts[Kind.LIVE, what]) for what in (RANGES, PAGES)]
-    attempts = [b"".join(parts[Kind.ATTEMPTS, what]) for what in (PAGES, LARGE)]
-    delayed, held = delayed_entries(frames)
+    delayed, held = delayed_entries(own)
     return Snapshot(
         lsn=opening.lsn - 1,
         segment=goes_on.item,
         offset=goes_on.number,
         checkpoint=Checkpoint.from_record(opening),
-        live=IdSet.decode(*live),
-        live_bytes=_number(decode_meta(opening.meta), Tag.BYTES),
-        attempts=IdCounts.decode(*attempts),
-        dead=dead,
+        live=live_of(own),
+        live_bytes=number_in(decode_meta(opening.meta), Tag.BYTES),
+        attempts=attempts_of(own),
+        dead=dead_of(own),
         segments=segments,
         tally=Tally.from_footer(closing) if closing.meta else None,
-        leased=lease_entries(frames),
-        paused=any(frame.kind == Kind.PAUSED and frame.small == 1 for frame in frames),
-        declared=next((frame.body for frame in frames if frame.kind == Kind.DECLARED), b""),
+        leased=lease_entries(own),
+        paused=any(frame.kind == Kind.PAUSED and frame.small == 1 for frame in own),
+        declared=next((frame.body for frame in own if frame.kind == Kind.DECLARED), b""),
         delayed=delayed,
-        placed=placed_entries(frames),
-        epochs=epochs_in(frames),
+        placed=placed_entries(own),
+        epochs=epochs_in(own),
         held=held,
+        scopes=scopes_in(frames),
+        chunks=listed(frames),
         origins={
             frame.item: origin
-            for frame in frames
+            for frame in own
             if frame.kind == Kind.OPEN and (origin := origin_of(frame.meta)) is not None
         },
+        readers=reader_states([frame for frame in frames if frame.reader]),
+        passes_on=any(frame.kind == Kind.READER and frame.small == STOPS for frame in own),
+        is_remnant=any(frame.kind == Kind.READER and frame.small == GONE for frame in own),
+        retained=retained_of(own),
     )
-
-
-def _dead(frame: Record) -> DeadEntry:
-    meta = decode_meta(frame.meta)
-    reason = meta.get(Tag.REASON, b"")
-    return DeadEntry(
-        frame.item, frame.number, frame.small, reason if isinstance(reason, bytes) else b"",
-        frame.time_ms, _number(meta, Tag.BYTES),
-    )  # fmt: skip
-
-
-def _number(meta: Meta, tag: Tag) -> int:
-    value = meta.get(tag)
-    return value if isinstance(value, int) else 0

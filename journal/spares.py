@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from journal.files import Handle
 from journal.record import RawDraft
-from journal.rotation import Segment, SpareOrder, least_capacity
+from journal.rotation import GROWTH, Segment, SpareOrder, least_capacity
 from journal.segment import SegmentHeader, segment_path, usable_bytes
 
 if TYPE_CHECKING:
@@ -95,8 +95,11 @@ class Spares:
         if not number:
             self.number = number = self.number + 1
         last = journal.active.capacity if journal.active is not None else 0
-        first = journal.first_pending
-        capacity = journal.sizes.next_capacity(last, first)
+        if journal.turns and journal.active is not None:
+            last = journal.active.at // GROWTH  # its time was over, not its room
+        first, sizes = journal.first_pending, journal.sizes
+        most = journal.ledger.retention.largest(sizes.segment_max, sizes.segment_min)
+        capacity = sizes.next_capacity(last, first, most)
         recycle, size = self.recycled
         if recycle and least_capacity(first) <= size <= capacity * RECYCLED_TIMES_MAX:
             capacity, self.recycled = size, ("", 0)

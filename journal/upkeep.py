@@ -12,31 +12,68 @@ from __future__ import annotations
 import copy
 import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from journal.apart import DelayedEntry, PlacedEntry
 from journal.carry import CarryJob
 from journal.checkpoint import Checkpoint
+from journal.chunks import Chunk, ScopeState, write_chunk
 from journal.files import Files
+from journal.fresh import Batch, Fresh
 from journal.ids import IdCounts, IdSet
 from journal.lending import LeaseEntry
+from journal.lines import DeadEntry, ReaderState
+from journal.merging import MergeJob, choose_merge
 from journal.moving import Origin
 from journal.reclaim import choose
 from journal.rotation import Segment
 from journal.segment import SURVIVORS, SegmentHeader, segment_path
-from journal.snapshot import DeadEntry, SegmentState, Snapshot, snapshot_name
+from journal.snapshot import SegmentState, Snapshot, snapshot_name
 
 if TYPE_CHECKING:
     from journal.journal import Journal
 
-# A start reads the records behind the newest snapshot: so many take about half a second.
+# A start reads the records behind the newest snapshot: so many take about half a second. Of leases
+# by token a snapshot has a record each, so with more of them it waits for as many.
 SNAPSHOT_RECORDS: Final = 50_000
 # The older one is there in case the newer one is damaged.
 SNAPSHOTS_KEPT: Final = 2
 # A journal of so few segments is read whole.
 UNSETTLED_SEGMENTS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a queue remembers of ids and keys, beside the chunks: `fresh` is taken by the snapshot.
+
+    Of `keys` there are so many; ids and keys are forgotten after so long (None: never).
+    """
+
+    fresh: Fresh
+    scopes: list[ScopeState]
+    keys: int
+    ids_window_ms: int | None
+    keys_window_ms: int | None
+
+    @property
+    def epochs(self) -> dict[bytes, int]:
+        """The newest of each scope."""
+        return {state.scope: state.epoch for state in self.scopes}
+
+    def needs(self, chunk: Chunk, epochs: Mapping[bytes, int], time_ms: int) -> bool:
+        """Is anything in it not forgotten by then? `epochs` are as above."""
+        return (
+            (chunk.ids > 0 and chunk.ids_ms >= earliest(self.ids_window_ms, time_ms))
+            or (chunk.keys > 0 and chunk.keys_ms >= earliest(self.keys_window_ms, time_ms))
+            or any(epochs.get(scope) == epoch for scope, epoch in chunk.epochs)
+        )
+
+
+def earliest(window_ms: int | None, time_ms: int) -> int:
+    """What is of this time or a later one is not forgotten by then."""
+    return time_ms - window_ms + 1 if window_ms is not None else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +93,19 @@ class State:
     epochs: dict[bytes, int] = field(default_factory=dict)
     held: dict[int, bytes] = field(default_factory=dict)
     origins: dict[int, Origin] = field(default_factory=dict)
+    readers: list[ReaderState] = field(default_factory=list)
+    passes_on: bool = False
+    is_remnant: bool = False
+    retained: IdSet | None = None
+    memory: Memory | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SnapshotJob:
-    """One snapshot to be written. `outdated` goes for it; on a full disk its room is taken."""
+    """One snapshot to be written. `outdated` goes for it; on a full disk its room is taken.
+
+    `batch` is what is remembered since the last one: a chunk, before the snapshot that lists it.
+    """
 
     folder: str
     outdated: str
@@ -68,10 +113,26 @@ class SnapshotJob:
     short_identity: int
     identity: bytes
     time_ms: int
+    memory: Memory | None = None
+    batch: Batch = field(default_factory=Batch)
+    chunk: Chunk | None = None
 
-    def run(self, files: Files) -> None:
-        """It is on disk, with its name, on return. Blocks; raises OSError."""
-        data = self.snapshot.encode(self.short_identity, self.identity, self.time_ms)
+    def run(self, files: Files, pause: Callable[[], None] = lambda: None) -> None:
+        """It is on disk, with its name, on return. Blocks; raises OSError.
+
+        `pause` is called about every millisecond of work and waits as long as it wants to.
+        """
+        snapshot = self.snapshot
+        # KNOWN FLAW: on a disk without even room for the chunk (`min_disk_free` keeps some) no
+        # snapshot is written, and no segment goes, until there is.
+        if not self.batch.is_empty:
+            first = max((chunk.last for chunk in snapshot.chunks), default=0) + 1
+            first = min(first, snapshot.lsn)  # what is left of what a lost one knew is no later
+            self.chunk = write_chunk(
+                files, self.folder, self.batch, first, snapshot.lsn, self.identity, self.time_ms
+            )
+            snapshot.chunks = [*snapshot.chunks, self.chunk]
+        data = self.snapshot.encode(self.short_identity, self.identity, self.time_ms, pause)
         path = os.path.join(self.folder, snapshot_name(self.snapshot.lsn))
         try:
             files.create(path, data, len(data)).close()
@@ -87,13 +148,23 @@ class Upkeep:
     `snapshots` are the lsns of those on disk, rising.
     """
 
-    __slots__ = ("_begun_lsn", "_journal", "has_rotated", "snapshots")
+    __slots__ = (
+        "_begun_lsn", "_forgotten", "_is_merging", "_journal", "_leased", "chunks", "has_rotated",
+        "is_asked", "lost_chunks", "snapshots",
+    )  # fmt: skip
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._begun_lsn = 0  # of the snapshot being written; 0: none is
+        self._leased = 0  # leases in the latest one
         self.has_rotated = False
+        self.is_asked = False  # something may go, once snapshots say so
         self.snapshots: list[int] = []
+        self.chunks: list[Chunk] = []  # of what is remembered, in the order of their records
+        self.lost_chunks: list[Chunk] = []  # nobody has them; named until they would be forgotten
+        self._is_merging = False
+        # Chunks that no snapshot lists from now on, and how many must be written before they go.
+        self._forgotten: list[tuple[Chunk, int]] = []
 
     @property
     def wants_snapshot(self) -> bool:
@@ -103,10 +174,23 @@ class Upkeep:
         if self._begun_lsn or journal.has_pending or commit.failure or journal.active is None:
             return False
         records = commit.lsn_written - (self.snapshots[-1] if self.snapshots else 0)
-        is_due = records >= SNAPSHOT_RECORDS or (
+        is_due = records >= max(SNAPSHOT_RECORDS, self._leased) or self.is_asked or (
             self.has_rotated and len(journal.segments) > UNSETTLED_SEGMENTS
         )
         return is_due and not self._misses_items
+
+    def is_over(self, wall_ms: int, is_changed: bool = False) -> bool:
+        """Is the time of something over that was kept? The next write and its sync let it go.
+
+        `is_changed`: how long has just been said anew.
+        """
+        journal, retention = self._journal, self._journal.ledger.retention
+        if retention.wants_turn(journal.active, wall_ms):
+            journal.turns = True
+            return True
+        self.is_asked |= retention.is_news(journal.segments, wall_ms)
+        self.is_asked |= is_changed and retention.over(journal.segments, wall_ms) > 0
+        return self.is_asked
 
     @property
     def _misses_items(self) -> bool:
@@ -131,6 +215,8 @@ class Upkeep:
         active = journal.active
         assert active is not None and not journal.has_pending
         self._begun_lsn, self.has_rotated = journal.commit.lsn_written, False
+        self.is_asked = False
+        self._leased = len(state.leased)
         segments = [
             SegmentState(s.number, s.item_first, s.item_last, s.live, s.live_bytes)
             for s in journal.segments
@@ -140,28 +226,85 @@ class Upkeep:
             journal.commit.lsn_written, active.number, active.at, state.checkpoint, state.live,
             state.live_bytes, state.attempts, state.dead, segments, copy.deepcopy(active.tally),
             state.leased, state.paused, state.declared, state.delayed, state.placed,
-            state.epochs, state.held, state.origins,
+            state.epochs, state.held, state.origins, state.readers, state.passes_on,
+            state.retained,
         )  # fmt: skip
+        snapshot.is_remnant = state.is_remnant
+        batch, memory = Batch(), state.memory
+        if memory is not None:
+            batch = memory.fresh.take()
+            self._forget(memory, time_ms)
+            snapshot.scopes, snapshot.chunks = memory.scopes, [*self.lost_chunks, *self.chunks]
         outdated = self._path(self.snapshots[0]) if len(self.snapshots) == SNAPSHOTS_KEPT else ""
         return SnapshotJob(
-            journal.folder, outdated, snapshot, journal.short_identity, journal.identity, time_ms
-        )
+            journal.folder, outdated, snapshot, journal.short_identity, journal.identity, time_ms,
+            memory, batch,
+        )  # fmt: skip
 
-    def finish_snapshot(self, job: SnapshotJob, done: bool) -> str:
-        """It is on disk, or was not written. Returns the path of one that is superfluous now."""
+    def finish_snapshot(self, job: SnapshotJob, done: bool) -> list[str]:
+        """It is on disk, or was not written. Returns the paths of what is superfluous now."""
         self._begun_lsn = 0
         if not done:
-            return ""
+            if job.memory is not None:
+                job.memory.fresh.give_back(job.batch)
+            return []
+        if job.chunk is not None:
+            self.chunks.append(job.chunk)
         self.snapshots.append(job.snapshot.lsn)
-        if len(self.snapshots) <= SNAPSHOTS_KEPT:
-            return ""
-        return self._path(self.snapshots.pop(0))
+        outdated = []
+        if len(self.snapshots) > SNAPSHOTS_KEPT:
+            outdated.append(self._path(self.snapshots.pop(0)))
+        self._forgotten = [(chunk, left - 1) for chunk, left in self._forgotten]
+        outdated += [self._chunk_path(chunk) for chunk, left in self._forgotten if left <= 0]
+        self._forgotten = [(chunk, left) for chunk, left in self._forgotten if left > 0]
+        return outdated
+
+    def _forget(self, memory: Memory, time_ms: int) -> None:
+        """Chunks of which nothing is remembered any more go when no snapshot lists them."""
+        epochs = memory.epochs
+        self.lost_chunks = [c for c in self.lost_chunks if memory.needs(c, epochs, time_ms)]
+        if self._is_merging:
+            return
+        gone = [chunk for chunk in self.chunks if not memory.needs(chunk, epochs, time_ms)]
+        self.chunks = [chunk for chunk in self.chunks if chunk not in gone]
+        self._forgotten += [(chunk, SNAPSHOTS_KEPT) for chunk in gone]
+
+    def begin_merge(self, snapshot: SnapshotJob, pause: Callable[[], None]) -> MergeJob | None:
+        """Some chunks to be made into one, for a thread; give it to `finish_merge`."""
+        memory = snapshot.memory
+        if memory is None or self._is_merging or self._begun_lsn:
+            return None
+        lost = max((chunk.last for chunk in self.lost_chunks), default=0)
+        # One that is made of what is older and what is newer would pass for what is lost between.
+        chosen = choose_merge([c for c in self.chunks if c.first > lost], memory.keys)
+        if not chosen:
+            return None
+        self._is_merging = True
+        return MergeJob(
+            self._journal.folder, chosen, self._journal.identity, memory.epochs,
+            earliest(memory.ids_window_ms, snapshot.time_ms),
+            earliest(memory.keys_window_ms, snapshot.time_ms), snapshot.time_ms, pause,
+        )  # fmt: skip
+
+    def finish_merge(self, job: MergeJob, merged: Chunk | None) -> list[str]:
+        """It is over. Returns the paths of those that the new one stands for, if there is one."""
+        self._is_merging = False
+        if merged is None:
+            return []
+        at = self.chunks.index(job.chosen[0])
+        self.chunks[at : at + len(job.chosen)] = [merged]
+        return [self._chunk_path(chunk) for chunk in job.chosen]
+
+    def _chunk_path(self, chunk: Chunk) -> str:
+        return os.path.join(self._journal.folder, chunk.name)
 
     def _path(self, lsn: int) -> str:
         return os.path.join(self._journal.folder, snapshot_name(lsn))
 
-    def choose(self, live_lsn: int) -> list[Segment]:
+    def choose(self, live_lsn: int, wall_ms: int = 0) -> list[Segment]:
         """Segments that are mostly done with, to be rewritten; none: there are none.
+
+        Those that are kept for what is done in them are left as they are.
 
         What is alive will be told as of `live_lsn`, so all that was put in them is older. (Newer
         snapshots may be on disk by now.)
@@ -169,8 +312,12 @@ class Upkeep:
         journal = self._journal
         if journal.ledger.busy or len(self.snapshots) < SNAPSHOTS_KEPT or journal.commit.failure:
             return []
+        if live_lsn < journal.ledger.revived_lsn:
+            return []  # it does not tell of what is needed again
         settled_lsn = min(self.snapshots[0], live_lsn)
-        chosen = choose(journal.segments, settled_lsn, journal.sizes.segment_max)
+        over = journal.ledger.retention.over(journal.segments, wall_ms)
+        some = journal.segments[: over + 1] if over else []
+        chosen = choose(some, settled_lsn, journal.sizes.segment_max)
         durable = journal.commit.lsn_durable
         if any(not s.live and s.emptied_lsn > durable for s in chosen):
             return []  # a power cut may yet bring back what is in one of them

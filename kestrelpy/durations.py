@@ -26,6 +26,7 @@ _DURATION: Final = re.compile(r"([0-9]+)(ms|s|m|h|d|)")
 _SIZE: Final = re.compile(r"([0-9]+)(KiB|MiB|GiB|)")
 _MAX_DIGITS: Final = 16  # hold every allowed number; int() is quadratic and refuses very long ones
 _SHOWN_CHARACTERS: Final = 60  # of a refused text: enough to recognise it, short enough for a line
+_SHOWN_PARTS: Final = 8  # of a refused list
 _SHOWN_BITS: Final = 128  # of a refused number; Python itself refuses to print very long ones
 
 
@@ -82,8 +83,14 @@ def shown(value: object) -> str:
     """A value as it may stand in an error: as in TOML, cut short, one line of printable ASCII."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, dict | list):
-        return "a table" if isinstance(value, dict) else "a list"
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        if len(value) > _SHOWN_PARTS:
+            return "a list"
+        parts = ("a list" if isinstance(each, list) else shown(each) for each in value)
+        line = f"[{', '.join(parts)}]"
+        return line if len(line) <= _SHOWN_CHARACTERS else "a list"
     if isinstance(value, int | float):
         long = isinstance(value, int) and value.bit_length() > _SHOWN_BITS
         return "a very long number" if long else str(value)

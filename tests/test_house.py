@@ -70,7 +70,10 @@ CONFIG_READERS = ("kestrelpy.server", "kestrelpy.cli")
 STARTS_A_DAEMON = "kestrelpy.examples.fresh"
 RECIPES = tuple(
     f"kestrelpy.examples.{name}"
-    for name in ("cron", "lock", "renewing", "saga", "transfers", "webhook", "workflow")
+    for name in (
+        "account", "audit", "cron", "handoff", "lock", "observer", "renewing", "reservation",
+        "saga", "transfers", "webhook", "withdrawal", "workflow",
+    )
 )
 STANDALONE = ("kestrelpy.examples.producer", "kestrelpy.examples.worker", *RECIPES, STARTS_A_DAEMON)
 

@@ -28,7 +28,10 @@ app = typer.Typer(
 
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", help="Configuration file. Default: ./kestrelpy.toml, if it is there."),
+    typer.Option(
+        "--config",
+        help="Configuration file. Default: ./kestrelpy.toml, else /etc/kestrelpy/kestrelpy.toml.",
+    ),
 ]
 
 queues = typer.Typer(
@@ -42,7 +45,6 @@ app.add_typer(schedules, name="schedules")
 item = typer.Typer(help="Single items.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(item, name="item")
 app.add_typer(dead, name="dead")
-app.command("move")(move)
 journal = typer.Typer(
     help="The journals of a data directory.", no_args_is_help=True, rich_markup_mode=None
 )
@@ -180,7 +182,7 @@ def queues_resume(queue: Queue, server: Server = DEFAULT_SERVER) -> None:
 
 @schedules.command("ls")
 def schedules_ls(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
-    """List the schedules: when each puts next, and the last time it did."""
+    """List the schedules: when each puts next, and the last time it did (at first: it began)."""
     from kestrelpy.cli import schedules as commands
 
     commands.ls(server, as_json)
@@ -309,7 +311,9 @@ DataDir = Annotated[
 def dump(
     folder: Folder = None,
     data_dir: DataDir = None,
-    from_lsn: Annotated[int, typer.Option("--from-lsn", "--lsn-from", min=0)] = 0,
+    from_lsn: Annotated[
+        int, typer.Option("--from-lsn", "--lsn-from", min=0, help="Begin at this record.")
+    ] = 0,
     queue: Annotated[str | None, typer.Option(help="Only this queue's.")] = None,
     bodies: Annotated[bool, typer.Option("--bodies", help="Bodies in full.")] = False,
     as_json: Json = False,
@@ -351,6 +355,9 @@ def repair(
     words = ["--dry-run"] if dry_run else []
     words += ["--yes"] if yes else []
     raise typer.Exit(tools.run("repair", folder, data_dir, *words))
+
+
+app.command("move")(move)
 
 
 @app.command()

@@ -6,6 +6,7 @@ One rule: a refusal says what the server knows about the thing, so that nobody h
 from __future__ import annotations
 
 import json
+import re
 from typing import Final
 from urllib.parse import unquote
 
@@ -18,6 +19,7 @@ from kestrelpy.durations import format_duration_ms
 
 _DURATIONS: Final = frozenset({"age_ms", "lease_left_ms"})
 _DATES: Final = frozenset({"stored_ms", "expires_ms", "died_ms"})
+_UNTIL: Final = re.compile(r"((?:delayed|lent) .*?until )(\d+)")
 _SAID: Final = {
     True: "is paused: it stores, confirms and shows, and lends nothing",
     False: "lends again",
@@ -70,16 +72,18 @@ def retry(server: str, queue: str, number: int) -> None:
     with connected(server) as client:
         name = client.check_key(queue, b"").decode("ascii")
         if client.raw_command(f"retry {name} {number}") != b"OK":
-            raise _refused(queue, number, _facts(client, queue, number), "is not delayed")
+            facts = _facts(client, queue, number)
+            raise _refused(queue, number, facts, "is not delayed", "redrive")
     print(f"item {number} of {queue} is available")
 
 
 def _refused(
-    queue: str, number: int, facts: Facts, not_so: str = "does not wait"
+    queue: str, number: int, facts: Facts, not_so: str = "does not wait", remedy: str = "purge"
 ) -> CommandError:
     hint = ""
     if facts["state"] == "dead":
-        hint = f" (kestrelpy dead purge {queue} {number} removes it)"
+        does = "removes it" if remedy == "purge" else "has it tried again"
+        hint = f" (kestrelpy dead {remedy} {queue} {number} {does})"
     text = f"item {number} of {queue} {not_so}: {facts['state']}, {facts['why']}{hint}"
     return CommandError(text, NOTHING)
 
@@ -106,4 +110,7 @@ def _shown(name: str, value: str | int) -> str:
         return format_duration_ms(value)
     if isinstance(value, int) and name in _DATES:
         return date(value)
-    return printable(str(value))
+    text = printable(str(value))
+    if name == "why" and (found := _UNTIL.fullmatch(text)):
+        return found[1] + date(int(found[2]))
+    return text

@@ -44,6 +44,8 @@ def redrive(server: str, which: Which, rate: str | None, dry_run: bool, yes: boo
     """Make dead items available again; raises CommandError if one that was named is not."""
     if bool(which.numbers) == which.everything:
         raise CommandError("dead redrive: say which items, or --all of them")
+    if which.to == "":
+        raise CommandError("--to: which queue? Leave it out for the queue they died in")
     per_second, queue = _rate(rate), which.queue
     with connected(server) as client:
         name, target = _names(client, queue, which.to or queue)
@@ -79,7 +81,7 @@ def move(
     server: str, source: str, target: str, count: int | None, rate: str | None, dry_run: bool,
     yes: bool,
 ) -> None:  # fmt: skip
-    """Move what waits to another queue; raises CommandError."""
+    """Move what waits to another queue; raises CommandError if some of it stays."""
     per_second = _rate(rate)
     with connected(server) as client:
         name, other = _names(client, source, target)
@@ -93,11 +95,16 @@ def move(
             return
         if wanted and not yes and not asked(f"{_items(wanted)} of {source} go to {target}. Move?"):
             raise CommandError("nothing was changed", NOTHING)
-        _carry_out(
+        done = _carry_out(
             client, wanted, per_second, "moving",
             lambda at, most: f"move {name} {other} {most}",
             lambda moved: print(f"moved {_items(moved)} from {source} to {target}"),
         )  # fmt: skip
+        if done < wanted:  # others may have taken the rest; what still waits was not taken there
+            waiting = int(client.stats(name).get(f"queue_{name}_items".encode(), 0))
+            if stay := min(wanted - done, waiting):
+                why = f"{target} takes no more, or somebody holds an item of their key"
+                raise CommandError(f"{source}: {stay} stay: {why}", NOTHING)
 
 
 def _carry_out(

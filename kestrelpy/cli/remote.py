@@ -31,14 +31,15 @@ NONE: Final = "-"  # in an answer, for what there is not
 
 def parse_address(text: str) -> Address:
     """`host:port`, `[v6]:port`, or the path of a Unix socket; raises CommandError."""
-    if text.startswith("/"):
+    if "/" in text:
         return text
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536:
         return host, int(port)
     raise CommandError(
-        f"{text!r} is not a server's address: it must be host:port or the path of a Unix socket"
+        f"{text!r} is not a server's address: it must be host:port, or the path of a Unix socket "
+        "with a / in it"
     )
 
 

@@ -1,4 +1,7 @@
-"""`kestrelpy schedules ls`: when each schedule of a server puts next, and the last time it did."""
+"""`kestrelpy schedules ls`: when each schedule of a server puts next, and the last time it did.
+
+One that has put nothing yet shows when it began.
+"""
 
 from __future__ import annotations
 

@@ -31,11 +31,10 @@ class Source:
         """Read it now; raises ConfigError."""
         return load_config(self.path, environ=os.environ, overrides=self._flags)
 
-    def load_and_log(self) -> Config:
-        """Read it now, make its archives, and log as it says from then on; raises ConfigError."""
+    def load_and_prepare(self) -> Config:
+        """Read it now, and make its archives; raises ConfigError."""
         config = self.load()
         make_archives(config)
-        log_to_stderr(config.server.log_format, config.server.log_level)
         return config
 
 
@@ -43,12 +42,13 @@ def serve(config_file: Path | None, flags: Flags) -> None:
     """Run the daemon until it is told to end; raises CommandError."""
     source = Source(config_file, flags)
     try:
-        config = source.load_and_log()
+        config = source.load_and_prepare()
     except ConfigError as error:
         raise CommandError(str(error)) from None
+    _log_as_it_says(config)
 
     async def live() -> None:
-        daemon = Daemon(config, source.load_and_log, _say)
+        daemon = Daemon(config, source.load_and_prepare, _say, taken=_log_as_it_says)
         gc.freeze()  # what start-up made stays: the collector need not look at it again
         await daemon.run()
 
@@ -66,6 +66,10 @@ def check_config(config_file: Path | None) -> None:
     except ConfigError as error:
         raise CommandError(str(error)) from None
     print(f"ok: {source.path or 'no configuration file, so every setting has its default'}")
+
+
+def _log_as_it_says(config: Config) -> None:
+    log_to_stderr(config.server.log_format, config.server.log_level)
 
 
 def _say(line: str) -> None:

@@ -31,7 +31,7 @@ from typing import IO, Final
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.logs import log_to_stderr
 from kestrelpy.cli.remote import parse_address, parse_wait_ms, refusals
-from kestrelpy.client import Item, Worker
+from kestrelpy.client import Item, LeaseLost, Worker
 
 log = logging.getLogger("kestrelpy.work")
 
@@ -44,6 +44,7 @@ _NAP_SECONDS: Final = 0.05
 _SIGNAL_SECONDS: Final = 0.5
 # A process that CMD leaves behind may hold its standard error open for ever.
 _LAST_WORDS_SECONDS: Final = 1.0
+_LOST: Final = "its lease was lost, so the item is not confirmed and comes again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,18 +172,32 @@ class _Crew:
         with worker:
             item = worker.fetch()
             if item is not None and self._begin() and self._handle(item):
-                item.confirm()
+                try:
+                    item.confirm()
+                except LeaseLost:
+                    self.failed += 1
+                    log.warning("%s: %s", self._order.queue, _LOST)
 
     def _handle_all(self, worker: Worker) -> None:
         pause = _FAILURE_PAUSE_SECONDS_MIN
+        ended_well: Item | None = None  # it is confirmed at the next turn
         for item in worker:
+            self._look_back(ended_well)
+            ended_well = None
             if not self._begin():
                 item.defer()
             elif self._handle(item):
+                ended_well = item
                 pause = _FAILURE_PAUSE_SECONDS_MIN
             else:
                 self._sleep(pause)
                 pause = min(2 * pause, _FAILURE_PAUSE_SECONDS_MAX)
+        self._look_back(ended_well)
+
+    def _look_back(self, item: Item | None) -> None:
+        """Was its confirm too late? The worker said so."""
+        if item is not None and item.is_lost:
+            self.failed += 1
 
     def _begin(self) -> bool:
         """May one more item be begun?"""
@@ -220,9 +235,12 @@ class _Crew:
     def _end(self, item: Item, code: int, last_words: str) -> str:
         """End an item that is not confirmed; says what became of it."""
         if item.is_lost:
-            return "its lease was lost, so the item is not confirmed and comes again"
+            return _LOST
         if code in self._order.bury:
-            item.bury(last_words or _ended(code))
+            try:
+                item.bury(last_words or _ended(code))
+            except LeaseLost:
+                return _LOST
             return "the item was buried"
         if code == PUT_OFF or item.should_stop:
             item.defer(self._order.delay)

@@ -5,7 +5,11 @@
         archives   where segments may be archived
         keying     the key settings: which fields, and what contradicts what
         chains     where items go from queue to queue
-        settings   what each value may be; the models; what is in force for a queue
+        settings   the models; what is in force for a queue
+          kinds      what each value may be
+            retaining  how long what is done stays readable
+          aliases    names for several queues
+            children   fan-out children, and what they share with their parent
           schedules  what is put, where, and when
             mistakes one sentence per problem
 
@@ -13,7 +17,7 @@ One rule: the rooms inside import each other downwards only, and everybody else 
 """
 
 from kestrelpy.config.archives import make_archives
-from kestrelpy.config.chains import Circle, find_circle
+from kestrelpy.config.chains import Circle, find_circle, targets_of
 from kestrelpy.config.declared import as_toml, kept_block, read_declaration, settings_in_force
 from kestrelpy.config.mistakes import ConfigError
 from kestrelpy.config.reading import FILE_NAME, SYSTEM_FILE, find_config_file, load_config
@@ -45,4 +49,5 @@ __all__ = [
     "make_archives",
     "read_declaration",
     "settings_in_force",
+    "targets_of",
 ]

@@ -2,7 +2,8 @@
 
     jobs ──dead_letter_to──▶ failed ──expire_to──▶ old        and never back to jobs
 
-A queue without a block of its own has the defaults, the target of the defaults, too.
+A queue without a block of its own has the defaults, the target of the defaults, too. What is put
+into a queue goes on to each of its fan-out children that the file names.
 
 One rule: a circle is refused where it is made, with every queue on it named.
 """
@@ -13,12 +14,13 @@ from typing import Final, NamedTuple
 from kestrelpy.config.settings import Config, QueueBlock
 
 KEYS: Final = ("expire_to", "dead_letter_to")
+_FANOUT: Final = ""
 
 
 class Circle(NamedTuple):
     """Queues that move items in a circle, the first one again at the end.
 
-    `key` is the setting of the first one that leads to the second.
+    `key` is the setting of the first one that leads to the second (a child comes by none).
     """
 
     names: tuple[str, ...]
@@ -35,6 +37,14 @@ class Circle(NamedTuple):
         return " -> ".join(self.names)
 
 
+def targets_of(
+    config: Config, name: bytes, declared: QueueBlock | None
+) -> list[tuple[str, str]]:
+    """Where a queue's items go, each with the setting that says so."""
+    settings = config.queue(name, declared)
+    return [(key, to) for key in KEYS if (to := getattr(settings, key)) is not None]
+
+
 def find_circle(
     config: Config, starts: Iterable[bytes], declared: Callable[[bytes], QueueBlock | None]
 ) -> Circle | None:
@@ -43,8 +53,11 @@ def find_circle(
     `declared` is what a client declared for a queue, if that is known.
     """
     def targets(name: str) -> list[tuple[str, str]]:
-        settings = config.queue(name.encode(), declared(name.encode()))
-        return [(key, to) for key in KEYS if (to := getattr(settings, key)) is not None]
+        children = config.children(name.encode())
+        return [
+            *targets_of(config, name.encode(), declared(name.encode())),
+            *((_FANOUT, f"{name}+{child.decode()}") for child in children),
+        ]
 
     done: set[str] = set()
     for start in starts:
@@ -59,8 +72,11 @@ def find_circle(
             _, target = left.pop(0)
             if target in trail:
                 names = [*trail]
-                circle = (*names[names.index(target) :], target)
-                key = next(key for key, to in targets(target) if to == circle[1])
-                return Circle(circle, key)
+                circle = names[names.index(target) :]
+                if circle[1:2] and circle[1].startswith(f"{circle[0]}+"):
+                    circle = [*circle[1:], circle[0]]  # it begins with a setting
+                circle.append(circle[0])
+                key = next(key for key, to in targets(circle[0]) if to == circle[1])
+                return Circle(tuple(circle), key)
             trail[target] = targets(target)
     return None

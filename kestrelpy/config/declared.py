@@ -18,9 +18,11 @@ from typing import Any, Final
 
 import pydantic
 
+from kestrelpy.config.children import SHARED
 from kestrelpy.config.keying import fields_in_words
 from kestrelpy.config.mistakes import ConfigError, as_written
 from kestrelpy.config.reading import parse_toml, why_not, why_unknown
+from kestrelpy.config.retaining import Retain
 from kestrelpy.config.settings import Config, QueueBlock
 from kestrelpy.durations import format_duration_ms, format_size_bytes, shown
 
@@ -36,6 +38,7 @@ _TWO_WORDS: Final = {
     "key_matches_any": ("pair", "any"),
     "key_is_free": ("reject", "free"),
 }
+_FOREVER: Final = ("dedupe_window_ms", "scope_window_ms")  # what no limit is called there
 # A path on the server is the operator's to choose, not whoever may reach its port.
 _OPERATORS: Final = "archive_to"
 _WHY_OPERATORS: Final = (
@@ -87,13 +90,13 @@ def settings_in_force(
     config: Config, name: bytes, declared: QueueBlock
 ) -> list[tuple[str, str, str]]:
     """Every setting of a queue, its value in words, and where that comes from."""
-    settings, own = config.queue(name, declared), config.block(name)
-    found = []
+    settings, found, is_child = config.queue(name, declared), [], b"+" in name
     for key, attribute in _NAMES.items():
+        own = config.block(name.partition(b"+")[0] if attribute in SHARED else name)
         source = "default"
         if own is not None and attribute in own.model_fields_set:
             source = "file"
-        elif attribute in declared.model_fields_set:
+        elif attribute in declared.model_fields_set and (attribute in SHARED or not is_child):
             source = "declared"
         elif attribute in config.queue_defaults.model_fields_set:
             source = "queue_defaults"
@@ -151,7 +154,9 @@ def _as_toml(value: str | float | tuple[str, ...]) -> str:
 def _in_words(name: str, value: object) -> str | float | tuple[str, ...]:
     """A setting's value as people write it."""
     if value is None:
-        return "none"
+        return "forever" if name in _FOREVER else "none"
+    if isinstance(value, Retain):
+        return str(value)
     if isinstance(value, Path):
         return str(value)
     if name in _TWO_WORDS:

@@ -20,13 +20,17 @@ from pydantic_core import ErrorDetails
 
 from kestrelpy.config.archives import why_no_archive
 from kestrelpy.config.chains import KEYS, find_circle
+from kestrelpy.config.children import parent_of, why_no_child
+from kestrelpy.config.kinds import Words
 from kestrelpy.config.mistakes import ConfigError, as_written
 from kestrelpy.config.schedules import NAME, NAME_FORM, NEEDED
-from kestrelpy.config.settings import KNOWN, LATER, Config, Place, Words
+from kestrelpy.config.settings import KNOWN, LATER, Config, Place
 
 FILE_NAME: Final = "kestrelpy.toml"
 SYSTEM_FILE: Final = Path("/etc/kestrelpy/kestrelpy.toml")
-_NAMED: Final = {"queues": "queue", "schedules": "schedule"}  # sections of blocks with names
+# Sections of blocks with names.
+_NAMED: Final = {"queues": "queue", "schedules": "schedule", "aliases": "alias"}
+_NEEDED: Final = {"schedule": " and ".join(NEEDED), "alias": "to"}
 
 
 def find_config_file(explicit: Path | None, cwd: Path, system: Path = SYSTEM_FILE) -> Path | None:
@@ -116,10 +120,13 @@ class _Sources:
         """Lay one value, or a table of them, over what is there."""
         *above, key = place
         whose = _NAMED.get(above[0]) if len(above) == 1 else None
-        if whose is None and (why := why_unknown(above[0] if above else "", key)):
+        if whose is None and (why := _why_unknown_at(above, key)):
             self.problems.append(f"{origin}: {as_written(place, value)} {why}.")
         elif whose is not None and not re.fullmatch(NAME, key):
-            why = f"a {whose}'s name must be {NAME_FORM}"
+            whose = "an alias" if whose == "alias" else f"a {whose}"
+            why = f"{whose}'s name must be {NAME_FORM}"
+            self.problems.append(f"{origin}: {as_written(place, value)}, but {why}.")
+        elif whose in ("queue", "alias") and (why := _why_bad_name(whose, key)):
             self.problems.append(f"{origin}: {as_written(place, value)}, but {why}.")
         elif len(place) == (3 if place[0] in _NAMED else 2):
             self.origins[place] = origin
@@ -128,9 +135,11 @@ class _Sources:
                 table = table.setdefault(step, {})
             table[key] = value
         elif isinstance(value, dict):
-            if whose == "schedule" and not value:
-                why = f"must have {' and '.join(NEEDED)}"
+            if whose in _NEEDED and not value:
+                why = f"must have {_NEEDED[whose]}"
                 self.problems.append(f"{origin}: {as_written(place, value)} {why}.")
+            elif whose == "queue":  # a block that says nothing names a child, too
+                self.tables.setdefault("queues", {}).setdefault(key, {})
             for inner, each in value.items():
                 self.add(origin, (*place, inner), each)
         else:
@@ -186,6 +195,7 @@ class _Sources:
             setting = as_written(place, reduce(getitem, place, self.tables))
             return f"{self.origins[place]}: {setting}, but {why}."
         named = [at for at in self.origins if at[: len(place)] == place and at[-1] in why.split()]
+        named = named or [at for at in self.origins if as_written(at[:-1], {}) in why]
         origins = " and ".join(dict.fromkeys(self.origins[at] for at in named))
         return f"{origins}: {as_written(place, {}) + ' ' if place else ''}{why}."
 
@@ -193,6 +203,23 @@ class _Sources:
 def why_not(error: ErrorDetails) -> str:
     """Why a value, or several together, will not do."""
     return error["msg"].removeprefix("Value error, ").replace("Input should", "must")
+
+
+def _why_bad_name(whose: str, name: str) -> str:
+    if whose == "alias":
+        return "an alias's name has no +: it is no queue and has no children" if "+" in name else ""
+    return why_no_child(name)
+
+
+def _why_unknown_at(above: list[str], key: str) -> str:
+    """Why there is no such key in this section; empty: there is."""
+    if len(above) == 2 and above[0] == "queues" and (parent := parent_of(above[1])):
+        if key in KNOWN["children"] or key not in KNOWN["queues"]:
+            return why_unknown("children", key)
+        own = as_written(("queues", parent), {})
+        return f"belongs in {own}, whose items this child reads; " \
+            f"allowed are {', '.join(KNOWN['children'])}"
+    return why_unknown(above[0] if above else "", key)
 
 
 def why_unknown(section: str, key: str) -> str:
@@ -204,7 +231,7 @@ def why_unknown(section: str, key: str) -> str:
     allowed = f"allowed are {', '.join(known)}"
     if key in later:
         return f"is not available in this version yet; {allowed}"
-    homes = [f"it belongs in [{name}]; " for name, keys in KNOWN.items() if name and key in keys]
+    homes = [f"it belongs in [{name}]; " for name in KNOWN[""] if key in KNOWN[name]]
     near = difflib.get_close_matches(key[:60], [*known, *later], 1)
     hints = homes[:1] or [f"the nearest is {each}; " for each in near]
     return f"is not a known key; {''.join(hints)}{allowed}"

@@ -43,7 +43,9 @@ def _why_no_zone(name: str) -> str:
 
 
 def _why_no_queue(name: str) -> str:
-    return "" if re.fullmatch(NAME, name) else f"must be a queue's name: {NAME_FORM}"
+    if re.fullmatch(NAME, name) and "+" not in name:
+        return ""
+    return f"must be a queue's name: {NAME_FORM}, and no + (a fan-out child is not put into)"
 
 
 class ScheduleBlock(pydantic.BaseModel):

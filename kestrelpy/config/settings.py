@@ -1,161 +1,56 @@
-"""The settings: what each value may be, the frozen models, and what is in force for a queue.
+"""The settings: the frozen models, and what is in force for a queue.
 
 A key in the file has the spec's name (`lease`), the attribute says its unit (`lease_ms`).
 
-One rule: a value that got in here is allowed; a refusal says all that would have been.
+One rule: a fan-out child has limits of its own; whatever is about the log is its parent's.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Final, Literal, Self, TypeVar
 
 import pydantic
-from pydantic import Field, PlainValidator
+from pydantic import Field
 
-from kestrelpy import durations
-from kestrelpy.config.keying import FIELDS_FORM, read_fields, why_contradictory
+from kestrelpy.config.aliases import AliasBlock, why_wrong
+from kestrelpy.config.children import SHARED, parent_of
+from kestrelpy.config.keying import why_contradictory
+from kestrelpy.config.kinds import (
+    KIB,
+    MIB,
+    BatchBytes,
+    Bytes,
+    BytesOrNone,
+    BytesOrZero,
+    Confirms,
+    Count,
+    CountOrNone,
+    HostName,
+    ItemBytes,
+    KeyFields,
+    KeyFormat,
+    KeyMatch,
+    KeyMissing,
+    Ms,
+    MsOrForever,
+    MsOrNone,
+    MsOrZero,
+    PathNeeded,
+    PathOrNone,
+    Port,
+    QueueOrNone,
+    Retaining,
+    SegmentBytes,
+    Sync,
+    SyncWord,
+    Times,
+    Truth,
+)
 from kestrelpy.config.mistakes import as_written
+from kestrelpy.config.retaining import NOT_RETAINED, Retain
 from kestrelpy.config.schedules import ScheduleBlock
-from kestrelpy.durations import format_size_bytes, parse_duration_ms, parse_size_bytes
-
-_KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30  # no segment is over a GiB, so no item or batch is
-_TIMES_MAX: Final = 1000
-_MAX_NUMBER: Final = 2**53 - 1  # the bound of all our numbers, on the wire too
-
-
-class Words(str):
-    """Text from the environment or a command line, where numbers and booleans are words too."""
-
-    __slots__ = ()
-
-
-def _kind(allowed: str, read: Callable[[Any], Any], *, none: bool = False) -> PlainValidator:
-    """What a value may be: what `read` takes, and "none" if asked; a refusal says all of it."""
-    allowed += ', or "none"' if none else ""
-
-    def check(value: object) -> object:
-        try:
-            return None if none and value == "none" else read(value)
-        except (LookupError, TypeError, ValueError):
-            raise ValueError(f"must be {allowed}") from None
-
-    return PlainValidator(check)
-
-
-def _within(low: int, high: int, number: int) -> int:
-    if not low <= number <= high:
-        raise ValueError
-    return number
-
-
-def _read_number(value: object) -> int:
-    number = int(value) if isinstance(value, Words) else value
-    if not isinstance(number, int) or isinstance(number, bool):
-        raise TypeError
-    return number
-
-
-def _read_truth(value: object) -> bool:
-    truth = {"true": True, "false": False}[value] if isinstance(value, Words) else value
-    if not isinstance(truth, bool):
-        raise TypeError
-    return truth
-
-
-def _read_path(value: str | Path) -> Path:
-    if not str(value) or "\0" in str(value):
-        raise ValueError
-    return Path(value)
-
-
-def _read_fields(value: object) -> tuple[str, ...]:
-    if isinstance(value, str) and not isinstance(value, Words):
-        raise TypeError
-    return read_fields(value)
-
-
-def _read_host(value: str) -> str:
-    if not re.fullmatch("[!-~]+", value):
-        raise ValueError
-    return str(value)
-
-
-def _read_time(value: str) -> int:
-    return _within(1, durations.MAX_DURATION_MS, parse_duration_ms(value))
-
-
-def _read_time_or_zero(value: str) -> int:
-    return _within(0, durations.MAX_DURATION_MS, parse_duration_ms(value))
-
-
-def _read_times(value: object) -> float:
-    number = float(value) if isinstance(value, Words) else value
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        raise TypeError
-    if not 1 <= number <= _TIMES_MAX:
-        raise ValueError
-    return number
-
-
-def _read_sync(value: str) -> str | int:
-    return str(value) if value in ("always", "never") else _read_time(value)
-
-
-def _read_queue(value: str) -> str:
-    if not re.fullmatch("[!-*,-.0-~]{1,128}", value):
-        raise ValueError
-    return str(value)
-
-
-def _number(low: int, high: int = _MAX_NUMBER, *, none: bool = False) -> PlainValidator:
-    allowed = f"a whole number from {low} to {high}"
-    return _kind(allowed, lambda value: _within(low, high, _read_number(value)), none=none)
-
-
-def _size(low: int = 1, high: int = _MAX_NUMBER, *, none: bool = False) -> PlainValidator:
-    bounds = f"from {format_size_bytes(low)} to {format_size_bytes(high)}"
-    allowed = f"a size {bounds}: {durations.SIZE_FORM}"
-    return _kind(allowed, lambda value: _within(low, high, parse_size_bytes(value)), none=none)
-
-
-_TIME: Final = f"a duration from 1ms to 36500d: {durations.DURATION_FORM}"
-_TIME_OR_ZERO: Final = f"a duration from 0ms to 36500d: {durations.DURATION_FORM}"
-_CONFIRMS_SYNCED: Final = {"written": False, "synced": True}
-_KEY_FORMATS: Final = {name: name for name in ("json", "msgpack")}
-_KEY_MATCHES_ANY: Final = {"pair": False, "any": True}
-_KEY_IS_FREE: Final = {"reject": False, "free": True}
-
-Sync = Literal["always", "never"] | int  # or the most milliseconds between two syncs
-Count = Annotated[int, _number(1)]
-CountOrNone = Annotated[int | None, _number(1, none=True)]
-Bytes = Annotated[int, _size()]
-BytesOrZero = Annotated[int, _size(0)]
-BytesOrNone = Annotated[int | None, _size(none=True)]
-ItemBytes = Annotated[int, _size(1, _GIB)]
-SegmentBytes = Annotated[int, _size(16 * _KIB, _GIB)]
-BatchBytes = Annotated[int, _size(4 * _KIB, _GIB)]
-MsOrNone = Annotated[int | None, _kind(_TIME, _read_time, none=True)]
-Ms = Annotated[int, _kind(_TIME, _read_time)]
-MsOrZero = Annotated[int, _kind(_TIME_OR_ZERO, _read_time_or_zero)]
-Times = Annotated[float, _kind(f"a number from 1 to {_TIMES_MAX}, decimals allowed", _read_times)]
-SyncWord = Annotated[Sync, _kind(f'"always", "never" or {_TIME}', _read_sync)]
-Confirms = Annotated[bool, _kind('"written" or "synced"', _CONFIRMS_SYNCED.__getitem__)]
-KeyFormat = Annotated[
-    str | None, _kind('"json", "msgpack"', _KEY_FORMATS.__getitem__, none=True)
-]
-KeyFields = Annotated[tuple[str, ...] | None, _kind(FIELDS_FORM, _read_fields, none=True)]
-KeyMatch = Annotated[bool, _kind('"pair" or "any"', _KEY_MATCHES_ANY.__getitem__)]
-KeyMissing = Annotated[bool, _kind('"reject" or "free"', _KEY_IS_FREE.__getitem__)]
-Truth = Annotated[bool, _kind("true or false", _read_truth)]
-QueueOrNone = Annotated[
-    str | None,
-    _kind("a queue's name (1 to 128 printable ASCII characters, no blank, / or +)", _read_queue,
-          none=True),
-]  # fmt: skip
-PathOrNone = Annotated[Path | None, _kind("a path", _read_path, none=True)]
-
+from kestrelpy.durations import format_size_bytes
 
 Place = tuple[str, ...]  # where a value stands: (section, key) or ("queues", name, key)
 
@@ -170,14 +65,14 @@ _AnySection = TypeVar("_AnySection", bound=_Section)
 class ServerConfig(_Section):
     """`[server]`: the process, its listeners and what one connection may do."""
 
-    host: Annotated[str, _kind("a host name or an address", _read_host)] = "127.0.0.1"
-    port: Annotated[int, _number(0, 65535)] = 22133
+    host: HostName = "127.0.0.1"
+    port: Port = 22133
     socket: PathOrNone = None
-    data_dir: Annotated[Path, _kind("a path", _read_path)] = Path("data")
+    data_dir: PathNeeded = Path("data")
     max_connections: Count = 10_000
     max_queues: Count = 10_000
     # Four busy queues at the most they keep; a machine with 1 GiB has as much again left over.
-    max_memory_bytes: Bytes = Field(default=256 * _MIB, alias="max_memory")
+    max_memory_bytes: Bytes = Field(default=256 * MIB, alias="max_memory")
     # Room for the confirms is reserved apart from this: how much others need, only they know.
     min_disk_free_bytes: BytesOrZero = Field(default=0, alias="min_disk_free")
     idle_timeout_ms: MsOrNone = Field(default=3_600_000, alias="idle_timeout")
@@ -191,9 +86,9 @@ class ServerConfig(_Section):
 class JournalConfig(_Section):
     """`[journal]`: sizes of the files and of the writes."""
 
-    segment_min_bytes: SegmentBytes = Field(default=64 * _KIB, alias="segment_min")
-    segment_max_bytes: SegmentBytes = Field(default=64 * _MIB, alias="segment_max")
-    batch_max_bytes: BatchBytes = Field(default=4 * _MIB, alias="batch_max")
+    segment_min_bytes: SegmentBytes = Field(default=64 * KIB, alias="segment_min")
+    segment_max_bytes: SegmentBytes = Field(default=64 * MIB, alias="segment_max")
+    batch_max_bytes: BatchBytes = Field(default=4 * MIB, alias="batch_max")
 
     @pydantic.model_validator(mode="after")
     def _least_is_at_most_most(self) -> Self:
@@ -211,8 +106,8 @@ class QueueSettings:
     lease_ms: int | None = 1_800_000
     max_items: int | None = None
     max_bytes: int | None = None
-    max_item_bytes: int = 8 * _MIB
-    max_memory_bytes: int = 64 * _MIB
+    max_item_bytes: int = 8 * MIB
+    max_memory_bytes: int = 64 * MIB
     discard_old_when_full: bool = False
     max_age_ms: int | None = None
     max_queue_age_ms: int | None = None
@@ -231,7 +126,18 @@ class QueueSettings:
     key_is_free: bool = False
     expire_to: str | None = None
     dead_letter_to: str | None = None
+    dedupe_window_ms: int | None = 86_400_000
+    scope_window_ms: int | None = 30 * 86_400_000
+    retain: Retain = NOT_RETAINED
+    fanout_only: bool = False
+    fanout_create: bool = True
     archive_to: Path | None = None
+
+    def away_from(self, name: str) -> Self:
+        """The same, but that nothing is sent to this queue."""
+        expire_to = None if self.expire_to == name else self.expire_to
+        dead_letter_to = None if self.dead_letter_to == name else self.dead_letter_to
+        return replace(self, expire_to=expire_to, dead_letter_to=dead_letter_to)
 
 
 _DEFAULTS: Final = QueueSettings()
@@ -263,6 +169,13 @@ class QueueBlock(_Section):
     key_is_free: KeyMissing = Field(default=_DEFAULTS.key_is_free, alias="key_missing")
     expire_to: QueueOrNone = _DEFAULTS.expire_to
     dead_letter_to: QueueOrNone = _DEFAULTS.dead_letter_to
+    dedupe_window_ms: MsOrForever = Field(
+        default=_DEFAULTS.dedupe_window_ms, alias="dedupe_window"
+    )
+    scope_window_ms: MsOrForever = Field(default=_DEFAULTS.scope_window_ms, alias="scope_window")
+    retain: Retaining = _DEFAULTS.retain
+    fanout_only: Truth = _DEFAULTS.fanout_only
+    fanout_create: Truth = _DEFAULTS.fanout_create
     archive_to: PathOrNone = _DEFAULTS.archive_to
 
     def over(self, base: QueueSettings) -> QueueSettings:
@@ -280,6 +193,8 @@ class QueueBlock(_Section):
     def _refuse_disk(self, settings: QueueSettings, where: str) -> None:
         """ValueError if this block, `where`, asks something of a disk that `settings` lack."""
         disk = {"sync": "sync", "confirms_synced": "confirms", "archive_to": "archive_to"}
+        if self.retain:
+            disk["retain"] = "retain"
         asked = " and ".join(disk[name] for name in disk if name in self.model_fields_set)
         if asked and not settings.durable:
             why = "a queue in memory has nothing on disk, leave one out"
@@ -294,12 +209,14 @@ class Config(_Section):
     queue_defaults: QueueBlock = QueueBlock()
     queues: dict[str, QueueBlock] = {}
     schedules: dict[str, ScheduleBlock] = {}
+    aliases: dict[str, AliasBlock] = {}
     _default: QueueSettings = pydantic.PrivateAttr(_DEFAULTS)
     _named: dict[bytes, QueueSettings] = pydantic.PrivateAttr(default_factory=dict)
+    _children: dict[bytes, tuple[bytes, ...]] = pydantic.PrivateAttr(default_factory=dict)
 
     @pydantic.model_validator(mode="after")
     def _checked(self) -> Self:
-        self._put_in_force()._refuse_large_bodies()
+        self._put_in_force()._refuse_large_bodies()._refuse_aliases()
         return self
 
     def _put_in_force(self) -> Self:
@@ -309,9 +226,32 @@ class Config(_Section):
         for name, block in self.queues.items():
             settings = self._named[name.encode()] = block.over(self._default)
             block.refuse_contradictions(settings, as_written(("queues", name), {}))
+        self._children = {}
+        for name in self.queues:
+            if parent := parent_of(name):
+                child = name.removeprefix(f"{parent}+").encode()
+                others = self._children.get(parent.encode(), ())
+                self._children[parent.encode()] = (*others, child)
         return self
 
-    def _refuse_large_bodies(self) -> None:
+    def _refuse_aliases(self) -> Self:
+        """ValueError if an alias stands where a queue has to."""
+        targets = {
+            as_written((*place, key), name): name
+            for place, block in self._blocks().items()
+            for key in ("expire_to", "dead_letter_to")
+            if (name := getattr(block, key)) is not None
+        }
+        targets |= {
+            as_written(("schedules", name, "queue"), each.queue): each.queue
+            for name, each in self.schedules.items()
+        }
+        queues = {as_written(("queues", name), {}): name for name in self.queues}
+        if why := why_wrong(self.aliases, queues, targets):
+            raise ValueError(why)
+        return self
+
+    def _refuse_large_bodies(self) -> Self:
         """ValueError if a schedule's queue would refuse every one of its items."""
         for name, schedule in self.schedules.items():
             size = len(schedule.body_bytes)
@@ -321,6 +261,7 @@ class Config(_Section):
                     f"{as_written(('schedules', name), {})} has a body of {size} bytes, and "
                     f"max_item_size of queue {schedule.queue} is {format_size_bytes(most)}"
                 )
+        return self
 
     def with_paths(self, absolute: Callable[[Place, Path], Path]) -> Self:
         """The same with every path replaced by what `absolute` makes of its place and itself."""
@@ -343,24 +284,37 @@ class Config(_Section):
 
     def archives(self) -> dict[Place, Path]:
         """Every directory that segments are archived to, by the place it is set."""
-        blocks: dict[Place, QueueBlock] = {("queue_defaults",): self.queue_defaults}
-        blocks |= {("queues", name): block for name, block in self.queues.items()}
         return {
             (*place, "archive_to"): block.archive_to
-            for place, block in blocks.items()
+            for place, block in self._blocks().items()
             if block.archive_to is not None
         }
+
+    def _blocks(self) -> dict[Place, QueueBlock]:
+        """Every block of settings, by where it stands."""
+        blocks: dict[Place, QueueBlock] = {("queue_defaults",): self.queue_defaults}
+        return blocks | {("queues", name): block for name, block in self.queues.items()}
 
     def queue(self, name: bytes, declared: QueueBlock | None = None) -> QueueSettings:
         """The settings in force for a queue, one by one.
 
-        The defaults, over them what a client declared, over that the queue's own block.
+        The defaults, over them what a client declared, over that the queue's own block. Of a
+        fan-out child, `orders+audit`: those of its parent, for which that was declared, and over
+        them its own limits; what the defaults send to its parent ends in it.
         """
+        if b"+" in name:
+            parent = self.queue(name.partition(b"+")[0], declared)
+            own = self._named.get(name) or self._default.away_from(parent_of(name.decode("ascii")))
+            return replace(own, **{each: getattr(parent, each) for each in SHARED})
         if declared is None:
             return self._named.get(name, self._default)
         block = self.block(name)
         settings = declared.over(self._default)
         return settings if block is None else block.over(settings)
+
+    def children(self, name: bytes) -> tuple[bytes, ...]:
+        """The children that the file names for this queue, each without it: `audit`."""
+        return self._children.get(name, ())
 
     def block(self, name: bytes) -> QueueBlock | None:
         """`[queues."name"]`, if the file has it."""
@@ -371,17 +325,16 @@ def _keys(model: type[pydantic.BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
+_FIELDS: Final = {field.alias or name: name for name, field in QueueBlock.model_fields.items()}
 KNOWN: Final = {
     "": _keys(Config),
     "server": _keys(ServerConfig),
     "journal": _keys(JournalConfig),
     "queue_defaults": _keys(QueueBlock),
     "queues": _keys(QueueBlock),
+    "children": [key for key in _keys(QueueBlock) if _FIELDS[key] not in SHARED],
     "schedules": _keys(ScheduleBlock),
+    "aliases": _keys(AliasBlock),
 }
 # Words of the spec that this version does not act on yet: better refused than silently ignored.
-LATER: Final = {
-    "": "aliases",
-    "server": "http_host http_port text_port",
-    "queue_defaults": "dedupe_window scope_window retain fanout_only fanout_create",
-}
+LATER: Final = {"server": "http_host http_port text_port"}

@@ -9,7 +9,7 @@ One rule: the latest record about an item says where it is; nothing here knows w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from journal.apart import DelayedEntry, PlacedEntry
 from journal.record import Kind, Record, Tag, decode_meta
@@ -32,12 +32,16 @@ class Apart:
 
     def restore(self, delayed: Iterable[DelayedEntry], placed: Iterable[PlacedEntry]) -> None:
         """Begin with what a snapshot says."""
-        marks = self._reader.marks
+        marks, live = self._reader.marks, self._reader.live
         for entry in delayed:
             self._delayed[entry.item] = entry
             self._sizes[entry.item] = entry.body_bytes
             marks.hide(entry.item)
         for item, place, marker, size in placed:
+            if item not in live:  # done, and kept
+                marks.hide(item)
+                self._marks += [(marker, item)] if marker else []
+                continue
             if place:
                 self._places[item] = place
                 self._sizes[item] = size
@@ -75,6 +79,11 @@ class Apart:
         if id_ in marks.hidden and marks.of(id_, 0) == 0:
             self._marks.append((place, id_))
 
+    def mark(self, id_: int, place: int) -> None:
+        """It is available to others, and done here, if it ever was: its marker is kept."""
+        if id_ in self._reader.marks.hidden:
+            self._marks.append((place, id_))
+
     def lend(self, id_: int) -> None:
         """It was lent, so it was released."""
         self._delayed.pop(id_, None)
@@ -88,6 +97,20 @@ class Apart:
                 marks = self._reader.marks
                 marks.keep(id_, marks.of(id_, place))
 
+    @property
+    def ids(self) -> set[int]:
+        """Those that are delayed, or stand at a place of their own."""
+        return self._delayed.keys() | self._places.keys()
+
+    def behind(self, marker: int) -> set[int]:
+        """Those that are delayed, dead, or have a marker above this one that is not their id."""
+        behind = {id_ for given, id_ in self._marks if given > marker}
+        return behind | self._delayed.keys() | self._reader.dead.deaths.keys()
+
+    def is_new(self, id_: int) -> bool:
+        """Is it delayed, and was never available?"""
+        return id_ in self._delayed and self._reader.marks.is_new(id_)
+
     def keep_only(self, ids: Iterable[int], up_to: int) -> None:
         """Of all items up to `up_to`, these are left, and none of them is delayed."""
         stay = set(ids)
@@ -98,13 +121,26 @@ class Apart:
         """How many numbers from `first` to `last` were given as places alone."""
         return sum(first <= number <= last for number in self._numbers)
 
-    def settle(self) -> tuple[list[int], int]:
+    def take_new(self, shared: dict[int, DelayedEntry]) -> None:
+        """Entries of what was never available are for all readers together."""
+        marks = self._reader.marks
+        new = {id_: entry for id_, entry in self._delayed.items() if marks.is_new(id_)}
+        shared.update(new)
+
+    def settle(self, shared: Callable[[int], bool] | None = None) -> tuple[list[int], int]:
         """Everything is known: the stubs of what is ready, and the bytes of all that is apart.
 
-        A lease by token is told the place of its item.
+        A lease by token is told the place of its item. When those that are `shared` are due,
+        somebody says for all readers together, if they were never available.
         """
-        reader, leases = self._reader, self._reader.leases
-        reader.delays.restore(sorted(self._delayed.values()))
+        reader, leases, marks = self._reader, self._reader.leases, self._reader.marks
+        own = list[DelayedEntry]()
+        for id_, entry in self._delayed.items():
+            if shared is not None and shared(id_) and marks.is_new(id_):
+                reader.delays.add_shared(id_, entry.body_bytes)
+            else:
+                own.append(entry)
+        reader.delays.restore(own)
         stubs = []
         for id_, place in self._places.items():
             if id_ in leases.entries:
@@ -122,10 +158,11 @@ class Apart:
         due_ms, said = meta.get(Tag.DUE_MS), meta.get(Tag.BYTES)
         if not isinstance(due_ms, int):
             return False
-        size = said if isinstance(said, int) else size
-        key = meta.get(Tag.KEY)
-        if isinstance(key, bytes) and record.kind == Kind.RETURNED:
-            self._reader.keyed.held[record.item] = key
+        if record.kind == Kind.RETURNED:  # a put says the size of what it was made of
+            size = said if isinstance(said, int) else size
+            key = meta.get(Tag.KEY)
+            if isinstance(key, bytes):
+                self._reader.keyed.held[record.item] = key
         self._delayed[record.item] = DelayedEntry(record.item, due_ms, size)
         self._sizes[record.item] = size
         return True

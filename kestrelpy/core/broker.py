@@ -7,11 +7,14 @@ once per turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from journal.ids import IdSet
+from kestrelpy.core import remnants
+from kestrelpy.core.branch import Branch
 from kestrelpy.core.by_token import resume
+from kestrelpy.core.children import drop, enroll, enroll_all
 from kestrelpy.core.counters import ServerCounters
 from kestrelpy.core.dead import DeadLine
 from kestrelpy.core.leases import Holder
@@ -30,9 +33,10 @@ from kestrelpy.core.waiters import Waiter, Waiters, Want
 from kestrelpy.core.wall import Wall
 from kestrelpy.errors import ServerError
 
-# Leases ended, items expired and waits timed out in one tick: about 10 ms of work, so that the
-# loop is never held up for long; the rest is due at once in the next turn.
-TICK_STEPS_MAX: Final = 2000
+# Items released or expired, leases ended and waits timed out in one tick: 2 to 5 ms of work, and as
+# much to write what they say, so that the loop is never held up for long; the rest is due at once
+# in the next turn.
+TICK_STEPS_MAX: Final = 500
 BUSY_MS: Final = 2  # until one looks again whether what is at the front is known
 
 
@@ -56,6 +60,7 @@ class Broker:
         self.memory = Memory()
         self.policy_of = policy_of
         self.queues_max = queues_max
+        self.aliases: dict[bytes, tuple[bytes, ...]] = {}  # names of several queues each
         self.server_id = b""
         self.tokens = TokenFloor()
         self._make_log = make_log
@@ -63,13 +68,28 @@ class Broker:
         self._timers: Timers[Any] = Timers()
         self.moves = Moves(self)
         self._generation_deleted = 0
+        self.remnants: list[Queue] = []  # deleted, and there for the sake of their children
 
     # -- queues -----------------------------------------------------------------------------
 
-    def create(self, name: bytes, now_ms: int, declared: bytes = b"") -> Queue:
-        """A new queue, empty; whoever waits for it waits in it from now on."""
-        if len(self.queues) >= self.queues_max:
+    @property
+    def is_full(self) -> bool:
+        """Are there as many queues, children among them, as there may be?"""
+        return len(self.queues) >= self.queues_max
+
+    def refuse_more(self, count: int = 1) -> None:
+        """Raises ServerError where so many further queues would be too many."""
+        if len(self.queues) + count > self.queues_max:
             raise ServerError(f"too many queues (limit {self.queues_max})")
+
+    def create(self, name: bytes, now_ms: int, declared: bytes = b"") -> Queue:
+        """A new queue, empty; whoever waits for it waits in it from now on.
+
+        Raises ServerError where there may be none.
+        """
+        if name in self.aliases:
+            raise ServerError(f"{name.decode('ascii')} is an alias of several queues, and none")
+        self.refuse_more()
         # The second it was made in, so that a name is never used twice, restarts or not.
         made = (now_ms + self.wall.offset_ms) // 1000
         generation = max(made, self._generation_deleted + 1)
@@ -102,12 +122,21 @@ class Broker:
     def adopt(self, queue: Queue, now_ms: int) -> None:
         """Into the books, with whoever waits for it; its leases by token go on."""
         name = queue.name
+        if queue.is_remnant:
+            self._generation_deleted = max(self._generation_deleted, queue.generation)
+            for child in queue.children.values():
+                if child.branch is not None:
+                    enroll(self, child.branch, now_ms)
+            remnants.keep(self, queue, now_ms)
+            return
         self.queues[name] = queue
         resume(queue.reader, now_ms)
         send_on(queue.reader, queue.reader.dead.deaths)
-        waiting = self._absent.pop(name, None)
+        waiting = self.take_absent(name)
         if waiting is not None:
             queue.reader.waiters = waiting
+        queue.set_passing(queue.policy.fanout_only, now_ms)
+        enroll_all(self, queue, now_ms)
         queue.alarm.need(queue.next_due(now_ms))
 
     def delete(self, name: bytes, now_ms: int) -> Queue | None:
@@ -119,7 +148,32 @@ class Broker:
         self._generation_deleted = max(self._generation_deleted, queue.generation)
         self.tokens.passed(queue)
         queue.alarm.silence()
-        reader = queue.reader
+        self.empty(queue.reader)
+        queue.retained = None
+        self.counters.queue_deletes += 1
+        if any(branch.reader.live for branch in queue.branches):
+            remnants.leave(self, queue, now_ms)
+        else:
+            for branch in queue.branches:
+                drop(self, branch)
+            self.deleted.append(queue)
+        return queue
+
+    @property
+    def logged(self) -> list[Queue]:
+        """All queues that have a log of their own: remnants too, no children."""
+        own = [queue for queue in self.queues.values() if not queue.is_child]
+        return own + self.remnants
+
+    def all_named(self, name: bytes) -> Iterator[Queue]:
+        """The queue or child of this name, and those that remnants still have."""
+        if name in self.queues:
+            yield self.queues[name]
+        for queue in self.remnants:
+            yield from (branch for branch in queue.branches if branch.name == name)
+
+    def empty(self, reader: Reader) -> None:
+        """It is gone: its leases end, its waiters are answered, it holds nothing."""
         for lease in list(reader.leases):
             reader.leases.end(lease)
         for waiter in reader.waiters.take_all():
@@ -127,13 +181,11 @@ class Broker:
         # Whoever still has a mark of this reader (an overdue lease) does not keep its items.
         reader.line.clear()
         reader.delays.clear()
+        reader.marks.retains = False
         reader.marks.keep_only([])
         reader.keyed.clear([])
         reader.dead, reader.live, reader.outgoing = DeadLine(), IdSet(), []
         reader.residency.release()
-        self.deleted.append(queue)
-        self.counters.queue_deletes += 1
-        return queue
 
     # -- waiting ----------------------------------------------------------------------------
 
@@ -150,8 +202,18 @@ class Broker:
             line = self._absent.setdefault(name, Waiters())
         waiter.line = line
         line.add(waiter)
+        if isinstance(queue, Branch):
+            queue.watch()
         waiter.timer = self._timers.push(due_ms, waiter)
         return waiter
+
+    def take_absent(self, name: bytes) -> Waiters | None:
+        """Those who wait for a queue, or child, of this name since before it was there."""
+        return self._absent.pop(name, None)
+
+    def absent_behind(self, prefix: bytes) -> list[bytes]:
+        """The names for which somebody waits, and that begin so."""
+        return [name for name in self._absent if name.startswith(prefix)]
 
     def give_up(self, waiter: Waiter) -> None:
         """It waits no more and will not be answered."""
@@ -199,11 +261,15 @@ class Broker:
         queue = self.queues.get(waiter.name)
         lends = waiter.want is not Want.PEEK
         if queue is not None and queue.reader.is_busy(now_ms, waiter.dead, lends):
-            queue.reader.first(now_ms, waiter.dead)  # asks for it, if nobody did
-            # What stands at the front is being cleared away or read back: there may be an item
+            # What stands at the front is to be cleared away or read back: there may be an item
             # behind it, so "nothing" would not be true yet.
-            waiter.timer = self._timers.push(now_ms + BUSY_MS, waiter)
-            return
+            queue.reader.first(now_ms, waiter.dead)
+            queue.reader.serve(now_ms)
+            if waiter.done:
+                return
+            if queue.reader.is_busy(now_ms, waiter.dead, lends):
+                waiter.timer = self._timers.push(now_ms + BUSY_MS, waiter)
+                return
         self.give_up(waiter)
         if queue is not None and waiter.want is Want.PEEK:
             # It may only have been its turn that was missing: what it waited behind is held up.
@@ -240,9 +306,13 @@ class Broker:
             steps -= 1
             if isinstance(thing, Queue):
                 steps -= thing.tick(now_ms, steps)
-                if thing.reader.outgoing:
-                    self.moves.send(thing)
-                if thing.is_too_old(now_ms):
+                for each in (thing, *thing.branches):
+                    line = each.child if isinstance(each, Branch) else each.reader
+                    if line.outgoing:
+                        self.moves.send(each)
+                if thing.is_remnant and thing in self.remnants:
+                    remnants.clear_away(self, thing, now_ms)
+                elif thing.is_too_old(now_ms):
                     self.delete(thing.name, now_ms)
                     self.counters.queue_expires += 1
             elif isinstance(thing, Order):
@@ -259,3 +329,5 @@ class Broker:
         self.wall.offset_ms = offset_ms
         for queue in self.queues.values():
             queue.alarm.need(queue.reader.next_due())
+            if queue.missed is not None:
+                queue.alarm.need(queue.missed.due.next_due(offset_ms))

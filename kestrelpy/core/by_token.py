@@ -5,7 +5,8 @@
     a restart ──▶ the entries that replay found ──▶ resume: the same leases, until their deadlines
 
 After a restart nothing is known of such an item but its number and its size; it is read again if it
-comes back. In memory all leases by token of a reader have one holder.
+comes back. One that was lent from the dead line is dead all the while, and goes back there. In
+memory all leases by token of a reader have one holder.
 
 One rule: an entry says what the log says. A lease is over when its deadline has come, be it that no
 tick has ended it yet: a token is never good for longer than was promised.
@@ -13,23 +14,27 @@ tick has ended it yet: a token is never good for longer than was promised.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from journal.lending import LeaseEntry
 from kestrelpy.core.item import bare_item
+from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.leases import Lease
 
 if TYPE_CHECKING:
     from kestrelpy.core.reader import Reader
 
+_new: Final = tuple.__new__  # half the cost of calling a named tuple
+
 
 def lend(reader: Reader, lease: Lease, lease_ms: int) -> None:
     """This lease, granted just now, is by token."""
     item, wall_ms = lease.item, lease.began_ms
-    entry = LeaseEntry(
+    key = item.key if not lease.dead else NO_KEY  # death released it
+    entry = _new(LeaseEntry, (
         item.id, lease.token, lease.attempts + 1, wall_ms, item.size, wall_ms,
-        wall_ms + lease_ms, item.key,
-    )  # fmt: skip
+        wall_ms + lease_ms, key,
+    ))  # fmt: skip
     reader.leases.enter(lease, entry)
     lease.lsn = reader.log.leased(entry)
 
@@ -37,11 +42,8 @@ def lend(reader: Reader, lease: Lease, lease_ms: int) -> None:
 def renew(reader: Reader, lease: Lease, lease_ms: int, now_ms: int) -> int:
     """Its holder has `lease_ms` from now; returns the record to wait for."""
     wall_ms = now_ms + reader.wall.offset_ms
-    entries = reader.leases.entries
-    item, token, delivery, began_ms, body_bytes, _, _, key = entries[lease.item.id]
-    entry = entries[item] = LeaseEntry(
-        item, token, delivery, began_ms, body_bytes, wall_ms, wall_ms + lease_ms, key
-    )
+    entries, id_ = reader.leases.entries, lease.item.id
+    entry = entries[id_] = entries[id_].until(wall_ms, wall_ms + lease_ms)
     return reader.log.renewed(entry)
 
 
@@ -62,11 +64,16 @@ def resume(reader: Reader, now_ms: int) -> None:
         for e in reader.leases.entries.values()),
         key=lambda each: (each[0], each[1].item),
     ):  # fmt: skip
+        death = reader.dead.deaths.get(entry.item)
         place = reader.leases.places.pop(entry.item, entry.item)
         marker = reader.marks.of(entry.item, place)
+        if death is not None:
+            place = death.order
+            reader.dead.lend(entry.item)
         lease = Lease(
             bare_item(entry.item, entry.body_bytes, marker, entry.key), place, reader.token_holder,
             reader, entry.token, entry.delivery - 1, entry.began_ms, now_ms + max(left_ms, 0),
         )  # fmt: skip
+        lease.dead = death is not None
         reader.leases.grant(lease)
         reader.leases.enter(lease, entry)

@@ -11,7 +11,7 @@ class QueueCounters:
     """What happened in one queue."""
 
     __slots__ = (
-        "cancelled", "closes_without_open", "discarded", "expired", "flushes", "gaps",
+        "cancelled", "closes_without_open", "discarded", "duplicates", "expired", "flushes", "gaps",
         "lease_expired", "opened", "redelivered",
     )  # fmt: skip
 
@@ -24,6 +24,7 @@ class QueueCounters:
         self.redelivered = 0
         self.lease_expired = 0
         self.closes_without_open = 0
+        self.duplicates = 0  # puts of an id that was seen: nothing was stored
         self.gaps = 0  # answers to observers whose marker was older than what is kept
 
 

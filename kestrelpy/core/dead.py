@@ -16,6 +16,9 @@ from kestrelpy.core.item import Item
 
 # Bodies of dead items kept in memory: enough that looking at a few needs no disk.
 KEPT_BYTES_MAX: Final = 1 << 20
+# Entries of deaths that are over stay in the line while one before them stands there; so many may,
+# and as many as there are dead.
+PASSED_ENTRIES_MAX: Final = 1024
 
 
 class DeadLine:
@@ -51,6 +54,9 @@ class DeadLine:
         self.count += 1
         self.bytes += body_bytes
         heappush(self._line, (order, id_))
+        if len(self._line) > 2 * len(self.deaths) + PASSED_ENTRIES_MAX:
+            self._line = [entry for entry in self._line if self._is_its(*entry)]
+            heapify(self._line)
 
     def keep(self, item: Item, always: bool) -> None:
         """If its body is here, it stays if there is room for it."""
@@ -106,10 +112,14 @@ class DeadLine:
         item = self._items.pop(id_, None)
         if item is None:
             return None
-        self._away[id_] = True
-        self.count -= 1
+        self.lend(id_)
         self._kept_bytes -= item.size
         return item
+
+    def lend(self, id_: int) -> None:
+        """Somebody has this one, wherever it stands; its body is not in memory."""
+        self._away[id_] = True
+        self.count -= 1
 
     def give_back(self, item: Item) -> None:
         """It was popped and is back at its place; a body that was let go is read again."""
@@ -148,8 +158,17 @@ class DeadLine:
 
     def _first(self) -> int:
         line = self._line
-        while line and (line[0][1] not in self.deaths or line[0][1] in self._away):
-            _, id_ = heappop(line)
-            if id_ in self._away:
+        while line:
+            order, id_ = line[0]
+            is_its = self._is_its(order, id_)
+            if is_its and id_ not in self._away:
+                return id_
+            heappop(line)
+            if is_its:
                 self._away[id_] = False
-        return line[0][1] if line else 0
+        return 0
+
+    def _is_its(self, order: int, id_: int) -> bool:
+        """Is this entry of an item that is dead, and not of an earlier death?"""
+        death = self.deaths.get(id_)
+        return death is not None and death.order == order

@@ -1,31 +1,28 @@
-"""Items that are not due yet: two numbers in one, by the time they are due; no bodies, no timers.
+"""Items that are not due yet: 20 bytes each, in the order they are due; no bodies, no timers.
 
     dates       due u64 | id u64 | size u32     on the wall clock, which may be set
     durations   the same                        on the clock that never steps
 
-    put with delay=, at= ─┐                        ┌──▶ due: a place in the line (RELEASED)
-    given back with one ──┴──▶ 56 bytes in a heap ─┴──▶ cancelled, flushed, retried by hand
+    put with delay=, at= ─┐                   ┌──▶ due: a place in the line (RELEASED)
+    given back with one ──┴──▶ in `DueTimes` ─┴──▶ cancelled, flushed, retried by hand
 
 After a restart all of them follow the wall clock: the log knows dates alone. A queue that lives in
-memory keeps the items themselves.
+memory keeps the items themselves. Where several readers have an item that was never available, it
+has one entry for all of them, in delays of no reader (`shared`); each has its id.
 
-One rule: what leaves before it is due is taken out of `ids` and passed over later.
+One rule: each of `ids` has one entry, among the dates or the durations, its own or the shared ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from heapq import heapify, heappop, heappush
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import NamedTuple
 
 from journal.apart import DelayedEntry
 from journal.ids import IdSet
+from kestrelpy.core.due import DueTimes
 from kestrelpy.core.item import Item
-from kestrelpy.core.stubs import PLACE_SHIFT, pack, unpack
-
-_SIZE_BITS: Final = 32
-_ID_MASK: Final = (1 << 64) - 1
-_COMPACT_ABOVE: Final = 64
 
 
 class Delay(NamedTuple):
@@ -42,15 +39,16 @@ class Delay(NamedTuple):
 class Delays:
     """The delayed items of one reader. `ids` are theirs, `bytes` the sum of their bodies.
 
-    `items` are those of a queue in memory, `unlogged` those whose delay no record tells of.
+    `items` are those of a queue in memory, `unlogged` those whose delay no record tells of,
+    `shared` has the entries that others have, too.
     """
 
-    __slots__ = ("_dates", "_durations", "_removed", "bytes", "ids", "items", "unlogged")
+    __slots__ = ("_dates", "_durations", "bytes", "ids", "items", "shared", "unlogged")
 
     def __init__(self) -> None:
-        self._dates: list[int] = []
-        self._durations: list[int] = []
-        self._removed = IdSet()
+        self.shared: Delays | None = None
+        self._dates = DueTimes()
+        self._durations = DueTimes()
         self.ids = IdSet()
         self.bytes = 0
         self.items: dict[int, Item] = {}
@@ -61,65 +59,94 @@ class Delays:
         """How many are there."""
         return self.ids.count
 
+    @property
+    def entry_count(self) -> int:
+        """How many entries it has of its own."""
+        return self._dates.count + self._durations.count
+
     def __contains__(self, id_: int) -> bool:
         return id_ in self.ids
 
     def add(self, id_: int, size: int, due_ms: int, is_date: bool) -> None:
         """It is due then, by the wall clock if that is a date, else by the other one."""
-        if id_ in self._removed:
-            self._compact()  # else its earlier time would do
-        heappush(self._dates if is_date else self._durations, pack(due_ms, id_, size))
+        (self._dates if is_date else self._durations).add(due_ms, id_, size)
         self.ids.add(id_)
         self.bytes += size
 
+    def add_shared(self, id_: int, size: int) -> None:
+        """One whose entry is among the shared ones."""
+        self.ids.add(id_)
+        self.bytes += size
+
+    def share(self, new: Callable[[int], bool], shared: Delays) -> None:
+        """The entries of these are among the shared ones from now on."""
+        self._dates, shared._dates = _share(self._dates, shared, shared._dates, new)
+        self._durations, shared._durations = _share(
+            self._durations, shared, shared._durations, new
+        )
+
     def restore(self, entries: Iterable[DelayedEntry]) -> None:
-        """After replay: these are delayed."""
-        for item, due_ms, size, _ in entries:
-            self._dates.append(pack(due_ms, item, size))
-            self.bytes += size
+        """After replay: these are delayed, and no others are."""
+        known = sorted(entries)
+        for item, _, size, _ in known:
             self.ids.add(item)
-        heapify(self._dates)
+            self.bytes += size
+        self._dates = DueTimes((due_ms, item, size) for item, due_ms, size, _ in known)
 
     def next_due(self, offset_ms: int) -> int | None:
-        """When the next one is due, on the clock that never steps; None: none is there."""
-        dates, durations = self._first(self._dates), self._first(self._durations)
-        if not dates:
-            return durations >> PLACE_SHIFT if durations else None
-        due_ms = (dates >> PLACE_SHIFT) - offset_ms
-        return min(due_ms, durations >> PLACE_SHIFT) if durations else due_ms
+        """When the next one is due, on the clock that never steps; None: it has no entry."""
+        first = self.first(offset_ms)
+        return None if first is None else first[0]
+
+    def first(self, offset_ms: int) -> tuple[int, int] | None:
+        """The next of its own entries: when it is due, and of which item that is."""
+        date, duration = self._dates.first(), self._durations.first()
+        if date is None:
+            return None if duration is None else duration[:2]
+        found = (date[0] - offset_ms, date[1])
+        return found if duration is None else min(found, duration[:2])
 
     def pop_due(self, now_ms: int, offset_ms: int) -> tuple[int, int] | None:
         """The one that was due first, with its size; None: none is due."""
-        heap = self._dates
-        first, other = self._first(self._dates), self._first(self._durations)
-        if other and (not first or other < first - (offset_ms << PLACE_SHIFT)):
-            heap, first, offset_ms = self._durations, other, 0
-        if not first or (first >> PLACE_SHIFT) - offset_ms > now_ms:
+        times, first, other = self._dates, self._dates.first(), self._durations.first()
+        if other and (not first or other[:2] < (first[0] - offset_ms, first[1])):
+            times, first, offset_ms = self._durations, other, 0
+        if first is None or first[0] - offset_ms > now_ms:
             return None
-        heappop(heap)
-        _, id_, size = unpack(first)
+        times.pop()
+        _, id_, size = first
         self.ids.discard(id_)
         self.bytes -= size
         return id_, size
 
     def remove(self, id_: int, size: int) -> None:
-        """It is delayed no more."""
+        """It is delayed no more. Looks for it, if it is."""
         if not self.ids.discard(id_):
             return
         self.bytes -= size
         self.items.pop(id_, None)
         self.unlogged.discard(id_)
-        self._removed.add(id_)
-        if self._removed.count > max(_COMPACT_ABOVE, self.count):
-            self._compact()
+        if not self._dates.remove(id_):
+            self._durations.remove(id_)
+
+    def remove_all(self, ids: IdSet, size: int) -> None:
+        """All of these are delayed no more."""
+        if self.entry_count:
+            for id_ in ids:
+                if not self._dates.remove(id_):
+                    self._durations.remove(id_)
+        self.ids = self.ids.without(ids)
+        self.bytes -= size
 
     def find(self, id_: int, offset_ms: int) -> tuple[int, int]:
-        """When it is due, wall clock, and its size. Looks through all of them; it is there."""
-        for heap, offset in ((self._dates, 0), (self._durations, offset_ms)):
-            for packed in heap:
-                if packed >> _SIZE_BITS & _ID_MASK == id_:
-                    return (packed >> PLACE_SHIFT) + offset, unpack(packed)[2]
-        raise KeyError(id_)
+        """When it is due, wall clock, and its size. Looks for it; it is there."""
+        for times, offset in ((self._dates, 0), (self._durations, offset_ms)):
+            found = times.find(id_)
+            if found is not None:
+                return found[0] + offset, found[2]
+        if self.shared is None:
+            raise KeyError(id_)
+        return self.shared.find(id_, offset_ms)
 
     def clear(self) -> None:
         """None is there any more."""
@@ -127,47 +154,45 @@ class Delays:
         self._durations.clear()
         self.items.clear()
         self.unlogged.clear()
-        self._removed, self.ids, self.bytes = IdSet(), IdSet(), 0
+        self.ids, self.bytes = IdSet(), 0
 
     def entries(self, offset_ms: int) -> Iterable[DelayedEntry]:
         """All of them, as a copy that a thread may look through."""
-        there = self.ids.copy()
-        gone = self._removed.copy()
-        return _Entries(self._dates[:], self._durations[:], offset_ms, there, gone)
+        own, shared = (self._dates.copy(), self._durations.copy()), self.shared
+        if shared is None or self.ids.count == self.entry_count:
+            return _Entries(own, None, offset_ms)
+        copies = shared._dates.copy(), shared._durations.copy()
+        return chain(_Entries(own, None, offset_ms), _Entries(copies, self.ids.copy(), offset_ms))
 
-    def _first(self, heap: list[int]) -> int:
-        """The next one; 0: there is none."""
-        removed = self._removed
-        if removed.count:
-            while heap and removed.discard(heap[0] >> _SIZE_BITS & _ID_MASK):
-                heappop(heap)
-        return heap[0] if heap else 0
 
-    def _compact(self) -> None:
-        removed = self._removed
-        for heap in (self._dates, self._durations):
-            heap[:] = [e for e in heap if e >> _SIZE_BITS & _ID_MASK not in removed]
-            heapify(heap)
-        self._removed = IdSet()
+def _share(
+    own: DueTimes, shared: Delays, times: DueTimes, new: Callable[[int], bool]
+) -> tuple[DueTimes, DueTimes]:
+    """What is left to its own reader, and the shared ones with the others."""
+    moved, stay = list[tuple[int, int, int]](), list[tuple[int, int, int]]()
+    for entry in own:
+        (moved if new(entry[1]) else stay).append(entry)
+    if not moved:
+        return own, times
+    for _, id_, size in moved:
+        shared.add_shared(id_, size)
+    return DueTimes(stay), DueTimes([*times, *moved])
 
 
 class _Entries:
-    """What was delayed at one moment."""
+    """What was delayed at one moment; of `ids`, or all."""
 
-    __slots__ = ("_dates", "_durations", "_gone", "_offset_ms", "_there")
+    __slots__ = ("_ids", "_offset_ms", "_times")
 
     def __init__(
-        self, dates: list[int], durations: list[int], offset_ms: int, there: IdSet, gone: IdSet
+        self, times: tuple[DueTimes, DueTimes], ids: IdSet | None, offset_ms: int
     ) -> None:
-        self._dates = dates
-        self._durations = durations
+        self._times = times
+        self._ids = ids
         self._offset_ms = offset_ms
-        self._there = there
-        self._gone = gone
 
     def __iter__(self) -> Iterator[DelayedEntry]:
-        for heap, offset_ms in ((self._dates, 0), (self._durations, self._offset_ms)):
-            for packed in heap:
-                due_ms, id_, size = unpack(packed)
-                if id_ in self._there and id_ not in self._gone:
+        for times, offset_ms in zip(self._times, (0, self._offset_ms), strict=True):
+            for due_ms, id_, size in times:
+                if self._ids is None or id_ in self._ids:
                     yield DelayedEntry(id_, due_ms + offset_ms, size)

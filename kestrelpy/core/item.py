@@ -6,13 +6,19 @@ came back is each reader's own knowledge.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from journal.moving import Origin
-from journal.record import Meta, Tag, encode_meta
+from journal.record import NUMBER_TAG, TEXT_TAG, Tag
+from journal.stamp import Stamp
 
 if TYPE_CHECKING:
     from journal.gather import Put
+
+
+_EXPIRES: Final = int(Tag.EXPIRES_MS)
+_DUE: Final = int(Tag.DUE_MS)
+_KEY: Final = int(Tag.KEY)
 
 
 class Item:
@@ -21,11 +27,11 @@ class Item:
     `stored_ms` and `expires_ms` (0: never) are wall clock; `lsn` is that of its put, 0 in a
     memory queue. `size` is that of the body in bytes, be it in memory or let go. It `is_whole`
     unless only the log has the body, and after a restart all but its number, size and key.
-    `key` is canonical (`journal.canonical`), b"" for none.
+    `key` is canonical (`journal.canonical`), b"" for none; `stamp` is what else its put says.
     """
 
     __slots__ = (
-        "body", "expires_ms", "flags", "id", "is_whole", "key", "lsn", "marker", "size",
+        "body", "expires_ms", "flags", "id", "is_whole", "key", "lsn", "marker", "size", "stamp",
         "stored_ms",
     )  # fmt: skip
 
@@ -39,6 +45,7 @@ class Item:
         expires_ms: int,
         lsn: int = 0,
         key: bytes = b"",
+        stamp: Stamp | None = None,
     ) -> None:
         self.id = id
         self.marker = marker
@@ -48,76 +55,54 @@ class Item:
         self.expires_ms = expires_ms
         self.lsn = lsn
         self.key = key
+        self.stamp = stamp
         self.size = len(body)
         self.is_whole = True
 
     @property
     def origin(self) -> Origin | None:
         """What it was made of, if it was moved here."""
-        return None
+        return self.stamp.origin if self.stamp is not None else None
 
     @property
     def put(self) -> Put:
         """Itself as the log would tell it."""
         return (
-            self.id, self.marker, self.flags, self.stored_ms, self.expires_ms, self.body, self.key
+            self.id, self.marker, self.flags, self.stored_ms, self.expires_ms, self.body, self.key,
+            self.stamp.id if self.stamp is not None else b"",
         )  # fmt: skip
 
-    def said(self, due_ms: int = 0) -> bytes:
-        """What its put says of it beside its numbers and its body; `due_ms` 0: it is available."""
-        meta: Meta = {}
-        if self.expires_ms:
-            meta[Tag.EXPIRES_MS] = self.expires_ms
+    def said(self, due_ms: int = 0, nominal: bytes = b"") -> bytes:
+        """What its put says of it beside its numbers and its body; `due_ms` 0: it is available.
+
+        `nominal` is what is said of the time of a schedule that it is put for.
+        """
+        meta = NUMBER_TAG.pack(_EXPIRES, 8, self.expires_ms) if self.expires_ms else b""
         if due_ms:
-            meta[Tag.DUE_MS] = due_ms
-        if self.key:
-            meta[Tag.KEY] = self.key
-        return encode_meta(meta)
+            meta += NUMBER_TAG.pack(_DUE, 8, due_ms)
+        if key := self.key:
+            meta += TEXT_TAG.pack(_KEY, len(key)) + key
+        if nominal:
+            meta += nominal
+        stamp = self.stamp
+        return meta + stamp.said(self.size) if stamp is not None else meta
+
+    def ending(self, expires_ms: int) -> Item:
+        """The same item, expiring then."""
+        return Item(
+            self.id, self.marker, self.body, self.flags, self.stored_ms, expires_ms, self.lsn,
+            self.key, self.stamp,
+        )  # fmt: skip
 
     def without_body(self) -> Item:
         """The same item, whose body only the log has."""
-        bare = self._again()
+        bare = Item(
+            self.id, self.marker, b"", self.flags, self.stored_ms, self.expires_ms, self.lsn,
+            self.key, self.stamp,
+        )  # fmt: skip
         bare.size = self.size
         bare.is_whole = not self.size
         return bare
-
-    def _again(self) -> Item:
-        return Item(
-            self.id, self.marker, b"", self.flags, self.stored_ms, self.expires_ms, self.lsn,
-            self.key,
-        )  # fmt: skip
-
-
-class MovedItem(Item):
-    """One that was made of an item of another queue."""
-
-    __slots__ = ("_origin",)
-
-    def __init__(
-        self,
-        id: int,  # noqa: A002 - the spec's word for it
-        marker: int,
-        body: bytes,
-        flags: int,
-        stored_ms: int,
-        expires_ms: int,
-        origin: Origin,
-        lsn: int = 0,
-        key: bytes = b"",
-    ) -> None:
-        super().__init__(id, marker, body, flags, stored_ms, expires_ms, lsn, key)
-        self._origin = origin
-
-    @property
-    def origin(self) -> Origin:
-        """What it was made of."""
-        return self._origin
-
-    def _again(self) -> MovedItem:
-        return MovedItem(
-            self.id, self.marker, b"", self.flags, self.stored_ms, self.expires_ms, self._origin,
-            self.lsn, self.key,
-        )  # fmt: skip
 
 
 def bare_item(id_: int, body_bytes: int, marker: int = 0, key: bytes = b"") -> Item:

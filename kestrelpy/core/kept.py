@@ -3,10 +3,10 @@
     marker   1     2     3     4     5     6     7 ...
              done  lent  gone  ready dead  ready ready      after=2 sees 4, 5, 6, 7 ...
 
-An item that is put at once has its id for a marker, so the set of those that are there
-(`Reader.live`) says it all; one that was delayed first has another (`Reader.marks`). Their bodies
-are in memory or in the log: `item` finds the one, `journal.gather` and `by_id` the other. A queue
-that lives in memory has all of them here.
+What is done is there too, as long as the queue retains it. An item that is put at once has its id
+for a marker, so the set of those that are kept (`Queue.kept`) says it all; one that was delayed
+first has another (`Reader.marks`). Their bodies are in memory or in the log: `item` finds the one,
+`journal.gather` and `by_id` the other. A queue that lives in memory has all of them here.
 
 One rule: looking changes nothing, not even what has expired: that is passed over, and cleared away
 by those whose work it is.
@@ -17,12 +17,14 @@ from __future__ import annotations
 from typing import Final
 
 from kestrelpy.core.item import Item
+from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import Reader
 
 READY: Final = b"ready"
 LENT: Final = b"lent"
 DEAD: Final = b"dead"
 DELAYED: Final = b"delayed"
+DONE: Final = b"done"
 
 # Ids looked through at once, for each item that may be found there.
 _SPAN: Final = 4
@@ -30,38 +32,39 @@ _SPAN_LEAST: Final = 1000
 
 
 class Kept:
-    """The view of one reader."""
+    """What is kept in a queue, in the view of one of its readers. It is made for each look."""
 
-    __slots__ = ("_reader",)
+    __slots__ = ("_reader", "ids")
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, queue: Queue, reader: Reader | None = None) -> None:
+        self._reader = reader or queue.reader
+        self.ids = queue.kept
 
     def first(self, after: int) -> int:
         """The first marker behind this one; 0: there is none."""
         reader = self._reader
         if not reader.marks.hidden.count:
-            return reader.live.first_from(after + 1)
-        plain = reader.live.first_without(after + 1, reader.marks.hidden)
+            return self.ids.first_from(after + 1)
+        plain = self.ids.first_without(after + 1, reader.marks.hidden)
         other = reader.marks.first_from(after + 1)
         return min(plain, other) if plain and other else plain or other
 
     def id_of(self, marker: int) -> int:
         """The item with this marker; 0: it is not there."""
         reader = self._reader
-        if marker in reader.live and marker not in reader.marks.hidden:
+        if marker in self.ids and marker not in reader.marks.hidden:
             return marker
         return reader.marks.id_of(marker)
 
     def released(self, first: int, last: int, most: int) -> list[tuple[int, int]]:
         """Those from this marker on whose markers are no ids, until one comes that is plain."""
         reader = self._reader
-        plain = reader.live.first_without(first, reader.marks.hidden)
+        plain = self.ids.first_without(first, reader.marks.hidden)
         return reader.marks.between(first, min(last, plain - 1) if plain else last)[:most]
 
     def has(self, id_: int) -> bool:
         """Is this item there?"""
-        return id_ in self._reader.live
+        return id_ in self.ids
 
     def item(self, id_: int) -> Item | None:
         """This item, if it is in memory with its body."""
@@ -77,7 +80,8 @@ class Kept:
         return found if found is not None and found.is_whole else None
 
     def has_expired(self, id_: int, expires_ms: int, wall_ms: int) -> bool:
-        """Is it past its expiry, and neither lent nor dead? Then it is not kept any more."""
+        """Is it past its expiry, and neither lent nor dead? Then it is not kept any more, done or
+        not."""
         reader = self._reader
         return (
             0 < expires_ms <= wall_ms
@@ -87,30 +91,22 @@ class Kept:
 
     def state(self, id_: int) -> tuple[bytes, int]:
         """Where this item is, and its attempts: the deliveries that have ended."""
-        reader = self._reader
-        lease = reader.leases.of(id_)
-        if lease is not None:
-            return LENT, lease.attempts
-        death = reader.dead.deaths.get(id_)
-        if death is not None:
-            return DEAD, death.attempts
-        state = DELAYED if id_ in reader.delays else READY
-        return state, reader.attempts.get(id_)
+        return state_of(self._reader, id_)
 
     @property
     def is_plain(self) -> bool:
-        """Is everything ready, and was nothing ever given back?"""
+        """Is everything that is kept ready, and was nothing ever given back?"""
         reader = self._reader
-        return not (
+        return self.ids.count == reader.live.count and not (
             reader.leases or reader.dead.deaths or reader.attempts or reader.delays.count
         )
 
     def are_all(self, count: int, first: int, last: int) -> bool:
         """Are `count` items all that is there between these two, each at its own number?"""
-        reader = self._reader
-        if reader.marks.hidden.count:
+        hidden = self._reader.marks.hidden
+        if hidden.count and hidden.count_between(first, last):
             return False
-        return reader.live.count_between(first, last) == count
+        return self.ids.count_between(first, last) == count
 
     def note_gap(self, after: int, shown: int) -> None:
         """An observer at `after` is shown this item: was its marker older than what is kept?
@@ -145,7 +141,7 @@ class Kept:
 
     def since(self, since_ms: int) -> int:
         """The marker to begin at, so that nothing stored at this time or later is missed."""
-        low, high = 1, self._reader.live.last + 1
+        low, high = 1, self.ids.last + 1
         while low < high:
             middle = (low + high) // 2
             marker = self.first(middle - 1)
@@ -155,3 +151,16 @@ class Kept:
             else:
                 high = middle
         return low
+
+
+def state_of(reader: Reader, id_: int) -> tuple[bytes, int]:
+    """Where an item that is kept is for this reader, and its attempts."""
+    lease = reader.leases.of(id_)
+    if lease is not None:
+        return LENT, lease.attempts
+    death = reader.dead.deaths.get(id_)
+    if death is not None:
+        return DEAD, death.attempts
+    if id_ not in reader.live:
+        return DONE, 0  # what it had been through, the records of its deliveries say
+    return DELAYED if id_ in reader.delays else READY, reader.attempts.get(id_)

@@ -43,6 +43,8 @@ class KeySettings:
 
         `named` are the canonical values that the producer names; they win over the body's.
         """
+        if len(named) == 1 and len(named[0]) <= KEY_BYTES_MAX:
+            return named[0]  # as nearly all are
         values: tuple[bytes, ...] | list[bytes] = named
         if not named and self.rule is not None:
             try:

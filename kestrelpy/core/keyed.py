@@ -84,6 +84,7 @@ class Keyed:
             if ready.beyond and not ready.resident:
                 reader.line.refill(wall_ms)
             following = ready.pop()
+        self._look_ahead()
         return None
 
     def first(self, item: Item, now_ms: int) -> Item | None:
@@ -107,7 +108,13 @@ class Keyed:
             if ready.beyond and not ready.resident:
                 reader.line.refill(wall_ms)
             following = ready.first()
+        self._look_ahead()
         return None
+
+    def _look_ahead(self) -> None:
+        """What was passed over may have stood before one that has to be read back."""
+        if self._reader.ready.stubs.count:
+            self._reader.line.look_ahead()
 
     def _park(self, place: int, item: Item) -> None:
         """It stands at the front and has to wait."""
@@ -160,6 +167,18 @@ class Keyed:
             self._free(id_, self.keys.end_unknown(id_, body_bytes))
             if self._reader.waiters:
                 self._reader.alarm.need(AT_ONCE_MS)
+
+    def drop_parked(self, last: int, stay: set[int]) -> int:
+        """Those up to this id that wait for others are gone, but these; the bytes of their bodies.
+
+        Nothing becomes possible by that: who has a key has it still.
+        """
+        gone = self.keys.leave(last, stay)
+        for id_ in gone:
+            self._forget_whole(id_)
+            self._reader.line.forget_expiry(id_)
+        self._count()
+        return sum(gone.values())
 
     def pop_oldest(self, below: int) -> Item | None:
         """The parked item with the lowest place, if that is below this one: it is dropped."""

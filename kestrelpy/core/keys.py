@@ -28,7 +28,7 @@ _COMPACT_ABOVE: Final = 64 * _FIELDS
 Parked = tuple[int, int, int]  # id, place, bytes of its body
 
 
-class _Row:
+class Row:
     """Who has a value, and who waits for it in order of place: 24 bytes each."""
 
     __slots__ = ("_at", "_waiting", "holder")
@@ -45,6 +45,12 @@ class _Row:
         """Those who wait, in order."""
         some = self._waiting[self._at :]
         return zip(some[::_FIELDS], some[1::_FIELDS], some[2::_FIELDS], strict=True)
+
+    def copy(self) -> Row:
+        """One that changes on its own."""
+        other = Row(self.holder)
+        other._waiting = self._waiting[self._at :]
+        return other
 
     def first(self) -> Parked:
         """The one that has waited longest."""
@@ -75,6 +81,12 @@ class _Row:
         else:
             del self._waiting[at : at + _FIELDS]
         return True
+
+    def leave(self, going: dict[int, int]) -> None:
+        """These wait no more."""
+        if going:
+            stay = [number for each in self if each[0] not in going for number in each]
+            self._waiting, self._at = array("Q", stay), 0
 
     def _find(self, id_: int) -> int:
         """Where it stands, -1: nowhere. Ids rise but for items that were delayed once."""
@@ -112,7 +124,7 @@ class Keys:
     def clear(self) -> None:
         """Nobody claims anything."""
         # An item that has a value for which nobody waits is all there is to say.
-        self._rows: dict[bytes, int | _Row] = {}
+        self._rows: dict[bytes, int | Row] = {}
         self._more: dict[int, int] = {}  # who waits for more than one value, and for how many
         self.parked = IdSet()
         self.parked_bytes = 0
@@ -159,7 +171,7 @@ class Keys:
             if isinstance(row, int):
                 if row == id_:
                     continue
-                rows[value] = row = _Row(row)
+                rows[value] = row = Row(row)
                 self.blocked += 1
             elif row.holder == id_:
                 continue
@@ -188,11 +200,34 @@ class Keys:
         values = [value for value in self._rows if self._is_in(id_, value)]
         return self._end(id_, tuple(values), body_bytes)
 
+    def leave(self, last: int, stay: set[int]) -> dict[int, int]:
+        """Nobody up to this id waits any more, but these; who did, with the bytes of the bodies."""
+        gone: dict[int, int] = {}
+        for value, row in [*self._rows.items()]:
+            if isinstance(row, int):
+                continue
+            going = {id_: size for id_, _, size in row if id_ <= last and id_ not in stay}
+            row.leave(going)
+            gone |= going
+            if not row:
+                self._rows[value] = row.holder
+                self.blocked -= 1
+        for id_, size in gone.items():
+            self._more.pop(id_, None)
+            self._unpark(id_, size)
+        return gone
+
     def holders(self, first: int, last: int) -> set[int]:
         """The items from `first` to `last` that are first for a value."""
         rows = self._rows.values()
         ids = {row if isinstance(row, int) else row.holder for row in rows}
         return {id_ for id_ in ids if first <= id_ <= last}
+
+    def rows(self) -> list[Row]:
+        """Those in which somebody waits, as copies."""
+        if not self.blocked:
+            return []
+        return [row.copy() for row in self._rows.values() if not isinstance(row, int)]
 
     def oldest(self) -> Parked | None:
         """Of those that are parked the one with the lowest place."""

@@ -1,12 +1,15 @@
 """Who holds what until when.
 
 Most leases of a queue last equally long, so they end in the order they were granted: a dict keeps
-that order and grants and ends a lease in constant time. Those with a deadline out of order (the
-policy changed, the lease was renewed) go to a heap beside it.
+that order and grants and ends a lease in constant time. Another one does so for those renewed,
+mostly for equally long, too. Those with a deadline out of order go to a heap beside them.
 
-    by item    5 7 9 ...        by token   5: only leases whose token somebody was shown
+    granted    5 7 9 ...        by token   5: only leases whose token somebody was shown
+    renewed    3 2 4 ...
+    others     heap 1 8 ...
 
-One rule: a lease is in exactly one of `in_order` and `others` until it ends, and ends once.
+One rule: a lease is in exactly one of `granted`, `renewed` and `others` until it ends, and ends
+once.
 """
 
 from __future__ import annotations
@@ -20,9 +23,9 @@ from kestrelpy.core.timers import Entry, Timers
 
 
 class Holder:
-    """Whoever items are lent to: one connection, or all who know a token of one reader.
+    """Whoever items are lent to: one connection, all who know a token of one reader, or the mover.
 
-    `leases` are its own, oldest first (ended in constant time, whichever it is).
+    `leases` are its own, oldest first (ended in constant time, whichever it is); not the mover's.
     `overdue` names the readers whose leases ended under this holder's hands, once for each.
     """
 
@@ -39,12 +42,13 @@ class Lease:
 
     `began_ms` is wall clock; `deadline_ms` runs on the clock that never steps (None: no end).
     `dead`: it was lent from the dead line and goes back there. `by_token`: it is in the log, by the
-    record `lsn` (0: since before this start), and whoever knows the token may end it.
+    record `lsn` (0: since before this start), and whoever knows the token may end it. `is_moving`:
+    only the mover ends it (or the end of the queue), and it is not among the leases of its holder.
     """
 
     __slots__ = (
-        "attempts", "began_ms", "by_token", "dead", "deadline_ms", "holder", "item", "lsn", "owner",
-        "place", "timer", "token",
+        "attempts", "began_ms", "by_token", "dead", "deadline_ms", "holder", "is_moving", "item",
+        "lsn", "owner", "place", "timer", "token",
     )  # fmt: skip
 
     def __init__(
@@ -68,8 +72,25 @@ class Lease:
         self.deadline_ms = deadline_ms
         self.dead = False
         self.by_token = False
+        self.is_moving = False
         self.lsn = 0
         self.timer: Entry[Lease] | None = None
+
+
+class _InOrder:
+    """Leases by item, in the order of their deadlines. `latest_ms` was the latest."""
+
+    __slots__ = ("latest_ms", "leases")
+
+    def __init__(self) -> None:
+        self.leases: dict[int, Lease] = {}
+        self.latest_ms = 0
+
+    @property
+    def first_ms(self) -> int | None:
+        """The earliest deadline; None: there is none."""
+        first = next(iter(self.leases.values()), None)
+        return None if first is None else first.deadline_ms
 
 
 class Leases:
@@ -78,35 +99,48 @@ class Leases:
     `entries` are those by token as the log has them, by item. (The dict itself stays the same.)
     """
 
-    __slots__ = ("_by_token", "_in_order", "_latest_ms", "_others", "_timers", "entries", "places")
+    __slots__ = ("_by_token", "_granted", "_others", "_renewed", "_timers", "entries", "places")
 
     def __init__(self) -> None:
         self.entries: dict[int, LeaseEntry] = {}
         self.places: dict[int, int] = {}  # after replay: of those that are no id
         self._by_token: dict[int, Lease] = {}
-        self._in_order: dict[int, Lease] = {}
+        self._granted = _InOrder()
+        self._renewed = _InOrder()
         self._others: dict[int, Lease] = {}
         self._timers: Timers[Lease] = Timers()
-        self._latest_ms = 0
 
     def __len__(self) -> int:
-        return len(self._in_order) + len(self._others)
+        return len(self._granted.leases) + len(self._renewed.leases) + len(self._others)
 
     def __iter__(self) -> Iterator[Lease]:
-        yield from self._in_order.values()
+        yield from self._granted.leases.values()
+        yield from self._renewed.leases.values()
         yield from self._others.values()
 
     def __contains__(self, item_id: int) -> bool:
-        return item_id in self._in_order or item_id in self._others
+        return self.of(item_id) is not None
 
     def of(self, item_id: int) -> Lease | None:
         """The lease of this item, if it is lent."""
-        return self._in_order.get(item_id) or self._others.get(item_id)
+        return (
+            self._granted.leases.get(item_id)
+            or self._renewed.leases.get(item_id)
+            or self._others.get(item_id)
+        )
 
     def grant(self, lease: Lease) -> None:
         """It is lent from now on."""
+        if lease.is_moving:
+            self._others[lease.item.id] = lease
+            return
         lease.holder.leases[lease] = None
-        self._place(lease)
+        granted, deadline_ms = self._granted, lease.deadline_ms
+        if deadline_ms is not None and deadline_ms >= granted.latest_ms:  # nearly all
+            granted.latest_ms = deadline_ms
+            granted.leases[lease.item.id] = lease
+        else:
+            self._place(lease, granted)
 
     def enter(self, lease: Lease, entry: LeaseEntry) -> None:
         """It is by token, and the log says so."""
@@ -125,23 +159,38 @@ class Leases:
 
     def end(self, lease: Lease) -> None:
         """It is not lent any more; whose it was no longer has it."""
+        if lease.is_moving:
+            del self._others[lease.item.id]  # no time ends it, no token names it
+        else:
+            del lease.holder.leases[lease]
+            self._displace(lease)
+            if self._by_token:
+                self._by_token.pop(lease.token, None)
+        if lease.by_token:
+            del self.entries[lease.item.id]
+
+    def pass_on(self, lease: Lease, mover: Holder) -> None:
+        """It is the mover's from now on, and no time ends it; no token names it any more.
+
+        One by token stays in `entries`: the log has it until the item ends.
+        """
         del lease.holder.leases[lease]
         self._displace(lease)
         if self._by_token:
             self._by_token.pop(lease.token, None)
-            if lease.by_token:
-                del self.entries[lease.item.id]
+        lease.holder, lease.deadline_ms, lease.is_moving = mover, None, True
+        self._others[lease.item.id] = lease
 
     def renew(self, lease: Lease, deadline_ms: int) -> None:
         """Another deadline."""
         self._displace(lease)
         lease.deadline_ms = deadline_ms
-        self._place_other(lease)
+        self._place(lease, self._renewed)
 
     def next_due(self) -> int | None:
         """The earliest deadline; None: no lease has one."""
-        lease = self._first()
-        return None if lease is None else lease.deadline_ms
+        due = [self._granted.first_ms, self._renewed.first_ms, self._timers.next_due()]
+        return min((at_ms for at_ms in due if at_ms is not None), default=None)
 
     def over(self, now_ms: int, most: int) -> list[Lease]:
         """Leases whose deadline has come, at most `most`, in order; the caller ends them all.
@@ -154,41 +203,32 @@ class Leases:
             if lease is None:
                 break
             over.append(lease)
-        for lease in self._in_order.values():
-            if len(over) >= most or (lease.deadline_ms or 0) > now_ms:
-                break
-            over.append(lease)
+        for in_order in (self._granted, self._renewed):
+            for lease in in_order.leases.values():
+                if len(over) >= most or (lease.deadline_ms or 0) > now_ms:
+                    break
+                over.append(lease)
         over.sort(key=lambda lease: (lease.deadline_ms or 0, lease.place))
         return over
 
-    def _first(self) -> Lease | None:
-        in_order = next(iter(self._in_order.values()), None)
-        entry = self._timers.first()
-        if entry is None or entry.thing is None:
-            return in_order
-        if in_order is None or in_order.deadline_ms is None:
-            return entry.thing
-        return in_order if in_order.deadline_ms <= entry.due_ms else entry.thing
-
-    def _place(self, lease: Lease) -> None:
+    def _place(self, lease: Lease, in_order: _InOrder) -> None:
         deadline_ms = lease.deadline_ms
-        if deadline_ms is not None and (
-            deadline_ms >= self._latest_ms or not self._in_order
-        ):
-            self._latest_ms = deadline_ms
-            self._in_order[lease.item.id] = lease
-            return
-        self._place_other(lease)
-
-    def _place_other(self, lease: Lease) -> None:
-        self._others[lease.item.id] = lease
-        if lease.deadline_ms is not None:
-            lease.timer = self._timers.push(lease.deadline_ms, lease)
+        if deadline_ms is None:
+            self._others[lease.item.id] = lease
+        elif deadline_ms >= in_order.latest_ms or not in_order.leases:
+            in_order.latest_ms = deadline_ms
+            in_order.leases[lease.item.id] = lease
+        else:
+            self._others[lease.item.id] = lease
+            lease.timer = self._timers.push(deadline_ms, lease)
 
     def _displace(self, lease: Lease) -> None:
-        if self._in_order.pop(lease.item.id, None) is not None:
+        id_ = lease.item.id
+        if self._granted.leases.pop(id_, None) is not None:
             return
-        del self._others[lease.item.id]
+        if self._renewed.leases.pop(id_, None) is not None:
+            return
+        del self._others[id_]
         if lease.timer is not None:
             self._timers.cancel(lease.timer)
             lease.timer = None

@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import Damage
-from journal.moving import origin_of
 from journal.record import Record, said_of_put
-from kestrelpy.core.item import Item, MovedItem, bare_item
+from journal.stamp import stamp_of_put
+from kestrelpy.core.item import Item, bare_item
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.ready import ITEM_COST, NO_FRONTIER
 from kestrelpy.core.stubs import pack
@@ -92,6 +92,8 @@ class Line:
             and reader.log.backlog is not None  # else it is nowhere but here
         ):
             ready.push_beyond(item.id, item.size)
+            if item.expires_ms:
+                reader.left(item.expires_ms)
             return
         ready.push(item)
         if item.expires_ms:
@@ -148,16 +150,17 @@ class Line:
         reader = self._reader
         ready = reader.ready
         ready.clear()
-        leased = reader.leases.entries
-        apart = reader.elsewhere
-        ready.beyond = len(reader.live) - len(reader.dead) - len(leased) - len(apart)
+        deaths, apart = reader.dead.deaths, reader.elsewhere
+        entries = reader.leases.entries.values()
+        leased = [entry for entry in entries if entry.item not in deaths]
+        ready.beyond = len(reader.live) - len(deaths) - len(leased) - len(apart)
         if ready.beyond:
-            lent_bytes = sum(entry.body_bytes for entry in leased.values())
+            lent_bytes = sum(entry.body_bytes for entry in leased)
             ready.beyond_bytes = max(
                 reader.live_bytes - reader.dead.bytes - lent_bytes - apart_bytes, 0
             )
             ready.frontier = self._next_plain(1)
-        ready.stubs.extend(stubs)
+        ready.stubs.begin(stubs)
 
     def clear(self) -> None:
         """Nothing is ready any more."""
@@ -182,6 +185,7 @@ class Line:
         backlog, ready = reader.log.backlog, reader.ready
         if backlog is None:
             return
+        reader.catch_up()  # what is taken here must be known: it is not read twice
         for _ in range(_TAKES_MAX):
             if not self.has_room(most):
                 break
@@ -206,7 +210,7 @@ class Line:
         if not self._is_plain(id_) or id_ not in reader.live:
             ready.advance(id_ + 1)
             return
-        item = item_of(record)
+        item = reader.bound(item_of(record))
         ready.drop_beyond(item.size)
         ready.advance(id_ + 1)
         if 0 < item.expires_ms <= wall_ms:
@@ -226,7 +230,7 @@ class Line:
         if last >= reader.live.last:
             last, lost = max(reader.live.last, first), ready.beyond
         else:
-            lost = self._count_unlent(first, last)
+            lost = self.count_unlent(first, last)
         if lost:
             ready.drop_beyond(ready.beyond_bytes * lost // ready.beyond, lost)
             self.name_unreadable(lost, reader.live.first_from(first), last)
@@ -235,7 +239,7 @@ class Line:
                     reader.keyed.drop_unread(id_, 0)  # whoever waits for it goes on
         ready.advance(last + 1)
 
-    def _count_unlent(self, first: int, last: int) -> int:
+    def count_unlent(self, first: int, last: int) -> int:
         """How many of these are there, and in the plain line."""
         reader = self._reader
         live, leases, deaths = reader.live, reader.leases, reader.dead.deaths
@@ -327,7 +331,7 @@ class Line:
     def look_ahead(self) -> None:
         """Ask for the next stubs where they are needed soon."""
         ready = self._reader.ready
-        if ready.stubs.is_fetching or ready.stubs.first_in_heap() >= ready.frontier:
+        if ready.stubs.is_fetching or ready.stubs.first_in_line() >= ready.frontier:
             return
         if ready.resident < REFILL_ITEMS or ready.is_held_up:
             self._reader.ask()
@@ -353,7 +357,7 @@ class Line:
             place = ready.stubs.fetched(record.item)
             if not place:
                 continue  # it is gone
-            item = item_of(record, reader.marks.of(record.item, place))
+            item = reader.bound(item_of(record, reader.marks.of(record.item, place)))
             item.lsn = max(item.lsn, self._lsn_of(place))
             ready.give_back(place, item)
             if item.expires_ms and place < ready.frontier:
@@ -392,16 +396,10 @@ class Line:
 
 def item_of(record: Record, marker: int = 0) -> Item:
     """The item that this put stored; its marker is its id, unless it has another one."""
-    expires_ms, key = said_of_put(record.meta) if record.meta else (0, b"")
-    origin = origin_of(record.meta) if record.meta else None
-    if origin is not None:
-        return MovedItem(
-            record.item, marker or record.number, record.body, record.small, record.time_ms,
-            expires_ms, origin, record.lsn, key,
-        )  # fmt: skip
+    expires_ms, key, _ = said_of_put(record.meta) if record.meta else (0, b"", b"")
     return Item(
         record.item, marker or record.number, record.body, record.small, record.time_ms, expires_ms,
-        record.lsn, key,
+        record.lsn, key, stamp_of_put(record.meta),
     )  # fmt: skip
 
 

@@ -16,52 +16,80 @@ from typing import Final, Protocol
 
 from journal.backlog import Backlog
 from journal.epochs import Nominal, epoch_drafts
+from journal.ids import IdSet
 from journal.journal import Journal
 from journal.lending import LeaseEntry
-from journal.record import DELIVERY_MAX, Draft, Kind, Meta, Tag, encode_meta, ended
+from journal.record import DELIVERY_MAX, Draft, Kind, ended
 from journal.upkeep import State
 from kestrelpy.core.item import Item
+from kestrelpy.core.records import SMALL_BODY_MAX, Records
 
 _PUT: Final = int(Kind.PUT)
 _DONE: Final = int(Kind.DONE)
-_RETURNED: Final = int(Kind.RETURNED)
-_RELEASED: Final = int(Kind.RELEASED)
-_DEAD: Final = int(Kind.DEAD)
-_EXPIRED: Final = int(Kind.EXPIRED)
-_DISCARDED: Final = int(Kind.DISCARDED)
 _FLUSHED: Final = int(Kind.FLUSHED)
-_TOKENS: Final = int(Kind.TOKENS)
 _DECLARED: Final = int(Kind.DECLARED)
-_CANCELLED: Final = int(Kind.CANCELLED)
 _PAUSED: Final = int(Kind.PAUSED)
-_SMALL_BODY_MAX: Final = (1 << 24) - 1  # such bodies' sizes need no meta
 
 
 class Log(Protocol):
     """`lsn_written` and `lsn_stored`: up to where replies of either kind are true."""
 
-    lsn_written: int
-    lsn_stored: int
-    lsn_appended: int
-    lsn_durable: int  # up to where everything is on the disk, whatever `sync` says
-    item_stored: int  # the last item that may be shown to an observer
-    failure: Exception | None
-    no_room: str
     archive_to: str  # a directory for segments that go; "": they just go
-    backlog: Backlog | None  # reads back what memory has no room for; None: all is in memory
-    waiting_stored: set[object]  # the conversations that wait for more to be stored
-    waiting_written: set[object]  # or written
+
+    @property
+    def lsn_written(self) -> int:
+        """Up to where replies that wait for a write are true."""
+
+    @property
+    def lsn_stored(self) -> int:
+        """Up to where replies that wait for a sync are true."""
+
+    @property
+    def lsn_appended(self) -> int:
+        """The last record's."""
+
+    @property
+    def lsn_durable(self) -> int:
+        """Up to where everything is on the disk, whatever `sync` says."""
+
+    @property
+    def item_stored(self) -> int:
+        """The last item that may be shown to an observer."""
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why nothing more is acknowledged."""
+
+    @property
+    def no_room(self) -> str:
+        """Why nothing new is stored now; empty: it is."""
+
+    @property
+    def backlog(self) -> Backlog | None:
+        """Reads back what memory has no room for; None: all is in memory."""
+
+    @property
+    def waiting_stored(self) -> set[object]:
+        """The conversations that wait for more to be stored."""
+
+    @property
+    def waiting_written(self) -> set[object]:
+        """Or written."""
+
+    @property
+    def identity(self) -> bytes:
+        """Of the journal, which ids and keys are hashed with; b"": there is none."""
 
     def set_sync(self, sync_ms: int) -> None:
         """When STORED may be said, from now on."""
 
-    def put(self, item: Item, nominal: Nominal | None = None) -> int:
-        """An item was stored, be it for this time of a schedule."""
+    def put(self, item: Item, nominal: Nominal | None = None, reader: int = 0) -> int:
+        """An item was stored, be it for this time of a schedule, or for one child alone."""
 
     def nominal(self, nominal: Nominal, wall_ms: int) -> int:
         """Nothing is put for this schedule's times up to this one any more."""
 
-    def put_later(self, item: Item, due_ms: int) -> int:
+    def put_later(self, item: Item, due_ms: int, reader: int = 0) -> int:
         """An item was stored, and is delayed until then."""
 
     def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
@@ -91,7 +119,7 @@ class Log(Protocol):
     def cancelled(self, id_: int, body_bytes: int, wall_ms: int) -> int:
         """It was waiting or dead, and somebody had it removed."""
 
-    def paused(self, paused: bool, wall_ms: int) -> int:
+    def paused(self, paused: bool, wall_ms: int, reader: int = 0) -> int:
         """The queue lends nothing, or lends again."""
 
     def flushed(
@@ -118,22 +146,46 @@ class Log(Protocol):
     def write(self, draft: Draft) -> int:
         """A record that a room of its own has made."""
 
+    def write_lazily(self, draft: Draft) -> int:
+        """The same, where nobody waits for it: it is written with what comes next, or when somebody
+        marks the log."""
+
+    def write_recounted(self, draft: Draft, kept: Callable[[], IdSet]) -> int:
+        """One that speaks of many items at once: these are those that somebody needs behind it."""
+
     def wait_durable(self, lsn: int) -> None:
         """Somebody inside waits for this record: it is synced at once, whatever `sync` says."""
 
-    def attached(self, to_come: Callable[[], int], first_open: Callable[[], int]) -> None:
+    def attached(
+        self, to_come: Callable[[], int], first_open: Callable[[], int],
+        gone: Callable[[int, int], None],
+    ) -> None:  # fmt: skip
         """How its queue knows how many records must still find room, whatever comes (returns of
-        leases by token, ...), and the lsn of its first put whose origin is open."""
+        leases by token, ...), and the lsn of its first put whose origin is open. `gone` is told
+        first and last item of a segment that goes, or is rewritten."""
+
+    def retain(self, ms: int | None, bytes_most: int) -> None:
+        """Keep what is done so long (None: forever, 0: not by time), or up to so many bytes."""
+
+    def is_over(self, wall_ms: int, is_changed: bool = False) -> bool:
+        """Is the time of something over that is kept? It goes behind the next sync.
+
+        `is_changed`: how long has just been said anew, and anything may go.
+        """
+
+    def kept_bytes(self) -> int:
+        """The size of what is kept, the active segment up to its end."""
 
     def disk_bytes(self) -> int:
         """The size of all its files."""
 
 
-class JournalLog:
+class JournalLog(Records):
     """A queue on disk. `dirty` is the shell's list of logs that have something to write."""
 
     __slots__ = (
-        "_append", "_dirty", "_is_dirty", "_journal", "archive_to", "awaited_lsn", "backlog",
+        "_append", "_dirty", "_gone", "_is_dirty", "_journal", "archive_to", "awaited_lsn",
+        "backlog",
         "failure", "is_reported", "item_stored", "lsn_appended", "lsn_durable", "lsn_stored",
         "lsn_told", "lsn_written", "no_room", "state", "sync_ms", "waiting_stored",
         "waiting_written",
@@ -154,6 +206,7 @@ class JournalLog:
         self._journal = journal
         self._append = journal.append
         self.archive_to = ""
+        self._gone: Callable[[int, int], None] = lambda first, last: None
         self.backlog: Backlog | None = journal.backlog
         self._dirty = dirty
         self._is_dirty = False
@@ -169,12 +222,19 @@ class JournalLog:
         self.advance()
 
     @property
+    def identity(self) -> bytes:
+        """What tells this journal from any other; ids and keys are hashed with it."""
+        return self._journal.identity
+
+    @property
     def journal(self) -> Journal:
         """What is written to."""
         return self._journal
 
     def set_sync(self, sync_ms: int) -> None:
         """With `sync` other than always, STORED waits for the write alone."""
+        if sync_ms:
+            self.wait_durable(self.lsn_appended)  # a hand-off waits until it is synced some time
         self.sync_ms = sync_ms
         self.advance()
 
@@ -193,14 +253,12 @@ class JournalLog:
         """The shell has taken it off the dirty list."""
         self._is_dirty = False
 
-    def put(self, item: Item, nominal: Nominal | None = None) -> int:
-        meta = item.said() if item.expires_ms or item.key else b""
-        if nominal is not None:
-            meta += nominal.meta
-        if (origin := item.origin) is not None:
-            meta += origin.meta
+    def put(self, item: Item, nominal: Nominal | None = None, reader: int = 0) -> int:
+        meta = b""
+        if item.expires_ms or item.key or item.stamp is not None or nominal is not None:
+            meta = item.said() if nominal is None else item.said(nominal=nominal.meta)
         self.lsn_appended = lsn = self._append(
-            (_PUT, item.id, item.marker, item.flags, item.stored_ms, meta, item.body, 0, 0)
+            (_PUT, item.id, item.marker, item.flags, item.stored_ms, meta, item.body, reader, 0)
         )
         if not self._is_dirty:
             self.mark()
@@ -211,15 +269,15 @@ class JournalLog:
     def nominal(self, nominal: Nominal, wall_ms: int) -> int:
         return self._stand(nominal.draft(wall_ms))
 
-    def put_later(self, item: Item, due_ms: int) -> int:
+    def put_later(self, item: Item, due_ms: int, reader: int = 0) -> int:
         meta = item.said(due_ms)
-        return self._add(
-            Draft(_PUT, item.id, 0, item.flags, item.stored_ms, meta, item.body, 0, 0)
+        return self.write(
+            Draft(_PUT, item.id, 0, item.flags, item.stored_ms, meta, item.body, reader, 0)
         )
 
     def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
         size = item.size
-        if size <= _SMALL_BODY_MAX and attempts < DELIVERY_MAX:
+        if size <= SMALL_BODY_MAX and attempts < DELIVERY_MAX:
             small, meta = attempts + 1 | size << 8, b""
         else:
             small, meta = ended(attempts + 1, size)
@@ -230,44 +288,11 @@ class JournalLog:
             self.mark()
         return lsn
 
-    def returned(
-        self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes,
-        always: bool = False, due_ms: int = 0,
-    ) -> int:  # fmt: skip
-        if self.no_room and not always:
-            # What room there is belongs to the confirms. A restart does not know of this delivery.
-            return self.lsn_appended
-        meta = encode_meta({Tag.REASON: reason})
-        if due_ms:
-            said: Meta = {Tag.DUE_MS: due_ms, Tag.KEY: item.key, Tag.REASON: reason}
-            if not item.key:
-                del said[Tag.KEY]
-            meta = encode_meta(said | {Tag.BYTES: item.size})
-        return self._add(
-            Draft(_RETURNED, item.id, began_ms, attempts, wall_ms, meta, b"", 0, 0)
-        )
+    def _without_room(self) -> int | None:
+        return self.lsn_appended if self.no_room else None
 
-    def released(self, id_: int, place: int, wall_ms: int) -> int:
-        return self._add(Draft(_RELEASED, id_, place, 0, wall_ms, b"", b"", 0, 0))
-
-    def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
-        meta = encode_meta({Tag.REASON: reason, Tag.BYTES: item.size})
-        return self._add(Draft(_DEAD, item.id, began_ms, attempts, wall_ms, meta, b"", 0, 0))
-
-    def expired(self, item: Item, wall_ms: int) -> int:
-        small, meta = ended(0, item.size)
-        return self._add(Draft(_EXPIRED, item.id, 0, small, wall_ms, meta, b"", 0, item.lsn))
-
-    def discarded(self, item: Item, wall_ms: int) -> int:
-        small, meta = ended(0, item.size)
-        return self._add(Draft(_DISCARDED, item.id, 0, small, wall_ms, meta, b"", 0, item.lsn))
-
-    def cancelled(self, id_: int, body_bytes: int, wall_ms: int) -> int:
-        small, meta = ended(0, body_bytes)
-        return self._add(Draft(_CANCELLED, id_, 0, small, wall_ms, meta, b"", 0, 1))
-
-    def paused(self, paused: bool, wall_ms: int) -> int:
-        return self._stand(Draft(_PAUSED, 0, 0, int(paused), wall_ms, b"", b"", 0, 0))
+    def paused(self, paused: bool, wall_ms: int, reader: int = 0) -> int:
+        return self._stand(Draft(_PAUSED, 0, 0, int(paused), wall_ms, b"", b"", reader, 0))
 
     def flushed(
         self, last_id: int, spared: list[int], stay: list[tuple[int, int]], live_bytes: int,
@@ -281,8 +306,11 @@ class JournalLog:
             self.mark()
         return self.lsn_appended
 
-    def tokens(self, below: int, wall_ms: int) -> int:
-        return self._add(Draft(_TOKENS, 0, below, 0, wall_ms, b"", b"", 0, 0))
+    def write_recounted(self, draft: Draft, kept: Callable[[], IdSet]) -> int:
+        self.lsn_appended = self._journal.append_flush(draft, kept())
+        if not self._is_dirty:
+            self.mark()
+        return self.lsn_appended
 
     def declared(self, settings: bytes, wall_ms: int) -> int:
         return self._stand(Draft(_DECLARED, 0, 0, 0, wall_ms, b"", settings, 0, 0))
@@ -301,44 +329,69 @@ class JournalLog:
 
     def _stand(self, draft: Draft) -> int:
         """A record that holds for the queue until another one of its kind."""
-        lsn = self._add(draft)
+        lsn = self.write(draft)
         self._journal.ledger.stand(draft, lsn)
         return lsn
 
-    def take_dead(self) -> list[str]:
+    def take_dead(self, wall_ms: int = 0) -> list[str]:
         """Segments to be removed, in this order; what holds back others is said again."""
-        dead = self._journal.take_dead()
+        dead = self._journal.take_dead(wall_ms)
+        gone, self._journal.ledger.gone = self._journal.ledger.gone, []
+        for first, last in gone:
+            self._gone(first, last)
         if not self.no_room:  # what room there is belongs to the confirms
             for draft in self._journal.ledger.take_held():
                 self._stand(draft)
         return dead
 
     def leased(self, entry: LeaseEntry) -> int:
-        return self._add(entry.leased())
+        self.lsn_appended = lsn = self._append(entry.leased())
+        if not self._is_dirty:
+            self.mark()
+        return lsn
 
     def renewed(self, entry: LeaseEntry) -> int:
-        return self._add(entry.renewal())
-
-    def write(self, draft: Draft) -> int:
-        return self._add(draft)
+        self.lsn_appended = lsn = self._append(entry.renewal())
+        if not self._is_dirty:
+            self.mark()
+        return lsn
 
     def wait_durable(self, lsn: int) -> None:
         if lsn > self.awaited_lsn:
             self.awaited_lsn = lsn
             self.mark()
 
-    def attached(self, to_come: Callable[[], int], first_open: Callable[[], int]) -> None:
+    def attached(
+        self, to_come: Callable[[], int], first_open: Callable[[], int],
+        gone: Callable[[int, int], None],
+    ) -> None:  # fmt: skip
+        self._gone = gone
         self._journal.spares.count_leases = to_come
         self._journal.ledger.first_open = first_open
+
+    def retain(self, ms: int | None, bytes_most: int) -> None:
+        self._journal.ledger.retention.change(ms, bytes_most)
+
+    def is_over(self, wall_ms: int, is_changed: bool = False) -> bool:
+        return self._journal.upkeep.is_over(wall_ms, is_changed)
+
+    def kept_bytes(self) -> int:
+        active = self._journal.active
+        sealed = (s.capacity for s in self._journal.segments if s is not active)
+        return sum(sealed) + (active.at if active is not None else 0)
 
     def disk_bytes(self) -> int:
         return self._journal.disk_bytes()
 
-    def _add(self, draft: Draft) -> int:
+    def write(self, draft: Draft) -> int:
         self.lsn_appended = self._append(draft)
         if not self._is_dirty:
             self.mark()
         return self.lsn_appended
+
+    def write_lazily(self, draft: Draft) -> int:
+        self.lsn_appended = lsn = self._append(draft)
+        return lsn
 
     def mark(self) -> None:
         """There is something to write."""

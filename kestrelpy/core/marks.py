@@ -13,23 +13,30 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 from journal.ids import IdSet
+from kestrelpy.core.missed import Release
 
 _COMPACT_ABOVE: Final = 1024
+_COMPACT_AT_ONCE: Final = 1024  # so many are looked at when one is forgotten: half a millisecond
 
 
 class Marks:
     """`hidden` are ids of items that are there, and that are no markers."""
 
-    __slots__ = ("_ids", "_kept", "_markers", "hidden", "latest")
+    __slots__ = (
+        "_compacted", "_ids", "_kept", "_markers", "hidden", "latest", "retains",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._markers = array("Q")
         self._ids = array("Q")
         self._kept: dict[int, int] = {}
+        self._compacted = 0  # up to here all were looked at in this round
         self.hidden = IdSet()
+        self.retains = False  # those of what is done are still asked for
         self.latest = 0  # the last that was given
 
     def hide(self, id_: int) -> None:
@@ -43,6 +50,13 @@ class Marks:
             self._ids.append(id_)
             self.latest = marker
 
+    def give_all(self, released: list[Release]) -> None:
+        """These were released at their places, for the first time."""
+        if released:
+            self._markers.extend([each.place for each in released])
+            self._ids.extend([each.id for each in released])
+            self.latest = released[-1].place
+
     def keep(self, id_: int, marker: int) -> None:
         """Its marker is not its latest place any more, or it has none."""
         if marker != id_:
@@ -52,30 +66,50 @@ class Marks:
         """The marker of an item with this latest place; 0: it has none yet."""
         return self._kept.get(id_, place) if id_ in self.hidden else id_
 
+    def is_new(self, id_: int) -> bool:
+        """Of an item that is delayed: was it never available?"""
+        return id_ in self.hidden and id_ not in self._kept
+
     def marker_of(self, id_: int) -> int:
         """The marker of this hidden item; 0: it has none yet. Looks through all of them."""
-        at = next((at for at in range(len(self._ids)) if self._ids[at] == id_), -1)
-        return self._markers[at] if at >= 0 else 0
+        with suppress(ValueError):
+            return self._markers[self._ids.index(id_)]
+        return 0
 
     def forget(self, id_: int) -> None:
-        """It is not there any more."""
-        if self.hidden.discard(id_):
+        """It is done; where that is kept its marker stays."""
+        if self.retains:
+            self._kept.pop(id_, None)
+        elif self.hidden.discard(id_):
             self._kept.pop(id_, None)
             if len(self._ids) > _COMPACT_ABOVE and len(self._ids) > 2 * self.hidden.count:
-                self._compact()
+                self._compact(_COMPACT_AT_ONCE)
 
     def keep_only(self, ids: Iterable[int]) -> None:
-        """Of all, these stay."""
+        """All others are done."""
         stay = [id_ for id_ in ids if id_ in self.hidden]
-        self.hidden.keep_only(stay, self.hidden.last)
+        if not self.retains:
+            self.hidden.keep_only(stay, self.hidden.last)
         self._kept = {id_: self._kept[id_] for id_ in stay if id_ in self._kept}
-        self._compact()
+        self._compacted = 0
+        self._compact(len(self._ids))
+
+    def lose(self, first: int, last: int, live: IdSet) -> None:
+        """Of these items those that are done are not kept any more."""
+        self.hidden.discard_range(first, last, live.between(first, last).both(self.hidden))
+        gone = 0
+        while gone < len(self._ids) and self._ids[gone] not in self.hidden:
+            gone += 1  # the oldest go first, mostly
+        del self._ids[:gone], self._markers[:gone]
+        self._compacted = max(self._compacted - gone, 0)
+        self._compact(_COMPACT_AT_ONCE)
 
     def copy(self) -> Marks:
         """One that changes on its own."""
         other = Marks()
         other._markers, other._ids = self._markers[:], self._ids[:]
         other._kept, other.hidden = dict(self._kept), self.hidden.copy()
+        other.retains = self.retains
         return other
 
     def restore(self, marks: list[tuple[int, int]]) -> None:
@@ -84,10 +118,15 @@ class Marks:
         self._markers = array("Q", (marker for marker, _ in marks))
         self._ids = array("Q", (id_ for _, id_ in marks))
 
-    def _compact(self) -> None:
-        there = [(m, i) for m, i in zip(self._markers, self._ids, strict=True) if i in self.hidden]
-        self._markers = array("Q", (marker for marker, _ in there))
-        self._ids = array("Q", (id_ for _, id_ in there))
+    def _compact(self, count: int) -> None:
+        """Those of the next `count` whose items are gone go, too."""
+        start = self._compacted if self._compacted < len(self._ids) else 0
+        part = slice(start, start + count)
+        some = zip(self._markers[part], self._ids[part], strict=True)
+        there = [(m, i) for m, i in some if i in self.hidden]
+        self._markers[part] = array("Q", (marker for marker, _ in there))
+        self._ids[part] = array("Q", (id_ for _, id_ in there))
+        self._compacted = start + len(there)
 
     # -- for observers ----------------------------------------------------------------------
 
@@ -104,6 +143,10 @@ class Marks:
         if at < len(self._markers) and self._markers[at] == marker:
             return self._ids[at] if self._ids[at] in self.hidden else 0
         return 0
+
+    def behind(self, marker: int) -> list[int]:
+        """The items with a marker above this one that is not their id."""
+        return list(self._ids[bisect_right(self._markers, marker) :])
 
     def between(self, first: int, last: int) -> list[tuple[int, int]]:
         """Markers from `first` to `last` with the items that are there."""

@@ -19,14 +19,19 @@ from __future__ import annotations
 from typing import Final
 
 from journal.canonical import split
-from journal.moving import Origin, moved, settled
+from journal.moving import Origin, moved, settled, settled_many
 from journal.record import Draft, Kind
-from kestrelpy.core.item import Item, MovedItem
+from journal.stamp import Stamp
+from kestrelpy.core.branch import Branch
+from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.leases import Holder, Lease
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import Reader
-from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.core.returns import DEFERRED
+from kestrelpy.core.storing import remember
+from kestrelpy.core.versions import NEVER
+from kestrelpy.errors import ClientError, ItemRefused, ServerError
 
 _NOBODY: Final = 0  # the token of a lease that nobody is shown
 
@@ -65,6 +70,7 @@ def take_first(reader: Reader, now_ms: int, mover: Holder) -> Lease | None:
 
 def _lend(reader: Reader, item: Item, place: int, mover: Holder, attempts: int) -> Lease:
     lease = Lease(item, place, mover, reader, _NOBODY, attempts, 0, None)
+    lease.is_moving = True
     reader.leases.grant(lease)
     reader.lent_bytes += len(item.body)
     reader.moving += 1
@@ -81,18 +87,60 @@ def put_back(reader: Reader, lease: Lease) -> None:
         reader.line.take_back(item, lease.place)
 
 
-def leave(reader: Reader, lease: Lease, target: Origin, now_ms: int) -> int:
-    """It is `target` now, on disk, and gone here; returns the record to wait for."""
+def leave(
+    reader: Reader, lease: Lease, target: bytes, now_ms: int, lazily: bool = False
+) -> int:
+    """It is another item now, on disk, and gone here; returns the record to wait for.
+
+    `target` is what the record says of that one (`Origin.as_target`). `lazily`: nobody waits, and
+    whoever calls this has it written soon.
+    """
     item = reader.end(lease)
-    reader.moving -= 1
+    delivery = began_ms = 0
+    if was_handed_off := lease.token != _NOBODY:
+        delivery, began_ms = lease.attempts + 1, lease.began_ms
+    else:
+        reader.moving -= 1
     if lease.dead:
         reader.dead.forget(item.id, True)
     elif item.key:
         reader.keyed.end(item)
-    lsn = _leave(reader, item.id, item.size, target, now_ms)
-    if item.key and reader.waiters:
-        reader.serve(now_ms)  # another item of its key may be possible
+    size, log = item.size, reader.log
+    reader._apply_done(item.id, size)
+    wall_ms = now_ms + reader.wall.offset_ms
+    draft = moved(item.id, size, target, wall_ms, not log.no_room, delivery, began_ms)
+    lsn = log.write_lazily(draft) if lazily else log.write(draft)
+    if reader.waiters.count and (
+        item.key or (was_handed_off and reader.policy.max_leased is not None)
+    ):
+        reader.serve(now_ms)  # another item may be possible, or another lease
     return lsn
+
+
+def whose_files(queue: Queue) -> Queue:
+    """A child has no files of its own."""
+    return queue.parent if isinstance(queue, Branch) else queue
+
+
+def hand_back(lease: Lease, now_ms: int) -> None:
+    """What was handed off to a queue that is gone, unstored: it is where it was, uncounted."""
+    reader = lease.owner
+    assert isinstance(reader, Reader)
+    reader.give_back(lease, now_ms, DEFERRED)
+
+
+def tell_left(queue: Queue, copy: int, origin: Origin, now_ms: int) -> None:
+    """At a start: the put of `copy` ended its origin, in this log, and the record that says so
+    to those who count was lost."""
+    queue._apply_settled(copy)
+    _, child, part = origin.queue.partition(b"+")
+    reader = queue.children.get(part) if child else queue.reader
+    if reader is None:
+        return
+    log, wall_ms = reader.log, now_ms + queue.wall.offset_ms
+    target = Origin(queue.server_id, queue.name, copy, queue.generation).as_target
+    draft = moved(origin.item, origin.body_bytes, target, wall_ms, not log.no_room)
+    log.write(draft._replace(put_lsn=0))  # it is not among those that are alive
 
 
 def leave_unread(reader: Reader, id_: int, body_bytes: int, target: Origin, now_ms: int) -> int:
@@ -105,6 +153,8 @@ def leave_unread(reader: Reader, id_: int, body_bytes: int, target: Origin, now_
     if lease is not None:
         item = reader.end(lease)
         key = NO_KEY if lease.dead else item.key
+        if lease.dead:
+            reader.dead.forget(id_, True)
     elif id_ in reader.dead.deaths:
         reader.dead.forget(id_, False)
     elif id_ in reader.delays:
@@ -114,14 +164,9 @@ def leave_unread(reader: Reader, id_: int, body_bytes: int, target: Origin, now_
         ready.advance(ready.frontier)
     if key:
         reader.keyed.drop_known(id_, key, body_bytes)
-    return _leave(reader, id_, body_bytes, target, now_ms)
-
-
-def _leave(reader: Reader, id_: int, body_bytes: int, target: Origin, now_ms: int) -> int:
     reader._apply_done(id_, body_bytes)
-    log = reader.log
-    wall_ms = now_ms + reader.wall.offset_ms
-    return log.write(moved(id_, body_bytes, target, wall_ms, not log.no_room))
+    log, wall_ms = reader.log, now_ms + reader.wall.offset_ms
+    return log.write(moved(id_, body_bytes, target.as_target, wall_ms, not log.no_room))
 
 
 def redrive(queue: Queue, id_: int, now_ms: int) -> int | None:
@@ -133,8 +178,7 @@ def redrive(queue: Queue, id_: int, now_ms: int) -> int | None:
     death = reader.dead.deaths.get(id_)
     if death is None or id_ in reader.leases:
         return None
-    place, item = queue.next_number, reader.dead.at(id_)
-    queue.next_number = place + 1
+    place, item = queue.take_place(), reader.dead.at(id_)
     reader.dead.forget(id_, False)
     wall_ms = now_ms + reader.wall.offset_ms
     lsn = reader.log.write(Draft(Kind.REDRIVEN, id_, place, 0, wall_ms, b"", b"", 0, 0))
@@ -154,16 +198,20 @@ def redrive(queue: Queue, id_: int, now_ms: int) -> int | None:
 def receive(queue: Queue, item: Item, origin: Origin, now_ms: int) -> Item:
     """Store a copy as a new arrival; its own lsn is the record to wait for.
 
-    An expiry that is still to come is kept, and a key that it has. Raises ServerError with the
-    reason, and nothing is stored.
+    An expiry that is still to come is kept, and a key that it has, under which it is the next
+    version; no id that was seen here suppresses it. Raises ServerError with the reason, and
+    nothing is stored.
     """
     log, policy = queue.log, queue.policy
     if log.failure is not None or log.no_room or item.size > policy.max_item_bytes:
         queue.refuse_put(item.size)
+    if queue.passes_on and not queue.children and queue.retained is None:
+        name = queue.name.decode("ascii")
+        raise ServerError(f"queue {name} has fanout_only and no children: nobody would have it")
     try:
         key = policy.keys.key_of(queue.name, tuple(split(item.key)), item.body)
     except ClientError as error:
-        raise ServerError(str(error)) from None
+        raise ItemRefused(str(error)) from None
     if policy.bounded and not queue.make_room(item.size, now_ms):
         raise ServerError(f"queue {queue.name.decode('ascii')} is full")
     wall_ms = now_ms + queue.wall.offset_ms
@@ -172,23 +220,36 @@ def receive(queue: Queue, item: Item, origin: Origin, now_ms: int) -> Item:
         oldest = wall_ms + policy.max_age_ms
         expires_ms = min(expires_ms, oldest) if expires_ms else oldest
     number = queue.next_number
-    copy = MovedItem(
-        number, number, item.body, item.flags, wall_ms, expires_ms, origin, 0, key
-    )
-    queue._apply_put(number, copy.size)
+    written = queue.versions.of(key, policy, wall_ms) if key else NEVER
+    stamp = remember(queue, Stamp(origin=origin), key, written, wall_ms)
+    copy = Item(number, number, item.body, item.flags, wall_ms, expires_ms, 0, key, stamp)
+    if passes_on := queue.passes_on:
+        queue._apply_passed(number)
+    else:
+        queue._apply_put(number, copy.size)
     copy.lsn = log.put(copy)
-    queue._apply_opened(copy.id, origin._replace(lsn=copy.lsn))
+    queue._apply_opened(copy.id, origin.put_by(copy.lsn))
+    if passes_on:
+        queue.pass_on(copy, now_ms)
+        return copy
     reader = queue.reader
     reader.line.keep(copy)
     if reader.waiters:
         reader.serve(now_ms)
+    if queue.children:
+        queue.fan_out(copy, now_ms)
     return copy
 
 
-def settle(queue: Queue, id_: int, now_ms: int) -> None:
-    """The item that this one was made of is gone, on disk."""
-    origin = queue.origins.get(id_)
-    if origin is None:
+def settle(queue: Queue, copies: list[int], now_ms: int, lazily: bool = False) -> None:
+    """The items that these were made of are gone, on disk; `lazily` as in `leave`."""
+    origins, wall_ms = queue.origins, now_ms + queue.wall.offset_ms
+    copies = [id_ for id_ in copies if id_ in origins]
+    if not copies:
         return
-    queue._apply_settled(id_)
-    queue.log.write(settled(id_, origin, now_ms + queue.wall.offset_ms))
+    one = origins[copies[0]]
+    for id_ in copies:
+        queue._apply_settled(id_)
+    alone = len(copies) == 1
+    draft = settled(copies[0], one, wall_ms) if alone else settled_many(copies, wall_ms)
+    (queue.log.write_lazily if lazily else queue.log.write)(draft)

@@ -10,6 +10,7 @@ from typing import Final
 
 from journal.backlog import Backlog
 from journal.epochs import Nominal
+from journal.ids import IdSet
 from journal.lending import LeaseEntry
 from journal.record import Draft
 from kestrelpy.core.item import Item
@@ -38,16 +39,20 @@ class NullLog:
         self.waiting_stored: set[object] = set()
         self.waiting_written: set[object] = set()
 
+    @property
+    def identity(self) -> bytes:
+        return b""
+
     def set_sync(self, sync_ms: int) -> None:
         """It makes no difference here."""
 
-    def put(self, item: Item, nominal: Nominal | None = None) -> int:
+    def put(self, item: Item, nominal: Nominal | None = None, reader: int = 0) -> int:
         return 0
 
     def nominal(self, nominal: Nominal, wall_ms: int) -> int:
         return 0
 
-    def put_later(self, item: Item, due_ms: int) -> int:
+    def put_later(self, item: Item, due_ms: int, reader: int = 0) -> int:
         return 0
 
     def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
@@ -74,7 +79,7 @@ class NullLog:
     def cancelled(self, id_: int, body_bytes: int, wall_ms: int) -> int:
         return 0
 
-    def paused(self, paused: bool, wall_ms: int) -> int:
+    def paused(self, paused: bool, wall_ms: int, reader: int = 0) -> int:
         return 0
 
     def flushed(
@@ -98,11 +103,29 @@ class NullLog:
     def write(self, draft: Draft) -> int:
         return 0
 
+    def write_lazily(self, draft: Draft) -> int:
+        return 0
+
+    def write_recounted(self, draft: Draft, kept: Callable[[], IdSet]) -> int:
+        return 0
+
     def wait_durable(self, lsn: int) -> None:
         """It makes no difference here."""
 
-    def attached(self, to_come: Callable[[], int], first_open: Callable[[], int]) -> None:
+    def attached(
+        self, to_come: Callable[[], int], first_open: Callable[[], int],
+        gone: Callable[[int, int], None],
+    ) -> None:  # fmt: skip
         """It makes no difference here."""
+
+    def retain(self, ms: int | None, bytes_most: int) -> None:
+        """There is nothing to be kept."""
+
+    def is_over(self, wall_ms: int, is_changed: bool = False) -> bool:
+        return False
+
+    def kept_bytes(self) -> int:
+        return 0
 
     def disk_bytes(self) -> int:
         return 0

@@ -4,7 +4,7 @@
       asked for    these dead items, or so many of those that wait; it ends, and is answered
 
 One rule: what a target refuses stays where it was. What moves by itself is tried again, later each
-time; what somebody asked for ends there.
+time, and an item that the target never takes holds up no other; what somebody asked for ends there.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from kestrelpy.core.queue import Queue
 
 REST_MS: Final = 1000
 REST_MS_MAX: Final = 60_000
+# Items tried in a row that the target takes at no time: each of them may have to be read.
+PASSED_MAX: Final = 16
 
 
 class Order:
@@ -27,7 +29,7 @@ class Order:
 
     __slots__ = (
         "by_itself", "ids", "is_over", "is_resting", "left", "moved", "of_dead", "owner",
-        "refusal", "rest_ms", "source", "target", "under_way",
+        "passed", "refusal", "rest_ms", "source", "target", "told", "under_way",
     )  # fmt: skip
 
     def __init__(
@@ -44,7 +46,9 @@ class Order:
         self.owner = owner
         self.moved = 0
         self.under_way = 0
+        self.passed = 0
         self.refusal = ""
+        self.told: set[int] = set()  # items whose refusal was said
         self.rest_ms = REST_MS
         self.is_resting = False
         self.is_over = False
@@ -68,14 +72,31 @@ class Order:
         self.left = 0
         self.refusal = self.refusal or reason
 
+    def pass_over(self) -> bool:
+        """The first is not taken and goes behind all others: is the next one tried now?"""
+        self.ids.rotate(-1)
+        self.passed += 1
+        return self.passed < min(len(self.ids), PASSED_MAX)
+
+    def is_news(self, reason: str, item: int) -> bool:
+        """Was it not said yet that nothing, or not this `item`, is taken?"""
+        if item:
+            was_said = item in self.told
+            self.told.add(item)
+            return not was_said
+        was, self.refusal = self.refusal, reason
+        return not was
+
     def rest(self) -> int:
         """Begin nothing for a while: how long, in milliseconds."""
-        self.is_resting = True
+        self.is_resting, self.passed = True, 0
+        if len(self.told) > 2 * len(self.ids) + PASSED_MAX:
+            self.told.intersection_update(self.ids)  # the others went another way
         rest_ms, self.rest_ms = self.rest_ms, min(self.rest_ms * 2, REST_MS_MAX)
         return rest_ms
 
     def stored(self) -> None:
         """Its target takes items."""
-        self.rest_ms = REST_MS
+        self.rest_ms, self.passed = REST_MS, 0
         if self.by_itself:
             self.refusal = ""

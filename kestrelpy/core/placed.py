@@ -17,7 +17,7 @@ Where = tuple[int, int, int]  # place, id, size
 class Placed:
     """Those of a reader at this moment."""
 
-    __slots__ = ("_delayed", "_few", "_hidden", "_kept", "_marks", "_stubs")
+    __slots__ = ("_delayed", "_few", "_hidden", "_marks", "_parked", "_stubs")
 
     def __init__(self, reader: Reader) -> None:
         self._few: list[Where] = list(reader.ready.apart())
@@ -26,6 +26,7 @@ class Placed:
             for lease in reader.leases
             if not lease.dead and lease.place != lease.item.id
         ]
+        self._parked = reader.keyed.keys.rows()
         self._stubs = reader.ready.stubs.copy()
         self._marks = reader.marks.copy()
         self._hidden = self._marks.hidden
@@ -36,10 +37,21 @@ class Placed:
         for marker, id_ in marks:
             if id_ in self._hidden:
                 marker_of[id_] = marker
-        for where in (self._few, self._stubs):
+        known = set(marker_of) if marks.retains else set()
+        parked = {
+            (place, id_, size)
+            for row in self._parked
+            for id_, place, size in row
+            if place != id_
+        }
+        for where in (self._few, self._stubs, sorted(parked)):
             for place, id_, size in where:
                 yield PlacedEntry(id_, place, marker_of.pop(id_, id_), size)
         for id_ in self._delayed.without(self._hidden):
             yield PlacedEntry(id_, 0, id_, 0)
         for id_, marker in marker_of.items():
             yield PlacedEntry(id_, 0, marker, 0)
+        if marks.retains:
+            for id_ in self._hidden:
+                if id_ not in self._delayed and id_ not in known:
+                    yield PlacedEntry(id_, 0, 0, 0)  # done before it ever was available

@@ -17,6 +17,8 @@ MEMORY_BYTES_MAX: Final = 64 << 20
 LEASE_MS: Final = 30 * 60 * 1000
 ATTEMPTS_MAX: Final = 100
 RETRY_DELAY_MAX_MS: Final = 60 * 60 * 1000
+DEDUPE_WINDOW_MS: Final = 24 * 60 * 60 * 1000
+SCOPE_WINDOW_MS: Final = 30 * 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +45,23 @@ class Policy:
     expire_to: bytes = b""  # the queue where expired items go; empty: they are gone
     dead_letter_to: bytes = b""  # the queue where dead items go; empty: they stay in the dead line
     archive_to: str = ""  # a directory for segments that go; "": they just go
+    dedupe_window_ms: int | None = DEDUPE_WINDOW_MS  # None: ids are remembered for good
+    scope_window_ms: int | None = SCOPE_WINDOW_MS  # since a scope's last use; None: for good
+    retain_ms: int | None = 0  # how long done items stay readable; 0: not by time, None: for good
+    retain_bytes: int = 0  # how much of them stays readable; 0: not by size
+    fanout_only: bool = False  # it stores nothing for itself, only for its children
+    fanout_create: bool = True  # who mentions a child makes it
+    children: tuple[bytes, ...] = ()  # those the configuration names, each without its parent
 
     @property
     def bounded(self) -> bool:
         """Can a set find the queue full?"""
         return self.max_items is not None or self.max_bytes is not None
+
+    @property
+    def retains(self) -> bool:
+        """Does anything that is done stay readable?"""
+        return self.retain_ms != 0 or self.retain_bytes > 0
 
     def retry_ms(self, attempts: int) -> int:
         """How long an item waits that came back for the nth time, counted."""

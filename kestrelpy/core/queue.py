@@ -10,60 +10,59 @@ record that this step returns.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from journal.checkpoint import Checkpoint
 from journal.epochs import Nominal, keep_latest
+from journal.fresh import Fresh
+from journal.ids import IdSet
 from journal.ledger import NONE_OPEN
 from journal.moving import Origin
+from journal.stamp import Stamp
 from journal.upkeep import State
-from kestrelpy.core.delays import Delay
-from kestrelpy.core.item import Item
-from kestrelpy.core.key_rule import NO_KEY
-from kestrelpy.core.keyed import SWEEP_ITEMS_MAX
+from kestrelpy.core import fanning, retained, storing
+from kestrelpy.core.idle import Idle
 from kestrelpy.core.log import Log
+from kestrelpy.core.missed import Missed
+from kestrelpy.core.once import NOT_DUE, Ids, begin_tending, remembered, tend
 from kestrelpy.core.outgoing import send_on
 from kestrelpy.core.placed import Placed
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import Reader
 from kestrelpy.core.residency import UNLIMITED, Memory
-from kestrelpy.core.returns import put_off
+from kestrelpy.core.retained import Retained
+from kestrelpy.core.shared_log import SharedLog
 from kestrelpy.core.timers import Alarm, Timers
+from kestrelpy.core.versions import Versions
 from kestrelpy.core.waiters import Waiter
 from kestrelpy.core.wall import Wall
-from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.errors import ServerError
 
-NOT_STORED: Final = -1
-_NO_LIMIT: Final = (1 << 63) - 1
 _COMPLAINT_MS: Final = 60_000  # one line a minute about a client's mistake is enough
 _AGE_CHECK_MS_MAX: Final = 60_000
-# Items dropped for one put: a limit that was lowered by a million is reached over many puts.
-DISCARDED_ITEMS_MAX: Final = 1000
+
+if TYPE_CHECKING:
+    from kestrelpy.core.branch import Branch
+    from kestrelpy.core.child import Child
 
 
 class Queue:
     """One queue by its name. `generation` tells it from earlier queues of that name."""
 
     __slots__ = (
-        "_complained_ms", "alarm", "created_ms", "declared", "deleted", "epochs", "generation",
-        "is_gone", "log", "name", "next_number", "origins", "policy", "reader", "server_id",
-        "total_items", "wall",
+        "_complained_ms", "alarm", "children", "created_ms", "declared", "deleted", "eager",
+        "epochs", "fresh", "generation", "idle", "ids", "is_gone", "is_remnant", "log", "memory",
+        "missed", "name", "next_number", "origins", "own_number", "passes_on", "policy",
+        "put_bytes", "reader", "readers_named", "retained", "server_id", "tended_ms",
+        "total_items", "versions", "wall",
     )  # fmt: skip
 
     def __init__(
-        self,
-        name: bytes,
-        generation: int,
-        policy: Policy,
-        log: Log,
-        wall: Wall,
-        woken: list[Waiter],
-        timers: Timers[Any],
-        now_ms: int,
-        memory: Memory,
-        hungry: list[Reader],
-        declared: bytes = b"",
-    ) -> None:
+        self, name: bytes, generation: int, policy: Policy, log: Log, wall: Wall,
+        woken: list[Waiter], timers: Timers[Any], now_ms: int, memory: Memory,
+        hungry: list[Reader], declared: bytes = b"",
+    ) -> None:  # fmt: skip
         """`declared` are settings by a client, which only the shell reads: it makes the policy."""
         self.name = name
         self.declared = declared
@@ -73,6 +72,17 @@ class Queue:
         self.wall = wall
         self.alarm: Alarm[Any] = Alarm(timers, self)
         self.reader = Reader(name, policy, log, wall, woken, self.alarm, memory, hungry)
+        self.retained: Retained | None = None  # what is kept, done or not; None: what is alive
+        self.memory = memory
+        self.children: dict[bytes, Child] = {}  # by their names behind the `+`
+        self.eager: list[Child] = []  # those that are given each item as it comes
+        self.missed: Missed | None = None  # by the others; None: there never were any
+        self.idle = Idle(self)  # what expires in them
+        self.readers_named = 0  # the highest number that a child was given
+        self.put_bytes = 0  # of what was put for all, since there are children
+        self.own_number = 0  # of its line among the readers of its log: 0, unless it is a child
+        self.passes_on = False  # does its own line take nothing of what is put for all?
+        self.is_remnant = False  # deleted, and there for the sake of its children alone
         self.next_number = 1  # of an item, and of a place that is none's id
         self.total_items = 0  # that were ever put
         self.created_ms = now_ms
@@ -81,120 +91,48 @@ class Queue:
         self.server_id = b""
         self.epochs: dict[bytes, int] = {}  # by schedule: its last time that was put, in s
         self.origins: dict[int, Origin] = {}  # open ones, by the item here that was made of each
+        self.tended_ms = NOT_DUE
+        self.fresh = Fresh()  # of the two below: what no file has yet
+        self.ids = Ids(self.fresh)
+        self.versions = Versions(self.fresh)
         self._complained_ms = -_COMPLAINT_MS
 
     # -- storing ----------------------------------------------------------------------------
 
-    def put(
-        self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
-        nominal: Nominal | None = None, delay: Delay | None = None,
-    ) -> int:  # fmt: skip
-        """Store an item (`expires_ms` wall clock, 0: never); the record to wait for, or NOT_STORED.
+    put = storing.put
+    add = storing.add
+    refuse_put = storing.refuse_put
+    make_room = storing.make_room
 
-        `key` is canonical; `nominal` is the time of a schedule that it is put for, which the same
-        record says. Raises ServerError when it is too large or the journal has failed, ClientError
-        when it would expire before it is due.
-        """
-        log, policy = self.log, self.policy
-        size = len(body)
-        if log.failure is not None or log.no_room or size > policy.max_item_bytes:
-            self.refuse_put(size)
-        wall_ms = now_ms + self.wall.offset_ms
-        if policy.max_age_ms is not None:
-            oldest = wall_ms + policy.max_age_ms
-            expires_ms = min(expires_ms, oldest) if expires_ms else oldest
-        if delay is not None and 0 < expires_ms <= delay.due_ms(wall_ms):
-            self._refuse_delay(expires_ms, delay.due_ms(wall_ms))
-        if policy.bounded and not self.make_room(size, now_ms):
-            return NOT_STORED
-        number = self.next_number
-        if delay is not None and delay.due_ms(wall_ms) > wall_ms:
-            item = Item(number, 0, body, flags, wall_ms, expires_ms, 0, key)
-            return self._put_off(item, delay, now_ms)
-        item = Item(number, number, body, flags, wall_ms, expires_ms, 0, key)
-        self._apply_put(number, size)
-        if nominal is not None:
-            self._apply_nominal(nominal)
-        item.lsn = log.put(item, nominal)
-        reader = self.reader
-        reader.line.keep(item)
-        if reader.waiters:
-            reader.serve(now_ms)
-        return item.lsn
+    fan_out = fanning.fan_out
+    pass_on = fanning.pass_on
+    pass_number = fanning.pass_number
+    put_off_for_all = fanning.put_off_for_all
+    catch_up = fanning.catch_up
+    set_passing = fanning.set_passing
+    is_needed = fanning.is_needed
+    confirms_shared = fanning.confirms_shared
+    kept_now = fanning.kept_now
+    release_due = fanning.release_due
+    release_shared = fanning.release_shared
 
-    def _put_off(self, item: Item, delay: Delay, now_ms: int) -> int:
-        """Store an item that is not due yet."""
-        self._apply_put(item.id, item.size)
-        self.reader.marks.hide(item.id)
-        item.lsn = self.log.put_later(item, delay.due_ms(item.stored_ms))
-        put_off(self.reader, item, delay, now_ms)
-        return item.lsn
+    @property
+    def readers(self) -> list[Reader]:
+        """Its own line, and its children as far as they know what arrived."""
+        return [self.reader, *self.children.values()]
 
-    def _refuse_delay(self, expires_ms: int, due_ms: int) -> NoReturn:
-        name, late_ms = self.name.decode("ascii"), due_ms - expires_ms
-        raise ClientError(
-            f"an item of {name} would expire {late_ms} ms before it is due: give it a shorter "
-            "delay, or a later expiry (max_age counts from being stored)"
-        )
+    @property
+    def is_child(self) -> bool:
+        """Is this a child of another one, whose log it reads?"""
+        return False
 
-    def add(
-        self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
-        delay: Delay | None = None,
-    ) -> int:
-        """Store an item if none is ready, delayed or lent."""
-        if self.log.failure is not None or len(body) > self.policy.max_item_bytes:
-            self.refuse_put(len(body))
-        self.reader.first(now_ms)  # what has expired is not there
-        reader = self.reader
-        if reader.ready.count or len(reader.leases) or reader.elsewhere.count:
-            return NOT_STORED
-        return self.put(body, flags, expires_ms, now_ms, key, delay=delay)
+    def note_less(self) -> None:
+        """Many items went at once: of a child of a remnant perhaps the last."""
 
-    def refuse_put(self, size: int) -> NoReturn:
-        """Say why nothing of this size is stored now."""
-        if self.log.failure is not None:
-            self.raise_failed()
-        limit = self.policy.max_item_bytes
-        if size > limit:
-            raise ServerError(f"item too large ({size} bytes, limit {limit})")
-        raise ServerError(self.log.no_room)
-
-    def make_room(self, size: int, now_ms: int) -> bool:
-        """Is there room for `size` bytes, after dropping the oldest if that is allowed?
-
-        Where that would drop too many at once, it is enough if the queue does not grow.
-        """
-        policy, ready = self.policy, self.reader.ready
-        items_max = policy.max_items if policy.max_items is not None else _NO_LIMIT
-        bytes_max = policy.max_bytes if policy.max_bytes is not None else _NO_LIMIT
-        if items_max < 1 or size > bytes_max:
-            return False
-        delays = self.reader.delays  # they count; what is dropped to make room is ready
-        items_max -= delays.count
-        bytes_max -= delays.bytes
-        if ready.count < items_max and ready.bytes + size <= bytes_max:
-            return True
-        self.reader.sweep(now_ms, SWEEP_ITEMS_MAX)  # what has expired takes no room
-        self.reader.first(now_ms)
-        bytes_before = ready.bytes
-        for _ in range(DISCARDED_ITEMS_MAX):
-            self.reader.first(now_ms)  # and that may only show when the head has been read back
-            if ready.count < items_max and ready.bytes + size <= bytes_max:
-                return True
-            if not policy.discard_old_when_full or not ready.count:
-                return False
-            self._discard_first(now_ms + self.wall.offset_ms)
-        return ready.bytes + size <= max(bytes_max, bytes_before)
-
-    def _discard_first(self, wall_ms: int) -> None:
-        """Drop the head to make room."""
-        reader = self.reader
-        item = reader.line.pop_any(wall_ms)
-        if item is not None:
-            reader.keyed.drop(item)
-            reader._apply_done(item.id, item.size)
-            reader.counters.discarded += 1
-            reader.log.discarded(item, wall_ms)
+    @property
+    def branches(self) -> list[Branch]:
+        """Its children, each as a queue."""
+        return [child.branch for child in self.children.values() if child.branch is not None]
 
     def raise_failed(self) -> NoReturn:
         """Say that this queue's journal has failed."""
@@ -225,6 +163,8 @@ class Queue:
         self.reader.policy = policy
         self.log.set_sync(policy.sync_ms)
         self._tell_log()
+        if (before.retain_ms, before.retain_bytes) != (policy.retain_ms, policy.retain_bytes):
+            retained.let_go(self, now_ms, True)
         if (before.expire_to, before.dead_letter_to) != (policy.expire_to, policy.dead_letter_to):
             send_on(self.reader, self.reader.dead.deaths)
         self.alarm.need(self.next_due(now_ms))
@@ -236,6 +176,7 @@ class Queue:
         self._apply_declared(declared)
         lsn = self.log.declared(declared, now_ms + self.wall.offset_ms)
         self.set_policy(policy, now_ms)
+        self.set_passing(policy.fanout_only, now_ms)
         return lsn
 
     def pass_over(self, nominal: Nominal, now_ms: int) -> int:
@@ -250,57 +191,85 @@ class Queue:
         self._apply_nominal(nominal)
         return self.log.nominal(nominal, now_ms + self.wall.offset_ms)
 
-    def attach(self, log: Log) -> None:
-        """Write to this log from now on."""
+    def attach(self, log: Log, kept: IdSet | None = None) -> None:
+        """Write to this log from now on. `kept` are the items that a start has found in it."""
         self.log = log
-        self.reader.log = log
-        log.attached(self._records_to_come, self._first_open)
-        self._tell_log()
+        self.reader.log = SharedLog(log, 0, self) if self.children else log
+        for child in self.children.values():
+            child.attach(log)
+        self.know(log.identity or self.server_id)
+        if not log.identity:
+            self.fresh.keep_nothing()
+        log.attached(self._records_to_come, self._first_open, partial(retained.lose, self))
+        self._tell_log(kept)
+
+    def know(self, secret: bytes) -> None:
+        """What ids and keys are hashed with; before any is remembered, or what it was then."""
+        self.ids.set_secret(secret)
+        self.versions.set_secret(secret)
 
     def _records_to_come(self) -> int:
-        """That must find room: returns of leases by token, releases of what is delayed, and
-        settlements of open origins."""
-        reader = self.reader
-        return len(reader.leases.entries) + reader.delays.count + len(self.origins)
+        """That must find room: returns of leases by token, releases of what is delayed,
+        settlements of open origins, and confirms, where several readers are at work."""
+        count = sum(len(r.leases.entries) + r.delays.entry_count for r in self.readers)
+        due = self.missed.due.count if self.missed is not None else 0
+        return count + due + len(self.origins) + (self.confirms_shared() if self.children else 0)
 
     def _first_open(self) -> int:
-        """The lsn of the first put whose origin is open."""
-        return next((origin.lsn for origin in self.origins.values()), NONE_OPEN)
+        """The lsn of what no start would know before two snapshots have it: a put whose origin is
+        open, or that may be remembered only there, or what named a child."""
+        if not (self.ids.is_empty and self.versions.is_empty):
+            return 0
+        first = next((origin.lsn for origin in self.origins.values()), NONE_OPEN)
+        return min([first, *(child.named_lsn for child in self.children.values())])
 
-    def _tell_log(self) -> None:
+    def _tell_log(self, kept: IdSet | None = None) -> None:
         """A queue that only lives in memory cannot leave anything to its log."""
         self.log.archive_to = self.policy.archive_to
         in_memory = self.log.backlog is None
         self.reader.residency.limit(UNLIMITED if in_memory else self.policy.max_memory_bytes)
+        retained.retain(self, kept)
+
+    @property
+    def kept(self) -> IdSet:
+        """The items whose puts must stay in the log: observers see them."""
+        kept = self.retained
+        return self.reader.live if kept is None else kept.up_to(self.next_number - 1)
 
     def tick(self, now_ms: int, steps: int) -> int:
         """Do what is due, in at most `steps` steps; returns how many were taken."""
         self.alarm.silence()
-        taken = self._release_due(now_ms, steps) if self.reader.delays.count else 0
-        taken += self.reader.tick(now_ms, steps - taken)
+        if self.retained is not None:
+            retained.look(self, now_ms)
+        self.idle.look(now_ms)
+        taken = self.release_due(now_ms, steps)
+        for reader in self.readers:
+            taken += reader.tick(now_ms, max(steps - taken, 0))
+        tend(self, now_ms)
         due = self.next_due(now_ms)
         if due is not None and due <= now_ms:
             due = now_ms + 1  # there is more than `steps`: what else is due comes before that
         self.alarm.need(due)
         return taken
 
-    def _release_due(self, now_ms: int, steps: int) -> int:
-        """What is due becomes available, in order of due time; how many did."""
-        delays, offset_ms = self.reader.delays, self.wall.offset_ms
-        for taken in range(steps):
-            found = delays.pop_due(now_ms, offset_ms)
-            if found is None:
-                return taken
-            self.release(*found, now_ms)
-        return steps
+    def take_place(self, is_for_all: bool = False) -> int:
+        """The next number, for an item that becomes available: in one line, or for all."""
+        place = self.next_number
+        if self.children and not is_for_all:
+            self.pass_number(place)
+        if self.retained is not None:
+            self.retained.skip(place)
+        self.next_number = place + 1
+        return place
 
     def release(self, id_: int, size: int, now_ms: int) -> int:
         """An item that was delayed is available: it takes the next number as its place.
 
         Returns the record to wait for.
         """
-        reader, log, place = self.reader, self.log, self.next_number
-        self.next_number = place + 1
+        if self.missed is not None:
+            return self.release_shared(self.reader, id_, size, now_ms)
+        reader, log, place = self.reader, self.log, self.take_place()
         reader.marks.give(place, id_)
         unlogged, lsn = reader.delays.unlogged, log.lsn_appended
         if id_ in unlogged:  # there is no room for it, and a restart knows of no delay
@@ -308,12 +277,7 @@ class Queue:
         else:
             lsn = log.released(id_, place, now_ms + self.wall.offset_ms)
         item = reader.delays.items.pop(id_, None)
-        if item is None:
-            reader.line.stand(place, id_, size)
-            reader.line.placed(place, lsn)
-        else:
-            item.marker = item.marker or place
-            reader.line.take_back(item, place)
+        fanning.stand(reader, item, id_, size, place, lsn)
         return lsn
 
     @property
@@ -334,8 +298,11 @@ class Queue:
             age_ms is not None
             and now_ms - self.created_ms >= age_ms
             and self.is_empty
+            and not self.children  # they are for what is put into it next
             and not self.reader.paused  # it would lend again under the same name
             and not self.epochs  # it knows which times of a schedule are not put again
+            and self.ids.is_empty  # and which ids
+            and self.versions.is_empty
             and self.log.failure is None  # a new queue of that name would acknowledge again
         )
 
@@ -348,7 +315,15 @@ class Queue:
 
     def next_due(self, now_ms: int) -> int | None:
         """When `tick` has something to do; None: nothing."""
-        due = self.reader.next_due()
+        dues = [due for due in (r.next_due() for r in self.readers) if due is not None]
+        if self.missed is not None and self.missed.due.count:
+            dues.append(self.missed.due.next_due(self.wall.offset_ms) or 0)
+        if (kept := self.retained) is not None and kept.look_ms is not None:
+            dues.append(kept.look_ms)
+        due = min(dues, default=None)
+        begin_tending(self, now_ms)
+        if self.tended_ms != NOT_DUE:
+            due = self.tended_ms if due is None else min(due, self.tended_ms)
         age_ms = self.policy.max_queue_age_ms
         if age_ms is not None:
             ripe = self.created_ms + age_ms
@@ -374,13 +349,16 @@ class Queue:
     def state(self) -> State:
         """All there is to know of it but the bodies, as a copy."""
         reader = self.reader
+        self.catch_up()
         return State(
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
             paused=reader.paused, declared=self.declared, epochs=dict(self.epochs),
             origins=self.origins.copy(),
             delayed=reader.delays.entries(self.wall.offset_ms), placed=Placed(reader),
-            held=dict(reader.keyed.held),
+            held=dict(reader.keyed.held), readers=fanning.readers_state(self),
+            passes_on=self.passes_on, is_remnant=self.is_remnant, memory=remembered(self),
+            retained=self.kept.copy() if self.retained else None,
         )  # fmt: skip
 
     # -- applying ---------------------------------------------------------------------------
@@ -389,6 +367,19 @@ class Queue:
         self.next_number = id_ + 1
         self.total_items += 1
         self.reader._apply_put(id_, body_bytes)
+
+    def _apply_stamp(
+        self, stamp: Stamp, key: bytes, id_: int, stored_ms: int, reader: int = 0
+    ) -> None:
+        if stamp.id and not reader:
+            self.ids._apply_seen(stamp, id_, stored_ms)
+        if key and not reader:
+            self.versions._apply_written(key, stamp.version, id_, stored_ms)
+
+    def _apply_passed(self, id_: int) -> None:
+        """A put of which its own line takes nothing."""
+        self.next_number = id_ + 1
+        self.total_items += 1
 
     def _apply_nominal(self, nominal: Nominal) -> None:
         keep_latest(self.epochs, nominal)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from journal.errors import Damage
 from journal.ids import IdCounts, IdSet
-from kestrelpy.core import by_token, returns
+from kestrelpy.core import by_token, flushing, returns
 from kestrelpy.core.counters import QueueCounters
 from kestrelpy.core.dead import DeadLine
 from kestrelpy.core.delays import Delay, Delays
@@ -36,6 +36,7 @@ from kestrelpy.core.residency import UNLIMITED, Memory, Residency
 from kestrelpy.core.returns import take_back
 from kestrelpy.core.serving import serve_in_order
 from kestrelpy.core.timers import Alarm
+from kestrelpy.core.tokens import TokenRange
 from kestrelpy.core.waiters import Waiter, Waiters
 from kestrelpy.core.wall import Wall
 
@@ -56,9 +57,9 @@ class Reader:
     __slots__ = (
         "_next_token", "_serving", "_tokens_below", "alarm", "attempts", "counters", "damages",
         "dead", "delays", "elsewhere", "hungry", "is_hungry", "keyed", "leases", "lent_bytes",
-        "line", "live", "live_bytes", "log", "marks", "moving", "name", "notes", "outgoing",
-        "paused", "policy", "ready", "residency", "token_holder", "tokens_lsn", "waiters", "wall",
-        "woken",
+        "line", "live", "live_bytes", "log", "marks", "moving", "name", "notes", "number",
+        "outgoing", "paused", "policy", "ready", "residency", "token_holder", "tokens",
+        "tokens_lsn", "waiters", "wall", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -71,9 +72,12 @@ class Reader:
         alarm: Alarm[Any],
         memory: Memory,
         hungry: list[Reader],
+        number: int = 0,
+        tokens: TokenRange | None = None,
     ) -> None:
         """Whoever needs something read back stands in `hungry`, who was served in `woken`."""
         self.name = name
+        self.number = number  # in the records about it; 0: the queue's own line
         self.policy = policy
         self.log = log
         self.wall = wall
@@ -103,6 +107,7 @@ class Reader:
         self.damages: list[Damage] = []
         self.counters = QueueCounters()
         self.token_holder = Holder("token")
+        self.tokens = tokens or TokenRange()
         self.tokens_lsn = 0
         self._serving = False
         self._next_token = 1
@@ -207,7 +212,8 @@ class Reader:
         return self.paused or (most is not None and len(self.leases) - self.moving >= most)
 
     def _reserve_tokens(self, wall_ms: int) -> None:
-        self._tokens_below = self._next_token + TOKENS_RESERVED
+        self._next_token = self.tokens.take(TOKENS_RESERVED)
+        self._tokens_below = self.tokens.below
         self.tokens_lsn = self.log.tokens(self._tokens_below, wall_ms)
 
     # -- ending a delivery ------------------------------------------------------------------
@@ -222,7 +228,7 @@ class Reader:
         self._apply_done(item.id, item.size)
         wall_ms = now_ms + self.wall.offset_ms
         lsn = self.log.done(item, lease.attempts, lease.began_ms, wall_ms)
-        if self.waiters and (item.key or self.policy.max_leased is not None):
+        if self.waiters.count and (item.key or self.policy.max_leased is not None):
             self.serve(now_ms)  # another item may be possible, or another lease
         return lsn
 
@@ -287,7 +293,8 @@ class Reader:
             due = expiry if due is None else min(due, expiry)
         if self.delays.count:
             delayed = self.delays.next_due(self.wall.offset_ms)
-            due = delayed if due is None or delayed is None else min(due, delayed)
+            if delayed is not None:
+                due = delayed if due is None else min(due, delayed)
         return due
 
     def tick(self, now_ms: int, steps: int) -> int:
@@ -332,19 +339,7 @@ class Reader:
             self._apply_done(item.id, item.size)
             self.log.expired(item, wall_ms)
 
-    def flush(self, last_id: int, now_ms: int) -> int:
-        """Everything ready is gone; what is lent or dead stays. Returns the record to wait for."""
-        stay = [(lease.item.id, lease.item.size) for lease in self.leases if not lease.dead]
-        spared = [id_ for id_, _ in stay]
-        stay += [(id_, death.body_bytes) for id_, death in self.dead.deaths.items()]
-        self._apply_flushed(spared, last_id, sum(size for _, size in stay))
-        self.line.clear()
-        self.delays.clear()
-        self.keyed.clear(spared)
-        self.counters.flushes += 1
-        return self.log.flushed(
-            last_id, spared, stay, self.live_bytes, now_ms + self.wall.offset_ms
-        )
+    flush = flushing.flush
 
     # -- reading back -----------------------------------------------------------------------
 
@@ -353,6 +348,16 @@ class Reader:
         if not self.is_hungry:
             self.is_hungry = True
             self.hungry.append(self)
+
+    def catch_up(self) -> None:
+        """Take in what arrived since somebody looked last: a queue's own line always has."""
+
+    def left(self, expires_ms: int) -> None:
+        """An arrival that expires is in the log alone: what stands before it is read back."""
+
+    def bound(self, item: Item) -> Item:
+        """The item as it is here: with another expiry, where this reader has a rule of its own."""
+        return item
 
     # -- applying: the same for a client's request and for replay ----------------------------
 
@@ -389,23 +394,13 @@ class Reader:
         self.keyed.held.pop(id_, None)
         self.dead.bury(id_, attempts, reason, died_ms, body_bytes)
 
-    def _apply_flushed(self, spared: list[int], last_id: int, live_bytes: int) -> None:
-        stay = [*spared, *self.dead.deaths]
-        kept = IdCounts()
-        for id_ in stay:
-            kept.set(id_, self.attempts.get(id_))
-        self.attempts = kept
-        self.live.keep_only(stay, last_id)
-        apart = self.elsewhere
-        apart.keep_only([i for i in stay if i in apart], apart.last)
-        self.marks.keep_only(stay)
-        self.keyed.keep_held(spared)
-        self.live_bytes = live_bytes
+    _apply_flushed = flushing.apply_flushed
 
     def _apply_tokens(self, below: int) -> None:
-        self._next_token = self._tokens_below = max(below, self._tokens_below)
+        self.tokens.below = max(below, self.tokens.below)
+        self._next_token = self._tokens_below = self.tokens.below
 
     @property
     def tokens_below(self) -> int:
         """Tokens from here on have never been issued."""
-        return self._tokens_below
+        return self.tokens.below

@@ -205,6 +205,12 @@ class Ready:
         self.beyond += 1
         self.beyond_bytes += body_bytes
 
+    def push_range(self, first: int, count: int, body_bytes: int) -> None:
+        """So many arrivals from this id on, without a hole, that only the log holds."""
+        self.frontier = min(self.frontier, first)
+        self.beyond += count
+        self.beyond_bytes += body_bytes
+
     def drop_beyond(self, body_bytes: int, count: int = 1) -> None:
         """Of those behind the frontier so many are not ready any more, or in memory from now on."""
         self.beyond -= count

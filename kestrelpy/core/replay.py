@@ -12,21 +12,26 @@ damaged) is passed over.
 
 from __future__ import annotations
 
-import struct
-from array import array
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 
+from journal.apart import DelayedEntry
 from journal.checkpoint import TOKENS_SKIPPED, Checkpoint
 from journal.epochs import nominal_of_ids, nominal_of_put
 from journal.errors import NewerFormat
 from journal.ids import IdSet
-from journal.lending import LeaseEntry
-from journal.moving import origin_of
-from journal.record import Kind, Record, Tag, decode_meta, ended_bytes
+from journal.lines import GONE, STOPS, Beginning
+from journal.moving import Origin, settled_by
+from journal.record import Kind, Record, Tag, decode_meta, said_of_put
+from journal.rotation import Segment
 from journal.snapshot import Snapshot
-from kestrelpy.core.apart import Apart
+from journal.stamp import Stamp, says_only_expiry, stamp_of_put
+from kestrelpy.core.child import Child
+from kestrelpy.core.children import name_child
+from kestrelpy.core.key_rule import NO_KEY
+from kestrelpy.core.once import FORGOTTEN, expect
 from kestrelpy.core.queue import Queue
+from kestrelpy.core.replay_line import ReplayLine, Sizes
+from kestrelpy.core.retained import found
 
 
 class Replay:
@@ -34,60 +39,44 @@ class Replay:
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self._reader = queue.reader
-        self._leases = queue.reader.leases.entries
-        # How large the bodies of the puts were that were met here, from item `_base` on: version 1
-        # did not say it again where they end.
-        self._base = 0
-        self._sizes = array("I")
-        # Spared by a flush whose sum counts them, but no longer in the log: their end comes later.
-        self._gone_since: set[int] = set()
+        queue.reader.marks.retains = True  # the policy is known at the end
+        self._snapshot: Snapshot | None = None
+        self._sizes = Sizes()
         self._opening = Checkpoint(b"")  # the latest that is known
         self._numbered = IdSet()  # items whose puts were met
-        self._apart = Apart(queue.reader)
-        self._apply: dict[int, Callable[[Record], None]] = {
+        self._places: list[int] = []  # numbers that were given to no item of the queue's own
+        self._own = own = ReplayLine(queue.reader, self._sizes, queue._apply_settled)
+        self._lines: dict[int, ReplayLine] = {0: own}
+        self._apply: dict[int, Callable[[Record], None]] = own.apply | {
             Kind.PUT: self._put,
-            Kind.DONE: self._gone,
-            Kind.RETURNED: self._returned,
-            Kind.DEAD: self._dead,
-            Kind.EXPIRED: self._gone,
-            Kind.DISCARDED: self._gone,
-            Kind.CANCELLED: self._gone,
-            Kind.MOVED: self._gone,
             Kind.SETTLED: self._settled,
-            Kind.FLUSHED: self._flushed,
             Kind.TOKENS: self._tokens,
             Kind.DECLARED: self._declared,
-            Kind.PAUSED: self._paused,
-            Kind.LEASED: self._leased,
-            Kind.RENEWED: self._renewed,
             Kind.IDS: self._ids,
             Kind.RELEASED: self._released,
             Kind.REDRIVEN: self._redriven,
+            Kind.READER: self._named,
         }
 
     def restore(self, snapshot: Snapshot) -> None:
         """Begin with this state instead of nothing; the records behind it follow."""
-        queue, reader = self._queue, self._reader
+        queue = self._queue
         queue.next_number = snapshot.checkpoint.next_item
         self._opening = snapshot.checkpoint
-        reader._apply_tokens(snapshot.checkpoint.tokens)
-        reader.live = snapshot.live
-        reader.live_bytes = snapshot.live_bytes
-        reader.attempts = snapshot.attempts
+        self._snapshot = snapshot
+        snapshot.retained = snapshot.retained or snapshot.live.copy()
+        queue.reader._apply_tokens(snapshot.checkpoint.tokens)
         queue._apply_declared(snapshot.declared)
         queue.epochs = snapshot.epochs
-        reader.paused = snapshot.paused
-        for dead in sorted(snapshot.dead, key=lambda d: d.order):
-            reader.dead.bury(
-                dead.item, dead.attempts, dead.reason, dead.died_ms, dead.body_bytes, dead.order
-            )
-
-        self._apart.restore(snapshot.delayed, snapshot.placed)
-        reader.keyed.held.update(snapshot.held)
-        for lease in snapshot.leased:
-            self._lend(lease)
+        queue.passes_on, queue.is_remnant = snapshot.passes_on, snapshot.is_remnant
+        self._own.restore(snapshot)
         queue.origins.update(snapshot.origins)
+        for state in snapshot.readers:
+            child = name_child(queue, state.number, state.name, state.floor)
+            child.total_items = state.total
+            line = self._lines[state.number] = ReplayLine(child, self._sizes, queue._apply_settled)
+            line.restore(state)
+        expect(queue, snapshot.chunks, snapshot.scopes)
 
     def run(self, records: Iterable[Record]) -> None:
         """Apply every record, in order."""
@@ -99,7 +88,20 @@ class Replay:
                     f"segment {record.segment}, byte {record.offset}: records of kind "
                     f"{record.kind} are not known to this version of kestrelpy"
                 )
-            method(record)
+            if record.reader:
+                self._of_child(record, method)
+            else:
+                method(record)
+
+    def _of_child(self, record: Record, method: Callable[[Record], None]) -> None:
+        """Of a child that is there no more, too: then only the numbers that it gave count."""
+        line = self._lines.get(record.reader)
+        if line is None:
+            if record.kind in (Kind.PUT, Kind.RELEASED, Kind.REDRIVEN, Kind.READER):
+                method(record)
+            return
+        self._queue.catch_up()
+        line.apply.get(record.kind, method)(record)
 
     def finish(self, checkpoint: Checkpoint | None, lsn_last: int, item_lost: int = 0) -> None:
         """Take over what the last segment opened with.
@@ -107,135 +109,190 @@ class Replay:
         `item_lost` is the last item whose put may be among what was damaged: its number is not
         given again.
         """
-        queue, reader = self._queue, self._reader
+        queue, reader = self._queue, self._queue.reader
         if checkpoint is not None:
-            queue.next_number = max(queue.next_number, checkpoint.next_item)
+            self._pass_up_to(checkpoint.next_item - 1)
             if checkpoint.next_item > self._opening.next_item:
                 self._opening = checkpoint
             reader._apply_tokens(checkpoint.tokens)
-        queue.next_number = max(queue.next_number, item_lost + 1)
+        self._pass_up_to(item_lost)
         queue.total_items = self._count(item_lost)
         reader.tokens_lsn = lsn_last
-        if not reader.live:
-            reader.live_bytes = 0
-        reader.line.begin(*self._apart.settle())
+        queue.catch_up()
+        shared = dict[int, DelayedEntry]()
+        if queue.missed is not None:
+            for line in self._lines.values():
+                line.apart.take_new(shared)
+            queue.missed.due.restore(shared.values())
+        for line in self._lines.values():
+            line.reader.tokens_lsn = lsn_last
+            line.finish(shared.__contains__)
+
+    def _pass_up_to(self, number: int) -> None:
+        """Numbers up to this one were given, nobody knows what for."""
+        queue = self._queue
+        if number >= queue.next_number:
+            self._pass_number(number)
+            queue.next_number = number + 1
+
+    def _pass_number(self, number: int) -> None:
+        """It is given to nothing that is for all children and available at once."""
+        for child in self._queue.children.values():
+            child.pass_number(number)
+
+    def kept(self, segments: Sequence[Segment]) -> IdSet:
+        """What is in the log of these segments, done or not; asked for once, behind `finish`."""
+        return found(self._snapshot, self._numbered, self._queue.kept_now(), segments)
 
     def _count(self, item_lost: int) -> int:
         """The items ever put: those that a checkpoint counted, those met since, those lost."""
         since, met = self._opening.next_item, self._numbered
         found = self._opening.total_items + met.count_between(since, met.last)
         if item_lost >= since:
-            places = self._apart.count_places(since, item_lost)
+            places = sum(since <= number <= item_lost for number in self._places)
             found += item_lost + 1 - since - places - met.count_between(since, item_lost)
         return found
 
     def skip_tokens(self) -> None:
         """A record that reserved tokens may be lost: none that it may have covered is issued."""
-        reader = self._reader
+        reader = self._queue.reader
         reader._apply_tokens(reader.tokens_below + TOKENS_SKIPPED)
 
     def _put(self, record: Record) -> None:
-        size = len(record.body)
-        sizes = self._sizes
-        if not sizes:
-            self._base = record.item
-        missing = record.item - self._base - len(sizes)
-        if missing > 0:
-            sizes.extend([0] * missing)
-        sizes.append(size)
-        self._numbered.add(record.item)
-        self._queue._apply_put(record.item, size)
-        if record.meta and (nominal := nominal_of_put(record.meta)) is not None:
-            self._queue._apply_nominal(nominal)
-        if not record.number:
-            self._apart.put(record, size)
-        if record.meta and (origin := origin_of(record.meta, size)) is not None:
-            self._queue._apply_opened(record.item, origin)
+        queue, id_, size = self._queue, record.item, len(record.body)
+        self._sizes.add(id_, size)
+        if queue.children or record.reader or queue.passes_on:
+            self._put_for_some(record, size)
+        else:
+            self._numbered.add(id_)
+            queue._apply_put(id_, size)
+            if not record.number:
+                self._own.apart.put(record, size)
+        if not says_only_expiry(record.meta):
+            self._stamped(record, size)
 
-    def _size(self, record: Record) -> int:
-        """Of the body that this record ends, as far as one knows."""
-        at = record.item - self._base
-        if 0 <= at < len(self._sizes):
-            return self._sizes[at]
-        return ended_bytes(record.small, record.meta)
+    def _stamped(self, record: Record, size: int) -> None:
+        """What a put says beside when it expires, and is due.
 
-    def _size_of(self, id_: int) -> int:
-        """Of a body whose put was met here; else 0."""
-        at = id_ - self._base
-        return self._sizes[at] if 0 <= at < len(self._sizes) else 0
+        What a chunk knows of a later item stays: a put that is alive may be older than it.
+        """
+        queue, stamp = self._queue, stamp_of_put(record.meta, size)
+        if (nominal := nominal_of_put(record.meta)) is not None:
+            queue._apply_nominal(nominal)
+        key = said_of_put(record.meta)[1]
+        if key and not record.reader and (stamp is None or not stamp.version):
+            # An older kestrelpy counted nothing.
+            version = queue.versions.last(key).version + 1
+            stamp = (stamp or Stamp())._replace(version=version)
+        if stamp is None:
+            return
+        if key and not record.reader and not queue.versions.is_newer(key, record.item):
+            key = NO_KEY
+        if stamp.id and not queue.ids.is_newer(stamp, record.item):
+            stamp = stamp._replace(id=b"")
+        queue._apply_stamp(stamp, key, record.item, record.time_ms, record.reader)
+        if stamp.origin is not None and stamp.origin.is_of(queue.name):
+            self._hand_on(record.item, stamp.origin)
+        elif stamp.origin is not None:
+            queue._apply_opened(record.item, stamp.origin)
 
-    def _gone(self, record: Record) -> None:
-        reader, id_ = self._reader, record.item
-        if id_ in reader.live:
-            self._leases.pop(id_, None)
-            self._apart.leave(id_)
-            if id_ in reader.dead.deaths:
-                reader.dead.forget(id_, False)
-            reader._apply_done(id_, self._size(record))
-        elif id_ in self._gone_since:
-            self._gone_since.remove(id_)
-            reader.live_bytes -= self._size(record)
+    def _hand_on(self, copy: int, origin: Origin) -> None:
+        """What this was made of is in this log, and ended with it. MOVED is about to say that."""
+        _, child, part = origin.queue.partition(b"+")
+        line: ReplayLine | None = self._own
+        if child:
+            self._queue.catch_up()
+            reader = self._queue.children.get(part)
+            line = self._lines.get(reader.number) if reader is not None else None
+        if line is not None and line.hand_on(copy, origin):
+            self._queue._apply_opened(copy, origin)
+
+    def _put_for_some(self, record: Record, size: int) -> None:
+        """Into a queue that has children, or for them alone."""
+        queue, id_ = self._queue, record.item
+        self._pass_up_to(id_ - 1)
+        if record.reader:
+            self._places.append(id_)
+            self._pass_number(id_)
+            for child in queue.children.values():
+                if child.number == record.reader:
+                    self._put_for_child(child, record, size)
+        else:
+            self._numbered.add(id_)
+            queue.total_items += 1
+            if not queue.passes_on:
+                self._own.put(record, size)
+            elif not record.number:
+                queue.reader.marks.hide(id_)
+            if record.number:
+                queue.put_bytes += size
+            else:
+                self._pass_number(id_)
+                for child in queue.children.values():
+                    self._put_for_child(child, record, size)
+        queue.next_number = id_ + 1
+
+    def _put_for_child(self, child: Child, record: Record, size: int) -> None:
+        child.total_items += 1
+        self._lines[child.number].put(record, size)
 
     def _settled(self, record: Record) -> None:
-        self._queue._apply_settled(record.item)
-
-    def _returned(self, record: Record) -> None:
-        # The item stands at its place already, if it is not put off: its attempts are news.
-        reader, id_ = self._reader, record.item
-        self._leases.pop(id_, None)
-        if id_ in reader.live and id_ not in reader.dead.deaths:
-            reader._apply_returned(id_, record.small)
-            self._apart.put_off(record)
+        for id_ in settled_by(record):
+            self._queue._apply_settled(id_)
 
     def _released(self, record: Record) -> None:
-        queue, id_ = self._queue, record.item
-        queue.next_number = max(queue.next_number, record.number + 1)
-        is_there = id_ in self._reader.live and id_ not in self._reader.dead.deaths
-        self._apart.release(id_, record.number, self._size_of(id_), is_there)
+        """For the first time in all that have it; what was given back in one line alone."""
+        self._give_place(record)
+        new = [line for line in self._lines.values() if line.apart.is_new(record.item)]
+        if record.reader:
+            new = [self._lines[record.reader]] if record.reader in self._lines else []
+        for line in new or ([] if record.reader else [self._own]):
+            line.release(record)
+        if new and self._own not in new and not record.reader:
+            self._own.apart.mark(record.item, record.number)
 
     def _redriven(self, record: Record) -> None:
-        queue, dead, id_ = self._queue, self._reader.dead, record.item
-        queue.next_number = max(queue.next_number, record.number + 1)
-        death = dead.deaths.get(id_)
-        size = death.body_bytes if death is not None else self._size_of(id_)
-        if death is not None:
-            dead.forget(id_, False)
-        self._apart.release(id_, record.number, size, id_ in self._reader.live)
+        self._give_place(record)
+        line = self._lines.get(record.reader)
+        if line is not None:
+            line.redrive(record)
 
-    def _dead(self, record: Record) -> None:
-        reader, id_ = self._reader, record.item
-        if id_ not in reader.live:
+    def _give_place(self, record: Record) -> None:
+        self._places.append(record.number)
+        self._pass_up_to(record.number)
+
+    def _named(self, record: Record) -> None:
+        """A child is there, or no more; or the queue's own line passes everything on."""
+        queue = self._queue
+        if not record.reader and record.small == GONE:
+            queue.is_remnant = True
+            self._own.leave_all()
             return
-        self._leases.pop(id_, None)
-        self._apart.leave(id_)
-        if id_ in reader.dead.deaths:
-            reader.dead.forget(id_, False)
-        meta = decode_meta(record.meta)
-        reason, size = meta.get(Tag.REASON, b""), meta.get(Tag.BYTES)
-        reader._apply_dead(
-            id_, record.small, reason if isinstance(reason, bytes) else b"", record.time_ms,
-            size if isinstance(size, int) else self._size(record),
-        )  # fmt: skip
-
-    def _flushed(self, record: Record) -> None:
-        reader = self._reader
-        ids = struct.unpack(f"<{len(record.body) // 8}Q", record.body)
-        spared = [id_ for id_ in ids if id_ in reader.live]
-        self._gone_since = set(ids).difference(spared)
-        for id_ in self._leases.keys() - set(spared):
-            del self._leases[id_]
-        live_bytes = record.number
-        if not live_bytes and self._sizes:  # version 1 did not say it
-            live_bytes = sum(self._sizes[i - self._base] for i in spared if i >= self._base)
-            live_bytes += reader.dead.bytes
-        reader._apply_flushed(spared, record.item, live_bytes)
-        self._apart.keep_only(spared, record.item)
-
-    def _paused(self, record: Record) -> None:
-        self._reader.paused = record.small == 1
+        if not record.reader:
+            queue.passes_on = record.small == STOPS
+            return
+        if record.small == STOPS:
+            gone = self._lines.pop(record.reader, None)
+            queue.children = {
+                part: child for part, child in queue.children.items()
+                if gone is None or child is not gone.reader
+            }  # fmt: skip
+            return
+        name = decode_meta(record.meta).get(Tag.NAME)
+        if record.reader in self._lines or not isinstance(name, bytes):
+            return
+        queue.catch_up()
+        child = name_child(queue, record.reader, name, record.number)
+        child.named_lsn = record.lsn
+        line = self._lines[record.reader] = ReplayLine(child, self._sizes, queue._apply_settled)
+        begins = Beginning.decode(record)
+        if begins is not None:
+            child.live, child.live_bytes = begins.live, begins.live_bytes
+            child.total_items = len(begins.live)
+            line.apart.restore(begins.delayed, begins.placed)
 
     def _tokens(self, record: Record) -> None:
-        self._reader._apply_tokens(record.number)
+        self._queue.reader._apply_tokens(record.number)
 
     def _declared(self, record: Record) -> None:
         if record.small:
@@ -246,22 +303,10 @@ class Replay:
         self._queue._apply_declared(record.body)
 
     def _ids(self, record: Record) -> None:
+        scope = decode_meta(record.meta).get(Tag.SCOPE)
+        if record.small == FORGOTTEN and isinstance(scope, bytes):
+            self._queue.ids._apply_forgotten(scope)
+            return
         nominal = nominal_of_ids(record)
         if nominal is not None:
             self._queue._apply_nominal(nominal)
-
-    def _leased(self, record: Record) -> None:
-        with suppress(ValueError):
-            self._lend(LeaseEntry.begun(record))
-
-    def _renewed(self, record: Record) -> None:
-        lease = self._leases.get(record.item)
-        if lease is not None:
-            with suppress(ValueError):
-                self._leases[record.item] = lease.renewed(record)
-
-    def _lend(self, lease: LeaseEntry) -> None:
-        reader = self._reader
-        if lease.item in reader.live and lease.item not in reader.dead.deaths:
-            self._leases[lease.item] = lease
-            self._apart.lend(lease.item)

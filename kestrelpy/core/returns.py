@@ -35,7 +35,7 @@ def take_back(
     if lease.dead:
         reader.dead.give_back(item)
         send_on(reader, (item.id,))
-        return log.returned(item, lease.attempts, began_ms, wall_ms, reason)
+        return log.returned(item, lease.attempts, began_ms, wall_ms, reason, lease.by_token)
     counts = buries or reason != DEFERRED
     attempts, policy = lease.attempts + counts, reader.policy
     most = policy.max_attempts
@@ -62,12 +62,20 @@ def take_back(
     return lsn
 
 
-def put_off(reader: Reader, item: Item, delay: Delay, now_ms: int) -> None:
-    """It is in no line until it is due; a queue in memory keeps it whole."""
+def put_off(
+    reader: Reader, item: Item, delay: Delay, now_ms: int, is_shared: bool = False
+) -> None:
+    """It is in no line until it is due; a queue in memory keeps it whole.
+
+    `is_shared`: when that is, is said for all readers together.
+    """
     due_ms = delay.ms if delay.is_date else now_ms + delay.ms
     reader.line.forget_expiry(item.id)
     reader.elsewhere.add(item.id)
-    reader.delays.add(item.id, item.size, due_ms, delay.is_date)
+    if is_shared:
+        reader.delays.add_shared(item.id, item.size)
+    else:
+        reader.delays.add(item.id, item.size, due_ms, delay.is_date)
     if reader.log.backlog is None:
         reader.delays.items[item.id] = item
     reader.alarm.need(due_ms - reader.wall.offset_ms if delay.is_date else due_ms)

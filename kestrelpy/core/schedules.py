@@ -20,7 +20,8 @@ from typing import Final, Protocol
 
 from journal.epochs import Nominal
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.queue import NOT_STORED, Queue
+from kestrelpy.core.queue import Queue
+from kestrelpy.core.storing import NOT_STORED
 from kestrelpy.core.timers import NEVER_MS
 from kestrelpy.errors import Refused
 

@@ -1,7 +1,7 @@
 """Ready items that stand apart and whose bodies only the log has: a number each, by place.
 
-    place u64 | id u64 | size u32      one int: 48 bytes, and 8 in the heap
-    heap ──▶ fetching: their puts are being read ──▶ in memory, at their place
+    place u64 | id u64 | size u32      20 bytes in order of places (`DueTimes`, of places here)
+    in order ──▶ fetching: their puts are being read ──▶ in memory, at their place
 
 One rule: a stub counts as ready until it is taken, fetched or removed. What leaves from the middle
 is taken out of `ids` and passed over later; it never comes back (a place is given once).
@@ -9,11 +9,13 @@ is taken out of `ids` and passed over later; it never comes back (a place is giv
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 from journal.ids import IdSet
+from kestrelpy.core.due import DueTimes
+from kestrelpy.core.missed import Release
 
 _ID_BITS: Final = 64
 _SIZE_BITS: Final = 32
@@ -35,12 +37,12 @@ def unpack(packed: int) -> tuple[int, int, int]:
 
 
 class Stubs:
-    """A heap of them. `ids` are those that are there, `bytes` the sum of their sizes."""
+    """All of them in order. `ids` are those that are there, `bytes` the sum of their sizes."""
 
-    __slots__ = ("_fetching", "_heap", "bytes", "ids")
+    __slots__ = ("_fetching", "_waiting", "bytes", "ids")
 
     def __init__(self) -> None:
-        self._heap: list[int] = []
+        self._waiting = DueTimes()
         self._fetching: dict[int, int] = {}  # by id, in the order of their places
         self.ids = IdSet()
         self.bytes = 0
@@ -57,14 +59,21 @@ class Stubs:
 
     def push(self, packed: int) -> None:
         """One more."""
-        heappush(self._heap, packed)
-        self.ids.add(packed >> _SIZE_BITS & _ID_MASK)
-        self.bytes += packed & _SIZE_MASK
+        place, id_, size = unpack(packed)
+        self._waiting.add(place, id_, size)
+        self.ids.add(id_)
+        self.bytes += size
 
-    def extend(self, packed: list[int]) -> None:
-        """Many at once."""
-        self._heap += packed
-        heapify(self._heap)
+    def push_last(self, entries: bytes, released: Iterable[Release]) -> None:
+        """These too, behind all others; `entries` are they as `DueTimes` has them."""
+        self._waiting.add_behind(entries)
+        for _, id_, size, _ in released:
+            self.ids.add(id_)
+            self.bytes += size
+
+    def begin(self, packed: list[int]) -> None:
+        """After replay: these, and no others."""
+        self._waiting = DueTimes(map(unpack, packed))
         for each in packed:
             self.ids.add(each >> _SIZE_BITS & _ID_MASK)
             self.bytes += each & _SIZE_MASK
@@ -72,10 +81,7 @@ class Stubs:
     def first_place(self) -> int:
         """Of the next one; beyond all places if there is none."""
         place = next(iter(self._fetching.values()), _NOWHERE << PLACE_SHIFT) >> PLACE_SHIFT
-        heap, ids = self._heap, self.ids
-        while heap and heap[0] >> _SIZE_BITS & _ID_MASK not in ids:
-            heappop(heap)
-        return min(place, heap[0] >> PLACE_SHIFT) if heap else place
+        return min(place, self.first_in_line())
 
     def pop(self) -> tuple[int, int, int]:
         """The next one: place, id and size. There is one."""
@@ -84,7 +90,7 @@ class Stubs:
         if packed and packed >> PLACE_SHIFT == place:
             del self._fetching[packed >> _SIZE_BITS & _ID_MASK]
         else:
-            packed = heappop(self._heap)
+            packed = pack(*self._waiting.pop())
         self._forget(packed)
         return unpack(packed)
 
@@ -94,9 +100,8 @@ class Stubs:
             return False
         self._fetching.pop(id_, None)
         self.bytes -= size
-        if len(self._heap) > _COMPACT_ABOVE and len(self._heap) > 2 * self.count:
-            self._heap = [e for e in self._heap if e >> _SIZE_BITS & _ID_MASK in self.ids]
-            heapify(self._heap)
+        if self._waiting.count > _COMPACT_ABOVE and self._waiting.count > 2 * self.count:
+            self._waiting.tidy(self.ids)
         return True
 
     def _forget(self, packed: int) -> None:
@@ -105,7 +110,7 @@ class Stubs:
 
     def clear(self) -> None:
         """There are none any more."""
-        self._heap.clear()
+        self._waiting.clear()
         self._fetching.clear()
         self.ids = IdSet()
         self.bytes = 0
@@ -113,15 +118,15 @@ class Stubs:
     def copy(self) -> Stubs:
         """One that changes on its own."""
         other = Stubs()
-        other._heap, other._fetching = self._heap[:], dict(self._fetching)
+        other._waiting, other._fetching = self._waiting.copy(), dict(self._fetching)
         other.ids, other.bytes = self.ids.copy(), self.bytes
         return other
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         """Place, id and size of each, in no particular order."""
-        for packed in (*self._fetching.values(), *self._heap):
-            if packed >> _SIZE_BITS & _ID_MASK in self.ids:
-                yield unpack(packed)
+        for each in chain(map(unpack, self._fetching.values()), self._waiting):
+            if each[1] in self.ids:
+                yield each
 
     # -- fetching ---------------------------------------------------------------------------
 
@@ -132,21 +137,20 @@ class Stubs:
         """
         assert not self._fetching, "one after the other"
         left = bytes_most
-        while len(self._fetching) < most and self.first_in_heap() < below:
-            size = self._heap[0] & _SIZE_MASK
-            if self._fetching and size > left:
+        while len(self._fetching) < most and self.first_in_line() < below:
+            first = self._waiting.first()
+            if first is None or (self._fetching and first[2] > left):
                 break
-            left -= size
-            packed = heappop(self._heap)
-            self._fetching[packed >> _SIZE_BITS & _ID_MASK] = packed
+            left -= first[2]
+            self._fetching[first[1]] = pack(*self._waiting.pop())
         return list(self._fetching)
 
-    def first_in_heap(self) -> int:
+    def first_in_line(self) -> int:
         """The place of the next one that is not being read."""
-        heap, ids = self._heap, self.ids
-        while heap and heap[0] >> _SIZE_BITS & _ID_MASK not in ids:
-            heappop(heap)
-        return heap[0] >> PLACE_SHIFT if heap else _NOWHERE
+        waiting, ids = self._waiting, self.ids
+        while (first := waiting.first()) is not None and first[1] not in ids:
+            waiting.pop()
+        return _NOWHERE if first is None else first[0]
 
     def fetched(self, id_: int) -> int:
         """It was read, or never will be: it is no stub any more. Its place; 0: it was none."""
@@ -158,5 +162,5 @@ class Stubs:
     def put_back(self) -> None:
         """What is being read is not, after all."""
         for packed in self._fetching.values():
-            heappush(self._heap, packed)
+            self._waiting.add(*unpack(packed))
         self._fetching.clear()

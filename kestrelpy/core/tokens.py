@@ -19,6 +19,21 @@ if TYPE_CHECKING:
 TOKENS_PER_MS: Final = 1 << 11
 
 
+class TokenRange:
+    """What all readers of one queue take their tokens from: those below may have been issued."""
+
+    __slots__ = ("below",)
+
+    def __init__(self) -> None:
+        self.below = 1
+
+    def take(self, count: int) -> int:
+        """So many for one reader: the first of them."""
+        first = self.below
+        self.below = first + count
+        return first
+
+
 class TokenFloor:
     """Tokens below `on_disk` may have been issued by queues that were deleted."""
 

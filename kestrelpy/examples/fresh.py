@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -84,11 +86,12 @@ def server(doc: str | None, config: str = "") -> Iterator[Server]:
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--server", metavar="HOST:PORT", help="default: a fresh daemon")
+    parser.add_argument(
+        "--server", metavar="HOST:PORT", type=_answering, help="default: a fresh daemon"
+    )
     named = parser.parse_args().server
     if named:
-        host, _, port = named.rpartition(":")
-        yield Server((host, int(port)))
+        yield Server(named)
         return
     with tempfile.TemporaryDirectory(prefix="kestrelpy-") as folder:
         # The file is there though it may be empty, so that no other is found.
@@ -102,6 +105,19 @@ def server(doc: str | None, config: str = "") -> Iterator[Server]:
             if fresh.process is not None:
                 fresh.process.terminate()
                 fresh.process.wait()
+
+
+def _answering(text: str) -> tuple[str, int]:
+    """The address of a server that is there; raises ArgumentTypeError."""
+    host, _, port = text.rpartition(":")
+    if not host or re.fullmatch("[0-9]{1,5}", port) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+    address = (host, int(port))
+    try:
+        socket.create_connection(address, timeout=5).close()
+    except (OSError, OverflowError) as error:
+        raise argparse.ArgumentTypeError(f"no server at {text}: {error}") from None
+    return address
 
 
 def declare(queue: PooledClient, name: str, settings: str) -> None:

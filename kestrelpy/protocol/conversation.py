@@ -12,13 +12,13 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
+from kestrelpy.core.branch import Branch
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.key_rule import NO_KEY
-from kestrelpy.core.log import Log
 from kestrelpy.core.orders import Order
-from kestrelpy.core.queue import NOT_STORED, Queue
+from kestrelpy.core.queue import Queue
 from kestrelpy.core.waiters import Waiter
 from kestrelpy.errors import Refused, ServerError
+from kestrelpy.protocol.children import delete_child, move_on
 from kestrelpy.protocol.commands import (
     Bad,
     Command,
@@ -28,38 +28,36 @@ from kestrelpy.protocol.commands import (
     Remove,
     Store,
     Touch,
+    Upto,
+    Withdraw,
 )
-from kestrelpy.protocol.declaring import declare
 from kestrelpy.protocol.ending import named
 from kestrelpy.protocol.fetching import Fetching
 from kestrelpy.protocol.host import Host
 from kestrelpy.protocol.memcache import Lines, Parser
 from kestrelpy.protocol.observing import Observing
 from kestrelpy.protocol.plain import answer_plain
-from kestrelpy.protocol.removing import remove
+from kestrelpy.protocol.removing import remove, withdraw
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies
+from kestrelpy.protocol.storing import Storing, limit_of
 
 log = logging.getLogger("kestrelpy.conversation")
 
 # One connection's requests in flight: enough for any pipeline, small enough for ten thousand.
 HELD_REPLIES_MAX: Final = 1024
-# What a set costs beside its body, where nobody counts the answers.
-RECORD_BYTES: Final = 256
+# Lines of children in which items were put off by what one connection sent: then others have their
+# turn. 10 ms.
+PUT_OFF_MAX: Final = 2000
 # Larger requests are not kept in a buffer that may be idle for hours.
 FED_BYTES_KEPT: Final = 4 << 10
-_RELATIVE_SECONDS_MAX: Final = 30 * 24 * 3600  # memcached's border between an age and a date
-
-_STORED: Final = b"STORED\r\n"
-_NOT_STORED: Final = b"NOT_STORED\r\n"
-
 
 class Conversation:
     """One client's requests and answers. The shell owns the socket."""
 
     __slots__ = (
-        "_order", "_quiet_bytes", "_stored_bytes", "broker", "closing", "fetching", "holder",
+        "_order", "broker", "closing", "fetching", "holder",
         "host", "is_behind", "is_touched", "last_command_ms", "parser", "paused", "replies",
-        "shell", "stream",
+        "shell", "storing", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -69,18 +67,17 @@ class Conversation:
         self.host = host
         self.parser = Parser(self._limit_of, lines)
         self.replies = Replies(self)
+        self.storing = Storing(self)
         self.fetching = Fetching(self, peer)
         self.holder = self.fetching.holder
         self.stream: Iterator[bytes] | None = None
         self.closing = False
-        self.is_behind = False  # has more come in than was carried out, because it is blocked?
+        self.is_behind = False  # has more come in than was carried out by now?
         self.paused = False
         self.is_touched = False
         self.shell: object = None
         self.last_command_ms = now_ms
         self._order: Order | None = None
-        self._stored_bytes = 0
-        self._quiet_bytes = 0
 
     # -- the turn ---------------------------------------------------------------------------
 
@@ -105,7 +102,15 @@ class Conversation:
             self.last_command_ms = now_ms
             try:
                 if isinstance(command, Store):
-                    self._store(command, now_ms)
+                    self.storing.store(command, now_ms)
+                    handoff = command.line.handoff
+                    if handoff is not None and not handoff.token and parser.buffered:
+                        self.is_behind = True  # the next open is carried out with the answer
+                        return
+                    if self.storing.put_off >= PUT_OFF_MAX:
+                        self.storing.put_off = 0
+                        self.is_behind = parser.buffered > 0
+                        return
                 elif isinstance(command, Fetch):
                     self.stream = self.fetching.fetch(command, now_ms)
                 else:
@@ -115,9 +120,13 @@ class Conversation:
 
     def _carry_out(self, command: Command, now_ms: int) -> None:
         if isinstance(command, Delete):
-            (self._confirm if command.target.token else self._delete)(command, now_ms)
+            (self._confirm if command.token else self._delete)(command, now_ms)
+        elif isinstance(command, Upto):
+            move_on(self, command, now_ms)
         elif isinstance(command, Remove):
             self.stream = remove(self, command, now_ms)
+        elif isinstance(command, Withdraw):
+            self.stream = withdraw(self, command, now_ms)
         elif isinstance(command, Touch):
             self._touch(command, now_ms)
         elif isinstance(command, Plain):
@@ -134,9 +143,10 @@ class Conversation:
             return True
         replies = self.replies
         in_flight = len(replies.held) + len(replies.out)
-        return in_flight >= HELD_REPLIES_MAX or (
-            in_flight > 0
-            and (self._stored_bytes >= HELD_BYTES_MAX or replies.value_bytes >= HELD_BYTES_MAX)
+        return in_flight > 0 and (
+            in_flight >= HELD_REPLIES_MAX
+            or replies.value_bytes >= HELD_BYTES_MAX
+            or self.storing.stored_bytes >= HELD_BYTES_MAX
         )
 
     def output(self, now_ms: int) -> bytes:
@@ -145,9 +155,9 @@ class Conversation:
         if replies.held:
             replies.release()
             if not replies.held:
-                self._stored_bytes = 0
+                self.storing.stored_bytes = 0
         else:
-            self._stored_bytes = 0
+            self.storing.stored_bytes = 0
         if (
             self.stream is not None
             and not (replies.held or self.paused or self.is_waiting)
@@ -159,6 +169,8 @@ class Conversation:
                 self.stream = None
             elif piece:
                 replies.out.append(piece)
+            if replies.held:
+                replies.release()  # of a log that failed before, nobody tells us any more
         return replies.take() if replies.out else b""
 
     @property
@@ -229,76 +241,21 @@ class Conversation:
         else:
             self.replies.say(refused.line() + b"\r\n")
 
+    def store(self, command: Store, now_ms: int) -> None:
+        """Carry out a set or the like; raises Refused."""
+        self.storing.store(command, now_ms)
+
     def _limit_of(self, name: bytes) -> int:
-        queue = self.broker.queues.get(name)
-        policy = queue.policy if queue is not None else self.broker.policy_of(name, b"")
-        return policy.max_item_bytes
-
-    # -- storing ----------------------------------------------------------------------------
-
-    def _store(self, command: Store, now_ms: int) -> None:
-        line, broker = command.line, self.broker
-        if line.declares:
-            declare(self, command, now_ms)
-            return
-        broker.counters.cmd_set += 1
-        if self.host.mode != "up":
-            raise ServerError(f"{self.host.mode}: this server stores nothing now")
-        name = line.target.name
-        queue = broker.queues.get(name) or self._create(command, now_ms)
-        expires_ms = self._expires_ms(line.expiry, now_ms) if line.expiry else 0
-        keys, key = queue.policy.keys, NO_KEY
-        if line.target.key or keys.rule is not None:
-            key = keys.key_of(name, line.target.key, command.body)
-        store = queue.add if line.only_if_empty else queue.put
-        lsn = store(command.body, line.flags, expires_ms, now_ms, key, delay=line.target.delay)
-        self._stored_bytes += len(command.body)
-        if command.quiet:
-            if lsn == NOT_STORED:
-                broker.counters.refused_quietly += 1
-            else:
-                self._bound_quiet(len(command.body), queue.log, lsn)
-        elif lsn == NOT_STORED:
-            # It rests on what is stored: not said before that is on disk.
-            self.replies.hold(_NOT_STORED, queue.log, queue.log.lsn_appended)
-        else:
-            self.replies.hold(_STORED, queue.log, lsn)
-
-    def _create(self, command: Store, now_ms: int) -> Queue:
-        """A queue for a set that will not be refused: a refusal leaves nothing behind."""
-        target, size = command.line.target, command.line.size
-        policy = self.broker.policy_of(target.name, b"")
-        if size > policy.max_item_bytes:
-            raise ServerError(f"item too large ({size} bytes, limit {policy.max_item_bytes})")
-        policy.keys.key_of(target.name, target.key, command.body)
-        return self.broker.create(target.name, now_ms)
-
-    def _bound_quiet(self, body_bytes: int, log: Log, lsn: int) -> None:
-        """noreply promises nothing, but neither may it fill the memory: now and then an empty
-        reply holds this connection back until the disk has caught up."""
-        self._quiet_bytes += body_bytes + RECORD_BYTES
-        if self._quiet_bytes >= HELD_BYTES_MAX:
-            self._quiet_bytes = 0
-            self._stored_bytes = HELD_BYTES_MAX
-            self.replies.hold(b"", log, lsn)
-
-    def _expires_ms(self, expiry: int, now_ms: int) -> int:
-        """Memcached's rule: up to 30 days from now, above a date, negative: already gone."""
-        wall_ms = now_ms + self.broker.wall.offset_ms
-        if expiry < 0:
-            return max(1, wall_ms - 1)
-        if expiry <= _RELATIVE_SECONDS_MAX:
-            return wall_ms + expiry * 1000
-        return expiry * 1000
+        return limit_of(self.broker, name)
 
     # -- the rest ---------------------------------------------------------------------------
 
     def _confirm(self, command: Delete, now_ms: int) -> None:
         """`delete q/token=N`: what the token names is done."""
-        queue = self.broker.queues.get(command.target.name)
+        queue = self.broker.queues.get(command.name)
         if queue is not None and queue.log.failure is not None:
             queue.raise_failed()
-        lease = named(command.target, queue, now_ms)
+        lease = named(command.token, queue, now_ms)
         lsn = queue.reader.confirm(lease, now_ms) if queue is not None and lease is not None else 0
         if not command.quiet:
             self._say_ended(b"DELETED\r\n", queue if lease is not None else None, lsn)
@@ -317,23 +274,28 @@ class Conversation:
             raise ServerError("delete is not allowed on this server (allow_delete)")
         if self.host.mode != "up":
             raise ServerError(f"{self.host.mode}: this server deletes nothing now")
-        queue = self.broker.queues.get(command.target.name)
+        queue = self.broker.queues.get(command.name)
         if queue is not None and queue.log.failure is not None:
             queue.raise_failed()
-        queue = self.broker.delete(command.target.name, now_ms)
+        if isinstance(queue, Branch):
+            delete_child(self, command, queue, now_ms)
+            return
+        queue = self.broker.delete(command.name, now_ms)
         if command.quiet:
             return
         if queue is None:
             self.replies.say(b"NOT_FOUND\r\n")
+        elif queue.is_remnant:
+            self.replies.hold(b"DELETED\r\n", queue.log, queue.log.lsn_appended)
         else:
             self.replies.hold(b"DELETED\r\n", self.host.removal(queue), 1)
 
     def _touch(self, command: Touch, now_ms: int) -> None:
-        queue = self.broker.queues.get(command.target.name)
+        queue = self.broker.queues.get(command.name)
         if queue is not None and queue.log.failure is not None:
             queue.raise_failed()
-        if command.target.token:
-            lease = named(command.target, queue, now_ms)
+        if command.token:
+            lease = named(command.token, queue, now_ms)
         else:
             lease = self.fetching.oldest(queue)
             if queue is not None and queue.reader in self.holder.overdue:

@@ -34,6 +34,8 @@ def declare(talk: Talk, command: Store, now_ms: int) -> None:
     if line.expiry:
         raise ClientError("a declaration does not expire: its expiry is 0")
     name, broker = line.target.name, talk.broker
+    if name in broker.aliases:
+        raise ClientError(f"{name.decode('ascii')} is an alias: it has no settings of its own")
     declared = talk.host.declaration(name, command.body)
     queue = broker.queues.get(name)
     if queue is None:

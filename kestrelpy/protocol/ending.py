@@ -12,9 +12,9 @@ from kestrelpy.core.reader import ABORTED, DEFERRED, Reader
 from kestrelpy.protocol.commands import Ending, Target
 
 
-def named(target: Target, queue: Queue | None, now_ms: int) -> Lease | None:
+def named(token: int, queue: Queue | None, now_ms: int) -> Lease | None:
     """The lease of this queue that the token names; None: there is none, or it is over."""
-    return find(queue.reader, target.token, now_ms) if queue is not None else None
+    return find(queue.reader, token, now_ms) if queue is not None else None
 
 
 def end_lease(target: Target, lease: Lease, reader: Reader, now_ms: int) -> int:

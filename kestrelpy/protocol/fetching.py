@@ -10,22 +10,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
-from kestrelpy.core.item import Item
-from kestrelpy.core.kept import LENT, Kept
+from kestrelpy.core.kept import LENT
 from kestrelpy.core.leases import Holder, Lease
 from kestrelpy.core.log import Log
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import DEFERRED, Reader
 from kestrelpy.core.waiters import Waiter, Want
 from kestrelpy.errors import ClientError, LeaseExpired, Refused, ServerError
+from kestrelpy.protocol.children import begins_at_a_time, mention_since, mentioned, note_asked
 from kestrelpy.protocol.commands import Ending, Fetch, Target
 from kestrelpy.protocol.ending import end_lease, named
 from kestrelpy.protocol.host import Talk
 from kestrelpy.protocol.observing import Observing
-from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies, Together
+from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies, Together, say
 from kestrelpy.protocol.shape import full_value, value
+from kestrelpy.protocol.streams import check_stream, show_stream
+from kestrelpy.protocol.waiting import Waiting, shown
 
 log = logging.getLogger("kestrelpy.conversation")
 
@@ -48,7 +51,7 @@ class Fetching:
         self.holder = Holder(peer)
         self.waiter: Waiter | None = None
         self.at_end = False
-        self._waiting: _Waiting | None = None
+        self._waiting: Waiting | None = None
         self._observing: Observing | None = None
 
     @property
@@ -67,24 +70,47 @@ class Fetching:
             raise ServerError("quiescent: this server hands out nothing now")
         if len(targets) == 1:
             target = targets[0]
-            if target.view is not None:
+            queue = self.broker.queues.get(target.name)
+            if target.is_plain:  # nearly all are
+                lease = self._check(target, queue, now_ms, command.token)
+                self._fetch_one(target, queue, lease, command.numbered, now_ms, _END, self.replies)
+                return None
+            if target.parent:
+                note_asked(self._talk, queue, now_ms)
+            if target.begin is not None and begins_at_a_time(self._talk, target):
+                stream = mention_since(self._talk, target, partial(self.fetch, command))
+                return stream if next(stream, None) is not None else None
+            if target.view is not None or target.key:
+                check_stream(target, queue)
                 stream = self._observe(target, command.numbered, _END, self.replies)
                 return stream if next(stream, None) is not None else None
-            queue = self.broker.queues.get(target.name)
-            lease = self._check(target, queue, now_ms)
+            queue = queue or mentioned(self._talk, target, now_ms)
+            lease = self._check(target, queue, now_ms, command.token)
             self._fetch_one(target, queue, lease, command.numbered, now_ms, _END, self.replies)
             return None
         opened = {t.name for t in targets if t.lends}
         if any(t.takes and t.name in opened for t in targets):
             raise ClientError("open and a plain get of one queue do not go together")
         for target in targets:
-            self._check(target, self.broker.queues.get(target.name), now_ms)
+            if target.begin is not None and begins_at_a_time(self._talk, target):
+                raise ClientError(
+                    f"{target.name.decode('ascii')} is not there yet: where it begins is looked "
+                    "for by its time, mention it in a get of its own"
+                )
+            queue = self.broker.queues.get(target.name)
+            check_stream(target, queue)
+            self._check(target, queue, now_ms)
+        for target in targets:  # none was refused
+            queue = self.broker.queues.get(target.name) or mentioned(self._talk, target, now_ms)
+            note_asked(self._talk, queue, now_ms)
         stream = self._fetch_each(command, now_ms)
         return stream if next(stream, None) is not None else None
 
     def _observe(
         self, target: Target, numbered: bool, end: bytes, to: Replies | Together
     ) -> Iterator[bytes]:
+        if target.key:
+            return show_stream(self._talk, self.observer(), target, numbered, end, to)
         return self.observer().observe(target, numbered, end, to)
 
     def observer(self) -> Observing:
@@ -104,7 +130,7 @@ class Fetching:
                 if part.failure is not None:
                     return  # the error was the end of the answer
                 part = Together()
-            if target.view is not None:
+            if target.view is not None or target.key:
                 yield from self._observe(target, command.numbered, b"", part)
                 continue
             queue = self.broker.queues.get(target.name)
@@ -120,13 +146,15 @@ class Fetching:
         self.replies.value_bytes += part.value_bytes
         self.replies.hold(part.data, part, 1)
 
-    def _check(self, target: Target, queue: Queue | None, now_ms: int) -> Lease | None:
+    def _check(
+        self, target: Target, queue: Queue | None, now_ms: int, token: int = 0
+    ) -> Lease | None:
         """Refuse what may not be done, before anything is; returns the lease it would end."""
         holder = self.holder
         if queue is not None and not target.peeks and queue.log.failure is not None:
             queue.raise_failed()
-        if target.token:
-            lease = named(target, queue, now_ms)
+        if token:
+            lease = named(token, queue, now_ms)
             if lease is None:
                 raise LeaseExpired(target.name)
         else:
@@ -140,10 +168,12 @@ class Fetching:
             if queue is not None and queue.log.no_room:
                 raise ServerError(queue.log.no_room)
         elif target.lends:
+            if not holder.leases:
+                return lease
             ends_one = target.ending is not None and lease is not None and lease.holder is holder
             if len(holder.leases) - ends_one >= self.host.max_open_reads:
                 raise ClientError("close or abort the open item first")
-        elif target.takes and lease is not None:
+        elif lease is not None and target.takes:
             raise ClientError("close or abort the open item first")
         return lease
 
@@ -179,7 +209,7 @@ class Fetching:
         was_over = (
             bool(self.holder.overdue)
             and (target.lends or target.ending is not None)
-            and not target.token
+            and "token" not in target.options
             and self._forgive(target, queue)
         )
         if target.ending is not None:
@@ -193,7 +223,7 @@ class Fetching:
                 lsn = end_lease(target, lease, queue.reader, now_ms)
                 stored, written = (lsn, 0) if queue.policy.confirms_synced else (0, lsn)
             if not target.lends:
-                _say(to, end, awaited, stored, written)
+                say(to, end, awaited, stored, written)
                 return
         if target.peeks:
             counters.cmd_peek += 1
@@ -204,13 +234,13 @@ class Fetching:
         ):
             counters.get_hits += 1
             return
-        if (target.wait_ms and not self.at_end) or (
+        if (target.wait_ms and not self.at_end and target.name not in self.broker.aliases) or (
             queue is not None and queue.reader.is_busy(now_ms, target.dead, not target.peeks)
         ):
-            self._wait(_Waiting(target, numbered, awaited, stored, written), now_ms)
+            self._wait(Waiting(target, numbered, awaited, stored, written), now_ms)
             return
         counters.get_misses += 1
-        _say(to, end, awaited, stored, written)
+        say(to, end, awaited, stored, written)
 
     def _hand_out(
         self,
@@ -229,16 +259,16 @@ class Fetching:
             item = reader.first(now_ms, target.dead)
             if item is None:
                 return False
-            data = _shown(target, numbered, item, reader, end)
+            data = shown(target, numbered, item, reader, end)
             to.value_bytes += len(data)
             to.hold(data, queue.log, item.lsn)
             return True
-        if reader.waiters and reader.waiters.first(target.dead) is not None:
+        if reader.waiters.count and reader.waiters.first(target.dead) is not None:
             return False  # others came first
         lease = reader.open(self.holder, now_ms, target.dead, target.lease_ms)
         if lease is None:
             return False
-        if target.takes:
+        if not target.lends:
             written = reader.confirm(lease, now_ms)
             if queue.policy.confirms_synced:
                 stored = written
@@ -263,7 +293,8 @@ class Fetching:
             number = lease.token if target.lends else item.marker
             if target.lends:
                 stored = max(stored, reader.tokens_lsn)
-                reader.leases.show(lease)
+                if not lease.by_token:  # else it is known by it since it was lent
+                    reader.leases.show(lease)
         if lease.by_token:
             written = max(written, lease.lsn)
             if reader.policy.confirms_synced:
@@ -300,7 +331,7 @@ class Fetching:
 
     # -- waiting ----------------------------------------------------------------------------
 
-    def _wait(self, waiting: _Waiting, now_ms: int) -> None:
+    def _wait(self, waiting: Waiting, now_ms: int) -> None:
         target = waiting.target
         want = Want.PEEK if target.peeks else Want.OPEN if target.lends else Want.TAKE
         self._waiting = waiting
@@ -326,7 +357,7 @@ class Fetching:
         else:
             counters.get_hits += 1
             if item is not None:
-                data = _shown(target, numbered, item, reader, _END)
+                data = shown(target, numbered, item, reader, _END)
                 replies.value_bytes += len(data)
                 replies.hold(data, reader.log, item.lsn)
             elif lease is not None:
@@ -369,7 +400,7 @@ class Fetching:
             self._say_nothing_came(waiting)
         return True
 
-    def _say_nothing_came(self, waiting: _Waiting, why: str = "") -> None:
+    def _say_nothing_came(self, waiting: Waiting, why: str = "") -> None:
         queue = self.broker.queues.get(waiting.target.name)
         self.broker.counters.get_misses += 1
         try:
@@ -377,37 +408,6 @@ class Fetching:
                 queue.raise_failed()
             if why and waiting.awaited is None:
                 raise ServerError(why)
-            _say(self.replies, _END, waiting.awaited, waiting.stored, waiting.written)
+            say(self.replies, _END, waiting.awaited, waiting.stored, waiting.written)
         except Refused as refused:
             self.replies.say(refused.line() + b"\r\n")
-
-
-class _Waiting:
-    """A fetch that waits, and the record of the close before it, if there was one."""
-
-    __slots__ = ("awaited", "numbered", "stored", "target", "written")
-
-    def __init__(
-        self, target: Target, numbered: bool, awaited: Log | None, stored: int, written: int
-    ) -> None:
-        self.target = target
-        self.numbered = numbered
-        self.awaited = awaited
-        self.stored = stored
-        self.written = written
-
-
-def _say(
-    to: Replies | Together, data: bytes, awaited: Log | None, stored: int, written: int
-) -> None:
-    if awaited is None:
-        to.say(data)
-    else:
-        to.hold(data, awaited, stored, written)
-
-
-def _shown(target: Target, numbered: bool, item: Item, reader: Reader, end: bytes) -> bytes:
-    """What a peek answers."""
-    if target.full:
-        return full_value(target.raw, item, end, item.marker, *Kept(reader).state(item.id))
-    return value(target.raw, item, end, item.marker if numbered else 0)

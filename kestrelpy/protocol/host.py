@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from journal.files import Files
 from kestrelpy.core.broker import Broker
+from kestrelpy.core.leases import Holder
 from kestrelpy.core.log import Log
 from kestrelpy.core.orders import Order
 from kestrelpy.core.queue import Queue
@@ -18,6 +19,7 @@ from kestrelpy.errors import Refused
 from kestrelpy.protocol.replies import Gate, Replies
 
 if TYPE_CHECKING:
+    from kestrelpy.protocol.commands import Store
     from kestrelpy.protocol.observing import Observing
 
 
@@ -60,6 +62,9 @@ class Host(Protocol):
     def removal(self, queue: Queue) -> Gate:
         """Opens when the deleted queue's files are gone for good."""
 
+    def clearance(self, queue: Queue) -> Gate | None:
+        """Opens when no earlier queue of this one's name can come back; None: none can."""
+
     def observe(self, log: Log, work: Work, talk: Talk) -> None:
         """Read from this log on a thread, and turn to the conversation when it is over."""
 
@@ -82,6 +87,10 @@ class Talk(Protocol):
     stream: Iterator[bytes] | None  # the rest of a long answer
     closing: bool
     last_command_ms: int
+    holder: Holder
+
+    def store(self, command: Store, now_ms: int) -> None:
+        """Carry out a set or the like; raises Refused."""
 
     def await_order(self, order: Order) -> None:
         """Carry out nothing further before this has been moved."""

@@ -23,4 +23,9 @@ def parse_key(part: bytes) -> tuple[bytes, ...]:
     _, _, named = part.partition(b"=")
     if not named:
         raise ClientError("option key needs a value, for instance key=A or key=A,B")
+    return values_of(named)
+
+
+def values_of(named: bytes) -> tuple[bytes, ...]:
+    """The canonical values behind `key=`."""
     return tuple(text_of(unquote_to_bytes(value)) for value in named.split(b","))

@@ -18,16 +18,16 @@ from journal.canonical import in_words
 from journal.snapshot import DeadEntry
 from kestrelpy.core.by_token import find
 from kestrelpy.core.item import Item
-from kestrelpy.core.kept import DELAYED, Kept
+from kestrelpy.core.kept import DELAYED, DONE, Kept
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.operating import Waiting, waiting
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import Reader
 from kestrelpy.errors import ClientError
-from kestrelpy.protocol.commands import readable
 from kestrelpy.protocol.host import Talk
 from kestrelpy.protocol.markers import parse_number
+from kestrelpy.protocol.names import readable
 from kestrelpy.protocol.stats import is_shown, lines
 
 _PER_SLICE: Final = 500
@@ -114,10 +114,11 @@ def _item_lines(talk: Talk, queue: Queue, id_: int) -> Iterator[bytes]:
 def _stored(talk: Talk, queue: Queue, id_: int) -> Generator[bytes, None, _Stored | None]:
     """What memory knows of it, or else the log; None: it is gone, or cannot be read."""
     reader = queue.reader
-    if id_ not in reader.live:
+    kept = Kept(queue)
+    if not kept.has(id_):
         return None
     lease = reader.leases.of(id_)
-    item = lease.item if lease is not None else Kept(reader).item(id_)
+    item = lease.item if lease is not None else kept.item(id_)
     if item is not None and item.stored_ms:
         return _as_stored(item)
     item = yield from talk.observer().item(queue, id_)
@@ -146,7 +147,7 @@ def _ahead(reader: Reader, id_: int) -> Generator[bytes, None, int]:
 def _facts(
     talk: Talk, queue: Queue, id_: int, stored: _Stored | None, ahead: int
 ) -> list[Fact]:
-    reader, kept = queue.reader, Kept(queue.reader)
+    reader, kept = queue.reader, Kept(queue)
     wall_ms = talk.last_command_ms + queue.wall.offset_ms
     is_over = stored is not None and kept.has_expired(id_, stored.expires_ms, wall_ms)
     if not kept.has(id_) or is_over:
@@ -158,6 +159,8 @@ def _facts(
         why = _why_lent(lease, queue, talk.last_command_ms)
     elif death is not None:
         why = _why_dead(reader, death)
+    elif state == DONE:
+        why = "confirmed,_expired_or_removed,_and_retained"
     elif state == DELAYED:
         why = f"delayed_until_{reader.delays.find(id_, queue.wall.offset_ms)[0]}"
     else:

@@ -1,8 +1,9 @@
-"""What the options of an observer mean: `after=`, `since=`, `n=`.
+"""What the options of an observer mean: `after=`, `since=`, `n=`; and where a child begins.
 
     q/peek/after=17           the first item behind marker 17; after=0 is the beginning
     q/peek/since=1789000000.5 the first one stored at that time or later
     .../n=500                 so many of them in one answer
+    orders+audit/from=17      a child that this makes sees items from marker 17 on
 
 One rule: a number that is out of bounds is refused with the bounds; none is brought into them.
 """
@@ -10,7 +11,7 @@ One rule: a number that is out of bounds is refused with the bounds; none is bro
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from kestrelpy.durations import shown
 from kestrelpy.errors import ClientError
@@ -31,6 +32,24 @@ class View:
         self.after = after
         self.since_ms = since_ms
         self.most = most
+
+
+class Begin(NamedTuple):
+    """Where a child begins that this makes: behind `after`, or at `since_ms` if that is set."""
+
+    after: int
+    since_ms: int
+
+
+def parse_begin(values: dict[str, str | None]) -> Begin | None:
+    """What `from=` or `since=` says of a child; None: neither is there. Raises ClientError."""
+    if "from" in values and "since" in values:
+        raise ClientError("from and since contradict each other")
+    if "since" in values:
+        return Begin(0, _since_ms(values["since"]))
+    if "from" in values:
+        return Begin(max(_marker(values["from"], "from") - 1, 0), 0)
+    return None
 
 
 def parse_view(values: dict[str, str | None]) -> View | None:
@@ -55,11 +74,11 @@ def parse_number(word: str, text: str | None) -> int:
     return int(text)
 
 
-def _marker(text: str | None) -> int:
+def _marker(text: str | None, word: str = "after") -> int:
     if text is None or not _NUMBER.fullmatch(text) or int(text) >= MARKER_BELOW:
         raise ClientError(
-            f"option after{_was(text)}: it must be a marker, a whole number from 0 (the beginning) "
-            f"to {MARKER_BELOW - 1}"
+            f"option {word}{_was(text)}: it must be a marker, a whole number from 0 (the "
+            f"beginning) to {MARKER_BELOW - 1}"
         )
     return int(text)
 

@@ -14,10 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kestrelpy.errors import ClientError, Refused, ServerError
-from kestrelpy.protocol import delays
 from kestrelpy.protocol.commands import (
-    KEY_BYTES_MAX,
-    STORING,
     Bad,
     Command,
     Delete,
@@ -26,11 +23,20 @@ from kestrelpy.protocol.commands import (
     Store,
     StoreLine,
     Touch,
-    parse_lease,
-    parse_removal,
-    parse_target,
 )
-from kestrelpy.protocol.tokens import MARK, cut_token
+from kestrelpy.protocol.cuts import Cut, cut
+from kestrelpy.protocol.once import parse_version, refuse_verb
+from kestrelpy.protocol.targets import (
+    KEY_BYTES_MAX,
+    STORES,
+    STORING,
+    parse_deletion,
+    parse_lease,
+    parse_naming,
+    parse_target,
+    why_no_option,
+)
+from kestrelpy.protocol.tokens import DIGITS_MAX, cut_token
 
 LINE_BYTES_MAX: Final = 8 << 10
 BODY_BYTES_ABSURD: Final = 1 << 30
@@ -41,21 +47,21 @@ DECLARATION_BYTES_MAX: Final = BODY_BYTES_SMALL
 # many keys is not.
 LINES_KEPT: Final = 4096
 LINE_BYTES_KEPT: Final = 300
+_CAS_WORDS: Final = 6  # without noreply, and with its version
+# With whatever token its key is not too long.
+TOKEN_LINE_BYTES_KEPT: Final = KEY_BYTES_MAX - DIGITS_MAX
 _FLAGS_BELOW: Final = 1 << 32
 _NUMBER_BELOW: Final = 1 << 53
 
 _BINARY_MAGIC: Final = 0x80
 _NOT_SUPPORTED: Final = "not supported by a queue"
 _STORING: Final = frozenset(b"set add replace append prepend cas".split())
+_STORING_INITIALS: Final = frozenset(b"%c" % letter for letter in b"sarpcSARPC")
 _PLAIN: Final = frozenset(
     b"flush flush_all flush_expired flush_all_expired stats dump_stats status reload version "
     b"verbosity shutdown quit pause resume retry move redrive".split()
 )
 _LATER: Final = frozenset(b"monitor confirm".split())
-_HOMES: Final = {
-    "declare": "set, for instance set jobs/declare 0 0 <bytes>",
-    "key": "set, for instance set jobs/key=A,B 0 0 <bytes>",
-}
 
 
 Known = Fetch | Delete | Touch
@@ -130,9 +136,19 @@ class Parser:
             if isinstance(known, StoreLine):
                 return self._take_body(known, end + 1)
             return known
-        named = line.find(MARK)
-        if named > 0 and (again := self._recall(line, named)) is not None:
-            return again
+        if line[:1] in _STORING_INITIALS:
+            varies = cut(line)
+            if varies is not None:
+                known = self._lines.get(varies[0])
+                if isinstance(known, StoreLine):
+                    return self._take_body(known.naming(varies), end + 1)
+        else:
+            varies = None
+            template, token = cut_token(line)
+            if token:
+                known = self._lines.get(template)
+                if known is not None and not isinstance(known, StoreLine):
+                    return known.naming(token, line)
         if data[at] == _BINARY_MAGIC:
             return _binary()
         words = line.split()
@@ -142,46 +158,51 @@ class Parser:
         if words[-1].startswith(b"HTTP/1.") or verb.startswith(b"host:"):
             return _http()
         if verb in _STORING:
-            return self._store(verb, words, line)
+            return self._store(verb, words, line, varies)
         if verb in (b"get", b"gets"):
             command = self._fetch(verb, words)
             if isinstance(command, Fetch) and len(command.targets) == 1:
                 self._remember(line, command)
             return command
         other = self._other(verb, words)
-        if isinstance(other, Delete | Touch) and other.target.token:
+        if isinstance(other, Delete | Touch) and other.token:
             self._remember(line, other)
         return other
-
-    def _recall(self, line: bytes, named: int) -> Known | None:
-        """What the same line meant with another token."""
-        template, token = cut_token(line, named)
-        known = self._lines.get(template) if token else None
-        if known is None or isinstance(known, StoreLine):
-            return None
-        raw = line.split(None, 2)[1]
-        return known.naming(raw, token) if len(raw) <= KEY_BYTES_MAX else None
 
     def _remember(self, line: bytes, meaning: Known | StoreLine) -> None:
         """A client says the same few lines again and again: what one means is kept.
 
-        Of one with a token all but the token. Not an observer's: the next one names another marker.
+        Of one with a token all but the token. Not an observer's: the next one names another marker
+        or another key.
         """
-        if not isinstance(meaning, StoreLine):
-            target = meaning.targets[0] if isinstance(meaning, Fetch) else meaning.target
-            if target.view is not None:
+        if isinstance(meaning, Fetch) and (meaning.targets[0].view or meaning.targets[0].key):
+            return
+        if not isinstance(meaning, StoreLine) and meaning.token:
+            template, token = cut_token(line)
+            if token != meaning.token or len(line) > TOKEN_LINE_BYTES_KEPT:
                 return
-            if target.token:
-                line, _ = cut_token(line, line.find(MARK))
-        if line and len(line) <= LINE_BYTES_KEPT:
+            line = template
+        self._keep(line, meaning)
+
+    def _keep(self, line: bytes, meaning: Known | StoreLine) -> None:
+        if len(line) <= LINE_BYTES_KEPT:
             if len(self._lines) >= LINES_KEPT:
                 self._lines.clear()
             self._lines[line] = meaning
 
+    def _remember_cut(self, varies: Cut, meaning: StoreLine) -> None:
+        """Of a line that names an id, a key, a version or a token: all but these."""
+        named = (meaning.id, meaning.key, meaning.expected, meaning.handoff)
+        bare = meaning.handoff is not None and not meaning.handoff.token
+        if varies[1:] == (*named[:3], None if bare else named[3]):
+            self._keep(varies[0], meaning)
+
     # -- storing ----------------------------------------------------------------------------
 
-    def _store(self, verb: bytes, words: list[bytes], line: bytes) -> Command | None:
-        """`<verb> <key> <flags> <expiry> <bytes> [noreply]`, then the body."""
+    def _store(
+        self, verb: bytes, words: list[bytes], line: bytes, varies: Cut | None
+    ) -> Command | None:
+        """`<verb> <key> <flags> <expiry> <bytes> [<version>] [noreply]`, then the body."""
         quiet = words[-1] == b"noreply"
         if len(words) < 5 or not words[4].isdigit() or len(words[4]) > 10:
             form = b"CLIENT_ERROR bad byte count: " + verb + b" <key> <flags> <expiry> <bytes>"
@@ -199,8 +220,10 @@ class Parser:
             if size > limit:
                 text = f"SERVER_ERROR item too large ({size} bytes, limit {limit})"
                 return self._begin_body(Bad(text.encode(), quiet=quiet), size)
-        else:
+        elif varies is None:
             self._remember(line, meaning)
+        elif verb != b"cas" or len(words) == _CAS_WORDS:
+            self._remember_cut(varies, meaning)
         return self._take_body(meaning, self._at)
 
     def _store_line(self, verb: bytes, words: list[bytes], size: int, quiet: bool) -> StoreLine:
@@ -208,14 +231,13 @@ class Parser:
         if verb in (b"append", b"prepend"):
             raise ServerError(_NOT_SUPPORTED)
         target = parse_target(words[1], STORING)
-        if verb in (b"cas", b"replace"):
-            raise ClientError(f"{verb.decode()} is not available in this version yet")
         declares = "declare" in target.options and verb == b"set"
-        odd = target.options - delays.WORDS - {"key"}
+        odd = target.options - STORES
         if odd and not declares:
-            raise ClientError(_why_no_option(min(odd), verb.decode()))
-        if "key" in target.options and verb == b"add":
-            raise ClientError("add with key= is not available in this version yet")
+            raise ClientError(why_no_option(min(odd), verb.decode()))
+        if declares and target.parent:
+            raise ClientError("a child's settings stand in the configuration file, not here")
+        refuse_verb(verb, target.once, target.key)
         if declares and size > DECLARATION_BYTES_MAX:
             raise ClientError(
                 f"declaration too large ({size} bytes, limit {DECLARATION_BYTES_MAX})"
@@ -223,7 +245,10 @@ class Parser:
         flags, expiry = words[2], words[3]
         if not flags.isdigit() or len(flags) > 10 or int(flags) >= _FLAGS_BELOW:
             raise ClientError("bad flags: a number below 4294967296 is allowed")
-        return StoreLine(target, int(flags), _seconds(expiry), size, quiet, verb == b"add")
+        expected = target.once.expected
+        if verb == b"cas":  # some clients drop a version of 0
+            expected = parse_version(words[5]) if len(words) > 5 + quiet else 0
+        return StoreLine(target, verb, int(flags), _seconds(expiry), size, quiet, expected)
 
     def _take_body(self, line: StoreLine, at: int) -> Command | None:
         """The body, if it is here in whole; else the command waits for it."""
@@ -275,19 +300,17 @@ class Parser:
         try:
             if len(words) < 2:
                 raise ClientError(f"{name} needs a key: {name} <queue>[/option]")
-            targets = [parse_target(word) for word in words[1:]]
+            named = [parse_naming(word, name) for word in words[1:]]
         except Refused as refused:
             return Bad(refused.line())
-        for option in ("declare", "key"):
-            if any(option in target.options for target in targets):
-                return Bad(b"CLIENT_ERROR " + _why_no_option(option, name).encode())
+        targets = [target for target, _ in named]
         numbered = verb == b"gets"
         if not numbered and any(t.full for t in targets):
             return Bad(b"CLIENT_ERROR option full goes with gets: what it adds follows the number")
         if not numbered and any(t.lease_ms for t in targets):
             return Bad(b"CLIENT_ERROR option lease goes with gets: its answer names the token")
         if len(targets) == 1:
-            return Fetch(targets, numbered)
+            return Fetch(targets, numbered, named[0][1])
         if sum(t.lends for t in targets) > 1:
             return Bad(b"CLIENT_ERROR only one key of a get may open")
         for word in ("t", "n", "lease", "token"):
@@ -320,24 +343,17 @@ class Parser:
         # Older clients send "delete <key> 0": the time of a kind of delete that is long gone.
         if not arguments or arguments[1:] not in ([], [b"0"]):
             raise ClientError("delete needs a queue: delete <queue>")
-        removal = parse_removal(arguments[0], quiet)
-        return removal or Delete(parse_lease(arguments[0], "delete"), quiet)
+        return parse_deletion(arguments[0], quiet)
 
     def _touch(self, words: list[bytes], quiet: bool) -> Command:
         arguments = words[1 : len(words) - quiet]
         if len(arguments) != 2:
             raise ClientError("touch needs a queue and seconds: touch <queue> <seconds>")
-        target = parse_lease(arguments[0], "touch")
+        name, token = parse_lease(arguments[0], "touch")
         seconds = arguments[1]
         if not seconds.isdigit() or len(seconds) > 10 or not int(seconds):
             raise ClientError("bad seconds: a whole number above 0 is allowed")
-        return Touch(target, int(seconds), quiet)
-
-
-def _why_no_option(option: str, verb: str) -> str:
-    """Why this option does not go with this verb, and with which it does."""
-    home = _HOMES.get(option, "get")
-    return f"option {option} does not go with {verb}, but with {home}"
+        return Touch(name, token, int(seconds), quiet)
 
 
 def _seconds(word: bytes) -> int:

@@ -20,8 +20,9 @@ from kestrelpy.core.moving import redrive as redrive_one
 from kestrelpy.core.orders import Order
 from kestrelpy.core.queue import Queue
 from kestrelpy.errors import ClientError, ServerError
-from kestrelpy.protocol.commands import Plain, check_name
+from kestrelpy.protocol.commands import Plain
 from kestrelpy.protocol.host import Talk
+from kestrelpy.protocol.names import check_name, parent_of
 
 # Of one request; who has more to move asks again, and knows how far it got.
 MOVED_MAX: Final = 10_000
@@ -91,6 +92,10 @@ def _source(talk: Talk, command: Plain, name: bytes, target: bytes) -> Queue | N
         check_name(each.partition(b"/")[0])
         if b"/" in each:
             raise ClientError(f"{command.verb.decode('ascii')} takes queues without options")
+    if parent_of(target) and target != name:
+        raise ClientError("items are moved to a queue, and this is a fan-out child of one")
+    if target in talk.broker.aliases:
+        raise ClientError(f"items are moved to a queue, and {target.decode('ascii')} is an alias")
     if talk.host.mode != "up":
         raise ServerError(f"{talk.host.mode}: this server moves nothing now")
     queue = talk.broker.queues.get(name)

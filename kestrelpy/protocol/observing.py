@@ -14,6 +14,8 @@ threads of its own, and it keeps no bytes between two requests.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from itertools import compress
+from operator import itemgetter
 from typing import Final
 
 from journal import gather
@@ -21,13 +23,16 @@ from journal.backlog import ReadOne
 from journal.files import Files
 from journal.gather import Gathered, Gathering, Place, Put, TimeSearch
 from journal.record import Record
+from kestrelpy.core.children import offered
 from kestrelpy.core.item import Item
 from kestrelpy.core.kept import READY, Kept
 from kestrelpy.core.leases import Holder
 from kestrelpy.core.line import item_of
 from kestrelpy.core.log import JournalLog, Log
 from kestrelpy.core.queue import Queue
+from kestrelpy.core.shared_log import on_disk
 from kestrelpy.core.waiters import Waiter, Want
+from kestrelpy.protocol.children import mentioned
 from kestrelpy.protocol.commands import Target
 from kestrelpy.protocol.host import Talk
 from kestrelpy.protocol.markers import View
@@ -43,7 +48,7 @@ SLICE_ITEMS: Final = 2500
 # A connection remembers where it was in so many queues.
 _PLACES_MAX: Final = 16
 _SEARCHES_MAX: Final = 3
-_CRLF: Final = b"\r\n"
+_expires, _body = itemgetter(4), itemgetter(5)  # of a put
 _PLAIN: Final = standing(READY, 0)
 
 
@@ -118,32 +123,32 @@ class Answer:
             self.since_ms = 0
         self.puts += puts
         self.lines += lines
-        self.room -= sum(len(put[5]) for put in puts)
+        self.room -= sum(map(len, map(_body, puts)))
         return True
 
     def data(self, kept: Kept, shape: Shape, wall_ms: int, end: bytes) -> tuple[bytes, int]:
         """What is still kept of it, as it is said, and the first marker; 0: nothing is."""
-        puts, parts, first = self.puts, list[bytes](), 0
+        puts, lines = self.puts, self.lines
         if not puts:
             return b"", 0
         is_whole = kept.are_all(len(puts), puts[0][0], puts[-1][0])
-        middle = _PLAIN + _CRLF if shape.full else _CRLF
-        is_plain = not shape.full or (kept.is_plain and not any(put[6] for put in puts))
-        if is_whole and is_plain and not any(put[4] for put in puts):
-            first = puts[0][0]
-            for line, put in zip(self.lines, puts, strict=True):
-                parts += (line, middle, put[5], _CRLF)
-        else:
-            for line, put in zip(self.lines, puts, strict=True):
-                item = put[0]
-                if kept.has(item) and not kept.has_expired(item, put[4], wall_ms):
-                    first = first or put[1]
-                    if shape.full:
-                        middle = standing(*kept.state(item), put[6]) + _CRLF
-                    parts += (line, middle, put[5], _CRLF)
-        if first:
-            parts.append(end)
-        return b"".join(parts), first
+        if not is_whole or any(map(_expires, puts)):
+            there = [
+                kept.has(put[0]) and not kept.has_expired(put[0], put[4], wall_ms) for put in puts
+            ]
+            puts, lines = list(compress(puts, there)), list(compress(lines, there))
+        if not puts:
+            return b"", 0
+        if shape.full:
+            is_plain = kept.is_plain and not any(put[6] or put[7] for put in puts)
+            lines = [
+                b"%b%b\r\n%b\r\n" % (
+                    line, _PLAIN if is_plain else standing(*kept.state(put[0]), put[6], put[7]),
+                    put[5],
+                )
+                for line, put in zip(lines, puts, strict=True)
+            ]  # fmt: skip
+        return b"".join((*lines, end)), puts[0][1]
 
 
 class Observing:
@@ -188,9 +193,10 @@ class Observing:
         after, since_ms = view.after, view.since_ms
         while True:
             queue = talk.broker.queues.get(target.name)
+            queue = queue or mentioned(talk, target, talk.last_command_ms)
             if queue is not None:
                 if since_ms and not after:
-                    after = (yield from self._search(queue, since_ms, shape)) - 1
+                    after = (yield from self.search(queue, since_ms, shape)) - 1
                 data = yield from self._look(queue, view, after, shape, end)
                 if data:
                     counters.get_hits += 1
@@ -204,7 +210,8 @@ class Observing:
                 if queue.deleted:
                     break
                 after = max(after, queue.last_number)  # up to here there is nothing
-            if self.at_end or talk.last_command_ms >= due_ms:
+            is_alias = target.name in talk.broker.aliases
+            if self.at_end or is_alias or talk.last_command_ms >= due_ms:
                 break
             self.waiter = talk.broker.wait(
                 Want.OBSERVE, target.name, self._holder, False, talk, due_ms, after
@@ -220,16 +227,16 @@ class Observing:
 
         Held up, it yields nothing, like `observe`.
         """
-        log, live = queue.log, queue.reader.live
-        item = Kept(queue.reader).item(id_)
-        if item is not None or not isinstance(log, JournalLog):
+        log, kept = queue.log, Kept(queue)
+        item, disk = kept.item(id_), on_disk(log)
+        if item is not None or disk is None:
             return item.put if item is not None else None
         for _ in range(READINGS_MAX):
-            order = gather.order(log.journal, None, id_, id_, live, 1, ANSWER_BYTES_MAX)
+            order = gather.order(disk.journal, None, id_, id_, kept.ids, 1, ANSWER_BYTES_MAX)
             if order is None or queue.deleted:
                 break
-            reading = yield from self._run(log, Reading(order, Shape(b"", False, False)))
-            if log.journal.segment_numbered(order.extent.number) is not None:
+            reading = yield from self._run(disk, Reading(order, Shape(b"", False, False)))
+            if disk.journal.segment_numbered(order.extent.number) is not None:
                 found = reading.found
                 return found.puts[0] if found is not None and found.puts else None
         return None
@@ -239,8 +246,8 @@ class Observing:
 
         Held up, it yields nothing, like `observe`.
         """
-        log = queue.log
-        if not isinstance(log, JournalLog):
+        log = on_disk(queue.log)
+        if log is None:
             return None
         for _ in range(READINGS_MAX):
             one = log.journal.backlog.one(id_)
@@ -257,9 +264,10 @@ class Observing:
         self, queue: Queue, view: View, after: int, shape: Shape, end: bytes
     ) -> Generator[bytes, None, bytes]:
         """What is kept behind the marker, as it is said; nothing: nothing is."""
-        talk, kept = self._talk, Kept(queue.reader)
+        talk, kept = self._talk, Kept(queue)
         answer = Answer(view.most, view.since_ms)
         while not queue.deleted:
+            kept.ids = queue.kept
             log, first = queue.log, kept.first(after)
             is_stored = first <= log.item_stored or log.lsn_stored >= log.lsn_appended
             if first and is_stored and not answer.is_full:
@@ -291,10 +299,10 @@ class Observing:
                 puts = [item.put]
                 answer.add(puts, shape.lines(puts))
                 return first
-        if isinstance(log, JournalLog):
+        if (disk := on_disk(log)) is not None:
             if (pairs := kept.released(first, log.item_stored, min(wanted, RELEASED_MAX))):
-                return (yield from self._read_released(log, pairs, answer, shape))
-            return (yield from self._read(queue, log, first, answer, shape))
+                return (yield from self._read_released(disk, pairs, answer, shape))
+            return (yield from self._read(queue, kept, disk, first, answer, shape))
         most = min(wanted, SLICE_ITEMS)
         items, last = kept.gather(first - 1, most, answer.room, answer.since_ms)
         puts = [item.put for item in items]
@@ -305,7 +313,7 @@ class Observing:
     # -- reading ----------------------------------------------------------------------------
 
     def _read(
-        self, queue: Queue, log: JournalLog, first: int, answer: Answer, shape: Shape
+        self, queue: Queue, kept: Kept, log: JournalLog, first: int, answer: Answer, shape: Shape
     ) -> Generator[bytes, None, int]:
         """Add what the log has from `first` on; returns up to where was looked.
 
@@ -318,7 +326,7 @@ class Observing:
         if other:
             last = min(last, other - 1)
         order = gather.order(
-            journal, places.get(key), first, last, reader.live, answer.most - len(answer.puts),
+            journal, places.get(key), first, last, kept.ids, answer.most - len(answer.puts),
             answer.room, answer.since_ms, reader.marks.hidden,
         )  # fmt: skip
         if order is None:
@@ -342,20 +350,20 @@ class Observing:
     ) -> Generator[bytes, None, int]:
         """Add items whose markers are no ids; returns up to which marker was looked."""
         some = log.journal.backlog.some([id_ for _, id_ in pairs])
-        order = Released(some, pairs, answer.room)
+        order = Released(some, pairs, answer.room, answer.since_ms)
         reading = yield from self._run(log, Reading(order, shape))
         answer.readings += 1
         if any(log.journal.segment_numbered(e.number) is None for e, _ in some.parts):
             return pairs[0][0] - 1  # rewritten or removed meanwhile: look again
         return order.seen if answer.add(reading.released, reading.lines) else pairs[0][0] - 1
 
-    def _search(
+    def search(
         self, queue: Queue, since_ms: int, shape: Shape
     ) -> Generator[bytes, None, int]:
         """The marker to begin at for what was stored at this time or later."""
-        log = queue.log
-        if not isinstance(log, JournalLog):
-            return Kept(queue.reader).since(since_ms)
+        log = on_disk(queue.log)
+        if log is None:
+            return Kept(queue).since(since_ms)
         for _ in range(_SEARCHES_MAX):
             order = gather.since(log.journal, since_ms)
             reading = yield from self._run(log, Reading(order, shape))
@@ -363,6 +371,21 @@ class Observing:
             if reading.error is None and all(map(log.journal.segment_numbered, numbers)):
                 return reading.begin
         return 1
+
+    def find_begin(self, queue: Queue, since_ms: int) -> Generator[bytes, None, int]:
+        """The marker of the first item that anybody needs and that was stored then or later; where
+        there is none, behind all that was stored."""
+        shape, answer, kept = Shape(b"", False, False), Answer(1, since_ms), Kept(queue)
+        marker = yield from self.search(queue, since_ms, shape)
+        while not queue.deleted and on_disk(queue.log) is not None:
+            kept.ids = offered(queue)
+            first = kept.first(marker - 1)
+            if not 0 < first <= queue.log.item_stored:
+                return first or marker
+            marker = 1 + (yield from self._more(queue, kept, first, answer, shape))
+            if answer.puts:
+                return answer.puts[0][1]
+        return marker
 
     def _run(self, log: Log, reading: Reading) -> Generator[bytes, None, Reading]:
         self._reading = reading

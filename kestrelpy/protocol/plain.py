@@ -12,12 +12,13 @@ from kestrelpy.core.broker import Broker
 from kestrelpy.core.operating import pause, retry
 from kestrelpy.core.queue import Queue
 from kestrelpy.errors import ClientError, ServerError
-from kestrelpy.protocol.commands import Plain, check_name, readable, refuse_later
+from kestrelpy.protocol.commands import Plain
 from kestrelpy.protocol.declaring import setting_lines
 from kestrelpy.protocol.host import Talk
 from kestrelpy.protocol.looking import dead_lines, item_lines, token_lines
 from kestrelpy.protocol.markers import parse_number
 from kestrelpy.protocol.moving import move, redrive
+from kestrelpy.protocol.names import check_name, readable
 from kestrelpy.protocol.replies import Together
 from kestrelpy.protocol.schedules import schedule_lines
 from kestrelpy.protocol.stats import (
@@ -27,6 +28,7 @@ from kestrelpy.protocol.stats import (
     open_lines,
     stats_lines,
 )
+from kestrelpy.protocol.targets import refuse_later
 
 MODES: Final = ("up", "readonly", "quiescent")
 _SWEEP_STEPS: Final = 1000

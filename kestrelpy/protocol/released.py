@@ -19,14 +19,20 @@ RELEASED_MAX: Final = 32
 
 
 class Released:
-    """Some of them, each with its marker; `run` blocks and belongs on a thread."""
+    """Some of them, each with its marker; `run` blocks and belongs on a thread.
 
-    __slots__ = ("_bytes_most", "_pairs", "_some", "seen")
+    They were stored at `since_ms` or later once the first such one was met.
+    """
 
-    def __init__(self, some: ReadSome, pairs: list[tuple[int, int]], bytes_most: int) -> None:
+    __slots__ = ("_bytes_most", "_pairs", "_since_ms", "_some", "seen")
+
+    def __init__(
+        self, some: ReadSome, pairs: list[tuple[int, int]], bytes_most: int, since_ms: int
+    ) -> None:
         self._some = some
         self._pairs = pairs
         self._bytes_most = bytes_most
+        self._since_ms = since_ms
         self.seen = 0  # up to which marker they were looked for
 
     def run(self, files: Files) -> list[Put]:
@@ -34,13 +40,13 @@ class Released:
         records, puts, left = self._some.run(files).records, list[Put](), self._bytes_most
         for marker, id_ in self._pairs:
             record = records.get(id_)
-            if record is not None:
+            if record is not None and (puts or record.time_ms >= self._since_ms):
                 left -= len(record.body)
                 if left < 0 and puts:
                     break
-                expires, key = said_of_put(record.meta)
+                expires, key, said_id = said_of_put(record.meta)
                 puts.append(
-                    (id_, marker, record.small, record.time_ms, expires, record.body, key)
+                    (id_, marker, record.small, record.time_ms, expires, record.body, key, said_id)
                 )
             self.seen = marker
         return puts

@@ -1,6 +1,8 @@
 """Single items removed on request: one that waits is cancelled, a dead one purged.
 
     delete q/item=7       it waits ──▶ gone: DELETED        lent, dead, gone ──▶ NOT_FOUND
+    delete q/id=4711      the item that was stored under this id, as by its number: the id itself
+                          stays remembered, for whoever repeats its set must not bring it back
     delete q/dead/item=7  it is dead and nobody holds it ──▶ gone: DELETED
 
 One rule: how large an item is that goes stands in the record of it, so one that only the log has is
@@ -17,7 +19,7 @@ from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.operating import Waiting, cancel, purge, waiting
 from kestrelpy.core.queue import Queue
 from kestrelpy.errors import Refused, ServerError
-from kestrelpy.protocol.commands import Remove
+from kestrelpy.protocol.commands import Remove, Withdraw
 from kestrelpy.protocol.host import Talk
 
 
@@ -40,6 +42,16 @@ def remove(talk: Talk, command: Remove, now_ms: int) -> Iterator[bytes] | None:
     return None
 
 
+def withdraw(talk: Talk, command: Withdraw, now_ms: int) -> Iterator[bytes] | None:
+    """The same for the item that was stored under an id, which stays remembered."""
+    queue = talk.broker.queues.get(command.name)
+    item = 0
+    if queue is not None:
+        wall_ms = now_ms + queue.wall.offset_ms
+        item = queue.ids.item_of(command.id, queue.policy, wall_ms)
+    return remove(talk, Remove(command.name, item, False, command.quiet), now_ms)
+
+
 def _read_and_cancel(talk: Talk, queue: Queue, id_: int, quiet: bool) -> Iterator[bytes]:
     if id_ > queue.log.item_stored:
         talk.replies.hold(b"", queue.log, queue.log.lsn_appended)
@@ -49,7 +61,7 @@ def _read_and_cancel(talk: Talk, queue: Queue, id_: int, quiet: bool) -> Iterato
         if queue.log.failure is not None:
             queue.raise_failed()
         wall_ms = talk.last_command_ms + queue.wall.offset_ms
-        if put is not None and Kept(queue.reader).has_expired(id_, put[4], wall_ms):
+        if put is not None and Kept(queue).has_expired(id_, put[4], wall_ms):
             _say(talk, quiet, None, None)  # cleared away when it is read for somebody
         elif put is None and waiting(queue.reader, id_, talk.last_command_ms) is Waiting.LOGGED:
             _raise_unreadable(queue, id_)

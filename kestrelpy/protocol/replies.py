@@ -3,14 +3,17 @@
     held  | STORED, log jobs, stored 17 | VALUE ..., log mail, stored 4, written 9 | ...
             the first is not true yet: nothing behind it leaves either
 
-One rule: a reply is never sent ahead of its record. If the log fails first, the reply becomes the
-error; an empty one (it only holds back what follows) stays empty.
+One rule: a reply is never sent ahead of its record, nor of one that it rests on beside that. If the
+log fails first, the reply becomes the error; an empty one (it only holds back what follows) stays
+empty.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from typing import Final, Protocol
+
+from kestrelpy.errors import ServerError
 
 # Bytes of items that one connection may have in answers not yet sent, and in sets not yet stored.
 HELD_BYTES_MAX: Final = 4 << 20
@@ -122,17 +125,20 @@ class Together:
 class Replies:
     """One connection's answers: `out` are true, `held` wait."""
 
-    __slots__ = ("_conversation", "held", "out", "value_bytes")
+    __slots__ = ("_conversation", "_rests", "held", "out", "value_bytes")
 
     def __init__(self, conversation: object) -> None:
         self._conversation = conversation
+        self._rests: Together | None = None
         self.out: list[bytes] = []
         self.held: deque[tuple[bytes, Awaited, int, int]] = deque()
         self.value_bytes = 0  # of the items among them; whoever adds one counts it
 
     def say(self, data: bytes) -> None:
         """This is true already; it leaves behind what is held before it."""
-        if self.held:
+        if self._rests is not None:
+            self.hold(data, _THE_SAME, 0)
+        elif self.held:
             log = self.held[-1][1]
             self.held.append((data, log, 0, 0))
         else:
@@ -140,11 +146,28 @@ class Replies:
 
     def hold(self, data: bytes, log: Awaited, stored: int, written: int = 0) -> None:
         """This becomes true when `log` has stored and written up to these records."""
-        if not self.held and log.lsn_stored >= stored and log.lsn_written >= written:
+        held = self.held
+        if self._rests is not None:
+            both, self._rests = self._rests, None
+            both.hold(data, log, stored, written)
+            log, stored, written = both, 1, 0
+        if log.lsn_stored < stored or log.lsn_written < written:
+            held.append((data, log, stored, written))
+            self._wait_for(log, stored, written)
+        elif held:
+            held.append((data, log, stored, written))  # it waits for those before it alone
+        else:
             self.out.append(data)
-            return
-        self.held.append((data, log, stored, written))
-        self._wait_for(log, stored, written)
+
+    def rest_on(self, log: Awaited, stored: int) -> None:
+        """The next answer is true only if this record is stored, too."""
+        if log.lsn_stored < stored:
+            self._rests = self._rests or Together()
+            self._rests.hold(b"", log, stored)
+
+    def rest_on_nothing(self) -> None:
+        """There was no answer to what rested on something."""
+        self._rests = None
 
     def release(self) -> None:
         """Move to `out` what has become true, and what has failed as its error."""
@@ -175,10 +198,22 @@ class Replies:
         return data
 
 
+_THE_SAME: Final = Gate()  # nothing is waited for there
+
+
+def say(
+    to: Replies | Together, data: bytes, awaited: Awaited | None, stored: int, written: int
+) -> None:
+    """Now, or behind these records of a log."""
+    if awaited is None:
+        to.say(data)
+    else:
+        to.hold(data, awaited, stored, written)
+
+
 def _is_true(log: Awaited, stored: int, written: int) -> bool:
     return log.lsn_stored >= stored and log.lsn_written >= written
 
 
 def _failed(failure: Exception) -> bytes:
-    text = " ".join(str(failure).split()).encode("ascii", "backslashreplace")
-    return b"SERVER_ERROR " + text[:400] + b"\r\n"
+    return ServerError(" ".join(str(failure).split())).line() + b"\r\n"

@@ -28,20 +28,22 @@ class Shape:
         self.full = full
 
     def lines(self, puts: list[Put]) -> list[bytes]:
-        """The VALUE line of each, without its end; with `full` its attempts and state follow."""
+        """Each as it is said; with `full` only the VALUE line, without its end: its attempts and
+        state follow, and the body."""
         key = self.key
         if self.full:
             return [
                 b"VALUE %b %d %d %d %d %b " % (key, flags, len(body), marker, ms, _date(expires))
-                for _, marker, flags, ms, expires, body, _ in puts
+                for _, marker, flags, ms, expires, body, _, _ in puts
             ]
         if self.numbered:
             return [
-                b"VALUE %b %d %d %d" % (key, flags, len(body), marker)
-                for _, marker, flags, _, _, body, _ in puts
+                b"VALUE %b %d %d %d\r\n%b\r\n" % (key, flags, len(body), marker, body)
+                for _, marker, flags, _, _, body, _, _ in puts
             ]
         return [
-            b"VALUE %b %d %d" % (key, flags, len(body)) for _, _, flags, _, _, body, _ in puts
+            b"VALUE %b %d %d\r\n%b\r\n" % (key, flags, len(body), body)
+            for _, _, flags, _, _, body, _, _ in puts
         ]
 
 
@@ -59,7 +61,8 @@ def full_value(
     body = item.body
     return b"VALUE %b %d %d %d %d %b %b\r\n%b\r\n%b" % (
         key, item.flags, len(body), number, item.stored_ms, _date(item.expires_ms),
-        standing(state, attempts, item.key), body, end,
+        standing(state, attempts, item.key, item.stamp.id if item.stamp is not None else b""),
+        body, end,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ Health tells two things apart, for the server (the worst of its queues) and for 
 
     ok  ->  disk_full   no room to prepare a segment or less than min_disk_free: nothing new is
                         stored, fetching and confirming go on, and it ends by itself
+        ->  abandoned   a child has items, and nobody asked for any for a day: they stay on disk
         ->  failed      a write or a sync failed: nothing is acknowledged until a restart
 
 One rule: every number is read where it lives, when it is asked for.
@@ -14,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal
 
+from kestrelpy.core.abandoned import is_abandoned, why_abandoned
+from kestrelpy.core.branch import Branch
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.kept import Kept
 from kestrelpy.core.leases import Lease
@@ -27,8 +30,8 @@ _LEASES_PER_SLICE: Final = 500
 # Paths are in it, and a line of stats should stay one that can be read.
 _REASON_CHARACTERS_MAX: Final = 300
 
-State = Literal["ok", "disk_full", "failed"]
-_WORST_FIRST: Final[tuple[State, ...]] = ("failed", "disk_full")
+State = Literal["ok", "abandoned", "disk_full", "failed"]
+_WORST_FIRST: Final[tuple[State, ...]] = ("failed", "disk_full", "abandoned")
 
 
 def state_of(log: Log) -> State:
@@ -38,15 +41,24 @@ def state_of(log: Log) -> State:
     return "disk_full" if log.no_room else "ok"
 
 
-def health(broker: Broker) -> State:
+def _state(queue: Queue, now_ms: int) -> State:
+    """How a queue, or a child, is."""
+    state = state_of(queue.log)
+    return "abandoned" if state == "ok" and is_abandoned(queue, now_ms) else state
+
+
+def health(broker: Broker, now_ms: int) -> State:
     """The worst state of any queue."""
-    states = {state_of(queue.log) for queue in broker.queues.values()}
+    states = {_state(queue, now_ms) for queue in broker.queues.values()}
     return next((state for state in _WORST_FIRST if state in states), "ok")
 
 
-def _reason(log: Log) -> str:
+def _reason(queue: Queue, now_ms: int) -> str:
     """Why it is not ok, as one word: clients split a line of stats at its blanks."""
+    log = queue.log
     text = str(log.failure) if log.failure is not None else log.no_room
+    if not text and isinstance(queue, Branch):
+        text = why_abandoned(queue, now_ms)
     word = "_".join(text.split()).encode("ascii", "backslashreplace").decode()
     return word[:_REASON_CHARACTERS_MAX]
 
@@ -77,7 +89,7 @@ def server_stats(broker: Broker, host: Host, now_ms: int) -> list[tuple[str, obj
         ("queue_expires", counters.queue_expires),
         ("server_id", host.server_id),
         ("refused_noreply", counters.refused_quietly),
-        ("health", health(broker)),
+        ("health", health(broker, now_ms)),
     ]
 
 
@@ -88,7 +100,7 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
     oldest = reader.ready.first(), next(iter(keyed.whole.values()), None)
     stored_ms = min((item.stored_ms for item in oldest if item is not None), default=0)
     age_ms = now_ms + queue.wall.offset_ms - stored_ms if stored_ms else 0
-    state = state_of(queue.log)
+    state = _state(queue, now_ms)
     return [
         ("items", ready.count),
         ("bytes", ready.bytes),
@@ -109,15 +121,16 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
         ("dead", len(reader.dead)),
         ("redelivered", counters.redelivered),
         ("lease_expired", counters.lease_expired),
-        ("duplicates", 0),
+        ("duplicates", counters.duplicates),
         ("keys_in_flight", keyed.in_flight),
         ("keys_blocked", keyed.keys.blocked),
         ("closes_without_open", counters.closes_without_open),
         ("gaps", counters.gaps),
+        ("children", len(queue.children)),
         ("paused", int(reader.paused)),
         ("failed", int(state == "failed")),
         ("state", state),
-        *((("reason", _reason(queue.log)),) if state != "ok" else ()),
+        *((("reason", _reason(queue, now_ms)),) if state != "ok" else ()),
     ]
 
 
@@ -154,12 +167,12 @@ def marker_lines(broker: Broker) -> Iterator[bytes]:
 def _markers(queue: Queue) -> list[tuple[str, object]]:
     """The first marker that is kept (the next one: nothing is), the latest (0: none was given)."""
     latest = min(queue.last_number, queue.log.item_stored)
-    first = Kept(queue.reader).first(0)
+    first = Kept(queue).first(0)
     return [
         ("marker_earliest", first if 0 < first <= latest else latest + 1),
         ("marker_latest", latest),
         ("generation", queue.generation),
-        ("kept_bytes", queue.reader.live_bytes),
+        ("kept_bytes", queue.log.kept_bytes() if queue.retained else queue.reader.live_bytes),
     ]
 
 

@@ -18,9 +18,8 @@ from kestrelpy.errors import ClientError
 
 TOKEN_BELOW: Final = 1 << 53
 REASON_BYTES_MAX: Final = 200
-MARK: Final = b"/token="
-_DIGITS_MAX: Final = 16
-_BEHIND: Final = frozenset({b"", b"/", b" ", b"\r"})
+DIGITS_MAX: Final = 16
+_MARKED: Final = re.compile(rb"/token=([0-9]{1,16})(?=[/ \r]|\Z)")
 _NUMBER: Final = re.compile(r"[0-9]{1,16}")
 _ENDING: Final = ("close", "abort", "defer")
 _ABORT: Final = b"abort"
@@ -55,21 +54,17 @@ def parse_tokens(values: Mapping[str, str | None], verb: str) -> Tokens:
     return Tokens(lease_ms, token, why) if lease_ms or token or why is not None else NO_TOKENS
 
 
-def cut_token(line: bytes, at: int) -> tuple[bytes, int]:
-    """A line without the token that begins `at`, as no line can be, and the token; 0: it is none.
+def cut_token(line: bytes) -> tuple[bytes, int]:
+    """A line without its first token, as no line can be, and the token; 0: it has none.
 
     So the meaning of a line can be kept, although every lease has another number.
     """
-    start = at + len(MARK)
-    rest = line[start:]
-    digits = rest.lstrip(b"0123456789")
-    size = len(rest) - len(digits)
-    if not 0 < size <= _DIGITS_MAX or digits[:1] not in _BEHIND:
+    parts = _MARKED.split(line, 1)
+    if len(parts) == 1:
         return b"", 0
-    token = int(rest[:size])
-    if not 0 < token < TOKEN_BELOW:
-        return b"", 0
-    return line[:at] + b"\n" + digits, token
+    before, digits, behind = parts
+    token = int(digits)
+    return (before + b"\n" + behind, token) if 0 < token < TOKEN_BELOW else (b"", 0)
 
 
 def _lease_ms(values: Mapping[str, str | None]) -> int:
@@ -84,8 +79,6 @@ def _lease_ms(values: Mapping[str, str | None]) -> int:
         raise ClientError("option lease: a duration above 0 is allowed")
     if "open" not in values:
         raise ClientError("option lease goes with open, for instance q/open/lease=60s")
-    if "dead" in values:
-        raise ClientError("option lease does not go with dead in this version yet")
     return lease_ms
 
 

@@ -26,14 +26,20 @@ from aiofiles.base import wrap
 from journal.backlog import ReadOne, ReadOrder
 from journal.by_id import ReadSome
 from journal.carry import CarryJob, DamagedVictim
+from journal.chunk_files import ChunkDamaged
+from journal.chunks import Chunk
 from journal.errors import Damage
 from journal.files import Files
+from journal.merging import MergeJob
+from journal.record import Record
 from journal.resume import set_aside
 from journal.rotation import Segment
 from journal.upkeep import SnapshotJob
 from kestrelpy.core.log import JournalLog, Log
 from kestrelpy.core.reader import Reader
+from kestrelpy.core.shared_log import SharedLog, on_disk
 from kestrelpy.protocol.host import Talk, Work
+from kestrelpy.server.shared_reads import SharedReads
 
 log = logging.getLogger("kestrelpy.background")
 
@@ -87,6 +93,7 @@ class Background:
         self._ending = Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._reviving: set[Reader] = set()
+        self._shared = SharedReads(loop)
         self._snapshots: dict[JournalLog, SnapshotJob] = {}
         self._busy: dict[JournalLog, int] = {}
 
@@ -97,8 +104,8 @@ class Background:
         for note in reader.notes:
             log.warning("%s", note)
         reader.notes.clear()
-        target = reader.log
-        if not isinstance(target, JournalLog):
+        target = on_disk(reader.log)
+        if target is None:
             return True
         self._name(reader, target)
         return (
@@ -130,8 +137,8 @@ class Background:
             reader.dead.hide(id_)  # never written, most likely: that is no damage
 
     def _feed_line(self, reader: Reader, target: JournalLog) -> bool:
-        ready, backlog = reader.ready, target.journal.backlog
-        if not ready.beyond:
+        ready, backlog = reader.ready, reader.log.backlog
+        if not ready.beyond or backlog is None:
             return True
         made = backlog.order(ready.frontier)
         if made is not None:
@@ -155,12 +162,22 @@ class Background:
 
     def _feed_stubs(self, reader: Reader, target: JournalLog) -> bool:
         """What stands apart and is next."""
-        journal = target.journal
+        journal, stubs = target.journal, reader.ready.stubs
+        is_shared = isinstance(reader.log, SharedLog)
+        if is_shared and stubs.count and not stubs.is_fetching and self._shared.is_reading(target):
+            return False  # it takes what that read finds
         wanted = reader.line.begin_fetch()
         if not wanted:
             return True
+        if is_shared and (known := self._shared.of(target, wanted)):
+            reader.line.fetched(known)
+            reader.ready.stubs.put_back()
+            self._look_again(reader, target)
+            return True
         some = journal.backlog.some(wanted)
         if some.parts:
+            if is_shared:
+                self._shared.begin(target)
             self._start(target, self._fetch(reader, target, some, wanted))
             return True
         if journal.has_pending and target.failure is None:
@@ -174,8 +191,14 @@ class Background:
     async def _fetch(
         self, reader: Reader, target: JournalLog, some: ReadSome, wanted: list[int]
     ) -> None:
-        found = await wrap(some.run)(self._files, executor=self._readers)
-        reader.line.fetched(found.records.values())
+        records: dict[int, Record] = {}
+        try:
+            found = await wrap(some.run)(self._files, executor=self._readers)
+            records = found.records
+        finally:
+            if self._shared.is_reading(target):
+                self._shared.end(target, records)
+        reader.line.fetched(records.values())
         missing = [id_ for id_ in wanted if id_ not in found.records]
         again = target.journal.backlog.some(missing)
         for id_ in missing:
@@ -196,7 +219,8 @@ class Background:
     async def _read(
         self, reader: Reader, target: JournalLog, life: int, order: ReadOrder
     ) -> None:
-        backlog = target.journal.backlog
+        backlog = reader.log.backlog
+        assert backlog is not None, "what is read back was ordered of one"
         try:
             start, data = await wrap(order.run)(self._files, executor=self._readers)
         except OSError as error:
@@ -225,8 +249,9 @@ class Background:
 
     def observe(self, log: Log, work: Work, talk: Talk) -> None:
         """Have read what this conversation's observer asked for."""
-        assert isinstance(log, JournalLog), "a queue in memory has nothing to be read"
-        self._start(log, self._observe(work, talk))
+        target = on_disk(log)
+        assert target is not None, "a queue in memory has nothing to be read"
+        self._start(target, self._observe(work, talk))
 
     async def _observe(self, work: Work, talk: Talk) -> None:
         try:
@@ -238,7 +263,7 @@ class Background:
 
     def _name(self, reader: Reader, target: JournalLog) -> None:
         """Say what was found to be damaged, and keep a copy of it."""
-        backlog = target.journal.backlog
+        backlog = reader.log.backlog or target.journal.backlog
         damages = backlog.damages + reader.damages
         if not damages:
             return
@@ -269,30 +294,52 @@ class Background:
     async def _write_snapshot(self, target: JournalLog, job: SnapshotJob) -> None:
         journal = target.journal
         try:
-            await wrap(job.run)(self._files)
+            await wrap(job.run)(self._files, Pause(self._ending).pause)
         except OSError as error:
             if target.failure is None:
                 log.error("%s: no snapshot: %s", journal.folder, error.strerror)
             self._loop.call_later(RETRY_SECONDS, journal.upkeep.finish_snapshot, job, False)
             return
-        outdated = journal.upkeep.finish_snapshot(job, True)
-        try:
-            if outdated:
-                await wrap(self._files.remove)(outdated)
-        except OSError as error:
-            log.error("%s: not removed: %s", outdated, error.strerror)
+        await self._remove(journal.upkeep.finish_snapshot(job, True))
         self._settled(target)
         self._carry(target, job)
+        self._merge(target, job)
+
+    async def _remove(self, outdated: list[str]) -> None:
+        for path in outdated:
+            try:
+                await wrap(self._files.remove)(path)
+            except OSError as error:
+                log.error("%s: not removed: %s", path, error.strerror)
+
+    # -- what is remembered -----------------------------------------------------------------
+
+    def _merge(self, target: JournalLog, snapshot: SnapshotJob) -> None:
+        """Have some of the files of remembered ids and versions made into one."""
+        job = target.journal.upkeep.begin_merge(snapshot, Pause(self._ending).pause)
+        if job is not None:
+            self._start(target, self._write_merged(target, job))
+
+    async def _write_merged(self, target: JournalLog, job: MergeJob) -> None:
+        merged: Chunk | None = None
+        try:
+            merged = await wrap(job.run)(self._files, executor=self._rewriter)
+        except ChunkDamaged as damaged:
+            log.error("%s", damaged)
+        except OSError as error:  # a full disk, most likely; the next snapshot tries again
+            if target.failure is None:
+                log.warning("%s: chunks not merged: %s", job.folder, error.strerror)
+        await self._remove(target.journal.upkeep.finish_merge(job, merged))
 
     # -- rewriting --------------------------------------------------------------------------
 
     def _carry(self, target: JournalLog, snapshot: SnapshotJob) -> None:
         """Have the next segments rewritten that are mostly done with, if there are any."""
         journal = target.journal
-        chosen = journal.upkeep.choose(snapshot.snapshot.lsn)
+        chosen = journal.upkeep.choose(snapshot.snapshot.lsn, snapshot.time_ms)
         if chosen:
             job = journal.upkeep.begin_carry(
-                chosen, snapshot.snapshot.live, Pause(self._ending).pause, snapshot.time_ms
+                chosen, snapshot.snapshot.kept(), Pause(self._ending).pause, snapshot.time_ms
             )
             self._start(target, self._rewrite(target, chosen, job, snapshot))
 

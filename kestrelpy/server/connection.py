@@ -115,13 +115,17 @@ class Connection(asyncio.Protocol):
         if conversation is None or transport is None:
             return
         data = conversation.output(now_ms)
+        if data and conversation.has_more:  # what that lets go on may be answered along with it
+            conversation.run(now_ms)
+            data += conversation.output(now_ms)
+            self._turn.owe()  # whatever that began goes on by turns
         if data:
             self._daemon.broker.counters.bytes_written += len(data)
             transport.write(data)
         if conversation.has_more:
             conversation.run(now_ms)
             self._turn.touch(conversation)
-        if not self._reading and not conversation.is_blocked:
+        if not self._reading and not (conversation.is_blocked or conversation.is_behind):
             self._reading = True
             transport.resume_reading()
         if conversation.is_finished or (self._at_end and self._nothing_left(conversation)):
@@ -149,6 +153,8 @@ class Connection(asyncio.Protocol):
 
     def _stop_reading_ahead(self) -> None:
         conversation = self.conversation
-        if conversation is not None and self._transport is not None and conversation.is_blocked:
+        if conversation is None or self._transport is None:
+            return
+        if conversation.is_blocked or conversation.is_behind:
             self._reading = False
             self._transport.pause_reading()

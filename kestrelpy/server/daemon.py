@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,7 @@ from kestrelpy.errors import ServerError
 from kestrelpy.protocol.memcache import Lines
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server import clock
+from kestrelpy.server.abandoned import name_abandoned
 from kestrelpy.server.background import Background
 from kestrelpy.server.committer import Committer
 from kestrelpy.server.connection import Connection
@@ -66,11 +67,14 @@ class Daemon:
         load: Callable[[], Config],
         say: Callable[[str], None],
         files: Files | None = None,
+        taken: Callable[[Config], None] = lambda config: None,
     ) -> None:
-        """`load` reads the configuration again; `say` prints one of the first lines."""
+        """`load` reads the configuration again, `taken` is told the one that counts from then on;
+        `say` prints one of the first lines.
+        """
         self.policies = Policies(config)
         self.declaration, self.settings = self.policies.declaration, self.policies.settings
-        self._load = load
+        self._load, self._taken = load, taken
         self._say = say
         self._files: Files = files or Disk()
         journal = config.journal
@@ -84,6 +88,8 @@ class Daemon:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
         self._servers: list[asyncio.AbstractServer] = []
+        self._socket: Path | None = None  # the one we listen on
+        self._began_with = config
         self.broker = Broker(
             self.policies.of, self._make_log, Wall(clock.wall_offset_ms()), config.server.max_queues
         )
@@ -94,7 +100,7 @@ class Daemon:
             Sizes(journal.segment_min_bytes, journal.segment_max_bytes, journal.batch_max_bytes),
         )
         self.removals = Removals(self.broker, self.directory, self._start_task)
-        self.removal = self.removals.gate
+        self.removal, self.clearance = self.removals.gate, self.removals.clearance
         self.turn = Turn(self.broker, loop, self._dirty, self.removals.begin)
         self.removals.turn = self.turn
         self.committer = Committer(self._files, loop, self.turn.synced, self.turn.spare_ready)
@@ -108,6 +114,7 @@ class Daemon:
         self.observe = self.background.observe
         self._limit()
         self.policies.declared_of = self.broker.declared_of
+        self.policies.name_aliases(self.broker)
 
     @property
     def config(self) -> Config:
@@ -137,6 +144,7 @@ class Daemon:
                 self.broker, self._dirty, now_ms, now_ms + self.broker.wall.offset_ms
             )
             self.policies.refuse_circles(self.config, self.broker)
+            self.policies.refuse_aliases(self.config, self.broker)
             sync_ms = await wrap(self._measure_sync)()
         except (JournalError, ConfigError, OSError) as error:
             self.directory.unlock()
@@ -157,6 +165,9 @@ class Daemon:
         self._loop.add_signal_handler(signal.SIGHUP, self.reload)
         self._start_task(self._close_idle())
         self.schedules.put_in_force(self.config, clock.now_ms())
+        for queue in self.broker.logged:
+            if isinstance(queue.log, JournalLog) and queue.log.journal.ledger.replaced:
+                self.turn.settled(queue.log)  # a crash came before they were archived or removed
         self.turn.owe()  # what is ready is read back before it is asked for
         self._say(
             f"ready: data in {path}, {found.queues} queues, {found.items} items, "
@@ -183,7 +194,9 @@ class Daemon:
 
     async def _listen_unix(self, path: Path) -> None:
         try:
-            if path.is_socket() and not await _answers(path):
+            if path.is_socket():
+                if await _answers(path):
+                    raise StartError(f"cannot listen on {path}: somebody answers there")
                 path.unlink()  # left behind by a daemon that was killed
             listener = await self._loop.create_unix_server(
                 self._new_connection, str(path), backlog=BACKLOG
@@ -191,6 +204,7 @@ class Daemon:
         except OSError as error:
             raise StartError(f"cannot listen on {path}: {_why(error)}") from error
         self._servers.append(listener)
+        self._socket = path
         self._say(f"listening: memcache on {path}")
 
     async def stop(self) -> None:
@@ -214,12 +228,12 @@ class Daemon:
         self.turn.stop()
         await wrap(self._close_journals)()
         self.directory.unlock()
-        if self.config.server.socket is not None and self._servers:
-            self.config.server.socket.unlink(missing_ok=True)
+        if self._socket is not None:
+            self._socket.unlink(missing_ok=True)
 
     def _close_journals(self) -> None:
         wall_ms = clock.now_ms() + self.broker.wall.offset_ms
-        for queue in self.broker.queues.values():
+        for queue in self.broker.logged:
             if isinstance(queue.log, JournalLog) and not queue.log.journal.commit.lsn_in_flight:
                 try:
                     queue.log.journal.close(wall_ms)
@@ -266,7 +280,8 @@ class Daemon:
         self.broker.counters.connections = len(self._connections)
 
     async def _close_idle(self) -> None:
-        """End connections on which no whole request came for too long."""
+        """End connections on which no whole request came for too long; name what is abandoned."""
+        named: set[bytes] = set()
         while True:
             idle_ms = self.config.server.idle_timeout_ms
             seconds = _IDLE_SWEEP_SECONDS_MAX
@@ -274,6 +289,7 @@ class Daemon:
                 seconds = min(seconds, max(idle_ms / 4000, 0.05))
             await asyncio.sleep(seconds)
             now_ms = clock.now_ms()
+            named = name_abandoned(self.broker, named, now_ms)
             for connection in list(self._connections):
                 conversation = connection.conversation
                 if idle_ms is None or conversation is None:
@@ -318,6 +334,7 @@ class Daemon:
         try:
             config = await wrap(self._load)()
             self.policies.refuse_circles(config, self.broker)
+            self.policies.refuse_aliases(config, self.broker)
             self.policies.take(config, self.broker)
         except ConfigError as error:
             log.error("configuration not reloaded: %s", error)
@@ -327,7 +344,10 @@ class Daemon:
             self.broker.queues_max = config.server.max_queues
             self.policies.put_in_force(self.broker, clock.now_ms())
             self.schedules.put_in_force(config, clock.now_ms())
+            self._taken(config)
             log.info("configuration reloaded")
+            if later := ", ".join(_taken_at_start(self._began_with, config)):
+                log.warning("%s: taken with the next start, not by a reload", later)
             gate.open()
         self.turn.touch_all(gate.waiting_stored)
         self.turn.owe()
@@ -350,6 +370,15 @@ class Daemon:
         for target in self.committer.without_room:  # there will be none for a new one either
             raise ServerError(target.no_room)
         return self.directory.new_log(queue, self._dirty)
+
+
+def _taken_at_start(began_with: Config, config: Config) -> Iterator[str]:
+    """What differs, and no reload takes."""
+    for key in ("host", "port", "socket", "data_dir"):
+        if getattr(config.server, key) != getattr(began_with.server, key):
+            yield f"[server] {key}"
+    if config.journal != began_with.journal:
+        yield "[journal]"
 
 
 async def _answers(path: Path) -> bool:

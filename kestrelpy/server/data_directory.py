@@ -20,14 +20,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from journal.checkpoint import TOKENS_SKIPPED, Checkpoint
+from journal.chunk_files import Chunks, read_chunks
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Files, Handle
 from journal.journal import Journal, Sizes
 from journal.reader import folder_name, parse_folder_name
 from journal.recovery import Recovery
-from journal.resume import recovered_journal
+from journal.resume import recovered_journal, set_aside
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import JournalLog
+from kestrelpy.core.once import take_in
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.replay import Replay
 from kestrelpy.server.token_file import TokenFile
@@ -55,6 +57,7 @@ class DataDirectory:
         self.server_id = ""
         self.tokens = TokenFile(files, path)
         self._lock: Handle | None = None
+        self._remnants: list[Queue] = []  # the broker's: their folders stay
 
     def lock(self) -> None:
         """Own it; raises DirectoryLocked or OSError. Blocks."""
@@ -93,6 +96,7 @@ class DataDirectory:
         What is kept from behind the last known sync is on disk again when this returns.
         """
         found = Found()
+        self._remnants = broker.remnants
         damaged = self.tokens.read()
         if damaged:
             found.notes.append(damaged)
@@ -110,23 +114,36 @@ class DataDirectory:
                 newest[queue_name] = (generation, name)
             if older is not None:
                 earlier.append(older[1] if older[0] < generation else name)
+        over = list[tuple[Queue, str]]()
+        for name in sorted(earlier, key=lambda each: parse_folder_name(each)[1]):
+            queue = self._keep_tokens(broker, name, now_ms)
+            queue.catch_up()
+            if any(child.live for child in queue.children.values()):
+                # It stays for its children, who have their names before those of a later queue.
+                again = broker.fresh(*parse_folder_name(name), now_ms)
+                self._recover_one(broker, dirty, again, name, now_ms, wall_ms, found)
+                if not again.is_remnant:  # a crash kept that from the disk
+                    broker.delete(again.name, now_ms)
+            else:
+                over.append((queue, name))
         for queue_name, (generation, name) in sorted(newest.items()):
             queue = broker.fresh(queue_name, generation, now_ms)
             self._recover_one(broker, dirty, queue, name, now_ms, wall_ms, found)
-        for name in earlier:
-            self._remove_earlier(broker, name, now_ms, found)
-        for queue in broker.queues.values():
-            broker.moves.settle_all(queue, now_ms)
+        for queue, name in over:
+            self._remove_earlier(broker, queue, name, now_ms, found)
+        for queue in broker.logged:
+            broker.moves.passages.settle_all(queue, now_ms)
         for queue in broker.queues.values():
             self._read_first(queue, wall_ms)
             found.items += len(queue.reader.live)
-        broker.tokens.on_disk = self.tokens.below
+        broker.tokens.on_disk = max(broker.tokens.on_disk, self.tokens.below)
         return found
 
-    def _remove_earlier(self, broker: Broker, folder: str, now_ms: int, found: Found) -> None:
+    def _remove_earlier(
+        self, broker: Broker, queue: Queue, folder: str, now_ms: int, found: Found
+    ) -> None:
         """A crash kept it from going. What was moved there is settled on disk before it goes."""
-        queue = self._keep_tokens(broker, folder, now_ms)
-        if broker.moves.settle_all(queue, now_ms):
+        if broker.moves.passages.settle_all(queue, now_ms):
             found.notes.append(f"{folder}: an earlier generation, removed by the next start")
         else:
             found.notes.append(f"{folder}: an earlier generation, removed")
@@ -156,7 +173,7 @@ class DataDirectory:
     ) -> None:
         path = os.path.join(self.path, folder)
         try:
-            recovery, replay = _replayed(self.files, path, queue)
+            recovery, replay, chunks = _replayed(self.files, path, queue)
         except JournalError as error:
             raise JournalError(f"{path}: {error}") from error
         if not any(n.endswith((".segment", ".snapshot")) for n in recovery.names):
@@ -174,7 +191,9 @@ class DataDirectory:
         if any(d.kind in ("corrupt", "truncated") for d in recovery.damages):
             replay.skip_tokens()
         journal = recovered_journal(recovery, self.sizes, queue.checkpoint, wall_ms)
-        journal.ledger.adopt(queue.reader.live, queue.reader.live_bytes)
+        self._remember(queue, journal, recovery, chunks, wall_ms)
+        kept = queue.kept_now()
+        journal.ledger.adopt(kept, max(reader.live_bytes for reader in queue.readers))
         journal.commit.begin_with(queue.last_number)
         if not queue.policy.durable:
             found.notes.append(
@@ -183,10 +202,25 @@ class DataDirectory:
             )
         target = JournalLog(journal, dirty, queue.policy.sync_ms, queue.state)
         target.holds(queue.declared, queue.reader.paused, queue.epochs, wall_ms)
-        queue.attach(target)
+        queue.attach(target, replay.kept(journal.segments) if queue.policy.retains else None)
         broker.adopt(queue, now_ms)
         found.queues += 1
-        found.damages += recovery.damages
+        found.damages += recovery.damages + chunks.damages
+
+    def _remember(
+        self, queue: Queue, journal: Journal, recovery: Recovery, chunks: Chunks, wall_ms: int
+    ) -> None:
+        """Go on with these files of remembered ids and versions; the others are not needed."""
+        snapshot = recovery.snapshot
+        items = snapshot.checkpoint.next_item if snapshot is not None else queue.next_number
+        lost = chunks.losses(items - 1, wall_ms)
+        journal.upkeep.chunks, journal.upkeep.lost_chunks = chunks.used, lost
+        for chunk in lost:
+            if chunk.keys:
+                queue.versions.lose(chunk.item_lost, chunk.keys_ms)
+        set_aside(self.files, journal.folder, chunks.damages)
+        for path in chunks.obsolete:
+            self.files.remove(path)
 
     def _read_first(self, queue: Queue, wall_ms: int) -> None:
         """So that the first items are there, or known to be expired, before they are asked for."""
@@ -215,8 +249,9 @@ class DataDirectory:
         name, generation = queue.name, queue.generation
         self.tokens.keep(queue.reader.tokens_below)
         found = [(parse_folder_name(folder)[1], folder) for folder in self.files.names(self.path)]
+        stay = {other.generation for other in [*self._remnants] if other.name == name}
         for made, folder in sorted(found):
-            if 0 < made <= generation and folder == folder_name(name, made):
+            if 0 < made <= generation and made not in stay and folder == folder_name(name, made):
                 self.remove(os.path.join(self.path, folder))
 
     def remove(self, folder: str) -> None:
@@ -227,17 +262,25 @@ class DataDirectory:
             self.files.remove_folder(removed)
 
 
-def _replayed(files: Files, path: str, queue: Queue) -> tuple[Recovery, Replay]:
+def _replayed(files: Files, path: str, queue: Queue) -> tuple[Recovery, Replay, Chunks]:
     """Every record of this folder, applied to a fresh queue; raises JournalError or OSError."""
     recovery = Recovery(files, path)
     replay = Replay(queue)
     records = recovery.records()
     first = next(records, None)  # by now the snapshot to begin with is known
-    if recovery.snapshot is not None:
-        replay.restore(recovery.snapshot)
+    if recovery.checkpoint is not None:  # a folder's name may be cut
+        queue.name = Checkpoint.from_record(recovery.checkpoint).name or queue.name
+    snapshot = recovery.snapshot
+    if snapshot is not None:
+        replay.restore(snapshot)
+    queue.know(recovery.identity)
+    chunks = read_chunks(
+        files, path, recovery.identity, snapshot.chunks if snapshot is not None else None,
+        lambda frame: take_in(queue, frame, snapshot is not None),
+    )  # fmt: skip
     if first is not None:
         replay.run([first])
     replay.run(records)
     if recovery.checkpoint is not None:
         queue.reader._apply_tokens(Checkpoint.from_record(recovery.checkpoint).tokens)
-    return recovery, replay
+    return recovery, replay, chunks

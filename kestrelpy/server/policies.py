@@ -17,8 +17,10 @@ from kestrelpy.config import (
     kept_block,
     read_declaration,
     settings_in_force,
+    targets_of,
 )
 from kestrelpy.core.broker import Broker
+from kestrelpy.core.children import make_wanted
 from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.policy import Policy
 from kestrelpy.errors import ClientError
@@ -50,10 +52,21 @@ class Policies:
             raise ConfigError(problems)
         self.config = config
 
+    def name_aliases(self, broker: Broker) -> None:
+        """Those of the configuration, and no others."""
+        broker.aliases = {
+            name.encode(): tuple(target.encode() for target in alias.to)
+            for name, alias in self.config.aliases.items()
+        }
+
     def put_in_force(self, broker: Broker, now_ms: int) -> None:
         """Every queue goes by the configuration as it is now."""
-        for queue in broker.queues.values():
+        self.name_aliases(broker)
+        for queue in list(broker.queues.values()):
             queue.set_policy(self.of(queue.name, queue.declared), now_ms)
+            if not queue.is_child:
+                queue.set_passing(queue.policy.fanout_only, now_ms)
+                make_wanted(broker, queue, now_ms)
 
     def declaration(self, name: bytes, body: bytes) -> bytes:
         """What a client declares for a queue, in the form that is kept; raises ClientError."""
@@ -61,6 +74,7 @@ class Policies:
             block = read_declaration(self.config, name, body)
             if block.expire_to or block.dead_letter_to:
                 self._refuse_circle(name, block)
+                self._refuse_alias(block)
             return as_toml(block)
         except ConfigError as error:
             more = len(error.problems) - 1
@@ -73,6 +87,30 @@ class Policies:
         )
         if circle is not None:
             raise ConfigError([f"declaration: {circle.key} leads in a circle: {circle.path}."])
+
+    def _refuse_alias(self, block: QueueBlock) -> None:
+        for key in ("expire_to", "dead_letter_to"):
+            if (target := getattr(block, key)) in self.config.aliases:
+                raise ConfigError([f"declaration: {key} must name a queue: {target} is an alias."])
+
+    def refuse_aliases(self, config: Config, broker: Broker) -> None:
+        """Raises ConfigError where an alias has the name of a queue that is there, or one to which
+        a queue's items go by what was declared."""
+        problems = [
+            f"[aliases.{name}] has the name of a queue that is there: delete the queue first."
+            for name in config.aliases
+            if name.encode() in broker.queues
+        ]
+        problems += [
+            f"{key} of queue {name.decode('ascii', 'replace')} leads to an alias, with what was "
+            f"declared for queues: {name.decode('ascii', 'replace')} -> {target}."
+            for name, queue in sorted(broker.queues.items())
+            if config.aliases and queue.declared
+            for key, target in targets_of(config, name, self._declared(name))
+            if target in config.aliases
+        ]
+        if problems:
+            raise ConfigError(problems)
 
     def refuse_circles(self, config: Config, broker: Broker) -> None:
         """Raises ConfigError where this file, with what was declared, makes a circle."""
@@ -103,10 +141,10 @@ class Policies:
 
 def _policy(config: Config, name: bytes, declared: bytes) -> Policy:
     block = kept_block(declared)[0] if declared else None
-    return policy_of(config.queue(name, block))
+    return policy_of(config.queue(name, block), config.children(name))
 
 
-def policy_of(settings: QueueSettings) -> Policy:
+def policy_of(settings: QueueSettings, children: tuple[bytes, ...] = ()) -> Policy:
     """A queue's settings as the core knows them."""
     sync = settings.sync
     return Policy(
@@ -130,6 +168,13 @@ def policy_of(settings: QueueSettings) -> Policy:
         max_memory_bytes=settings.max_memory_bytes,
         keys=_keys_of(settings),
         archive_to=str(settings.archive_to or ""),
+        dedupe_window_ms=settings.dedupe_window_ms,
+        scope_window_ms=settings.scope_window_ms,
+        retain_ms=settings.retain.ms,
+        retain_bytes=settings.retain.size_bytes,
+        fanout_only=settings.fanout_only,
+        fanout_create=settings.fanout_create,
+        children=children,
     )
 
 

@@ -1,6 +1,7 @@
 """Queues that were deleted: their files go when nobody waits for what is in them any more.
 
-    out of the books ──▶ what was stored is acknowledged ──▶ no move would be undone ──▶ files gone
+    out of the books ──▶ what was stored is acknowledged ──▶ no move would be undone, and no
+                         earlier queue of its name come back ──▶ files gone
 
 One rule: who deleted a queue is told so when its files are gone for good.
 """
@@ -18,6 +19,7 @@ from aiofiles.base import wrap
 from journal.errors import JournalFailed
 from kestrelpy.core.log import JournalLog
 from kestrelpy.core.queue import Queue
+from kestrelpy.core.remnants import would_come_back
 from kestrelpy.errors import ServerError
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server import clock
@@ -47,21 +49,44 @@ class Removals:
         self.turn: Turn | None = None
         self._start = start
         self._gates: dict[Queue, Gate] = {}
+        self._going: list[Queue] = []
 
     def gate(self, queue: Queue) -> Gate:
         """Opens when the deleted queue's files are gone for good."""
         gate = self._gates[queue] = Gate()
         return gate
 
+    def clearance(self, queue: Queue) -> Gate | None:
+        """Opens when no earlier queue of this one's name can come back; None: none can."""
+        if not would_come_back(self._broker, queue, self._going):
+            return None
+        gate = Gate()
+        self._start(self._clear(queue, gate))
+        return gate
+
+    async def _clear(self, queue: Queue, gate: Gate) -> None:
+        while would_come_back(self._broker, queue, self._going):
+            await asyncio.sleep(_LOOK_SECONDS)
+        gate.open()
+        self._touch(gate.waiting_stored)
+
     def begin(self, queue: Queue) -> None:
         """It is out of the books."""
         gate = self._gates.pop(queue, None) or Gate()
         if isinstance(queue.log, JournalLog):
-            self._start(self._remove(queue, queue.log, gate))
+            self._going.append(queue)
+            self._start(self._go(queue, queue.log, gate))
         else:
-            self._broker.moves.gone(queue, clock.now_ms())
+            self._broker.moves.passages.gone(queue, clock.now_ms())
             gate.open()
             self._touch(gate.waiting_stored)
+
+    async def _go(self, queue: Queue, target: JournalLog, gate: Gate) -> None:
+        """Whatever comes of it, later queues of the name wait no longer."""
+        try:
+            await self._remove(queue, target, gate)
+        finally:
+            self._going.remove(queue)
 
     async def _remove(self, queue: Queue, target: JournalLog, gate: Gate) -> None:
         """What was stored before is acknowledged first; then the files go."""
@@ -74,6 +99,11 @@ class Removals:
         target.advance()
         self._touch(target.waiting_stored | target.waiting_written)
         journal.abandon()
+        if self._broker.moves.passages.doubts(queue):
+            why = "an item that came here is in doubt until a restart, for its journal failed"
+            gate.failure = ServerError(f"queue {name} was not removed from disk: {why}")
+            self._touch(gate.waiting_stored)
+            return
         try:
             await wrap(self._directory.remove_queue)(queue)
         except OSError as error:
@@ -81,7 +111,7 @@ class Removals:
             why = os.strerror(error.errno) if error.errno else str(error)
             gate.failure = ServerError(f"queue {name} was not removed from disk: {why}")
         else:
-            self._broker.moves.gone(queue, clock.now_ms())
+            self._broker.moves.passages.gone(queue, clock.now_ms())
             gate.open()
         self._touch(gate.waiting_stored)
 
@@ -96,11 +126,13 @@ class Removals:
         assert turn is not None
         assert turn.committer is not None
         assert turn.background is not None
-        has_all = target.lsn_stored >= commit.lsn_appended and not self._broker.moves.holds(queue)
+        is_held = self._broker.moves.passages.holds(queue)
+        has_all = target.lsn_stored >= commit.lsn_appended and not is_held
         return bool(
             commit.lsn_in_flight
             or target.journal.spares.is_ordered
             or turn.committer.is_removing(target)
             or turn.background.is_busy(target)
             or not (commit.failure or target.no_room or has_all)
+            or would_come_back(self._broker, queue, self._going)
         )

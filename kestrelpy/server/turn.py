@@ -5,7 +5,7 @@
 Requests that come in one breath share a write and a sync: as long as the sockets have more, a
 sync is put off for a few turns, three milliseconds at most.
 
-One rule: nothing is sent in a turn before its journals have been written.
+One rule: nothing is sent before the journal it rests on has been written.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ WALL_CHECK_MS: Final = 1000
 # While requests keep coming in, a sync is put off by this much at most: what comes in one breath
 # shares one sync, and a busy loop cannot starve it.
 GATHER_MS_MAX: Final = 3
+# Readers that one turn has read back for; the next one goes on with the others.
+FEEDS_MAX: Final = 16
 # When nobody waits for a sync (confirms are answered when written), it may come this much later,
-# for all that was written meanwhile.
+# for all that was written meanwhile. What nobody waits for at all is written then, at the latest.
 LAZY_SYNC_SECONDS: Final = 0.01
 # A journal with nothing to do for so long says that it is synced, and closes its files.
 REST_SECONDS: Final = 1.0
@@ -125,7 +127,10 @@ class Turn:
             self._commit_dirty(now_ms)
         if broker.hungry or self._starving:
             self._feed_hungry()
+        dirty = len(self._dirty)
         self._speak(now_ms)
+        if len(self._dirty) > dirty or broker.woken or broker.deleted:
+            self.owe()  # the rest of a long answer did something, too
         self._arm(now_ms)
 
     def _resume_woken(self, now_ms: int) -> None:
@@ -150,6 +155,11 @@ class Turn:
         for line in moves.refusals:
             log.warning("%s", line)
         moves.refusals.clear()
+        for queue in moves.passages.take_quiet():
+            target = queue.log
+            if isinstance(target, JournalLog) and target not in self._unsynced:
+                later = self._loop.call_later(LAZY_SYNC_SECONDS, self._sync_later, target)
+                self._unsynced[target] = later
         if moves.has_more:
             self.owe()
 
@@ -162,8 +172,19 @@ class Turn:
     def _feed_hungry(self) -> None:
         """Have read back what is needed next; what is not written yet is asked for again."""
         assert self.background is not None
-        hungry = dict.fromkeys(self._starving + self._broker.take_hungry())
-        self._starving = [reader for reader in hungry if not self.background.feed(reader)]
+        hungry = [*dict.fromkeys(self._starving + self._broker.take_hungry())]
+        if len(hungry) > FEEDS_MAX:
+            hungry.sort(key=lambda reader: not reader.waiters)  # somebody waits: that comes first
+        self._starving, fed = [], 0
+        for at, reader in enumerate(hungry):
+            if fed == FEEDS_MAX:
+                self._starving += hungry[at:]
+                self.owe()
+                break
+            if self.background.feed(reader):
+                fed += 1
+            else:
+                self._starving.append(reader)
 
     def _commit_dirty(self, now_ms: int) -> None:
         """Write every journal with something pending, once no more is coming in this breath."""
@@ -233,7 +254,12 @@ class Turn:
 
     def _sync_later(self, target: JournalLog) -> None:
         self._unsynced.pop(target, None)
-        if self.committer is not None and not self._is_over:
+        if self.committer is None or self._is_over:
+            return
+        if target.journal.has_pending:  # nobody waited for that, and it went with nothing else
+            target.wait_durable(target.lsn_appended)
+            self.owe()
+        else:
             self.committer.sync(target)  # if one is in flight, its end sees that there is more
 
     def _touch_waiting(self, target: JournalLog) -> None:
@@ -286,7 +312,7 @@ class Turn:
 
     def settled(self, target: JournalLog) -> None:
         """Segments may be superfluous now."""
-        dead = target.take_dead()
+        dead = target.take_dead(clock.now_ms() + self._broker.wall.offset_ms)
         if dead and self.committer is not None:
             self.committer.remove(target, dead)
         if self._dirty:

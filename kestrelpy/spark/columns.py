@@ -17,11 +17,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from journal.canonical import as_text
 from journal.errors import NewerFormat
 from journal.record import DELIVERY_MAX, HEADER_BYTES, Kind, Meta, Record, Tag, decode_meta
 from kestrelpy.spark.holding import NOTHING_HELD, STATES, Holding
+from kestrelpy.spark.namings import NUMBERS, Turns, names
 from kestrelpy.spark.pieces import Limits, Piece
 from kestrelpy.spark.schema import OP_WORDS, Selection
 
@@ -35,10 +37,11 @@ _EXPIRES: Final = np.uint64(Tag.EXPIRES_MS | 8 << 8)  # what meta that begins wi
 _EXPIRES_MASK: Final = np.uint64(0xFFFFFF)
 _EXPIRES_META_BYTES: Final = 11
 _WITH_BODY: Final = (Kind.PUT, Kind.CARRIED, Kind.DECLARED)
-_WITH_VALUE: Final = (*_WITH_BODY, Kind.FLUSHED)  # a flush: the ids that it spared
-_SIZE_IN_META: Final = (Kind.DEAD, Kind.LEASED, Kind.RETURNED)
+# A flush, and a confirm of all up to a marker: the ids that it spared.
+_WITH_VALUE: Final = (*_WITH_BODY, Kind.FLUSHED, Kind.UPTO, Kind.READER)
+_SIZE_IN_META: Final = (Kind.DEAD, Kind.LEASED, Kind.RETURNED, Kind.UPTO, Kind.READER)
 _ENDED: Final = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED)
-_BEGAN: Final = (Kind.DONE, Kind.RETURNED, Kind.DEAD)
+_BEGAN: Final = (Kind.DONE, Kind.RETURNED, Kind.DEAD, Kind.MOVED)
 _COUNTED: Final = (Kind.RETURNED, Kind.DEAD)  # `small` is the attempts
 
 
@@ -214,6 +217,18 @@ class Source:
         texts = [read(each) if isinstance(each, bytes) else None for each in found]
         return pa.array(texts, pa.string())
 
+    def counted(self, tag: Tag) -> pa.Array:
+        """A number of each record's meta."""
+        if not self.heads.meta_bytes.any():
+            return pa.nulls(len(self.heads), pa.int64())
+        found = (meta.get(tag) for meta in self.heads.metas)
+        return pa.array([each if isinstance(each, int) else None for each in found], pa.int64())
+
+    def due(self) -> pa.Array:
+        """Until when it is delayed."""
+        due = pc.fill_null(self.counted(Tag.DUE_MS), 0).to_numpy(zero_copy_only=False)
+        return _times(due, due > 0)
+
     @cached_property
     def expires(self) -> Ints:
         """When each item expires; 0: never. The first tag there is, so no meta is taken apart."""
@@ -298,12 +313,22 @@ def _readers(source: Source) -> pa.Array:
     reader = source.heads.reader
     if not reader.any():
         return pa.nulls(len(reader), pa.string())
-    return pa.array([str(each) if each else None for each in reader.tolist()], pa.string())
+    known, turns = names(source.piece.namings), Turns(source.piece.namings)
+    numbers = reader.tolist()
+    if again := turns.given_again():
+        lsns = source.heads.lsn.tolist()
+        numbers = [
+            turns.reader(number, lsn) if number in again else number
+            for number, lsn in zip(numbers, lsns, strict=True)
+        ]
+    told = {each: known.get(each, str(each & NUMBERS)) for each in {*numbers} if each}
+    return pa.array([told.get(each) for each in numbers], pa.string())
 
 
 def _attempts(source: Source) -> pa.Array:
     heads = source.heads
     done, counted = heads.kind == Kind.DONE, heads.is_one_of(_COUNTED)
+    done |= (heads.kind == Kind.MOVED) & (heads.number > 0)  # handed off
     delivery = heads.small & DELIVERY_MAX
     values = np.where(done, np.maximum(delivery - 1, 0), np.where(counted, heads.small, 0))
     return _small_numbers(values, done | counted | (heads.kind == Kind.PUT))
@@ -326,7 +351,7 @@ def _item_marker(source: Source) -> pa.Array:
 
 
 def _flags(source: Source) -> pa.Array:
-    return _numbers(source.heads.small, source.heads.kind == Kind.PUT)
+    return _numbers(source.heads.small, source.heads.is_one_of((Kind.PUT, Kind.READER)))
 
 
 def _decoded(text: bytes) -> str:
@@ -363,6 +388,15 @@ EVENT_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
     "reason": lambda source: source.tagged(Tag.REASON),
     "number": lambda source: _numbers(source.heads.number),
     "journal": _text(lambda piece: piece.identity.hex()),
+    "reader_number": lambda source: _numbers(source.heads.reader.astype(np.int64)),
+    "target": lambda source: source.tagged(Tag.TARGET),
+    "of_generation": lambda source: source.counted(Tag.GENERATION),
+    "id": lambda source: source.tagged(Tag.ID),
+    "scope": lambda source: source.tagged(Tag.SCOPE),
+    "epoch": lambda source: source.counted(Tag.EPOCH),
+    "version": lambda source: source.counted(Tag.VERSION),
+    "previous": lambda source: source.counted(Tag.PREVIOUS),
+    "due": lambda source: source.due(),
 }
 ITEM_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
     **_COMMON,

@@ -26,11 +26,13 @@ from typing import TYPE_CHECKING, Final
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Disk, Files
 from journal.reader import RESTARTS_MAX, live_files
+from journal.record import Kind
 from journal.recovery import MISSING_BEFORE, SHORTER
 from journal.scan import Scan
 from journal.segment import FILE_HEADER_BYTES, Tally
 from kestrelpy.spark.copies import best_copies, by_journal
 from kestrelpy.spark.gaps import Judge
+from kestrelpy.spark.namings import Naming, in_order, namings_among, namings_of
 from kestrelpy.spark.pieces import Piece, PieceGone, Range, without
 from kestrelpy.spark.places import Found, Looked, Problem, look, naming
 from kestrelpy.spark.survey import Survey, survey
@@ -62,6 +64,11 @@ class Journal:
     torn: list[Damage] = field(default_factory=list)
     lsn_synced: int = 0
     state: State | None = None
+
+    @property
+    def namings(self) -> tuple[Naming, ...]:
+        """The readers that it names."""
+        return self.pieces[0].namings if self.pieces else ()
 
     @property
     def lsn_first(self) -> int:
@@ -167,9 +174,25 @@ class _Plan:
                 pieces.append(extra)
                 covered.append((extra.lsn_first, extra.lsn_last))
         journal.pieces = sorted(pieces, key=lambda p: (p.lsn_first, p.segment))
+        namings = self._namings()
+        journal.pieces = [replace(each, namings=namings) for each in journal.pieces]
         if covered:
             journal.holes = without([(min(covered)[0], max(c[1] for c in covered))], *covered)
         return journal
+
+    def _namings(self) -> tuple[Naming, ...]:
+        """The readers that it names, as far as records or a snapshot of that are kept."""
+        found: list[Naming] = []
+        for each in self._group:
+            if each.chain.snapshot is not None:
+                found += namings_of(each.chain.snapshot)
+        for log in self._logs:
+            counts = Tally.from_footer(log.footer).counts if log.footer is not None else None
+            if counts is None or any(counts[Kind.READER : Kind.READER + 1]):
+                surveyed = self._survey(log)
+                found += surveyed.namings
+                found += namings_among(surveyed.rest.records)
+        return in_order(each for each in found if each.lsn < self.journal.lsn_next)
 
     def _scan(self, found: Found) -> Scan:
         number = found.file.number

@@ -16,10 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from journal.errors import ITEM_MAX, JournalError
 from journal.segment import FILE_HEADER_BYTES
+
+if TYPE_CHECKING:
+    from kestrelpy.spark.namings import Naming
 
 Range = tuple[int, int]  # first and last, both included
 
@@ -70,6 +73,7 @@ class Piece:
     the file was made with, `records` how many there are at most, where a footer says so.
     `lsn_before`: the first that may have been here, be it lost. `is_headless`: its header was not
     readable when it was planned. `held`: of items, those that are wanted.
+    `namings` are the readers that the journal names.
     """
 
     path: str
@@ -98,6 +102,7 @@ class Piece:
     time_last: int = 0
     records: int = 0
     held: Held | None = None
+    namings: tuple[Naming, ...] = ()
 
     @property
     def bytes(self) -> int:

@@ -85,7 +85,8 @@ EXTRA: Final[dict[Mode, tuple[Column, ...]]] = {
     "events": _columns(
         "item bigint, lsn bigint, reason string, generation bigint, flags bigint,"
         "expires timestamp, bytes bigint, key string, number bigint, journal string,"
-        "origin string"
+        "origin string, of_generation bigint, target string, id string, scope string,"
+        "epoch bigint, version bigint, previous bigint, due timestamp, reader_number bigint"
     ),
 }
 

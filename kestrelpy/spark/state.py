@@ -22,6 +22,7 @@ from typing import Final
 from journal.errors import ITEM_MAX, Damage, JournalError, NewerFormat
 from journal.files import Disk, Files
 from journal.ids import IdCounts, IdSet
+from journal.lines import GONE, STOPS
 from journal.reader import RESTARTS_MAX, live_files
 from journal.record import Kind, Meta, Record, Tag, decode_meta
 from journal.recovery import Recovery
@@ -60,6 +61,7 @@ class State:
     lsn_next: int = 1
     damages: list[Damage] = field(default_factory=list)
     snapshot_lsn: int = 0
+    passes_on: bool = False
 
     def restore(self, snapshot: Snapshot) -> None:
         """Begin with this instead of nothing."""
@@ -67,20 +69,38 @@ class State:
         self.dead = {entry.item: entry for entry in snapshot.dead}
         self.lent = {entry.item for entry in snapshot.leased}
         self.delayed = {entry.item for entry in snapshot.delayed}
-        self.released = {e.item: e.marker for e in snapshot.placed if e.marker != e.item}
+        self.released = {
+            e.item: e.marker
+            for e in snapshot.placed
+            if e.marker != e.item and e.item in self.live  # else it is done, and retained
+        }
+        self.passes_on = snapshot.passes_on
         self.snapshot_lsn, self.lsn_next = snapshot.lsn, snapshot.lsn + 1
 
     def see(self, record: Record) -> None:
         """One record, in order; raises NewerFormat where its effect is not known."""
         kind, item, self.lsn_next = record.kind, record.item, record.lsn + 1
-        if kind == Kind.PUT:
+        if kind == Kind.READER and not record.reader:
+            if record.small == GONE:
+                self._leave_all()
+            else:
+                self.passes_on = record.small == STOPS
+        elif record.reader or (kind == Kind.PUT and self.passes_on):
+            return  # of a fan-out child
+        elif kind == Kind.PUT:
             self.live.add(item)
             if not record.number:
                 self.delayed.add(item)
         elif kind in _ENDS:
             self._end(item)
         elif kind == Kind.FLUSHED:
-            self._flush(record)
+            self._flush(item, {*flush_spared(record), *self.dead})
+        elif kind == Kind.UPTO:
+            behind = {i for i, marker in self.released.items() if marker > record.number}
+            stay = {*flush_spared(record), *self.dead, *self.delayed, *behind}
+            delayed = self.delayed
+            self._flush(record.number, stay)
+            self.delayed = delayed
         elif kind in _CHANGES:
             if item in self.live:
                 _CHANGES[kind](self, record)
@@ -89,6 +109,11 @@ class State:
                 f"segment {record.segment}, byte {record.offset}: records of kind {kind} are not "
                 f"known to this version of kestrelpy"
             )
+
+    def _leave_all(self) -> None:
+        """The queue was deleted: its folder is there for its children alone."""
+        self.live, self.attempts, self.dead = IdSet(), IdCounts(), {}
+        self.lent, self.delayed, self.released = set(), set(), {}
 
     def _end(self, item: int) -> None:
         self.live.discard(item)
@@ -127,15 +152,16 @@ class State:
             self.delayed.discard(record.item)
             self.released.setdefault(record.item, record.number)
 
-    def _flush(self, record: Record) -> None:
-        stay = {i for i in (*flush_spared(record), *self.dead) if i in self.live}
+    def _flush(self, last: int, some: set[int]) -> None:
+        stay = {i for i in some if i in self.live}
+        self.live.keep_only([i for i in stay if i <= last], last)
         kept = IdCounts()
-        for item in stay:
-            kept.set(item, self.attempts.get(item))
+        for item, count in self.attempts.items():
+            if item in self.live:
+                kept.set(item, count)
         self.attempts = kept
-        self.live.keep_only([i for i in stay if i <= record.item], record.item)
-        self.lent &= stay
-        self.delayed = {i for i in self.delayed if i > record.item}
+        self.lent = {i for i in self.lent if i in self.live}
+        self.delayed = {i for i in self.delayed if i > last}
         self.released = {i: marker for i, marker in self.released.items() if i in self.live}
 
     def held(self, pieces: Sequence[Piece]) -> list[Held]:

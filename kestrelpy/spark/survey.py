@@ -18,6 +18,7 @@ from journal.scan import Scan, scan
 from journal.segment import FILE_HEADER_BYTES, Tally
 from kestrelpy.spark.columns import Heads
 from kestrelpy.spark.decode import CHUNK_BYTES, right_frames, whole_frames
+from kestrelpy.spark.namings import Naming, namings_in
 
 _UNNUMBERED: Final = tuple(sorted(UNNUMBERED))
 
@@ -39,6 +40,7 @@ class Survey:
     batches: int = 0
     lsn_synced: int = 0
     tally: Tally = field(default_factory=Tally)
+    namings: list[Naming] = field(default_factory=list)
 
     def see(self, heads: Heads) -> None:
         """The next frames, all as they should be."""
@@ -58,6 +60,7 @@ class Survey:
         self.last_end = int(records.offsets[-1] + (records.lengths[-1] + 7 & ~7))
         self.tally.see_time(int(records.time_ms.min()))
         self.tally.see_time(int(records.time_ms.max()))
+        self.namings += namings_in(records)
         puts = records.item[records.kind == Kind.PUT]
         if len(puts):
             self.tally.see_items(int(puts[0]), int(puts[-1]))

@@ -162,13 +162,29 @@ def test_a_delayed_item_says_until_when_and_is_available_when_it_is_retried(
     assert client.set("later/at=9999999999", b"x")
 
     before = shown(kestrelpy, "later", 1)
+    for_people = kestrelpy("item", "show", "later", "1")
     nothing = kestrelpy("get", "later")
     retried = kestrelpy("item", "retry", "later", "1")
     again = kestrelpy("item", "retry", "later", "1")
 
     assert (before["state"], before["why"]) == ("delayed", "delayed until 9999999999000")
+    assert b"delayed until 2286-11-20 17:46:39Z\n" in for_people.out
     assert nothing.is_sentence(1)
     assert (retried.code, retried.out) == (0, b"item 1 of later is available\n")
     assert again.is_sentence(1)
     assert "item 1 of later is not delayed: ready" in again.err
     assert kestrelpy("get", "later").out == b"x"
+
+
+def test_who_retries_a_dead_item_is_told_to_redrive_it(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    client = daemon.client()
+    client.set("late", b"x")
+    client.get("late/open")
+    client.get("late/abort/dead=no")
+
+    told = kestrelpy("item", "retry", "late", "1")
+
+    assert told.is_sentence(1)
+    assert "(kestrelpy dead redrive late 1 has it tried again)" in told.err

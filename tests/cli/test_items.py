@@ -121,7 +121,7 @@ def test_a_long_expiry_is_seconds_too_not_a_date(
         (["put", "a b", "x"], "Key contains whitespace"),
         (["put", "ü", "x"], "Non-ASCII key"),
         (["put", "q/nonsense", "x"], "refused: unknown option nonsense"),
-        (["get", "q+child"], "fan-out child"),
+        (["get", "q+child+child"], "a child has no children"),
         (["get", "q", "--wait", "5"], '--wait: "5" is not a duration'),
         (["get", "q", "--wait", "5s", "--peek"], "--peek and --wait do not go together"),
         (["get", "q", "--server", "somewhere"], "'somewhere' is not a server's address"),

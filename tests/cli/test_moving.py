@@ -101,10 +101,23 @@ def test_a_target_that_is_full_leaves_the_rest_and_says_so(
     ended = kestrelpy("move", "wide", "narrow", "--yes")
     again = kestrelpy("move", "wide", "narrow", "--yes")
 
-    assert ended.out == b"moved 5 items from wide to narrow\n"
+    assert (ended.code, ended.out) == (1, b"moved 5 items from wide to narrow\n")
+    assert "wide: 4 stay" in ended.err
     assert (again.code, again.out) == (1, b"moved 0 items from wide to narrow\n")
     assert "the rest stays: queue narrow is full" in again.err
     assert counts(daemon, "wide")["items"] == 4
+
+
+def test_to_no_queue_is_one_sentence_and_moves_nothing(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    client = daemon.client()
+    client.set("unset", b"x")
+    client.get("unset/open")
+    client.get("unset/abort/dead")
+
+    assert kestrelpy("dead", "redrive", "unset", "--all", "--to", "", "--yes").is_sentence(2)
+    assert counts(daemon, "unset")["dead"] == 1
 
 
 def test_a_rate_is_kept(kestrelpy: Command, daemon: DaemonProcess) -> None:

@@ -76,7 +76,7 @@ def test_a_mistake_is_one_sentence_and_makes_no_queue(kestrelpy: Command, tmp_pa
     for words, told in (
         (["--set", "leese=5m"], "leese = \"5m\" is not a known key; the nearest is lease; allowed"),
         (["--set", "lease=60"], "lease = 60, but must be a duration"),
-        (["--set", "retain=forever"], "is not available in this version yet"),
+        (["--set", "retained=forever"], "is not a known key; the nearest is retain"),
         (["--set", "lease"], "'lease' must be key=value"),
         (["--set", "a b=1"], "'a b=1' must be key=value"),
         (["--set", "lease=5m", "--set", "lease=6m"], "Cannot overwrite a value"),

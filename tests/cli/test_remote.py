@@ -117,13 +117,16 @@ def test_what_others_answer_is_one_sentence(
         ("[::1]:1", ("::1", 1)),
         ("queue.example:65535", ("queue.example", 65535)),
         ("/run/kestrelpy.sock", "/run/kestrelpy.sock"),
+        ("./kestrelpy.sock", "./kestrelpy.sock"),
     ],
 )
 def test_an_address_is_host_and_port_or_a_path(text: str, address: object) -> None:
     assert remote.parse_address(text) == address
 
 
-@pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:x", "host:65536", "host:²"])
+@pytest.mark.parametrize(
+    "text", ["", "host", "host:", ":1", "host:x", "host:65536", "host:²", "k.sock"]
+)
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(CommandError, match="is not a server's address"):
         remote.parse_address(text)

@@ -175,6 +175,24 @@ def test_the_log_follows_the_configuration_and_its_reload(
     assert second.count("\n") == 1
 
 
+def test_the_log_stays_what_it_is_when_a_reload_is_refused(
+    kestrelpy: Command, tmp_path: Path
+) -> None:
+    where = config(tmp_path, "")
+    process = kestrelpy.start("serve", "--config", where, "--port", "0")
+    port = int(first_lines(process)[0].rpartition(":")[2])
+    client = Client(("127.0.0.1", port), timeout=SECONDS, default_noreply=False)
+    client.set("jobs/key=A", b"x")
+    config(tmp_path, '[server]\nlog_format = "json"\n[queue_defaults]\nkey_match = "any"')
+    with pytest.raises(MemcacheServerError, match="key settings cannot change"):
+        client.raw_command("reload")
+    process.terminate()
+
+    said = kestrelpy.finish(process).err
+
+    assert re.match(r"\d{4}-\S+Z ERROR kestrelpy: configuration not reloaded: ", said)
+
+
 def test_help_is_quick_because_nothing_heavy_is_imported(kestrelpy: Command) -> None:
     heavy = {"uvloop", "asyncio", "pydantic", "pymemcache", "kestrelpy.server", "journal"}
     code = (

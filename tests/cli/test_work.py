@@ -324,6 +324,29 @@ def test_a_command_whose_lease_is_lost_is_told_and_not_confirmed(
     assert counts(daemon, "lost")["open_transactions"] == 1
 
 
+@pytest.mark.parametrize("how", [["--once"], ["--max", "1"]])
+@pytest.mark.parametrize("code", ["0", "65"])
+def test_an_end_that_comes_too_late_is_one_line_and_exit_code_1(
+    kestrelpy: Command, daemon: DaemonProcess, how: list[str], code: str
+) -> None:
+    client = daemon.client()
+    client.set("late", b"x")
+    script = f"touch begun; until [ -e go ]; do sleep 0.02; done; exit {code}"
+    process = kestrelpy.start("work", "late", *how, "--bury", "65", "--", "sh", "-c", script)
+    eventually((kestrelpy.folder / "begun").exists)
+    facts = client.stats("late/open")
+    token = next(value for key, value in facts.items() if key.endswith(b"_token"))
+    client.get(f"late/abort/token={token}")  # as the end of its lease does
+    (kestrelpy.folder / "go").touch()
+
+    ended = kestrelpy.finish(process)
+
+    assert ended.code == 1, ended
+    assert ended.err.count("\n") == 1
+    assert "lease" in ended.err
+    assert client.get("late") == b"x"
+
+
 def test_what_a_command_started_is_told_too(kestrelpy: Command, daemon: DaemonProcess) -> None:
     daemon.client().set("group", b"x")
     script = 'sh -c \'trap "touch told; exit" TERM; while :; do sleep 0.02; done\'; exit 1'

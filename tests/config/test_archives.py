@@ -5,24 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.config import ConfigError, load_config, make_archives
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "kestrelpy.toml"
-
-
-def problem(file: Path) -> str:
-    with pytest.raises(ConfigError) as refusal:
-        load_config(file, environ={}, overrides={})
-    return str(refusal.value)
+from kestrelpy.config import ConfigError, make_archives
+from tests.config.files import load, problems
 
 
 def test_an_archive_is_made_by_a_daemon_that_starts_not_by_reading(file: Path) -> None:
     file.write_text('[queues.jobs]\narchive_to = "old/jobs"\n')
 
-    config = load_config(file, environ={}, overrides={})
+    config = load(file)
     assert not (file.parent / "old").exists()
     make_archives(config)
     make_archives(config)
@@ -33,14 +23,14 @@ def test_an_archive_is_made_by_a_daemon_that_starts_not_by_reading(file: Path) -
 def test_no_archive_is_set_unless_it_is_asked_for(file: Path) -> None:
     file.write_text("[queues.jobs]\narchive_to = \"none\"\n")
 
-    assert load_config(file, environ={}, overrides={}).archives() == {}
+    assert load(file).archives() == {}
 
 
 def test_an_archive_that_cannot_be_is_told_in_one_sentence(file: Path) -> None:
     (file.parent / "taken").touch()
     file.write_text('[queues.jobs]\narchive_to = "taken/jobs"\n')
 
-    assert problem(file) == (
+    assert problems(file) == (
         f'{file}: [queues.jobs] archive_to = "taken/jobs", but must be a directory that can be '
         "written or made, and taken is not."
     )
@@ -50,7 +40,7 @@ def test_an_archive_that_cannot_be_is_told_in_one_sentence(file: Path) -> None:
 def test_an_archive_inside_the_data_directory_is_refused(file: Path, inside: str) -> None:
     file.write_text(f'[queue_defaults]\narchive_to = "{inside}"\n')
 
-    assert problem(file).endswith("but must be a directory outside data_dir.")
+    assert problems(file).endswith("but must be a directory outside data_dir.")
 
 
 def test_an_archive_on_another_file_system_is_refused(file: Path) -> None:
@@ -58,7 +48,7 @@ def test_an_archive_on_another_file_system_is_refused(file: Path) -> None:
         pytest.skip("no second file system here")
     file.write_text('[queue_defaults]\narchive_to = "/dev/shm/kestrelpy-archive"\n')
 
-    assert problem(file).endswith(
+    assert problems(file).endswith(
         "but must be on the same file system as data_dir: segments are linked there."
     )
 
@@ -69,12 +59,12 @@ def test_a_link_that_leads_nowhere_or_in_a_circle_is_told(file: Path) -> None:
     for name in ("circle", "nowhere/x"):
         file.write_text(f'[queue_defaults]\narchive_to = "{name}"\n')
 
-        assert "must be a directory that can be written or made" in problem(file)
+        assert "must be a directory that can be written or made" in problems(file)
 
 
 def test_what_cannot_be_made_after_all_is_told(file: Path) -> None:
     file.write_text('[queues.jobs]\narchive_to = "old/jobs"\n')
-    config = load_config(file, environ={}, overrides={})
+    config = load(file)
     (file.parent / "old").touch()
 
     with pytest.raises(ConfigError) as refusal:

@@ -4,32 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.config import Config, ConfigError, QueueBlock, find_circle, load_config
+from kestrelpy.config import Config, ConfigError, QueueBlock, find_circle
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.null_log import NullLog
 from kestrelpy.core.wall import Wall
 from kestrelpy.errors import ClientError
 from kestrelpy.server.policies import Policies
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "kestrelpy.toml"
-
-
-def load(file: Path, text: str) -> Config:
-    file.write_text(text)
-    return load_config(file, environ={}, overrides={})
-
-
-def problem(file: Path, text: str) -> str:
-    with pytest.raises(ConfigError) as refusal:
-        load(file, text)
-    return str(refusal.value)
+from tests.config.files import load_text, problems_of
 
 
 def test_a_chain_that_ends_is_taken(file: Path) -> None:
-    config = load(
+    config = load_text(
         file,
         """
         [queue_defaults]
@@ -47,7 +32,7 @@ def test_a_chain_that_ends_is_taken(file: Path) -> None:
 
 
 def test_a_queue_that_sends_to_itself_is_refused(file: Path) -> None:
-    assert problem(file, '[queues.jobs]\ndead_letter_to = "jobs"\n') == (
+    assert problems_of(file, '[queues.jobs]\ndead_letter_to = "jobs"\n') == (
         f'{file}: [queues.jobs] dead_letter_to = "jobs", but that leads in a circle: jobs -> jobs.'
     )
 
@@ -57,17 +42,37 @@ def test_a_circle_of_both_settings_is_refused_with_the_chain_named(file: Path) -
         '[queues.a]\ndead_letter_to = "b"\n[queues.b]\nexpire_to = "c"\n'
         '[queues.c]\nexpire_to = "d"\ndead_letter_to = "a"\n'
     )
-    assert problem(file, text) == (
+    assert problems_of(file, text) == (
         f'{file}: [queues.a] dead_letter_to = "b", but that leads in a circle: a -> b -> c -> a.'
     )
 
 
 def test_a_target_of_all_queues_that_has_it_too_is_refused_with_the_remedy(file: Path) -> None:
-    assert problem(file, '[queue_defaults]\ndead_letter_to = "failed"\n') == (
+    assert problems_of(file, '[queue_defaults]\ndead_letter_to = "failed"\n') == (
         f'{file}: [queue_defaults] dead_letter_to = "failed", but that leads in a circle: '
         "failed -> failed (what holds for every queue holds for this one, too, unless "
         '[queues.failed] says dead_letter_to = "none").'
     )
+
+
+def test_a_child_that_sends_to_where_its_items_come_from_is_refused(file: Path) -> None:
+    assert problems_of(file, '[queues."o+a"]\nexpire_to = "o"\n') == (
+        f'{file}: [queues."o+a"] expire_to = "o", but that leads in a circle: o+a -> o -> o+a.'
+    )
+    text = '[queues.o]\ndead_letter_to = "p"\n[queues."p+a"]\ndead_letter_to = "o"\n'
+    assert problems_of(file, text) == (
+        f'{file}: [queues.o] dead_letter_to = "p", but that leads in a circle: '
+        "o -> p -> p+a -> o."
+    )
+
+
+def test_what_the_defaults_would_send_to_its_parent_ends_in_a_child() -> None:
+    blocks = {"failed": {"dead_letter_to": "none"}}
+    config = Config.model_validate(
+        {"queue_defaults": {"dead_letter_to": "failed"}, "queues": blocks}
+    )
+    assert config.queue(b"failed+audit").dead_letter_to is None
+    assert config.queue(b"jobs+audit").dead_letter_to == "failed"
 
 
 def test_a_chain_may_be_long() -> None:
@@ -117,6 +122,22 @@ def test_a_file_that_makes_a_circle_with_what_was_declared_is_refused() -> None:
     assert str(refusal.value) == (
         "dead_letter_to of queue b leads in a circle, with what was declared for queues: "
         "b -> a -> b."
+    )
+
+
+def test_an_alias_to_which_a_queue_was_declared_to_send_is_refused() -> None:
+    policies = declared()
+    broker = Broker(policies.of, lambda _: NullLog(), Wall(0), 9)
+    policies.declared_of = broker.declared_of
+    broker.create(b"a", 0, b'dead_letter_to = "b"\nexpire_to = "c"\n')
+    policies.refuse_aliases(Config(), broker)
+
+    aliases = {"b": {"to": ["d"]}, "c": {"to": ["d"]}}
+    file = {"aliases": aliases, "queues": {"a": {"expire_to": "none"}}}  # the file wins
+    with pytest.raises(ConfigError) as refusal:
+        policies.refuse_aliases(Config.model_validate(file), broker)
+    assert str(refusal.value) == (
+        "dead_letter_to of queue a leads to an alias, with what was declared for queues: a -> b."
     )
 
 

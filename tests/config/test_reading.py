@@ -2,47 +2,22 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 import kestrelpy
 from kestrelpy.config import (
-    Config,
-    JournalConfig,
-    QueueBlock,
     QueueSettings,
-    ServerConfig,
     find_config_file,
-    load_config,
 )
+from kestrelpy.config.retaining import Retain
+from tests.config.files import KEYS, load
 
 TOP = Path(__file__).parents[2]
 SHIPPED = TOP / "kestrelpy.toml"
-MODELS: dict[str, type[BaseModel]] = {
-    "server": ServerConfig,
-    "journal": JournalConfig,
-    "queue_defaults": QueueBlock,
-}
-KEYS = {
-    (section, field.alias or name)
-    for section, model in MODELS.items()
-    for name, field in model.model_fields.items()
-}
-
-
-def load(path: Path | None, environ: Mapping[str, str] | None = None, **flags: object) -> Config:
-    """Flags are of [server], as those of `serve` are."""
-    overrides = {("server", key): value for key, value in flags.items()}
-    return load_config(path, environ=environ or {}, overrides=overrides)
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "kestrelpy.toml"
 
 
 # What holds
@@ -90,6 +65,11 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.Mo
         max_attempts=100,
         expire_to=None,
         dead_letter_to=None,
+        dedupe_window_ms=86_400_000,
+        scope_window_ms=2_592_000_000,
+        retain=Retain(),
+        fanout_only=False,
+        fanout_create=True,
         archive_to=None,
     )
 
@@ -132,6 +112,11 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         max_attempts = "none"
         expire_to = "none"
         dead_letter_to = "none"
+        dedupe_window = "1h"
+        scope_window = "forever"
+        retain = "10GiB"
+        fanout_only = true
+        fanout_create = false
         archive_to = "archive"
         """
     )
@@ -173,6 +158,11 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         durable=True,
         max_leased=6,
         max_attempts=None,
+        dedupe_window_ms=3_600_000,
+        scope_window_ms=None,
+        retain=Retain(0, 10 << 30),
+        fanout_only=True,
+        fanout_create=False,
         archive_to=file.parent / "archive",
     )
 
@@ -185,7 +175,7 @@ def test_a_queue_changes_only_what_its_own_block_says(file: Path) -> None:
         max_items = 5
         [queues.jobs]
         max_items = "none"
-        [queues."a.b+c"]
+        [queues."a.b-c"]
         lease = "30m"
         """
     )
@@ -194,7 +184,7 @@ def test_a_queue_changes_only_what_its_own_block_says(file: Path) -> None:
     config = load(file)
 
     assert config.queue(b"jobs") == replace(defaults, max_items=None)
-    assert config.queue(b"a.b+c") == replace(defaults, lease_ms=1_800_000)
+    assert config.queue(b"a.b-c") == replace(defaults, lease_ms=1_800_000)
     assert config.queue(b"other") == defaults
     assert config.queue(b"\xff\x00") is config.queue(b"other"), "nobody's block: one shared object"
 

@@ -6,30 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.config import Config, ConfigError, load_config
+from kestrelpy.config import ConfigError
+from tests.config.files import load_text, problems_of
 
 GOOD = 'cron = "*/5 * * * *"\nqueue = "jobs"\n'
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "kestrelpy.toml"
-
-
-def loaded(file: Path, text: str) -> Config:
-    file.write_text(text, encoding="utf-8")
-    return load_config(file, environ={}, overrides={})
-
-
 def told(file: Path, text: str) -> str:
-    with pytest.raises(ConfigError) as refusal:
-        loaded(file, text)
-    (problem,) = refusal.value.problems
-    return problem.removeprefix(f"{file}: ")
+    return problems_of(file, text).removeprefix(f"{file}: ")
 
 
 def test_a_schedule_has_a_line_and_a_queue_and_defaults_for_the_rest(file: Path) -> None:
-    one = loaded(file, f"[schedules.nightly]\n{GOOD}").schedules["nightly"]
+    one = load_text(file, f"[schedules.nightly]\n{GOOD}").schedules["nightly"]
 
     assert (one.cron, one.queue, one.body, one.timezone, one.catch_up) == (
         "*/5 * * * *", "jobs", "", "UTC", "last",
@@ -43,7 +31,7 @@ def test_everything_can_be_said(file: Path) -> None:
         'timezone = "Europe/Berlin"\ncatch_up = "all"\n'
     )
 
-    one = loaded(file, text).schedules["every-second.2"]
+    one = load_text(file, text).schedules["every-second.2"]
 
     assert one.body_bytes == "gr\u00fcn".encode()
     assert next(one.times.after(0)) == 1
@@ -97,11 +85,11 @@ def test_a_body_that_its_queue_would_refuse_is_told(file: Path) -> None:
     assert told(file, text) == (
         "[schedules.a] has a body of 5 bytes, and max_item_size of queue jobs is 4."
     )
-    assert loaded(file, text.replace("hello", "hell")).schedules
+    assert load_text(file, text.replace("hello", "hell")).schedules
 
 
 def test_all_mistakes_are_told_at_once(file: Path) -> None:
     with pytest.raises(ConfigError) as refusal:
-        loaded(file, '[schedules.a]\ncron = "* * * * 9"\nqueue = "/"\n[schedules.b]\n')
+        load_text(file, '[schedules.a]\ncron = "* * * * 9"\nqueue = "/"\n[schedules.b]\n')
 
     assert len(refusal.value.problems) == 3

@@ -8,27 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
-from kestrelpy.config import (
-    Config,
-    ConfigError,
-    JournalConfig,
-    QueueBlock,
-    ServerConfig,
-    load_config,
-)
+from kestrelpy.config import Config, ConfigError, load_config
+from tests.config import files
 
-MODELS: dict[str, type[BaseModel]] = {
-    "server": ServerConfig,
-    "journal": JournalConfig,
-    "queue_defaults": QueueBlock,
-}
-KEYS = [
-    (section, field.alias or name)
-    for section, model in MODELS.items()
-    for name, field in model.model_fields.items()
-]
+KEYS = sorted(files.KEYS)
 
 # The machine may be busy, and the first use of text builds a table of all characters.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

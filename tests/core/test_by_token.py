@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from journal.lending import LeaseEntry
+from journal.moving import Origin
 from journal.record import Kind
 from kestrelpy.core.by_token import find
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.log import JournalLog
+from kestrelpy.core.moving import leave_unread
 from kestrelpy.core.waiters import Want
-from tests.support.queues import QueueInHand, all_read, make_queue
+from tests.support.queues import QueueInHand, all_read, dead_in_order, make_queue
 
 
 def by_token(q: QueueInHand, lease_ms: int = 60_000) -> Lease:
@@ -267,3 +269,113 @@ def test_an_item_let_go_is_buried_without_its_body_and_read_again() -> None:
     again.bury(found)
     assert again.dead == [b"one"]
     assert again.reader.dead.bytes == 3
+
+
+# -- from the dead line -----------------------------------------------------------------------
+
+
+def two_dead() -> QueueInHand:
+    """Items 2 and 3."""
+    q = make_queue(max_attempts=1)
+    q.put(b"done")
+    q.close(q.open())
+    q.put(b"one", b"two", key="K")
+    for _ in range(2):
+        q.abort(q.open())
+    return q
+
+
+def lend_dead(q: QueueInHand, lease_ms: int = 60_000) -> Lease:
+    lease = q.may_open("anna", True, lease_ms)
+    assert lease is not None
+    return lease
+
+
+def test_a_dead_item_lent_by_token_is_so_after_a_restart_and_nobody_elses() -> None:
+    q = two_dead()
+    q.put(b"three", key="K")
+    lease = lend_dead(q)
+    q.hang_up()
+    again = q.restarted()
+    all_read(again.reader)
+    assert again.reader.dead.count == 1
+    assert again.ready == [b"three"]
+    other = lend_dead(again)
+    assert other.item.body == b"two"
+    assert again.may_open("anna", True, 0) is None
+    found = again.named(lease.token)
+    assert found is not None
+    assert (found.dead, found.attempts, found.item.id) == (True, 1, 2)
+    assert found.place == lease.place
+    assert again.redrive(2) is False
+    assert again.purge(2) is False
+    assert again.open().item.body == b"three", "death released the key"
+    again.close(found)
+    assert list(again.restarted().reader.dead.deaths) == [3]
+    assert again.reader.live_bytes == 8
+
+
+def test_a_dead_item_goes_back_to_its_place_among_the_dead_however_its_lease_ends() -> None:
+    for how in ("abort", "deadline", "bury", "restart and deadline"):
+        q = two_dead()
+        lease: Lease | None = lend_dead(q, 1000)
+        assert lease is not None
+        token = lease.token
+        if "restart" in how:
+            q = q.restarted()
+            lease = q.named(token)
+            assert lease is not None
+        if "deadline" in how:
+            q.pass_time(1000)
+        elif how == "abort":
+            q.abort(lease)
+        else:
+            q.bury(lease)
+        assert q.named(token) is None
+        for each in (q, q.restarted()):
+            assert each.named(token) is None
+            all_read(each.reader)
+            assert [i.body for i in dead_in_order(each.reader)] == [b"one", b"two"], how
+            assert {d.attempts for d in each.reader.dead.deaths.values()} == {1}
+
+
+def test_a_flush_spares_what_is_lent_from_the_dead_line() -> None:
+    q = two_dead()
+    q.put(b"gone")
+    lease = lend_dead(q)
+    q.flush()
+    again = q.restarted()
+    assert again.named(lease.token) is not None
+    assert again.reader.live_bytes == 6
+    assert (again.reader.dead.count, len(again.reader.leases)) == (1, 1)
+
+
+def test_on_a_full_disk_the_return_of_a_dead_item_by_token_is_written() -> None:
+    q = two_dead()
+    lease = lend_dead(q)
+    q.queue.log.no_room = "disk full"
+    q.abort(lease)
+    again = q.restarted()
+    assert again.named(lease.token) is None
+    assert again.reader.dead.count == 2
+
+
+def test_who_waits_for_the_dead_is_lent_by_token() -> None:
+    q = make_queue(max_attempts=1)
+    q.put(b"one")
+    lease = q.open("carl")
+    q.wait("anna", dead=True, lease_ms=100)
+    q.abort(lease)
+    assert q.answers() == [("anna", b"one")]
+    assert [(each.dead, each.by_token) for each in q.reader.leases] == [(True, True)]
+    q.pass_time(100)
+    assert q.reader.dead.count == 1
+
+
+def test_a_start_settles_the_move_of_a_dead_item_whose_return_a_crash_took_away() -> None:
+    q = two_dead()
+    lend_dead(q)
+    again = q.restarted()
+    leave_unread(again.reader, 2, 3, Origin(b"server", b"old", 1, 1), again.now_ms)
+    assert list(again.reader.dead.deaths) == [3]
+    assert (again.reader.dead.count, len(again.reader.leases), again.reader.live_bytes) == (1, 0, 3)

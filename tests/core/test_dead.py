@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from journal.snapshot import DeadEntry
-from kestrelpy.core.dead import DeadLine
+from kestrelpy.core.dead import PASSED_ENTRIES_MAX, DeadLine
 from kestrelpy.core.item import Item
+from kestrelpy.core.leases import Holder
+from kestrelpy.core.moving import redrive
 from tests.support.queues import WALL_MS, QueueInHand, make_queue
 
 
@@ -87,6 +89,25 @@ def test_a_dead_item_is_lent_from_the_dead_line_with_its_attempts() -> None:
     assert len(q.reader.dead) == 2
 
 
+def test_an_item_that_dies_again_stands_behind_those_that_died_meanwhile() -> None:
+    q = with_dead(b"1", b"2", b"3")
+    assert q.redrive(1)
+    q.abort(q.open())
+    assert q.dead == [b"2", b"3", b"1"]
+    assert [q.open(dead=True).item.body for _ in range(3)] == [b"2", b"3", b"1"]
+
+
+def test_an_item_that_died_twice_and_is_lent_holds_up_nobody() -> None:
+    q = with_dead(b"1")
+    assert q.redrive(1)
+    q.abort(q.open())
+    q.abort(q.open("anna", dead=True))
+    q.open("anna", dead=True)
+    q.put(b"2")
+    q.abort(q.open())
+    assert q.take("bert", dead=True) == b"2"
+
+
 def test_a_dead_item_given_back_keeps_its_place_and_its_attempts() -> None:
     q = with_dead(b"1", b"2")
     first, second = q.open("a", dead=True), q.open("b", dead=True)
@@ -103,6 +124,15 @@ def test_a_lease_of_a_dead_item_ends_like_any_other() -> None:
     q.pass_time(1000)
     assert (q.dead, q.ready) == ([b"1"], [])
     assert q.who("anna").overdue == [q.reader]
+
+
+def test_what_has_died_again_stands_once_in_the_line_and_behind_the_others() -> None:
+    q = with_dead(b"1", b"2")
+    assert redrive(q.queue, 1, q.now_ms) is not None
+    q.abort(q.open())
+    assert [q.open(dead=True).item.body for _ in range(2)] == [b"2", b"1"]
+    assert q.reader.dead.missing == 0, "nothing is read back, and nobody waits for it"
+    assert q.reader.open(Holder("eve"), q.now_ms, dead=True) is None
 
 
 def test_a_dead_item_that_is_confirmed_is_gone() -> None:
@@ -156,6 +186,30 @@ def test_burying_and_forgetting_leave_nothing_behind() -> None:
     assert (len(line), line.count, line.bytes, line.first()) == (0, 0, 0, None)
     assert not line._items
     assert not line._kept_bytes
+
+
+def test_those_that_went_from_behind_one_that_stays_cost_nothing() -> None:
+    line = DeadLine()
+    for id_ in range(1, PASSED_ENTRIES_MAX * 4):
+        line.bury(id_, 1, b"abort", 99, 1)
+        line.keep(Item(id_, id_, b"x", 0, 0, 0), always=False)
+        if id_ % 100 != 1:
+            line.forget(id_, is_lent=False)
+        elif id_ > 1:
+            line.take(id_)  # it is away, and its entry in the line
+    stay = list(line.deaths)
+    assert len(line._line) <= 2 * len(stay) + PASSED_ENTRIES_MAX
+
+    for id_ in stay[1:]:
+        line.give_back(Item(id_, id_, b"x", 0, 0, 0))
+    assert [pop_id(line) for _ in stay] == stay
+    assert line.first() is None
+
+
+def pop_id(line: DeadLine) -> int:
+    found = line.pop()
+    assert found is not None
+    return found[1].id
 
 
 @pytest.mark.parametrize(

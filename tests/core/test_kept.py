@@ -22,7 +22,7 @@ class InMemory(QueueInHand):
 
     @property
     def kept(self) -> Kept:
-        return Kept(self.reader)
+        return Kept(self.queue)
 
     def seen(self, after: int = 0, most: int = 100, since_ms: int = 0) -> list[bytes]:
         """What one look shows."""

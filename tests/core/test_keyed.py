@@ -8,6 +8,7 @@ from journal.canonical import text_of
 from kestrelpy.core.delays import Delay
 from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.keyed import SWEEP_ITEMS_MAX
+from kestrelpy.core.line import REFILL_ITEMS
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import ABORTED
 from kestrelpy.core.waiters import Want
@@ -32,6 +33,19 @@ def lent_in_turn(q: QueueInHand) -> str:
     while (lease := q.may_open()) is not None:
         out += lease.item.body.decode()
     return out
+
+
+def test_what_has_to_be_read_back_behind_one_that_waits_is_asked_for_at_once() -> None:
+    q = keyed_queue("1A", "2A")
+    q.open()
+    q.put(b"3", delay=Delay(10))
+    q.now_ms = 10
+    q.broker.tick(q.now_ms)
+    q.broker.take_hungry()  # there was no room for it then
+    for _ in range(REFILL_ITEMS + 1):
+        q.put(b"x", key="A")
+
+    assert q.open().item.body == b"3"
 
 
 def test_while_an_item_is_lent_items_with_the_same_key_are_skipped_and_others_delivered() -> None:
@@ -166,6 +180,16 @@ def test_a_wait_for_an_item_behind_many_blocked_ones_is_answered() -> None:
     assert q.answers() == [("bert", b"behind")]
     q.put(b"next", key="C")
     assert q.answers() == [("carl", b"next")]
+
+
+def test_who_waits_in_vain_behind_a_blocked_item_is_told_so_in_turn() -> None:
+    q = make_queue()
+    q.put(b"lent", b"blocked", key="A")
+    q.open("carl")
+    for who in ("anna", "bert"):
+        q.wait(who, 25)
+    q.pass_time(25)
+    assert q.answers() == [("anna", None), ("bert", None)]
 
 
 def test_passing_over_many_blocked_items_is_spread_over_calls_and_says_it_goes_on() -> None:

@@ -100,6 +100,20 @@ def test_long_leases_of_the_past_do_not_slow_down_short_ones_for_ever() -> None:
     assert len(leases._timers) == 0  # in order again: no heap is needed
 
 
+def test_leases_renewed_for_equally_long_need_no_heap_and_do_not_disturb_those_granted() -> None:
+    leases, made = granted(10, 20, 30)
+    for at_ms in (100, 200):
+        for each in made:
+            leases.renew(each, at_ms + each.place)
+    leases.grant(lease(4, 40))
+    assert len(leases._timers) == 0
+    assert leases.next_due() == 40
+    assert ids(leases.over(202, 10)) == [4, 1, 2]  # and the caller would end them
+    leases.renew(made[0], 45)
+    assert len(leases._timers) == 1
+    assert leases.next_due() == 40
+
+
 @pytest.mark.slow
 def test_a_hundred_thousand_leases_leave_nothing_behind() -> None:
     leases = Leases()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from kestrelpy.core.marks import Marks
+import pytest
+
+from kestrelpy.core.marks import _COMPACT_AT_ONCE, Marks
 
 
 def marks_of(*pairs: tuple[int, int]) -> Marks:
@@ -57,7 +59,19 @@ def test_forgetting_does_not_fill_the_memory() -> None:
     assert marks.first_from(1) == 5001
 
 
-def test_any_mixture_is_found_by_marker_and_by_item() -> None:
+def test_no_single_item_that_is_forgotten_has_all_of_them_looked_through() -> None:
+    marks = marks_of(*((n + 9000, n) for n in range(1, 9001)))
+    count = 9000
+    for id_ in sorted(range(1, 9001), key=lambda n: n * 7 % 9001):
+        marks.forget(id_)
+        assert count - len(marks._ids) <= _COMPACT_AT_ONCE
+        count = len(marks._ids)
+    assert count <= _COMPACT_AT_ONCE
+
+
+def test_any_mixture_is_found_by_marker_and_by_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kestrelpy.core.marks._COMPACT_ABOVE", 4)
+    monkeypatch.setattr("kestrelpy.core.marks._COMPACT_AT_ONCE", 3)
     for seed in range(30):
         random, marks, model = Random(seed), Marks(), dict[int, int]()
         for number in range(1, 201):

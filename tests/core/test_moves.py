@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from random import Random
 
 import pytest
@@ -12,6 +13,7 @@ from journal.reader import JournalView
 from journal.record import Kind
 from journal.sentence import sentence
 from kestrelpy.core.log import JournalLog
+from kestrelpy.core.orders import PASSED_MAX, Order
 from tests.support.memory_disk import Fault
 from tests.support.moving import Town
 
@@ -152,6 +154,43 @@ def test_what_the_target_refuses_stays_dead_and_is_tried_again(settings: dict[st
     assert town.queue("failed").reader.live.count == 2
     assert town.queue("jobs").is_empty
     assert len(town.said) == 1, "one line, not one each time"
+
+
+@pytest.mark.parametrize("settings", [{"max_item_size": 8}, {"key_format": "json", "key": ["id"]}])
+def test_an_item_that_the_target_never_takes_holds_up_no_other(
+    settings: dict[str, object],
+) -> None:
+    town = jobs_to_failed(**settings)
+    good = [b'{"id":1}', b'{"id":2}']
+    for body in (b"not good 1", good[0], b"not good 2"):
+        town.put("jobs", body)
+        town.fail("jobs")
+    town.pass_time(2000)
+    assert town.say("a", b"get failed/peek").split(b"\r\n")[1] == good[0]
+
+    town.put("jobs", good[1])
+    town.fail("jobs")
+    town.pass_time(60_000)
+
+    assert town.queue("failed").reader.live.count == 2
+    assert list(town.queue("jobs").reader.dead.deaths) == [1, 3]
+    assert len(town.said) == 2, "one line for each of them"
+    town.pass_time(600_000)
+    assert len(town.said) == 2
+    town.check()
+
+
+def test_of_many_that_the_target_never_takes_some_are_tried_at_once() -> None:
+    town = jobs_to_failed(max_item_size=3)
+    for _ in range(PASSED_MAX * 2):
+        town.put("jobs", b"body")
+        town.fail("jobs")
+    town.put("jobs", b"1")
+    town.fail("jobs")
+    town.pass_time(10 * 60_000)
+
+    assert town.queue("failed").reader.live.count == 1
+    assert len(town.queue("jobs").reader.dead) == PASSED_MAX * 2
 
 
 def test_an_expired_item_that_is_refused_is_dead_for_that_reason() -> None:
@@ -330,7 +369,7 @@ def test_a_target_that_goes_before_the_copy_was_stored_gives_the_item_back() -> 
     log.advance()
     town.broker.moves.advance(town.now_ms)
     assert len(town.moving()) == 1, "its files may come back with a crash"
-    town.broker.moves.gone(queue, town.now_ms)
+    town.broker.moves.passages.gone(queue, town.now_ms)
     assert town.moving() == []
     assert town.queue("jobs").reader.dead.count == 1
 
@@ -359,3 +398,54 @@ def test_an_origin_is_read_as_it_is_written_colons_in_names_too() -> None:
     assert town.queue("a:b").is_empty
     town.work()
     assert town.origins() == 0
+
+
+@pytest.mark.parametrize("retain", [None, "forever"])
+def test_what_moves_to_a_queue_that_only_passes_on_is_its_childrens(retain: str | None) -> None:
+    town = town_of(later={"fanout_only": True, "retain": retain or "none"})
+    town.say("a", b"get later+audit")
+    town.put("jobs", b"1")
+    assert town.say("a", b"move jobs later 1") == b"1\r\n"
+    for _ in range(2):
+        assert town.say("a", b"get later/peek") == b"END\r\n"
+        assert b"\r\n1\r\n" in town.say("a", b"get later+audit/peek")
+        assert town.origins() == 0
+        town.kill()
+    town.check()
+
+
+def test_what_nobody_would_have_is_not_moved() -> None:
+    town = town_of(later={"fanout_only": True}, jobs={"max_attempts": 1, "dead_letter_to": "later"})
+    town.put("jobs", b"1")
+    town.put("jobs", b"2")
+    town.fail("jobs")
+    assert b"no children" in town.say("a", b"move jobs later 1")
+    for _ in range(2):
+        assert town.say("a", b"get jobs/peek") == b"VALUE jobs/peek 0 1\r\n2\r\nEND\r\n"
+        assert town.say("a", b"get jobs/dead/peek") == b"VALUE jobs/dead/peek 0 1\r\n1\r\nEND\r\n"
+        town.kill()
+    town.check()
+    town.say("a", b"get later+audit")
+    town.pass_time(2000)
+    assert town.say("a", b"get later+audit/peek") == b"VALUE later+audit/peek 0 1\r\n1\r\nEND\r\n"
+
+
+def test_what_moves_to_observers_alone_is_seen_by_them() -> None:
+    town = town_of(later={"fanout_only": True, "retain": "forever"})
+    town.put("jobs", b"1")
+    assert town.say("a", b"move jobs later 1") == b"1\r\n"
+    for _ in range(2):
+        assert town.say("a", b"get later/peek") == b"END\r\n"
+        assert b"\r\n1\r\n" in town.say("a", b"get later/peek/after=0")
+        assert town.origins() == 0
+        town.kill()
+
+
+def test_what_is_remembered_of_refusals_is_of_items_that_are_still_to_go() -> None:
+    town = Town()
+    town.put("jobs", b"1")
+    order = Order(town.queue("jobs"), b"later", deque([1, 2]))
+    assert all(order.is_news("too large", item) for item in range(1, 101))
+    assert not order.is_news("too large", 7)
+    order.rest()
+    assert order.told == {1, 2}

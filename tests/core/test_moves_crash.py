@@ -293,6 +293,46 @@ def test_what_is_redriven_is_there_once_whatever_crashes_when() -> None:
     cut_at_every_step(redriven, settle_down)
 
 
+def lent_from_the_dead(town: Town) -> None:
+    """By token: one is given back and moved away, the other is confirmed, behind a snapshot."""
+    town.set_queue("jobs", max_attempts=1)
+    for body in (b"1", b"2"):
+        town.put("jobs", body)
+        town.fail("jobs")
+    first = token_of(town.say("client", b"gets jobs/dead/open/lease=60s"))
+    second = token_of(town.say("client", b"gets jobs/dead/open/lease=60s"))
+    town.snapshot("jobs")
+    town.say("client", b"touch jobs/token=%b 90" % second)
+    town.say("client", b"get jobs/abort/token=%b" % first)
+    town.say("client", b"redrive jobs 1 failed")
+    town.stored.discard(b"2")
+    town.perhaps.add(b"2")
+    if town.say("client", b"delete jobs/token=%b" % second) == b"DELETED\r\n":
+        town.perhaps.discard(b"2")
+        town.done.add(b"2")
+
+
+def token_of(answer: bytes) -> bytes:
+    return answer.split()[4] if answer.startswith(b"VALUE ") else b"1"
+
+
+def test_what_is_lent_from_the_dead_line_by_token_is_there_once_whatever_crashes_when() -> None:
+    def look(town: Town) -> None:
+        settle_down(town)
+        town.pass_time(95_000)
+        if b"jobs" in town.broker.queues:
+            reader = town.queue("jobs").reader
+            assert not reader.leases
+            assert reader.dead.count == len(reader.dead.deaths)
+            assert reader.dead.bytes + reader.ready.bytes == reader.live_bytes
+            while town.finish("jobs") or town.finish("jobs/dead"):
+                pass
+            assert not reader.live
+        settle_down(town)
+
+    assert cut_at_every_step(lent_from_the_dead, look, seeds=4) > 20
+
+
 def test_a_redriven_item_that_goes_by_itself_dies_again_and_is_moved_once() -> None:
     town = Town()
     town.set_queue("jobs", max_attempts=1)

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from journal.canonical import text_of
 from kestrelpy.core.delays import Delay
+from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import DEFERRED
@@ -25,7 +27,8 @@ def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def known(life: Life) -> dict[str, Any]:
     """All there is to know of what stands apart, however it is kept."""
     reader, queue = life.reader, life.queue
-    places = [*reader.ready.apart(), *reader.ready.stubs]
+    parked = {(place, i, size) for row in reader.keyed.keys.rows() for i, place, size in row}
+    places = [*reader.ready.apart(), *reader.ready.stubs, *parked]
     hidden = reader.marks.hidden
     return {
         "delayed": sorted(reader.delays.entries(life.broker.wall.offset_ms)),
@@ -42,7 +45,11 @@ def known(life: Life) -> dict[str, Any]:
 def one_thing(life: Life, random: Random) -> None:
     act, late = random.randrange(6), Delay(random.randrange(1, 60))
     if act <= 1:
-        life.put(b"x" * random.randrange(90), 0, random.choice([None, late]))
+        key = random.choice([b"", b"A", b"B"])
+        life.put(
+            b"x" * random.randrange(90), 0, random.choice([None, late]),
+            key=text_of(key) if key else NO_KEY,
+        )  # fmt: skip
     elif act == 2:
         life.pass_time(random.randrange(30))
     elif (lease := life.open(lease_ms=random.choice([0, 0, 900]))) is not None:

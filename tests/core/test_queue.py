@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelpy.core.queue import DISCARDED_ITEMS_MAX
+from kestrelpy.core.storing import DISCARDED_ITEMS_MAX
 from kestrelpy.errors import ServerError
 from tests.support.queues import NAME, WALL_MS, make_queue
 

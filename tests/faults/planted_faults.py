@@ -185,8 +185,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a reply leaves without waiting for its record",
         REPLIES,
-        "        if not self.held and log.lsn_stored >= stored and log.lsn_written >= written:\n",
-        "        if not self.held:\n",
+        "log.lsn_written < written:\n            held.append",
+        "log.lsn_written < written and held:\n            held.append",
         TESTS_OF_THE_WIRE,
     ),
     Fault(
@@ -229,8 +229,8 @@ FAULTS: tuple[Fault, ...] = (
         FETCHING,
         "        if queue is not None and not target.peeks and queue.log.failure is not None:\n"
         "            queue.raise_failed()\n"
-        "        if target.token:\n",
-        "        if target.token:\n",
+        "        if token:\n",
+        "        if token:\n",
         TESTS_OF_THE_WIRE,
     ),
     # -- leases and order ------------------------------------------------------------------
@@ -271,16 +271,16 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a restart goes on with a lease that was given back",
-        "kestrelpy/core/replay.py",
+        "kestrelpy/core/replay_line.py",
         "        self._leases.pop(id_, None)\n        if id_ in reader.live and",
         "        if id_ in reader.live and",
         ("tests/core/test_by_token.py", "tests/core/test_replay.py"),
     ),
     Fault(
         "on a full disk a lease by token ends without a record",
-        "kestrelpy/core/log.py",
-        "        if self.no_room and not always:\n",
-        "        if self.no_room:\n",
+        "kestrelpy/core/records.py",
+        "        if not always and (last := self._without_room()) is not None:\n",
+        "        if (last := self._without_room()) is not None:\n",
         ("tests/core/test_by_token.py",),
     ),
     Fault(
@@ -300,8 +300,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "tokens are issued again after a restart",
         READER,
-        "        self._next_token = self._tokens_below = max(below, self._tokens_below)\n",
-        "        self._tokens_below = max(below, self._tokens_below)\n",
+        "        self.tokens.below = max(below, self.tokens.below)\n",
+        "        self.tokens.below = max(below - TOKENS_RESERVED, 1)\n",
         TESTS_OF_THE_CORE,
     ),
     Fault(
@@ -372,7 +372,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "what is rewritten is what is alive now, though a power cut may take a confirm away",
         "kestrelpy/server/background.py",
-        "                chosen, snapshot.snapshot.live, ",
+        "                chosen, snapshot.snapshot.kept(), ",
         "                chosen, target.state().live, ",
         SIMULATION,
     ),
@@ -407,8 +407,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "of several schedules a segment holds back the last that put",
         "journal/ledger.py",
-        "        self._standing[draft.kind, scope] = ",
-        "        self._standing[draft.kind, None] = ",
+        "        self._standing[draft.kind, draft.reader, scope] = ",
+        "        self._standing[draft.kind, draft.reader, None] = ",
         TESTS_OF_SCHEDULES,
     ),
     Fault(
@@ -428,8 +428,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a put does not say for which time of a schedule it is",
         "kestrelpy/core/log.py",
-        "            meta += nominal.meta\n",
-        "            pass\n",
+        "            meta = item.said() if nominal is None else item.said(nominal=nominal.meta)\n",
+        "            meta = item.said()\n",
         TESTS_OF_SCHEDULES,
     ),
     Fault(
@@ -448,14 +448,14 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a restart lends from a paused queue",
-        "kestrelpy/core/replay.py",
-        "        self._reader.paused = record.small == 1\n",
+        "kestrelpy/core/replay_line.py",
+        "        self.reader.paused = record.small == 1\n",
         "        pass\n",
         ("tests/core/test_operating.py", "tests/protocol/test_transcripts.py"),
     ),
     Fault(
         "a renewal is not remembered over a restart",
-        "kestrelpy/core/replay.py",
+        "kestrelpy/core/replay_line.py",
         "                self._leases[record.item] = lease.renewed(record)\n",
         "                lease.renewed(record)\n",
         ("tests/core/test_by_token.py", "tests/protocol/test_transcripts.py"),
@@ -506,7 +506,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "after a restart the key of what is lent by token is free",
         "journal/lending.py",
-        "        if self.key:\n",
+        "        if key:\n",
         "        if not self.key:\n",
         TESTS_OF_KEYS,
     ),
@@ -581,5 +581,34 @@ FAULTS: tuple[Fault, ...] = (
         "settled_lsn = min(self.snapshots[0], live_lsn)",
         "settled_lsn = self.snapshots[0]",
         ("tests/journal/test_upkeep.py",),
+    ),
+    # -- what stands apart, moves, the dead ---------------------------------------------------
+    Fault(
+        "what waits for its key stands in no snapshot at its place",
+        "kestrelpy/core/placed.py",
+        "self._parked = reader.keyed.keys.rows()",
+        "self._parked = []",
+        ("tests/core/test_placed.py",),
+    ),
+    Fault(
+        "what was given back for later is there at once after a restart",
+        "kestrelpy/core/replay_line.py",
+        "            self.apart.put_off(record)\n",
+        "            pass\n",
+        ("tests/core/test_delays.py",),
+    ),
+    Fault(
+        "an original ends before its copy is on disk",
+        "kestrelpy/core/passages.py",
+        "log.lsn_durable, log.failure is not None, 0\n        as_target",
+        "log.lsn_appended, log.failure is not None, 0\n        as_target",
+        ("tests/core/test_moves.py", "tests/core/test_handoff_crash.py"),
+    ),
+    Fault(
+        "a start lends a dead item that somebody has by token",
+        "kestrelpy/core/by_token.py",
+        "            reader.dead.lend(entry.item)\n",
+        "",
+        ("tests/core/test_by_token.py",),
     ),
 )

@@ -17,3 +17,10 @@ def test_a_lease_that_is_over_says_so_first() -> None:
 def test_a_refusal_is_one_line_of_printable_ascii() -> None:
     for refusal in (Refused("caf\u00e9"), ClientError("x\u2028y")):
         assert all(0x20 <= byte < 0x7F for byte in refusal.line())
+
+
+def test_a_line_is_not_longer_than_what_a_client_takes() -> None:
+    for size in (327, 328, 10_000):  # with the word before it, 340 bytes and one more
+        line = ClientError("x" * size).line()
+        assert len(line) == 340
+        assert line.endswith(b"xxx" if size == 327 else b"x...")

@@ -3,13 +3,18 @@
     v1/...                 what version 1 wrote; never changed, still read
     v2/...                 what version 2 wrote: the same
     v3/...                 what version 3 wrote: the same
-    v4/jobs.1              what this version writes: survivors, two sealed segments, a recycled one
+    v4/...                 what version 4 wrote: the same
+    v5/jobs.1              what this version writes: survivors, two sealed segments, a recycled one
                            whose end is torn, two snapshots
-    v4/delays.1            and of what is delayed and released (`delays`)
-    v4/keys.1              and of keys (`keys`)
-    v4/moves.1             and of what is moved (`moves`)
-    v4/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
-    v4/dump.txt, v4/verify.txt   what `python -m journal` says of them
+    v5/delays.1            and of what is delayed and released (`delays`)
+    v5/keys.1              and of keys (`keys`)
+    v5/moves.1             and of what is moved (`moves`)
+    v5/handed.1            and of what is handed off (`handed`)
+    v5/readers.1           and of fan-out children (`readers`)
+    v5/once.1              and of ids, scopes and versions, with their chunks (`once`)
+    v5/retained.1          and of what is retained (`retained`)
+    v5/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
+    v5/dump.txt, v5/verify.txt   what `python -m journal` says of them
 
 `python -m tests.golden.build` writes the newest anew, which is right only together with a new
 format version (FORMAT.md, "Changing the format"): a golden journal is never changed afterwards.
@@ -21,17 +26,20 @@ from __future__ import annotations
 import contextlib
 import io
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from journal.__main__ import main as journal_main
 from journal.checkpoint import Checkpoint
+from journal.chunks import write_chunk
+from journal.files import Disk
 from journal.ids import IdCounts
 from journal.lending import LeaseEntry
 from journal.record import Draft, Kind, Meta, Tag, ended
 from journal.segment import Tally
 from journal.snapshot import DeadEntry, SegmentState, Snapshot, snapshot_name
 from tests.golden.delays import delays
+from tests.golden.handed import handed
 from tests.golden.keys import keys
 from tests.golden.layout import (
     IDENTITY,
@@ -43,6 +51,9 @@ from tests.golden.layout import (
     ids,
 )
 from tests.golden.moves import moves
+from tests.golden.once import Remembered, once
+from tests.golden.readers import readers
+from tests.golden.retained import retained
 from tests.golden.schedules import schedules
 
 GOLDEN = Path(__file__).parent
@@ -158,7 +169,7 @@ def planned() -> list[SegmentBuilder | Snapshot]:
     whole: Meta = {
         Tag.EXPIRES_MS: TIME_MS + 1, Tag.KEY: key, Tag.ID: b"id-1", Tag.SCOPE: b"scope",
         Tag.EPOCH: 7, Tag.VERSION: 3, Tag.ORIGIN: b"server-2:jobs:17", Tag.GENERATION: 2,
-        Tag.CLIENT: b"3381af92-2b9e-11e3-b191-71861300734c",
+        Tag.CLIENT: b"3381af92-2b9e-11e3-b191-71861300734c", Tag.PREVIOUS: 1,
     }  # fmt: skip
     target: Meta = {Tag.TARGET: b"server-1:later:5", Tag.GENERATION: 1}
     one.batch(
@@ -203,18 +214,24 @@ def planned() -> list[SegmentBuilder | Snapshot]:
 
 
 PLANNED = "%4Fp%2Baudit.3"
-NEWEST = "v4"
-JOURNALS: dict[str, Callable[[], list[SegmentBuilder | Snapshot]]] = {
-    "jobs.1": jobs, "delays.1": delays, "keys.1": keys, "moves.1": moves,
-    "schedules.1": schedules, PLANNED: planned,
+NEWEST = "v5"
+JOURNALS: dict[str, Callable[[], Sequence[SegmentBuilder | Snapshot | Remembered]]] = {
+    "jobs.1": jobs, "delays.1": delays, "keys.1": keys, "moves.1": moves, "handed.1": handed,
+    "once.1": once, "readers.1": readers, "retained.1": retained, "schedules.1": schedules,
+    PLANNED: planned,
 }  # fmt: skip
 
 
-def write(one: SegmentBuilder | Snapshot, folder: Path) -> Path:
-    """A segment or a snapshot as a file."""
+def write(one: SegmentBuilder | Snapshot | Remembered, folder: Path) -> Path:
+    """A segment, a snapshot or a chunk as a file."""
     if isinstance(one, SegmentBuilder):
         return one.write_to(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(one, Remembered):
+        made = write_chunk(
+            Disk(), str(folder), one.batch, one.first, one.last, IDENTITY, TIME_MS + 5000
+        )
+        return folder / made.name
     path = folder / snapshot_name(one.lsn)
     path.write_bytes(one.encode(SHORT_IDENTITY, IDENTITY, TIME_MS + 5000))
     return path

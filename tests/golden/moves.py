@@ -51,11 +51,11 @@ def moves() -> list[SegmentBuilder | Snapshot]:
         [], tally, origins={2: other},
     )  # fmt: skip
     one.batch(
-        moved(3, 5, Origin(SERVER, b"late", 1, GENERATION), TIME_MS + 12, True),
-        moved(4, 4, Origin(SERVER, b"failed", 9, GENERATION), TIME_MS + 13, False),
+        moved(3, 5, Origin(SERVER, b"late", 1, GENERATION).as_target, TIME_MS + 12, True),
+        moved(4, 4, Origin(SERVER, b"failed", 9, GENERATION).as_target, TIME_MS + 13, False),
         settled(2, other, TIME_MS + 14),
         # As of a body of 16 MiB.
-        moved(1, 1 << 24, Origin(SERVER, b"late", 2, GENERATION), TIME_MS + 15, True),
+        moved(1, 1 << 24, Origin(SERVER, b"late", 2, GENERATION).as_target, TIME_MS + 15, True),
         draft(Kind.PUT, 5, 5, 0, b"five", time_ms=TIME_MS + 16),
         draft(Kind.DEAD, 5, TIME_MS + 17, 1, meta=buried, time_ms=TIME_MS + 18),
         draft(Kind.REDRIVEN, 5, 6, time_ms=TIME_MS + 19),

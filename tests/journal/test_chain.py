@@ -7,11 +7,14 @@ from random import Random
 
 import pytest
 
+from journal.account import Account
+from journal.check import check_journal
 from journal.checkpoint import Checkpoint
 from journal.errors import Damage
 from journal.files import Handle
 from journal.ids import IdSet
 from journal.journal import Sizes
+from journal.lines import GONE, STOPS, named
 from journal.record import Kind, Record, decode_meta
 from journal.recovery import Recovery
 from journal.resume import COPY_BYTES, SET_ASIDE_FOLDER, recovered_journal
@@ -33,6 +36,7 @@ from tests.support.snapshots import (
     put,
     recovered,
     rewrite,
+    snapshot,
     snapshot_path,
 )
 
@@ -65,7 +69,11 @@ def spoil(disk: MemoryDisk, path: str, offset: int, size: int = 8) -> None:
 def resume(disk: MemoryDisk) -> tuple[State, Recovery]:
     """A whole start; the journal is abandoned after it."""
     _, state, recovery = recovered(disk)
-    recovered_journal(recovery, TINY, lambda: opening(15), TIME_MS).abandon()
+    journal = recovered_journal(recovery, TINY, lambda: opening(15), TIME_MS)
+    for path in journal.ledger.replaced:
+        disk.size(path)  # raises when the start has removed it: an archive would miss it
+        disk.remove(path)
+    journal.abandon()
     return state, recovery
 
 
@@ -122,6 +130,40 @@ def test_without_a_snapshot_the_log_says_it_all_again_also_over_survivors() -> N
     assert lsns(records) == [4, 6, *range(9, 24)]
     assert recovery.snapshot is None
     assert as_ever(one.disk).damages == []
+
+
+@pytest.mark.parametrize("with_snapshot", [False, True])
+def test_what_a_newer_segment_says_again_is_not_missing_where_a_power_cut_took_it(
+    with_snapshot: bool,
+) -> None:
+    disk, capacity = MemoryDisk(), 2048
+    one = SegmentBuilder(1, capacity, 1, opening(1))
+    one.batch(put(1), put(2))
+    at = one.at
+    one.batch(put(3), put(4), synced=2)
+    one.seal(live=4)  # on the disk by chance, unlike what it counts
+    one.data[at : capacity - FOOTER_SPACE_BYTES] = bytes(capacity - FOOTER_SPACE_BYTES - at)
+    lay(disk, one)
+    two = SegmentBuilder(2, capacity, 3, opening(3))
+    two.batch(put(3), put(4), synced=2)
+    snapshot_at = two.at
+    two.batch(put(5), synced=4)
+    lay(disk, two)
+    if with_snapshot:
+        listed, tally = [SegmentState(1, 1, 2, 2, 64)], Tally()
+        tally.see_items(3, 4)
+        tally.counts[Kind.PUT] = 2
+        taken = snapshot(4, 2, snapshot_at, [1, 2, 3, 4], 5, listed, tally)
+        data = taken.encode(SHORT_IDENTITY, IDENTITY, TIME_MS)
+        disk.create(snapshot_path(4), data, len(data))
+    _, state, recovery = recovered(disk)
+    assert sorted(state.live) == [1, 2, 3, 4, 5]
+    assert recovery.damages == []
+    journal = recovered_journal(recovery, TINY, lambda: opening(6), TIME_MS)
+    assert [s.item_first for s in journal.segments[:2]] == [1, 3]
+    assert journal.segments[0].item_last == 2
+    journal.abandon()
+    assert check_journal(disk, FOLDER).damages == []
 
 
 def test_a_settled_segment_is_read_at_its_front_and_its_footer_only() -> None:
@@ -343,7 +385,7 @@ def test_what_survivors_stand_for_is_replaced_and_removed(snapshots: bool) -> No
         one.disk.remove(snapshot_path(OLDER))
     recovery = as_ever(one.disk)
     assert [s.number for s in recovery.segments] == [6, 3, 4, 5, 7]
-    assert [s.number for s in recovery.superseded] == [1, 2]
+    assert [s.number for s in recovery.replaced] == [1, 2]
     assert recovery.damages == []
     resume(one.disk)
     assert there(one.disk) == [3, 4, 5, 6, 7]
@@ -368,7 +410,7 @@ def test_survivors_of_survivors_stand_for_both() -> None:
     one.put_back(2)
     recovery = as_ever(one.disk)
     assert [s.number for s in recovery.segments] == [8, 4, 5, 7]
-    assert sorted(s.number for s in recovery.superseded) == [2, 3, 6]
+    assert sorted(s.number for s in recovery.replaced) == [2, 3, 6]
     resume(one.disk)
     assert there(one.disk) == [4, 5, 7, 8]
     assert as_ever(one.disk).damages == []
@@ -412,7 +454,7 @@ def test_survivors_whose_front_fails_to_be_read_once_supersede_nothing() -> None
     one.disk.faults.append(Fault("read", path_of(6), nth=1, times=1))
     recovery = recovered(one.disk)[2]
     assert {d.path for d in recovery.damages} == {path_of(6)}
-    assert [s.number for s in recovery.superseded] == []
+    assert [s.number for s in recovery.replaced] == []
 
     one.disk.faults.clear()
     resume(one.disk)
@@ -471,6 +513,24 @@ def test_an_item_that_a_flush_ended_is_not_missing_one_that_it_spared_is() -> No
     one.remove(7)
     lay(one.disk, seven)
     assert recovered(one.disk)[2].damages == []
+
+
+def test_what_a_deleted_queue_held_itself_is_not_missing_to_the_children_it_left() -> None:
+    one = laid()
+    one.remove(6)
+    seven = one.segments[7]
+    seven.batch(named(0, b"", 14, STOPS, TIME_MS), synced=22)  # it passes everything on: no end
+    one.remove(7)
+    lay(one.disk, seven)
+    assert only(recovered(one.disk)[2]).path == path_of(6)
+
+    seven.batch(named(0, b"", 14, GONE, TIME_MS), synced=22)
+    one.remove(7)
+    lay(one.disk, seven)
+    assert recovered(one.disk)[2].damages == []
+    account = Account()
+    list(account.follow(Recovery(one.disk, FOLDER)))
+    assert list(account.items) == []
 
 
 # -- damage around the snapshot's place ----------------------------------------------------------

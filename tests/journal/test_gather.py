@@ -140,7 +140,7 @@ def test_what_a_put_says_is_what_the_observer_is_told() -> None:
     writer.journal.append(Draft(Kind.PUT, 1, 1, 42, TIME_MS + 1, meta, b"body", 0, 0))
     writer.queue.live[1] = 1
     writer.commit()
-    assert gather_all(writer) == [(1, 1, 42, TIME_MS + 1, TIME_MS + 7, b"body", b"")]
+    assert gather_all(writer) == [(1, 1, 42, TIME_MS + 1, TIME_MS + 7, b"body", b"", b"")]
 
 
 def test_frames_of_this_journal_in_a_body_are_no_frames(piece: int) -> None:

@@ -6,6 +6,8 @@ from random import Random
 from time import perf_counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from journal.ids import PAGE_IDS, IdCounts, IdSet
 
@@ -168,3 +170,55 @@ def test_those_without_others_are_found_page_by_page(seed: int) -> None:
     left = one.without(other)
     left.add(one.last + 5)
     assert left.first_from(one.last + 1) == one.last + 5, "it goes on as any other"
+
+
+@given(
+    ids=st.sets(st.integers(1, 3 * PAGE_IDS + 20), max_size=40),
+    runs=st.lists(st.tuples(st.integers(1, 12_000), st.integers(0, 9000)), max_size=3),
+    kept=st.sets(st.integers(1, 3 * PAGE_IDS + 20), max_size=20),
+    first=st.integers(1, 3 * PAGE_IDS), width=st.integers(0, 3 * PAGE_IDS), keeps=st.booleans(),
+)  # fmt: skip
+def test_a_range_leaves_a_set_but_for_some(
+    ids: set[int], runs: list[tuple[int, int]], kept: set[int], first: int, width: int, keeps: bool
+) -> None:
+    everything = ids.union(*(range(low, low + many) for low, many in runs))
+    made, but, last = IdSet(), IdSet(), first + width
+    for id_ in sorted(everything):
+        made.add(id_)
+    for id_ in sorted(kept & everything):
+        but.add(id_)
+    part = made.between(first, last)
+    within = {id_ for id_ in everything if first <= id_ <= last}
+    assert set(part) == within
+    assert part.count == made.count_between(first, last) == len(within)
+    assert set(made.both(but)) == kept & everything
+    made.discard_range(first, last, but if keeps else None)
+    left = everything - within | (within & kept if keeps else set())
+    assert list(made) == sorted(left)
+    assert made.count == len(left)
+    made.add(made.last + 1)
+    assert made.count == len(left) + 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_set_is_added_above_another(seed: int) -> None:
+    random = Random(seed)
+    ids, model, last = IdSet(), set[int](), 0
+    for _ in range(12):
+        other = IdSet()
+        for _ in range(random.randrange(5)):
+            first = last + random.choice([1, 1, 2, 5, 3000, 9000])
+            last = first + random.choice([0, 1, 3, 4, 5, 2000, 9000])
+            other.add_range(first, last)
+            model.update(range(first, last + 1))
+        ids.add_above(other)
+        copy = sorted(model)
+        assert list(ids) == copy
+        assert ids.count == len(copy)
+        for id_ in random.sample(copy, min(len(copy), 20)):
+            assert ids.discard(id_)
+            model.discard(id_)
+        if random.random() < 0.5:
+            last += 1
+            ids.add(last)
+            model.add(last)

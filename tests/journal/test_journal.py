@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
@@ -477,14 +478,40 @@ def test_a_closed_journal_goes_on_in_the_same_segment() -> None:
     writer.put(b"b")
     writer.close()
 
-    for found in (disk.kill_clone(), *(disk.crash_clone(Random(seed)) for seed in SEEDS)):
-        again = start(found, ROOMY)
-        assert again.recovery.clean
-        assert again.recovery.tail == []
-        assert segments(found) == [1]
-        again.put_all(b"c")
-        assert segments(found) == [1]
-        assert bodies(start(found.kill_clone()).records) == [b"a", b"b", b"c"]
+    again = start(disk, ROOMY)
+    assert again.recovery.clean
+    assert again.recovery.tail == []
+    assert segments(disk) == [1]
+    again.put_all(b"c")
+    assert segments(disk) == [1]
+    assert bodies(start(disk.kill_clone()).records) == [b"a", b"b", b"c"]
+
+
+def test_a_power_cut_takes_no_more_of_a_closed_journal_than_the_word_that_it_was_closed() -> None:
+    disk = MemoryDisk()
+    writer = writer_on(disk, ROOMY)
+    writer.put_all(b"a")
+    writer.put(b"b")
+    writer.close()
+
+    for seed in SEEDS:
+        again = start(disk.crash_clone(Random(seed)), ROOMY)
+        assert bodies(again.records) == [b"a", b"b"]
+        assert {damage.kind for damage in again.recovery.damages} <= {"torn"}
+
+
+def test_a_file_is_not_synced_again_when_the_end_of_its_journal_failed() -> None:
+    for nth in (1, 2):
+        disk = MemoryDisk()
+        writer = writer_on(disk, ROOMY)
+        writer.put_all(b"a")
+        writer.put(b"b")
+        disk.faults = [Fault("sync", "*.segment", nth=nth, error=errno.EIO)]
+        with suppress(JournalFailed):
+            writer.close()
+        disk.faults = []
+        start(disk, ROOMY).put_all(b"c")
+        assert disk.retried_syncs == []
 
 
 def test_close_writes_what_is_pending_and_prepares_what_that_needs() -> None:

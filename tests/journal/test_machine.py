@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from journal.errors import JournalFailed
@@ -30,6 +28,7 @@ from journal.record import Kind, Record
 from journal.recovery import Recovery
 from journal.resume import recovered_journal
 from tests.support.journals import FOLDER, TIME_MS, Queue, Writer, start
+from tests.support.machines import run, run_for_long
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 
 SIZES = Sizes(segment_min=2048, segment_max=8192, batch_max=1500)
@@ -304,24 +303,12 @@ class JournalMachine(RuleBasedStateMachine):
         assert not self.disk.retried_syncs
 
 
-ORDINARY = settings(
-    max_examples=400,
-    stateful_step_count=40,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-)
-
-
 @pytest.mark.slow
 def test_whatever_fails_what_was_acknowledged_is_there_and_nothing_else() -> None:
-    run_state_machine_as_test(JournalMachine, settings=ORDINARY)
+    run(JournalMachine, 400)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_the_same_for_as_long_as_there_is_patience() -> None:
-    run_state_machine_as_test(
-        JournalMachine,
-        settings=settings(ORDINARY, max_examples=20_000, stateful_step_count=80),
-    )
+    run_for_long(JournalMachine, 20_000)

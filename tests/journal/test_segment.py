@@ -92,14 +92,14 @@ def resealed(header: bytes) -> bytes:
 
 def test_a_header_of_a_later_version_is_newer_and_not_damaged() -> None:
     whole = SegmentHeader(7, bytes(16), 3, 65536, TIME_MS).encode()
-    with pytest.raises(NewerFormat, match="x: journal format 5, this kestrelpy reads up to 4"):
-        SegmentHeader.decode(resealed(whole[:8] + b"\x05\x00" + whole[10:]), "x")
+    with pytest.raises(NewerFormat, match="x: journal format 6, this kestrelpy reads up to 5"):
+        SegmentHeader.decode(resealed(whole[:8] + b"\x06\x00" + whole[10:]), "x")
 
 
 @pytest.mark.parametrize("at", range(48, 52))
 def test_a_file_of_a_kind_that_came_later_is_newer_and_not_damaged(at: int) -> None:
     whole = bytearray(SegmentHeader(7, bytes(16), 3, 65536, TIME_MS).encode())
-    whole[at] = 3
+    whole[at] = 9
     with pytest.raises(NewerFormat, match="x: a kind of journal file"):
         SegmentHeader.decode(resealed(bytes(whole)), "x")
 

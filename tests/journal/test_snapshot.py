@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -15,6 +16,7 @@ from journal.lending import LeaseEntry
 from journal.record import Draft, Kind, encode
 from journal.segment import FILE_HEADER_BYTES, SegmentHeader, Tally
 from journal.snapshot import (
+    STEP_FRAMES,
     DeadEntry,
     SegmentState,
     Snapshot,
@@ -94,6 +96,18 @@ def test_a_snapshot_comes_back_with_every_field() -> None:
     assert same(again, snapshot)
     assert list(again.live) == [3, 5, *range(20, 41)]
     assert again.attempts.get(21) == 300
+
+
+def test_it_is_made_in_pauses_which_change_nothing() -> None:
+    lease = small_snapshot().leased[1]
+    large = replace(small_snapshot(), leased=[lease] * 2500)
+    frames = 5000 + 10  # two of each lease
+    pauses: list[None] = []
+
+    data = large.encode(SHORT, IDENTITY, TIME_MS, lambda: pauses.append(None))
+
+    assert data == encoded(large)
+    assert frames // STEP_FRAMES <= len(pauses) < frames // STEP_FRAMES + 10
 
 
 def test_the_snapshot_of_an_empty_queue_comes_back() -> None:
@@ -239,7 +253,7 @@ def test_what_stands_once_and_what_follows_another_is_read_in_its_order() -> Non
 
 def test_a_snapshot_of_a_newer_version_says_so() -> None:
     data = bytearray(encoded(small_snapshot()))
-    data[8] = 5
+    data[8] = 6
     data[60:64] = zlib.crc32(bytes(data[:60])).to_bytes(4, "little")
     with pytest.raises(NewerFormat):
         Snapshot.decode(bytes(data), PATH)

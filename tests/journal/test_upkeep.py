@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 
 import pytest
 
 from journal.checkpoint import Checkpoint
 from journal.ids import IdCounts, IdSet
 from journal.journal import Sizes
+from journal.lending import LeaseEntry
 from journal.snapshot import Snapshot, snapshot_lsn
 from journal.upkeep import SNAPSHOTS_KEPT, State
 from tests.support.journals import FOLDER, TIME_MS, TINY, Writer, fresh
@@ -34,9 +36,8 @@ def take_one(writer: Writer, disk: MemoryDisk) -> None:
     job = writer.journal.upkeep.begin_snapshot(state_of(writer), TIME_MS)
     writer.sync()
     job.run(disk)
-    outdated = writer.journal.upkeep.finish_snapshot(job, True)
-    if outdated:
-        disk.remove(outdated)
+    for path in writer.journal.upkeep.finish_snapshot(job, True):
+        disk.remove(path)
 
 
 def test_a_snapshot_is_due_after_so_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,10 +80,44 @@ def test_one_at_a_time_and_another_try_after_one_that_failed() -> None:
     disk.faults = [Fault("create", "*.snapshot", error=errno.EIO)]
     with pytest.raises(OSError, match="Input/output"):
         job.run(disk)
-    assert upkeep.finish_snapshot(job, False) == ""
+    assert upkeep.finish_snapshot(job, False) == []
     assert upkeep.wants_snapshot
     take_one(writer, disk)
     assert len(snapshots(disk)) == 1
+
+
+def test_a_snapshot_that_is_broken_off_leaves_nothing() -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk, TINY)
+    writer.put_all(b"x")
+    job = writer.journal.upkeep.begin_snapshot(state_of(writer), TIME_MS)
+
+    def ends() -> None:
+        raise InterruptedError(errno.EINTR, "the daemon ends")
+
+    with pytest.raises(InterruptedError):
+        job.run(disk, ends)
+    assert snapshots(disk) == []
+
+
+def test_with_many_leases_by_token_it_is_due_after_as_many_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else most of what a server with many leases does would be to write them down again."""
+    monkeypatch.setattr("journal.upkeep.SNAPSHOT_RECORDS", 10)
+    disk = MemoryDisk()
+    writer = fresh(disk, ROOMY)
+    upkeep = writer.journal.upkeep
+    writer.put_all(*[b"x"] * 25)
+    state = replace(state_of(writer), leased=[LeaseEntry(1, 1, 1, 1, 1, 1, 1)] * 25)
+    job = upkeep.begin_snapshot(state, TIME_MS)
+    writer.sync()
+    job.run(disk)
+    upkeep.finish_snapshot(job, True)
+    writer.put_all(*[b"x"] * 24)
+    assert not upkeep.wants_snapshot
+    writer.put_all(b"x")
+    assert upkeep.wants_snapshot
 
 
 def test_a_snapshot_says_what_was_there_when_it_was_begun() -> None:

@@ -4,7 +4,7 @@ Written from the spec, not from the code. An item is READY, DELAYED, LENT or DEA
 lent); its place is its number, or the one it took when it was released. Where the spec is silent it
 says so here: of leases found over in one tick the earlier deadline ends first, then the earlier
 place; of items due together the one that was put first; a delayed item that has expired is gone
-when it is due.
+when it is due; one that is retried then, though it has expired, when its body is read (`unread`).
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ class QueueModel:
     answers: list[tuple[int, bytes | None]] = field(default_factory=list)
     overdue: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
+    unread: set[int] = field(default_factory=set)  # only the log has their bodies
 
     # -- what is there ----------------------------------------------------------------------
 
@@ -136,7 +137,11 @@ class QueueModel:
         """When something happens by itself."""
         due = [w.due_ms for w in self.waits]
         due += [t.deadline_ms for t in self.lent if t.deadline_ms is not None]
-        due += [t.expires_ms - self.offset_ms for t in self.unlent if t.expires_ms]
+        due += [
+            t.expires_ms - self.offset_ms
+            for t in self.unlent
+            if t.expires_ms and not (t.id in self.unread and self.is_expired(t))
+        ]
         due += [self.due_of(t) for t in self.delayed]
         return min(due, default=None)
 
@@ -391,7 +396,7 @@ class QueueModel:
             self.counts["lease_expired"] += 1
             self.take_back(thing, "lease")
         for thing in self.unlent:
-            if self.is_expired(thing):
+            if self.is_expired(thing) and thing.id not in self.unread:
                 del self.things[thing.id]
                 self.counts["expired"] += 1
         self.serve()

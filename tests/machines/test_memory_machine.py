@@ -9,14 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
     rule,
-    run_state_machine_as_test,
 )
 
 from journal.canonical import text_of
@@ -27,6 +25,7 @@ from kestrelpy.core.operating import Waiting, cancel, pause, purge, retry, waiti
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import ABORTED, DEFERRED, Reader
 from tests.support.life import WALL_MS, Life, at_once
+from tests.support.machines import run, run_for_long
 
 WHO = st.sampled_from(["anna", "bert"])
 NTH = st.integers(0, 9)
@@ -319,23 +318,12 @@ def check(reader: Reader) -> None:
     assert reader.residency.allowed >= 0
 
 
-ORDINARY = settings(
-    max_examples=300,
-    stateful_step_count=40,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-)
-
-
 @pytest.mark.slow
 def test_little_memory_changes_nothing() -> None:
-    run_state_machine_as_test(MemoryMachine, settings=ORDINARY)
+    run(MemoryMachine, 300)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_the_same_for_as_long_as_there_is_patience() -> None:
-    run_state_machine_as_test(
-        MemoryMachine, settings=settings(ORDINARY, max_examples=10_000, stateful_step_count=80)
-    )
+    run_for_long(MemoryMachine, 10_000)

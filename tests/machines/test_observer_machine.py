@@ -12,7 +12,6 @@ import re
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -20,16 +19,15 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from journal.journal import Sizes
 from kestrelpy.core.log import JournalLog
+from tests.support.machines import run, run_for_long, values
 from tests.support.stage import Stage
 
 WHO = st.sampled_from(["anna", "bert"])
 OBSERVER = st.sampled_from(["xena", "yuri"])
-_VALUE = re.compile(rb"VALUE (\S+) \d+ (\d+) (\d+)(?: (\d+) (\d+|-) (\d+) (\w+) - -)?\r\n")
 MAX_ATTEMPTS = 2
 
 
@@ -145,7 +143,7 @@ class ObserverMachine(RuleBasedStateMachine):
             said = self.stage.client(who).take()
         if said == b"END\r\n":
             return
-        body = self._values(said, key)[0][1]
+        body = values(said)[0].body
         marker = next(m for m, t in self.things.items() if t.body == body)
         assert not self.things[marker].holder
         if how:
@@ -253,36 +251,24 @@ class ObserverMachine(RuleBasedStateMachine):
             assert eye.waits or not self.stage.reads, "it is answered"
             assert not (exactly and surely), "what is kept is shown at once"
             return
-        shown = self._values(said, eye.key)
-        markers = [marker for marker, _, _ in shown]
+        shown = values(said)
+        markers = [each.number for each in shown]
         assert markers == sorted(set(markers)), "in order, and each once"
         assert len(shown) <= eye.most
         may = {**self.before, **after}
-        for marker, body, state in shown:
-            assert marker > eye.after
-            assert body == may[marker].body
-            if exactly and state:
-                thing = may[marker]
+        for each in shown:
+            thing = may[each.number]
+            assert each.key == eye.key
+            assert each.number > eye.after
+            assert each.body == thing.body
+            if exactly and each.state:
                 expected = b"lent" if thing.holder else b"dead" if thing.is_dead else b"ready"
-                assert state == (expected, thing.attempts)
+                assert (each.state, each.attempts) == (expected, thing.attempts)
         up_to = markers[-1] if markers else self.last
         assert {m for m in surely if m <= up_to} <= set(markers), "none is missed"
         if markers:
             eye.after = markers[-1]
         eye.key = b""
-
-    def _values(self, said: bytes, key: bytes) -> list[tuple[int, bytes, tuple[bytes, int] | None]]:
-        out, at = [], 0
-        while said[at:] != b"END\r\n":
-            match = _VALUE.match(said, at)
-            assert match is not None, said[at : at + 100]
-            assert match[1] == key
-            end = match.end() + int(match[2])
-            assert said[end : end + 2] == b"\r\n"
-            state = (match[7], int(match[6])) if match[7] else None
-            out.append((int(match[3]), said[match.end() : end], state))
-            at = end + 2
-        return out
 
     # -- what is said of them ---------------------------------------------------------------
 
@@ -300,23 +286,12 @@ class ObserverMachine(RuleBasedStateMachine):
             self.patch.undo()
 
 
-ORDINARY = settings(
-    max_examples=300,
-    stateful_step_count=40,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-)
-
-
 @pytest.mark.slow
 def test_an_observer_sees_each_kept_item_once_in_order() -> None:
-    run_state_machine_as_test(ObserverMachine, settings=ORDINARY)
+    run(ObserverMachine, 300)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_the_same_for_as_long_as_there_is_patience() -> None:
-    run_state_machine_as_test(
-        ObserverMachine, settings=settings(ORDINARY, max_examples=10_000, stateful_step_count=80)
-    )
+    run_for_long(ObserverMachine, 10_000)

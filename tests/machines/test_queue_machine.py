@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -18,7 +17,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from kestrelpy.core.delays import Delay
@@ -29,6 +27,7 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.waiters import Waiter, Want
 from kestrelpy.errors import ClientError
 from tests.machines.queue_model import QueueModel, Thing, Wait
+from tests.support.machines import run, run_for_long
 from tests.support.queues import NAME, QueueInHand, dead_in_order, standing
 
 SNAPSHOTS_KEPT = 12
@@ -125,7 +124,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(whos=st.lists(WHO, min_size=1, max_size=4), dead=DEAD, by_token_ms=BY_TOKEN_MS)
     def open(self, whos: list[str], dead: bool, by_token_ms: int) -> None:
         for who in whos:
-            self.open_one(who, dead, 0 if dead else by_token_ms)
+            self.open_one(who, dead, by_token_ms)
 
     def open_one(self, who: str, dead: bool, by_token_ms: int) -> None:
         lease = self.q.may_open(who, dead, by_token_ms)
@@ -158,8 +157,7 @@ class QueueMachine(RuleBasedStateMachine):
         self, waits: list[tuple[str, Want]], dead: bool, wait_ms: int, by_token_ms: int
     ) -> None:
         for who, want in waits:
-            opens = want is Want.OPEN and not dead
-            self.wait_as(who, want, dead, wait_ms, by_token_ms if opens else 0)
+            self.wait_as(who, want, dead, wait_ms, by_token_ms if want is Want.OPEN else 0)
 
     def wait_as(
         self, who: str, want: Want, dead: bool, wait_ms: int, by_token_ms: int
@@ -334,6 +332,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(ms=st.one_of(SHORT_MS, LONG_MS))
     def pass_time(self, ms: int) -> None:
         self.q.pass_time(ms)
+        self.model.unread = set(self.q.reader.ready.stubs.ids) if self.model.exists else set()
         self.model.pass_time(ms)
 
     @rule()
@@ -510,23 +509,11 @@ class QueueMachine(RuleBasedStateMachine):
         assert due is None or (asked is not None and asked <= due), (asked, due)
 
 
-ORDINARY = settings(
-    max_examples=1000,
-    stateful_step_count=40,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-)
-
-
 @pytest.mark.slow
 def test_a_queue_does_what_the_spec_says_whatever_happens() -> None:
-    run_state_machine_as_test(QueueMachine, settings=ORDINARY)
+    run(QueueMachine, 1000)
 
 
 @pytest.mark.soak
 def test_the_same_for_as_long_as_there_is_patience() -> None:
-    run_state_machine_as_test(
-        QueueMachine,
-        settings=settings(ORDINARY, max_examples=20_000, stateful_step_count=80),
-    )
+    run_for_long(QueueMachine, 20_000)

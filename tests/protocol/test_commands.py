@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kestrelpy.errors import ClientError
-from kestrelpy.protocol.commands import Ending, check_name, parse_target
+from kestrelpy.protocol.commands import Ending
+from kestrelpy.protocol.names import check_name
+from kestrelpy.protocol.targets import parse_naming, parse_target
 
 
 def refusal(raw: bytes) -> str:
@@ -52,7 +54,7 @@ def test_options_and_what_they_ask_for(
         (b"q/opne", "did you mean open?"),
         (b"q/ABORT", "did you mean abort?"),
         (b"q/clsoe", "did you mean close?"),
-        (b"q/xyz", "abort after at close dead declare defer delay full key lease n open peek"),
+        (b"q/xyz", "abort after at at_version close confirm dead declare defer delay epoch expect"),
         (b"q/open/open", "given twice"),
         (b"q/defer/close", "close and defer contradict"),
         (b"q/peek/abort", "peek and abort contradict"),
@@ -60,7 +62,6 @@ def test_options_and_what_they_ask_for(
         (b"q/open/lease", "lease needs a duration"),
         (b"q/open/lease=60", "say 60s or 60ms"),
         (b"q/open/lease=0s", "above 0"),
-        (b"q/open/lease=60s/dead", "lease does not go with dead in this version yet"),
         (b"q/abort/lease=60s", "lease goes with open"),
         (b"q/token=5", "token goes with close, abort, defer, delete and touch"),
         (b"q/open/token=5", "token goes with close, abort, defer, delete and touch"),
@@ -77,7 +78,8 @@ def test_options_and_what_they_ask_for(
         (b"q/t=", "is not a duration"),
         (b"q/t=5%0d%0aSTORED", "is not a duration"),
         (b"", "queue name missing"),
-        (b"q+child", "fan-out"),
+        (b"q+child+grandchild", "a child has no children"),
+        (b"+child", "+ names a fan-out child, <queue>+<child>"),
         (b"q\x7f", "printable ASCII"),
         (b"n" * 129, "129 bytes, limit 128"),
         (b"q/" + b"/" * 249, "251 bytes, limit 250"),
@@ -104,9 +106,9 @@ def test_what_is_wrong_is_said_with_what_is_allowed(raw: bytes, words: str) -> N
 def test_a_lease_by_token_its_number_and_why_an_item_is_buried(
     raw: bytes, lease_ms: int, token: int, why: bytes | None
 ) -> None:
-    target = parse_target(raw)
+    target, named = parse_naming(raw)
 
-    assert (target.lease_ms, target.token, target.why) == (lease_ms, token, why)
+    assert (target.lease_ms, named, target.why) == (lease_ms, token, why)
     assert target.dead == (raw == b"q/dead/close")
 
 

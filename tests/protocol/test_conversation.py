@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -159,6 +160,24 @@ def test_a_long_answer_to_many_keys_ends_with_the_error_when_its_journal_fails()
     assert answer.startswith(b"SERVER_ERROR the segment: writing failed: no\r\n")
     assert answer.endswith(b"\r\nVERSION 0.0.0\r\n")
     assert answer.count(b"\r\n") == 2
+
+
+def test_what_a_stream_leaves_to_a_journal_that_has_failed_is_its_error_at_once() -> None:
+    stage = make_stage()
+    stage.send("p", a_set(b"x"))
+    conversation = stage.client("a").conversation
+    log = stage.broker.queues[b"jobs"].log
+    assert isinstance(log, JournalLog)
+    log.journal.fail("syncing", "the segment", OSError("no"))
+    log.advance()
+
+    def told_after_a_reading() -> Iterator[bytes]:
+        conversation.replies.hold(b"failed", log, log.lsn_appended + 1)
+        yield from ()
+
+    conversation.stream = told_after_a_reading()
+    said = conversation.output(stage.now_ms)
+    assert said == b"SERVER_ERROR the segment: syncing failed: no\r\n"
 
 
 def test_who_does_not_read_is_not_worked_for() -> None:

@@ -44,18 +44,19 @@ def said(command: Command) -> tuple[object, ...]:
             command.quiet, command.body,
         )  # fmt: skip
     if isinstance(command, Fetch):
-        return (kind, command.numbered, *map(_target, command.targets))
+        return (kind, command.numbered, command.token, *map(_target, command.targets))
     if isinstance(command, Delete):
-        return (kind, _target(command.target), command.quiet)
+        return (kind, command.name, command.token, command.quiet)
     if isinstance(command, Touch):
-        return (kind, _target(command.target), command.seconds, command.quiet)
+        return (kind, command.name, command.token, command.seconds, command.quiet)
     if isinstance(command, Plain):
         return (kind, command.verb, *command.words, command.quiet)
     return (kind, command.line, command.closes, command.quiet, command.log)
 
 
 def _target(target: Target) -> tuple[object, ...]:
-    return (target.raw, target.name, target.options, target.wait_ms)
+    echo = target.raw if target.lends or target.ending is None else b""  # else it has none
+    return (echo, target.name, target.options, target.wait_ms, target.lease_ms)
 
 
 def commands(pieces: list[bytes], parser: Parser | None = None) -> list[tuple[object, ...]]:
@@ -95,7 +96,8 @@ KEYS = st.one_of(
             b"jobs", b"jobs/open", b"jobs/close/open", b"jobs/close", b"jobs/peek", b"jobs/t=5s",
             b"jobs/t=5x", b"jobs/opn", b"jobs/open/open", b"/open", b"jobs/dead", b"j+c", b"",
             b"n" * 128, b"n" * 129, b"k/" + b"/" * 249, b"jobs/key=a", b"\xff", b"a\x00b",
-            b"jobs/t=%zz", b"jobs/t=%ff", b"HTTP/1.1",
+            b"jobs/t=%zz", b"jobs/t=%ff", b"HTTP/1.1", b"jobs/close/token=5",
+            b"jobs/token=6", b"jobs/token=07/abort", b"jobs/open/token=8/close/lease=1s",
         ]
     ),
     st.binary(max_size=12),
@@ -164,6 +166,41 @@ def test_a_line_means_the_same_the_second_time(stream: list[bytes]) -> None:
     first = commands([data], make_parser(lines))
 
     assert commands([data], make_parser(lines)) == first
+
+
+FORMS = (
+    b"get q/close/token=%b", b"gets q/token=%b/open/close/lease=1s", b"touch q/token=%b 5",
+    b"gets q/close/open/token=%b/t=1s", b"get q/abort/dead=a/token=%b", b"delete q/token=%b",
+    b"delete q/token=%b 0 noreply", b"touch q/token=%b 5 noreply", b"get q/token=%b/defer/delay=1s",
+    b"get q/token=%b", b"get q/close/token=%b/token=5", b"get q/token=5/close/token=%b",
+    b"get q/dead=x%%2Ftoken=5/abort/token=%b", b"get q/close/token=%b r", b"touch q /token=%b",
+    b"set q/token=%b 0 0 0", b"stats q/token=%b", b"get a/token=%b/" + b"/" * 232 + b"close",
+    b"touch " + b"n" * 128 + b"/token=%b" + b"/" * 100 + b" 5",
+)  # fmt: skip
+TOKENS = (
+    b"5", b"77", b"0", b"007", b"1048577", b"%35", b"9007199254740991", b"9007199254740992",
+    b"12345678901234567", b"", b"x", b"5x", b"-5", b"5%20", b"\xd9\xa5",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_line_means_the_same_with_another_token(form: bytes) -> None:
+    """Of a line with a token all but the token is kept, and nothing of the one it came with."""
+    for end in (b"\r\n", b"\n", b" \r\n", b"\t\n"):
+        lines: Lines = {}
+        for token in TOKENS * 2:
+            line = form % token + end
+            assert commands([line], make_parser(lines)) == commands([line]), line
+        assert len(lines) <= 3
+
+
+@pytest.mark.parametrize("form", FORMS[:9])
+def test_of_lines_with_a_token_one_is_kept_for_all_tokens(form: bytes) -> None:
+    lines: Lines = {}
+    for token in range(1, 100):
+        commands([form % str(token).encode() + b"\r\n"], make_parser(lines))
+    assert len(lines) == 1
+    assert b"token" not in b"".join(lines)
 
 
 @pytest.mark.slow
@@ -273,10 +310,12 @@ def test_a_line_without_an_end_is_bounded_and_searched_once() -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (b"get jobs\r\n", ("Fetch", False, (b"jobs", b"jobs", frozenset(), 0))),
-        (b"GETS jobs/\n", ("Fetch", True, (b"jobs/", b"jobs", frozenset(), 0))),
-        (b"delete jobs 0 noreply\r\n", ("Delete", (b"jobs", b"jobs", frozenset(), 0), True)),
-        (b"touch jobs 5\r\n", ("Touch", (b"jobs", b"jobs", frozenset(), 0), 5, False)),
+        (b"get jobs\r\n", ("Fetch", False, 0, (b"jobs", b"jobs", frozenset(), 0, 0))),
+        (b"GETS jobs/\n", ("Fetch", True, 0, (b"jobs/", b"jobs", frozenset(), 0, 0))),
+        (b"delete jobs 0 noreply\r\n", ("Delete", b"jobs", 0, True)),
+        (b"delete jobs/token=7\r\n", ("Delete", b"jobs", 7, False)),
+        (b"touch jobs 5\r\n", ("Touch", b"jobs", 0, 5, False)),
+        (b"touch jobs/token=7 5 noreply\r\n", ("Touch", b"jobs", 7, 5, True)),
         (b"stats \r\n", ("Plain", b"stats", False)),
         (b"flush_all 0 noreply\r\n", ("Plain", b"flush_all", b"0", True)),
     ],

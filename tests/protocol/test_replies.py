@@ -55,6 +55,16 @@ def test_nothing_overtakes_what_is_held() -> None:
     assert taken(replies) == b"1 2 3 "
 
 
+def test_what_is_true_and_stands_behind_what_is_not_wakes_nobody_in_its_own_log() -> None:
+    replies, slow, quick = make_replies(), Log(), Log()
+    quick.lsn_stored = quick.lsn_written = 9
+    replies.hold(b"STORED ", slow, 1)
+    replies.hold(b"VALUE ", quick, 9)
+
+    assert slow.waiting_stored
+    assert not quick.waiting_stored and not quick.waiting_written
+
+
 def test_a_reply_waits_for_both_stored_and_written() -> None:
     replies, log = make_replies(), Log()
     replies.hold(b"VALUE ", log, 1, 2)

@@ -13,7 +13,7 @@ def test_the_lines_of_an_answer_are_those_of_one_item() -> None:
     for numbered in (False, True):
         shape = Shape(b"q/peek", numbered, False)
         [line] = shape.lines([ITEM.put])
-        assert line + b"\r\nbody\r\nEND\r\n" == value(b"q/peek", ITEM, b"END\r\n", 7 * numbered)
+        assert line + b"END\r\n" == value(b"q/peek", ITEM, b"END\r\n", 7 * numbered)
     [line] = Shape(b"q/peek", True, True).lines([ITEM.put])
     whole = line + standing(b"lent", 2) + b"\r\nbody\r\nEND\r\n"
     assert whole == full_value(b"q/peek", ITEM, b"END\r\n", 7, b"lent", 2)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 from pathlib import Path
+from typing import Any, cast
 
 from tests.support.running import running
 
@@ -51,3 +52,34 @@ async def test_a_client_that_never_reads_holds_up_only_itself(tmp_path: Path) ->
         assert server.daemon is not None
         assert server.daemon.broker.counters.bytes_written < 20_000_000
         deaf.close()
+
+
+class Overheard:
+    """A transport, and what is written to it, by writes."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self.writes: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+        self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+async def test_a_hand_off_and_the_open_behind_it_are_answered_in_one_write(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        for body in (b"a", b"b"):
+            assert await peer.ask(b"set jobs 0 0 1\r\n" + body + b"\r\n") == b"STORED\r\n"
+        peer.writer.write(b"get jobs/open\r\n")
+        assert [await peer.line() for _ in range(3)][1] == b"a\r\n"
+        assert server.daemon is not None
+        (connection,) = server.daemon._connections
+        overheard = Overheard(connection._transport)
+        connection._transport = cast(Any, overheard)
+        peer.writer.write(b"set next/confirm 0 0 1\r\na\r\nget jobs/open\r\n")
+        assert [await peer.line() for _ in range(4)][2] == b"b\r\n"
+        assert overheard.writes == [b"STORED\r\nVALUE jobs/open 0 1\r\nb\r\nEND\r\n"]

@@ -139,3 +139,44 @@ async def test_a_unix_socket_is_served_and_a_left_over_one_taken_over(tmp_path: 
         path.rename(tmp_path / "kept")
         await server.daemon.stop()
         (tmp_path / "kept").rename(path)  # as a kill would have left it
+
+
+async def test_a_unix_socket_on_which_somebody_answers_is_left_to_him(tmp_path: Path) -> None:
+    path = tmp_path / "k.sock"
+    config = f'[server]\nsocket = "{path}"\n'
+    (tmp_path / "other").mkdir()
+    async with running(tmp_path, config=config):
+        with pytest.raises(StartError, match=f"cannot listen on {path}: somebody answers there"):
+            await Running(tmp_path / "other", config=config).start()
+        peer = Peer(*await asyncio.open_unix_connection(str(path)))
+        assert (await peer.ask(b"version\r\n")).startswith(b"VERSION")
+
+
+async def test_a_stop_removes_the_socket_that_it_listened_on_and_no_other(tmp_path: Path) -> None:
+    ours, other = tmp_path / "ours.sock", tmp_path / "other.sock"
+    (tmp_path / "other").mkdir()
+    async with running(tmp_path / "other", config=f'[server]\nsocket = "{other}"\n'):
+        async with running(tmp_path, config=f'[server]\nsocket = "{ours}"\n') as server:
+            server.config_file.write_text(f'[server]\nsocket = "{other}"\n')
+            peer = await server.client()
+            assert await peer.ask(b"reload\r\n") == b"Reloaded config.\r\n"
+        assert not ours.exists()
+        assert other.is_socket()
+
+
+async def test_a_reload_names_what_only_a_restart_takes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kestrelpy")
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        for text, named in (
+            ('[server]\nsocket = "s"\n', "[server] socket"),
+            ('[server]\nhost = "::1"\n[journal]\nbatch_max = "1MiB"\n', "[server] host, [journal]"),
+        ):
+            server.config_file.write_text(text)
+            assert await peer.ask(b"reload\r\n") == b"Reloaded config.\r\n"
+            assert caplog.messages[-1] == f"{named}: taken with the next start, not by a reload"
+        server.config_file.write_text("")
+        assert await peer.ask(b"reload\r\n") == b"Reloaded config.\r\n"
+        assert caplog.messages[-1] == "configuration reloaded"

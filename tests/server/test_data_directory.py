@@ -93,6 +93,25 @@ async def test_of_two_generations_the_newer_is_kept(tmp_path: Path) -> None:
         assert not (tmp_path / "data" / "jobs.5").exists()
 
 
+async def test_children_that_a_deleted_queue_left_have_their_names_before_those_of_its_successor(
+    tmp_path: Path,
+) -> None:
+    config = '[queues."jobs+audit"]\nmax_attempts = 7\n'
+    async with running(tmp_path, config=config) as server:
+        peer = await server.client()
+        await peer.ask(b"set jobs 0 0 1\r\na\r\n")
+        assert await peer.ask(b"delete jobs\r\n") == b"DELETED\r\n"
+        assert await peer.ask(b"set jobs 0 0 1\r\nb\r\n") == b"STORED\r\n"
+    async with running(tmp_path, config=config) as server:
+        peer = await server.client()
+        for body in (b"a", b"c"):  # with the last one of the old child there is a new one
+            await peer.ask(b"get jobs+audit\r\n")
+            assert await peer.line() == body + b"\r\n"
+            await peer.line()
+            assert await peer.ask(b"get jobs+audit\r\n") == b"END\r\n"
+            assert await peer.ask(b"set jobs 0 0 1\r\nc\r\n") == b"STORED\r\n"
+
+
 async def test_what_a_delete_left_behind_and_strange_folders_do_no_harm(tmp_path: Path) -> None:
     data = tmp_path / "data"
     (data / "gone.3~removed").mkdir(parents=True)

@@ -20,6 +20,8 @@ from pymemcache.exceptions import MemcacheServerError, MemcacheUnexpectedCloseEr
 from tests.support.daemon import DaemonProcess
 
 ROUNDS = 8
+ROUNDS_MAX = 80  # on a busy machine a round sees less
+ENOUGH = 50  # moved on request, and confirmed
 CONFIG = """
 [queues.jobs]
 max_attempts = 1
@@ -143,7 +145,9 @@ def test_over_kill_9_every_item_is_in_one_queue_and_no_confirmed_one_comes_back(
     books = Books()
     with DaemonProcess(tmp_path / "data", config=CONFIG) as daemon:
         clients = [Somebody(daemon, books, seed + n) for n in range(4)]
-        for _ in range(ROUNDS):
+        for at in range(ROUNDS_MAX):
+            if at >= ROUNDS and min(books.moved, len(books.done)) > ENOUGH:
+                break
             threads = [threading.Thread(target=each.run) for each in clients]
             for thread in threads:
                 thread.start()
@@ -166,5 +170,4 @@ def test_over_kill_9_every_item_is_in_one_queue_and_no_confirmed_one_comes_back(
     assert books.stored <= found.keys(), f"lost: {sorted(books.stored - found.keys())[:9]}"
     assert found.keys() <= books.stored | books.perhaps
     print(f"{books.number} items, {books.moved} moved on request, {len(found)} left at the end")
-    assert books.moved > 50
-    assert len(books.done) > 50
+    assert min(books.moved, len(books.done)) > ENOUGH

@@ -19,6 +19,7 @@ from pymemcache.exceptions import (
 )
 
 from tests.support.daemon import DaemonProcess
+from tests.support.left import leave
 
 ROUNDS = 8
 WORKERS = 3
@@ -35,6 +36,8 @@ class Books:
         self.tokens: set[int] = set()
         self.confirmed: set[bytes] = set()
         self.in_doubt: set[bytes] = set()
+        self.drained: set[bytes] = set()  # at the end
+        self.still_lent = 0
         self.wrong: list[str] = []
 
     def lent(self, body: bytes, token: int, who: int) -> None:
@@ -102,22 +105,20 @@ class Worker:
                 del self.books.held[body]
 
 
-@pytest.mark.slow
-def test_leases_by_token_go_on_after_kill_9_and_no_token_is_good_for_another(
-    tmp_path: Path,
-) -> None:
+def run(folder: Path, rounds: int, items: int) -> Books:
+    """Kill so many times, drain the queue, and compare."""
     seed = int(os.environ.get("KESTRELPY_TEST_SEED", random.randrange(1 << 32)))
     print(f"seed {seed}")
     chance = random.Random(seed)
     books = Books()
-    config = '[queue_defaults]\nmax_attempts = "none"\n'
-    with DaemonProcess(tmp_path / "data", config=config) as daemon:
+    config = '[queue_defaults]\nmax_attempts = "none"\narchive_to = "archive"\n'
+    with DaemonProcess(folder / "data", config=config) as daemon:
         client = daemon.client()
-        sent = {b"%d" % number for number in range(ITEMS)}
+        sent = {b"%d" % number for number in range(items)}
         for body in sorted(sent):
             assert client.set("jobs", body)
         workers = [Worker(n, daemon, books, seed + n) for n in range(WORKERS)]
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             threads = [threading.Thread(target=worker.run) for worker in workers]
             for thread in threads:
                 thread.start()
@@ -132,14 +133,21 @@ def test_leases_by_token_go_on_after_kill_9_and_no_token_is_good_for_another(
                 if not client.delete(f"jobs/token={token}"):
                     books.wrong.append(f"{body!r}: token {token} is not good at the end")
                 books.confirmed.add(body)
-        still_lent = int(client.stats("jobs")[b"queue_jobs_leased"])
-        drained = set()
+        books.still_lent = int(client.stats("jobs")[b"queue_jobs_leased"])
         while (left := client.get("jobs")) is not None:
-            drained.add(left)
+            books.drained.add(left)
 
     assert books.wrong == []
-    assert sum(worker.after_a_kill for worker in workers) > ROUNDS, "no lease lived over a kill"
-    assert drained.isdisjoint(books.confirmed), "a confirmed item came back"
-    lost = sent - drained - books.confirmed - books.in_doubt
+    assert sum(worker.after_a_kill for worker in workers) > rounds, "no lease lived over a kill"
+    assert books.drained.isdisjoint(books.confirmed), "a confirmed item came back"
+    lost = sent - books.drained - books.confirmed - books.in_doubt
     # Whoever was not told what it was lent holds it still, and so may who asked to end a lease.
-    assert len(lost) <= still_lent <= len(lost) + len(books.in_doubt)
+    assert len(lost) <= books.still_lent <= len(lost) + len(books.in_doubt)
+    return books
+
+
+@pytest.mark.slow
+def test_leases_by_token_go_on_after_kill_9_and_no_token_is_good_for_another(
+    tmp_path: Path,
+) -> None:
+    leave("tokens", tmp_path, run(tmp_path, ROUNDS, ITEMS))

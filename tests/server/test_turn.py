@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.support.disks import HeldDisk
 from tests.support.running import running
 
@@ -114,6 +116,23 @@ async def test_with_sync_every_so_often_the_sync_comes_by_itself(tmp_path: Path)
             await asyncio.sleep(0.005)
 
 
+async def test_what_nobody_waits_for_is_on_disk_soon_all_the_same(tmp_path: Path) -> None:
+    async with running(tmp_path, HeldDisk()) as server:
+        peer = await server.client()
+        assert server.daemon is not None
+        queues = server.daemon.broker.queues
+        assert await peer.ask(b"set jobs 0 0 1\r\na\r\n") == b"STORED\r\n"
+        assert await peer.ask(b"get jobs/open\r\n") == b"VALUE jobs/open 0 1\r\n"
+        assert [await peer.line(), await peer.line()] == [b"a\r\n", b"END\r\n"]
+        assert await peer.ask(b"set next/confirm 0 0 1\r\nb\r\n") == b"STORED\r\n"
+
+        while queues[b"next"].origins:  # that it is gone in `jobs`, by nothing but time
+            await asyncio.sleep(0.005)
+        for log in (queues[b"jobs"].log, queues[b"next"].log):
+            while log.lsn_durable < log.lsn_appended:
+                await asyncio.sleep(0.005)
+
+
 async def test_after_a_failed_sync_nothing_more_is_acknowledged(tmp_path: Path) -> None:
     disk = HeldDisk()
     async with running(tmp_path, disk) as server:
@@ -158,3 +177,37 @@ async def test_a_lease_ends_without_any_traffic(tmp_path: Path) -> None:
         await holder.ask(b"set jobs 0 0 1\r\na\r\n")
         await holder.ask(b"get jobs/open\r\n")
         assert await waiter.ask(b"get jobs/open/t=20s\r\n") == b"VALUE jobs/open/t=20s 0 1\r\n"
+
+
+async def test_what_was_carried_out_while_speaking_is_written_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hand-off in one breath with its open waits for the item: it is stored while that is said,
+    and no other turn may come for long."""
+    monkeypatch.setattr("kestrelpy.server.turn.REST_SECONDS", 3600.0)
+    monkeypatch.setattr("kestrelpy.server.turn.WALL_CHECK_MS", 3_600_000)
+    async with running(tmp_path) as server:
+        worker = await server.client()
+        for _ in range(3):
+            worker.writer.write(
+                b"set jobs 0 0 1\r\na\r\nget jobs/open\r\nset next/confirm 0 0 1\r\nb\r\n"
+            )
+            lines = [await asyncio.wait_for(worker.line(), 30) for _ in range(5)]
+            assert lines[0] == lines[4] == b"STORED\r\n"
+
+
+async def test_what_is_begun_behind_the_answer_to_a_hand_off_goes_on_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A move behind a hand-off in one breath is begun while that is said, and no other turn may
+    come for long."""
+    monkeypatch.setattr("kestrelpy.server.turn.WALL_CHECK_MS", 3_600_000)
+    async with running(tmp_path, config='[queue_defaults]\nlease = "none"\n') as server:
+        worker = await server.client()
+        for queue in (b"jobs", b"mail"):
+            assert await worker.ask(b"set %b 0 0 1\r\na\r\n" % queue) == b"STORED\r\n"
+        worker.writer.write(b"get jobs/open\r\n")
+        assert [await worker.line() for _ in range(3)][1] == b"a\r\n"
+        worker.writer.write(b"set jobs/confirm 0 0 1\r\nb\r\nmove mail later 1\r\n")
+        lines = [await asyncio.wait_for(worker.line(), 30) for _ in range(2)]
+        assert lines == [b"STORED\r\n", b"1\r\n"]

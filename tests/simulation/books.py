@@ -14,10 +14,14 @@ One rule: written from the spec and the wire; nothing here looks into the server
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tests.simulation.requests import Request, Talk
 from tests.simulation.standing import Standing
+
+if TYPE_CHECKING:
+    from tests.simulation.handing import Hand
+    from tests.simulation.once import Claim
 
 NEVER: Final = 1 << 62
 WALL_MS: Final = 1_700_000_000_000  # at the beginning of every run
@@ -25,6 +29,8 @@ WALL_MS: Final = 1_700_000_000_000  # at the beginning of every run
 LATE_US: Final = 1_000_000
 # The server counts in milliseconds: what it calls 30 ms may be this much less.
 EARLY_US: Final = 2_000
+DELAY_MS_MAX: Final = 1500
+DAY_US: Final = 86_400_000_000
 
 
 def wall_ms(us: int) -> int:
@@ -44,6 +50,13 @@ class Rules:
     confirms_synced: bool = False
     always_synced: bool = True
     keyed: bool = False  # do producers name keys?
+    moves: bool = False  # does anything go from one queue to another in this run?
+    dead_letter_to: str = ""
+    expire_to: str = ""
+    ids: bool = False  # do producers name ids?
+    window_us: int = DAY_US  # how long they are remembered
+    hands: bool = False  # are its items handed off?
+    configured: bool = False  # a child that has a block in the configuration: nobody must name it
 
     @property
     def confirmed(self) -> str:
@@ -70,11 +83,13 @@ class Thing:
     expiry: int = 0
     delay_ms: int = 0
     available_us: int = 0  # of a delayed one: surely so since then
+    put_off_us: int = 0  # it was given back for later: surely not available before
     arrived_us: int = 0
     stored_us: int = 0  # surely stored since then: STORED was said, or it was shown
     refused: bool = False
     doubt: bool = False  # may be gone
     doubt_until_us: int = 0  # what is shown to a request from then on is there
+    closes: int = 0  # confirms of it that have come
     gone: str = ""  # "written" or "synced": surely gone, and what brings it back
     gone_us: int = 0
     may_return: bool = False
@@ -86,9 +101,18 @@ class Thing:
     ends: int = 0  # deliveries, each of which may end as an attempt
     sure_ends: int = 0  # those that surely did
     marker: int = 0
+    roams: bool = False  # it was moved, or somebody asked for it, or for its redrive
+    came_us: int = 0  # of one that came from another queue: seen here first
+    may_go_back: bool = False  # a power cut may have taken what is here, and left it there
+    from_the_dead: bool = False  # its holder has it from the dead line
     expires_first_ms: int = 0
     expires_last_ms: int = 0
     key: str = ""
+    claim: Claim | None = None  # it was put with an id
+    hand: Hand | None = None  # it was to take the place of another one
+    hands: list[Hand] = field(default_factory=list)  # others were to take its place
+    original: Thing | None = None  # of a child's copy
+    copies: list[Thing] = field(default_factory=list)  # in children
 
     def may_be_expired(self, us: int) -> bool:
         return bool(self.expires_first_ms) and wall_ms(us) >= self.expires_first_ms
@@ -103,8 +127,17 @@ class Thing:
 
     @property
     def due_us(self) -> int:
-        """It is not available before."""
+        """It is not available before; an observer sees it since `first_due_us`."""
+        return max(self.first_due_us, self.put_off_us)
+
+    @property
+    def first_due_us(self) -> int:
         return self.arrived_us + max(self.delay_ms * 1000 - EARLY_US, 0)
+
+    def put_off(self) -> None:
+        """It may be given back for later: then it takes a later place, nobody knows which."""
+        self.delay_ms = self.delay_ms or 1
+        self.available_us = NEVER
 
     def stored(self, now_us: int) -> None:
         """Surely, since now: STORED was said."""
@@ -142,8 +175,15 @@ class Book:
     failed_us: int = 0  # and a client was told
     ended_us: int = 0  # the last life
     standing: Standing = field(default_factory=Standing)
+    sources: list[Book] = field(default_factory=list)  # from which items may come here
+    orders: list[Request] = field(default_factory=list)  # moves and redrives that may go on
     # Opens by token whose answer nobody read: until then an item may be lent to who knows whom.
     unseen_until_us: list[int] = field(default_factory=list)
+    parent: Book | None = None  # of a child
+    children: list[Book] = field(default_factory=list)
+    was_named: bool = False  # may this child be there?
+    linked_us: int = NEVER  # this child surely sees all that comes from then on
+    is_orphan: bool = False  # its queue was deleted, and it was not since then
 
     # -- what is sure -----------------------------------------------------------------------
 
@@ -156,6 +196,7 @@ class Book:
                 0 < thing.stored_us < since_us
                 and not thing.doubt
                 and thing.holder is None
+                and not thing.roams
                 and thing.ready_us < since_us
                 and not thing.may_be_expired(now_us)
                 and not self.may_be_dead(thing)
@@ -172,7 +213,7 @@ class Book:
         sure = self.surely_ready(since_us, now_us)
         alone = [[thing] for thing in sure if not thing.key]
         keys = {t.key for t in sure if t.key and self.freed_us.get(t.key, 0) < since_us}
-        there = [*self.things.values(), *self.ghosts.values()]
+        there = [*self.things.values(), *self.ghosts.values(), *self.visitors(now_us)]
         counts = {key: sum(each.key == key for each in there) for key in keys}
         of_key = {key: [each for each in sure if each.key == key] for key in sorted(keys)}
         return alone + [some for key, some in of_key.items() if len(some) == counts[key]]
@@ -183,6 +224,7 @@ class Book:
             each for each in self.things.values()
             if thing.key and each.key == thing.key and each is not thing
             and each.holder is not None and now_us < each.held_until_us
+            and not each.from_the_dead
         ]  # fmt: skip
 
     def _end_lease(self, thing: Thing, now_us: int) -> None:
@@ -193,6 +235,26 @@ class Book:
     def may_be_dead(self, thing: Thing) -> bool:
         most = self.rules.max_attempts
         return most is not None and thing.ends + self.opens_unseen >= most
+
+    def may_leave(self, thing: Thing, us: int) -> bool:
+        """May it be in another queue by now, or come there yet, or have been redriven?"""
+        rules = self.rules
+        return thing.roams or (
+            rules.moves
+            and (
+                (bool(rules.dead_letter_to) and self.may_be_dead(thing))
+                or (bool(rules.expire_to) and thing.may_be_expired(us))
+            )
+        )
+
+    def visitors(self, us: int) -> list[Thing]:
+        """What was seen in other queues last and may be here."""
+        return [
+            thing
+            for book in self.sources
+            for thing in (*book.things.values(), *book.ghosts.values())
+            if book.may_leave(thing, us)
+        ]
 
     @property
     def opens_unseen(self) -> int:
@@ -228,7 +290,8 @@ class Book:
     def possible(self, since_us: int) -> int:
         """How many things may have been there at some moment since then."""
         removed = sum(us >= since_us for us in self.removed_us)
-        return len(self.things) + len(self.ghosts) + removed
+        there = len(self.things) + len(self.ghosts) + removed
+        return there + sum(book.possible(since_us) for book in self.sources)
 
     def may_be_delayed(self, us: int) -> bool:
         """May what fills the queue be delayed, so that there is no head to be dropped?"""
@@ -240,6 +303,7 @@ class Book:
     def put(self, thing: Thing) -> None:
         """A set of it has come."""
         self.things[thing.number] = thing
+        thing.roams |= bool(self.orders)
         if self.wipes:
             self.suspect(thing)
         if self.rules.discards and self.rules.max_items is not None:
@@ -273,24 +337,48 @@ class Book:
     def wipe(self, request: Request, now_us: int) -> None:
         """A flush or delete has come."""
         self.wipes.append(request)
-        for thing in self.things.values():
+        for thing in (*self.things.values(), *self.visitors(now_us)):
             self.suspect(thing)
         if request.verb == "delete":
-            self._forget_generation(now_us)
+            self.forget_generation(now_us)
 
     def end_wipe(self, request: Request, now_us: int) -> None:
         """It was answered, or will not be any more."""
         self.wipes.remove(request)
         self.wiped_us = now_us
+        for thing in self.visitors(now_us):
+            self.suspect(thing)
         if request.verb == "delete":
-            self._forget_generation(now_us)
+            self.forget_generation(now_us)
+
+    def order(self, request: Request, now_us: int) -> None:
+        """A move or a redrive has come: what there may be, or comes until it is over, may go."""
+        self.orders.append(request)
+        for thing in (*self.things.values(), *self.ghosts.values(), *self.visitors(now_us)):
+            thing.roams = True
+
+    def arrive(self, thing: Thing, source: Book, request: Request) -> None:
+        """This shows it here, and it was in another queue before: so it is gone there for good."""
+        now_us = request.left_us
+        source.things.pop(thing.number, None)
+        source.ghosts.pop(thing.number, None)
+        source.removed_us.append(now_us)
+        source.freed_us[thing.key] = now_us + LATE_US
+        thing.queue, thing.roams, thing.marker = self.name, True, 0
+        thing.came_us, thing.may_go_back = now_us, False
+        if thing.gone:
+            self.ghosts[thing.number] = thing
+        else:
+            self.things[thing.number] = thing
+        if request.arrived_us <= self.last_wipe_us:
+            self.suspect(thing)
 
     def lost_open(self, request: Request, now_us: int) -> None:
         """A fetch was not answered: by token, what it lent is lent until its deadline."""
         if request.lease_us:
             self.unseen_until_us.append(now_us + request.lease_us + LATE_US)
 
-    def _forget_generation(self, now_us: int) -> None:
+    def forget_generation(self, now_us: int) -> None:
         """Numbers may begin again, and who held something holds nothing."""
         self.standing.deleted(now_us)
         self.deleted_us = now_us
@@ -312,6 +400,7 @@ class Book:
         self.removed_us.clear()
         for wipe in list(self.wipes):
             self.end_wipe(wipe, now_us)
+        self.orders.clear()
         self.fault_us = self.failed_us = 0
         self.may_fail = False
         self.standing.end_life(how == "power" and not self.rules.always_synced, now_us)
@@ -322,6 +411,8 @@ class Book:
             thing.doubt_until_us = min(thing.doubt_until_us, now_us)
             if thing.expiry > 0 and thing.arrived_us and not thing.expires_last_ms:
                 thing.expires_last_ms = wall_ms(now_us) + thing.expiry * 1000
+            if thing.available_us == NEVER:
+                thing.available_us = thing.ready_us = now_us + LATE_US + DELAY_MS_MAX * 1000
             if how == "power":
                 thing.sure_ends = 0
                 if not self.rules.always_synced:
@@ -331,8 +422,10 @@ class Book:
             self.markers.clear()
             for thing in self.things.values():
                 thing.marker = 0
+            for thing in (*self.things.values(), *self.ghosts.values()):
+                thing.may_go_back = thing.roams  # its source has it until its copy is on disk
         for ghost in self.ghosts.values():
-            ghost.may_return |= how == "power" or ghost.gone == "known bug"
+            ghost.may_return |= how == "power"
             if how == "power":
                 ghost.sure_ends = 0
 

@@ -1,6 +1,6 @@
 """Clients that do what clients do, and what they should not: at random, from the run's one Random.
 
-    producer   set, add, noreply, pipelined, with and without expiry, some for later
+    producer   set, add, noreply, pipelined, with and without expiry, some for later, some again
     consumer   open, close, close/open, abort, defer, plain get, waits, and leaving in between
     keeper     open by token; close, abort, defer, renew from any connection, or forget
     visitor    peek, gets, stats, the dead line, and now and then flush and delete
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.books import Thing
+from tests.simulation.books import DELAY_MS_MAX, Thing
 from tests.simulation.loop import Timeline
 from tests.simulation.requests import Request
 from tests.simulation.wire import Wire
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _THINK_US: Final = (0, 100, 500, 2_000, 10_000)
-DELAYS_MS: Final = (1, 5, 40, 300, 1500)
+DELAYS_MS: Final = (1, 5, 40, 300, DELAY_MS_MAX)
 _SIZES: Final = ((0, 20), (0, 60), (40, 300), (300, 1500), (1500, 5000))
 _LAST_WORDS: Final = (b"set ", b"get jo", b"set jobs 9999999 0 30\r\nabc", b"\r", b"get jobs/op")
 
@@ -95,15 +95,51 @@ class Client:
                 self.holds = ""
             if request.lends and reply.word == "VALUE":
                 self.holds = request.queue
+            if request.hands_off and reply.word in ("STORED", "SERVER_ERROR"):
+                self.holds = ""
 
     def say(self, wire: Wire, *requests: Request) -> None:
         """Send these in one go."""
         self.sent += sum(not request.quiet for request in requests)
         wire.send(list(requests))
 
+    def later_on(self) -> str:
+        """The option with which an item is given back for later, now and then."""
+        if self.random.random() < 0.7:
+            return ""
+        return f"/delay={self.random.choice(DELAYS_MS)}ms"
+
     def queue(self) -> str:
         """Some queue."""
         return self.random.choice(self.world.queues)
+
+    def reader(self) -> str:
+        """Some queue, or a child of one."""
+        return self.random.choice(self.world.readers)
+
+    def some_set(self, queue: str, hands_off: str = "") -> Request:
+        """A set or an add of a new item; one may be in place of what is held."""
+        random, rules = self.random, self.world.ledger.books[queue].rules
+        low, high = random.choice(_SIZES)
+        size = random.randint(low, high) if random.random() < 0.9 else 0
+        thing = self.world.new_thing(queue, size)
+        kind = random.random()
+        if kind < 0.08:
+            thing.expiry = random.choice((-1, 1, 1, 2, 5))
+        elif kind < 0.2:
+            thing.delay_ms = random.choice(DELAYS_MS)
+        id_ = self.world.some_id(queue) if rules.ids and random.random() < 0.6 else ""
+        adds = random.random() < (0.4 if id_ else 0.05) and not hands_off
+        if rules.keyed and not adds:
+            thing.key = random.choice(("", "A", "A", "B", "C", "A,B"))
+        return Request(
+            "add" if adds else "set", queue, options_of(thing, id_, hands_off), item=thing,
+            quiet=random.random() < 0.08 and not hands_off, expiry=thing.expiry,
+        )  # fmt: skip
+
+    def hand_off(self, wire: Wire, named: str = "") -> None:
+        """Store something in place of what is held."""
+        self.say(wire, self.some_set(self.queue(), f"confirm{named}"))
 
     def do(self, wire: Wire) -> None:
         """The next thing it has to say."""
@@ -122,29 +158,14 @@ class Producer(Client):
             self._leave(wire)
             return
         count = random.choice((1, 1, 1, 2, 3, 8))
-        one = self.queue() if random.random() < 0.7 else ""
-        self.say(wire, *(self._set(one or self.queue()) for _ in range(count)))
+        one = self._where() if random.random() < 0.7 else ""
+        self.say(wire, *(self.some_set(one or self._where()) for _ in range(count)))
 
     def ahead(self, wire: Wire) -> None:
-        self.say(wire, self._set(self.queue()))
+        self.say(wire, self.some_set(self._where()))
 
-    def _set(self, queue: str) -> Request:
-        random = self.random
-        low, high = random.choice(_SIZES)
-        size = random.randint(low, high) if random.random() < 0.9 else 0
-        thing = self.world.new_thing(queue, size)
-        kind = random.random()
-        if kind < 0.08:
-            thing.expiry = random.choice((-1, 1, 1, 2, 5))
-        elif kind < 0.2:
-            thing.delay_ms = random.choice(DELAYS_MS)
-        adds = random.random() < 0.05
-        if self.world.ledger.books[queue].rules.keyed and not adds:
-            thing.key = random.choice(("", "A", "A", "B", "C", "A,B"))
-        return Request(
-            "add" if adds else "set", queue, options_of(thing), item=thing,
-            quiet=random.random() < 0.08, expiry=thing.expiry,
-        )  # fmt: skip
+    def _where(self) -> str:
+        return self.queue() if self.random.random() < 0.95 else self.reader()
 
 
 class Consumer(Client):
@@ -156,7 +177,7 @@ class Consumer(Client):
         elif self.holds:
             self._go_on(wire, self.holds)
         else:
-            self._begin(wire, self.queue())
+            self._begin(wire, self.reader())
 
     def _begin(self, wire: Wire, queue: str) -> None:
         random = self.random
@@ -180,13 +201,16 @@ class Consumer(Client):
     def _go_on(self, wire: Wire, queue: str) -> None:
         random = self.random
         kind = random.random()
-        if kind < 0.5:
+        if self.world.ledger.books[queue].rules.hands and random.random() < 0.4:
+            self.hand_off(wire)
+        elif kind < 0.5:
             self.say(wire, Request("get", queue, "close"))
         elif kind < 0.75:
             waits = random.choice(("", "/t=10", "/t=300"))
             self.say(wire, Request("get", queue, "close/open" + waits))
         elif kind < 0.85:
-            self.say(wire, Request("get", queue, random.choice(("abort", "abort", "defer"))))
+            how = random.choice(("abort", "abort", "defer")) + self.later_on()
+            self.say(wire, Request("get", queue, how))
         elif kind < 0.9:
             self.say(wire, Request("touch", queue, seconds=random.choice((1, 2))))
         elif kind < 0.92:
@@ -218,7 +242,8 @@ class Keeper(Client):
         elif len(self.tokens) < 4 and kind < 0.5:
             lease = random.choice((20, 100, 400, 1500))
             waits = random.choice(("", "/t=5", "/t=100"))
-            self.say(wire, Request("gets", self.queue(), f"open/lease={lease}ms{waits}"))
+            line = "dead/" if random.random() < 0.1 else ""
+            self.say(wire, Request("gets", self.reader(), f"{line}open/lease={lease}ms{waits}"))
         elif self.tokens and kind < 0.9:
             self._go_on(wire, random.randrange(len(self.tokens)))
         else:
@@ -236,19 +261,31 @@ class Keeper(Client):
         if kind < 0.95:  # else it says it once more, later
             self.tokens.pop(at)
         how = random.choice(("close", "close", "abort", "defer", "delete"))
-        if how == "delete":
+        hands = self.world.ledger.books[queue].rules.hands and "+" not in queue
+        if hands and random.random() < 0.4:
+            self.hand_off(wire, f"={queue}:{token}")
+        elif how == "delete":
             self.say(wire, Request("delete", queue, f"token={token}"))
+        elif how == "close" and random.random() < 0.5:
+            waits = random.choice(("", "", "/t=100"))
+            lease = random.choice((100, 400, 1500))
+            how = f"close/open/token={token}/lease={lease}ms{waits}"
+            self.say(wire, Request("gets", queue, how))
+        elif how == "close":
+            self.say(wire, Request("get", queue, f"close/token={token}"))
         else:
-            self.say(wire, Request("get", queue, f"{how}/token={token}"))
+            self.say(wire, Request("get", queue, f"{how}/token={token}{self.later_on()}"))
 
 
 class Visitor(Client):
     """Looks, counts, and sometimes clears away."""
 
     def do(self, wire: Wire) -> None:
-        random, queue = self.random, self.queue()
+        random, queue = self.random, self.reader()
         kind = random.random()
-        if kind < 0.3:
+        if self.world.ledger.books[queue].rules.ids and random.random() < 0.1:
+            self.say(wire, Request("delete", queue, f"id={self.world.some_id(queue)}"))
+        elif kind < 0.3:
             self.say(wire, Request(random.choice(("get", "gets")), queue, "peek"))
         elif kind < 0.55:
             self.say(wire, Request("stats", queue))
@@ -256,9 +293,9 @@ class Visitor(Client):
             self.say(wire, Request("get", queue, "dead/peek"))
         elif kind < 0.68:
             self.say(wire, Request("flush", queue))
-        elif kind < 0.705:
+        elif kind < (0.75 if "+" in queue else 0.705):
             self.say(wire, Request("delete", queue))
-        elif kind < 0.72:
+        elif kind < 0.765:
             self._leave(wire)
         else:
             self.later(random.randrange(50_000))
@@ -272,7 +309,7 @@ class Observer(Client):
         super().__init__(world, number)
 
     def do(self, wire: Wire) -> None:
-        random, queue = self.random, self.queue()
+        random, queue = self.random, self.reader()
         told = wire.talk.told
         if told and told[-1].reply is not None and told[-1].reply.number:
             self.markers[told[-1].queue] = told[-1].reply.number
@@ -291,6 +328,8 @@ class Operator(Client):
     the configuration's own block of each queue has those settings, and wins.
     """
 
+    resumes = 0.6  # how likely, where something is paused
+
     def __init__(self, world: World, number: int) -> None:
         self.paused: list[str] = []
         super().__init__(world, number)
@@ -298,7 +337,7 @@ class Operator(Client):
     def do(self, wire: Wire) -> None:
         random, queue = self.random, self.queue()
         kind = random.random()
-        if self.paused and kind < 0.6:
+        if self.paused and kind < self.resumes:
             self.say(wire, Request("resume", self.paused.pop()))
         elif kind < 0.15:
             self.paused.append(queue)
@@ -312,17 +351,39 @@ class Operator(Client):
             self.later(random.randrange(60_000))
 
 
+class Mover(Client):
+    """Has items moved to later queues, and the dead redriven, here or there."""
+
+    def do(self, wire: Wire) -> None:
+        random, queues = self.random, self.world.queues
+        kind, at = random.random(), random.randrange(len(queues))
+        later = random.choice(queues[at + 1 :]) if queues[at + 1 :] else ""
+        if not self.world.ledger.books[queues[at]].rules.moves:
+            self.later(500_000)
+        elif kind < 0.04:
+            self._leave(wire)
+        elif kind < 0.12 and later:
+            count = random.choice((1, 3, 20))
+            self.say(wire, Request("move", queues[at], rest=f"{later} {count}"))
+        elif kind < 0.25:
+            to = random.choice((f"all {later}".strip(), "all"))
+            self.say(wire, Request("redrive", queues[at], rest=to))
+        else:
+            self.later(random.randrange(200_000))
+
+
 KINDS: Final[tuple[Callable[[World, int], Client], ...]] = (
     Producer, Producer, Consumer, Consumer, Consumer, Visitor, Observer, Operator,
-    Keeper,
+    Keeper, Mover,
 )  # fmt: skip
 
 
-def options_of(thing: Thing) -> str:
+def options_of(thing: Thing, id_: str = "", hands_off: str = "") -> str:
     """What a set of it says beside its queue."""
     delay = f"delay={thing.delay_ms}ms" if thing.delay_ms else ""
     key = f"key={thing.key}" if thing.key else ""
-    return "/".join(each for each in (delay, key) if each)
+    named = f"id={id_}" if id_ else ""
+    return "/".join(each for each in (delay, key, named, hands_off) if each)
 
 
 def body_of(number: int, size: int) -> bytes:

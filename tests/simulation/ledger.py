@@ -8,22 +8,16 @@ One rule: a violation is only called one when nothing that a correct server may 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from tests.simulation.books import EARLY_US, LATE_US, NEVER, Book, Rules, Thing, wall_ms
-from tests.simulation.judge import surely_behind, wrong_with
+from tests.simulation.handing import Hands
+from tests.simulation.judge import is_in_doubt, surely_behind, wrong_with
+from tests.simulation.kids import Kids
 from tests.simulation.loans import Loan, Loans
-from tests.simulation.requests import NotWellFormed, Reply, Request, Talk
+from tests.simulation.once import Once
+from tests.simulation.requests import JOURNAL, NO_ROOM, ORDERS, NotWellFormed, Reply, Request, Talk
 from tests.simulation.standing import SWITCHES
-
-# What is broken and known to be; each is looked away from until it is mended (see test_known.py).
-KNOWN: Final = frozenset({
-    "synced again after a failed end",
-})
-_NO_ROOM: Final = re.compile("disk full|nothing is stored")
-_JOURNAL: Final = re.compile(r"journal failed|(writing|syncing|preparing).* failed")
 
 
 class Ledger:
@@ -34,30 +28,37 @@ class Ledger:
         rules: dict[str, Rules],
         now: Callable[[], int],
         tell: Callable[[str], None],
-        known: frozenset[str] = KNOWN,
     ) -> None:
-        self.known = known
         self.books = {name: Book(name, each) for name, each in rules.items()}
+        for at, name in enumerate(rules):  # items go to a later queue, and never back
+            if rules[name].moves:
+                self.books[name].sources = [self.books[other] for other in [*rules][:at]]
         self.loans = {name: Loans() for name in rules}
         self.things: dict[int, Thing] = {}
+        self.once = {name: Once(book) for name, book in self.books.items()}
+        self.hands = Hands(self)
+        self.kids = Kids(self)
         self.talks: list[Talk] = []
         self.violations: list[str] = []
         self.answers = 0
         self.is_leaving = False
         self.no_room_us = 0  # a segment could not be prepared in this life
         self.has_faults = False  # something failed in this life
-        self.is_unreadable = False  # something could not be read in this life
-        self.was_unreadable = False  # or in an earlier one: what was named then is named again
+        self.was_unreadable = False  # something could not be read, now or in an earlier life
+        self.is_damaged = False  # a start could not read records, and said so: anything may be lost
         self._now = now
         self._tell = tell
 
     def mistake(self, text: str) -> None:
         """The server logged an exception that it did not expect."""
-        if not (self.is_leaving and "written while it ends" in self.known):
-            self.complain(f"a mistake of ours: {text}")
+        self._break(f"a mistake of ours: {text}")
 
     def complain(self, text: str) -> None:
-        """The server broke a promise."""
+        """The server broke a promise, unless the disk had broken them before."""
+        if not self.is_damaged:
+            self._break(text)
+
+    def _break(self, text: str) -> None:
         self.violations.append(text)
         self._tell(f"VIOLATION: {text}")
 
@@ -105,6 +106,8 @@ class Ledger:
     def _give_up(self, request: Request, now: int) -> None:
         """It will not be answered; whatever it did is done."""
         book = self.books[request.queue]
+        self.hands.unanswered(request, now)
+        self.once[book.name].uncancelled(request, now)
         if request in book.underway:
             book.underway.remove(request)
             book.died_us.append(now)
@@ -116,9 +119,10 @@ class Ledger:
             book.half_deleted |= request.verb == "delete"
             book.end_wipe(request, now)
             if request.verb == "delete":
-                self.loans[book.name].forget(self._now())
-        if request.item is not None and request.expiry > 0:
-            request.item.expires_last_ms = wall_ms(now) + request.expiry * 1000
+                self._deleted(book)
+        if request.item is not None:
+            self.once[book.name].unanswered(request.item, now)
+            self._expires(request, request.item, now)
         if request.token:
             loan = self.loans[book.name].by_token.get(request.token)
             if loan is not None and loan.thing.doubt_until_us == NEVER:
@@ -127,6 +131,34 @@ class Ledger:
         held = request.talk.held if request.talk is not None else None
         if request.ending == "close" and held is not None and held.doubt_until_us == NEVER:
             held.doubt_until_us = now
+
+    def _deleted(self, book: Book) -> None:
+        """A delete of it has come, or is over."""
+        self.loans[book.name].forget(self._now())
+        self.once[book.name].forget()
+        self.kids.orphaned(book, self._now())
+
+    def _expires(self, request: Request, thing: Thing, now: int) -> None:
+        if request.expiry > 0:
+            thing.expires_last_ms = wall_ms(now) + request.expiry * 1000
+            self.kids.expires(thing)
+
+    def not_stored(self, thing: Thing) -> None:
+        """It surely was not, and is never to be seen."""
+        thing.refused = True
+        if thing.claim is not None:
+            thing.claim.is_out = True
+        self.books[thing.queue].things.pop(thing.number, None)
+        self.kids.refused(thing)
+
+    def _proven(self, thing: Thing, now: int) -> None:
+        """It was seen, here or by what was said of another: so it was stored, and is on disk."""
+        first = thing.original or thing
+        if first.claim is not None:
+            for wrong in first.claim.once.proven(first.claim, now):
+                self.complain(wrong)
+        self.hands.new_is_there(first, now)
+        self.kids.seen(thing, now)
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -140,6 +172,8 @@ class Ledger:
         book = self.books[request.queue]
         held = talk.held if talk.held_queue == request.queue and not request.token else None
         thing = request.item
+        if book.parent is not None:
+            self.kids.named(request, book)
         if request.token:
             self._token_named(request, book)
         if thing is not None:
@@ -151,11 +185,20 @@ class Ledger:
                     thing.expires_last_ms = wall_ms(now)
             self.things[thing.number] = thing
             book.put(thing)
+            self.kids.put(thing, book)
+            if request.id:
+                self.once[book.name].arrived(request, thing)
+            if request.hands_off:
+                self.hands.arrived(talk, request, thing)
+        elif request.cancels:
+            self.once[book.name].cancel(request)
         elif request.wipes:
             self._note_sure(request, book, now)
             book.wipe(request, now)
             if request.verb == "delete":
-                self.loans[book.name].forget(self._now())
+                self._deleted(book)
+        elif request.verb in ORDERS:
+            book.order(request, now)
         elif request.verb == "touch" and held is not None:
             talk.until_us = min(talk.until_us, now + request.seconds * 1_000_000 - EARLY_US)
             talk.over_us = NEVER
@@ -168,7 +211,9 @@ class Ledger:
                 request.was_sure = True
                 held.holder, held.ready_us = None, NEVER
             if request.ending == "close":
-                book.suspect(held, NEVER)
+                self._close_came(request, held, book)
+            elif request.delay_us:
+                held.put_off()
         if request.fetches:
             book.underway.append(request)
             book.fetched_us = now
@@ -179,7 +224,14 @@ class Ledger:
         if request.confirms and request.token in loans.by_token:
             thing = loans.by_token[request.token].thing
             if not thing.gone:
-                book.suspect(thing, NEVER)
+                self._close_came(request, thing, book)
+        elif request.delay_us and request.token in loans.by_token:
+            loans.by_token[request.token].thing.put_off()
+
+    def _close_came(self, request: Request, thing: Thing, book: Book) -> None:
+        thing.closes += 1
+        request.alone = 0 if thing.doubt else thing.closes
+        book.suspect(thing, NEVER)
 
     def _note_sure(self, request: Request, book: Book, now: int) -> None:
         """What a flush or delete surely finds."""
@@ -212,21 +264,38 @@ class Ledger:
         now = request.left_us
         if reply.word == "SERVER_ERROR":
             book.standing.unanswered(request)
+            self.once[book.name].uncancelled(request, now)
+            self._refused(talk, request, reply, book)
+        elif request.hands_off and reply.word == "CLIENT_ERROR":
             self._refused(talk, request, reply, book)
         elif (
             book.failed_us
+            and not book.is_orphan  # with its last item it goes, and there is another
             and request.arrived_us > book.failed_us
             and not (request.peeks or request.verb == "stats")
         ):
             self.complain(f"{reply} to {request}, but the journal of {book.name} has failed")
         elif reply.word == "CLIENT_ERROR":
-            if "close or abort the open item first" not in reply.error or not talk.may_hold:
+            is_right = "close or abort the open item first" in reply.error and talk.may_hold
+            is_right |= "goes back to it at once" in reply.error and request.delay_us > 0
+            if not is_right:
                 self.complain(f"{request} was answered {reply}")
         elif request.item is not None:
             self._stored(request, reply, request.item, book)
+        elif request.cancels:
+            for wrong in self.once[book.name].cancelled(request, reply):
+                self.complain(wrong)
         elif request.token:
             self._token_answered(request, reply, book)
+            if reply.word == "VALUE":
+                self._shown(talk, request, reply, book)
+            elif request.lends:
+                self._nothing(request, book)
+        elif request.verb in ORDERS:
+            book.orders.remove(request)
         elif request.declares or request.verb in SWITCHES:
+            if any(each.verb == "delete" for each in book.wipes):
+                book.standing.deleted(now)  # before it or behind it, who knows
             for wrong in book.standing.answered(request, reply):
                 self.complain(wrong)
         elif request.wipes:
@@ -234,6 +303,8 @@ class Ledger:
         elif request.verb == "touch":
             self._touched(talk, request, reply, book)
         elif request.verb in ("get", "gets"):
+            if request.ending or request.lends:
+                talk.overdue.discard(request.queue)
             if request.ending:
                 self._ended_lease(talk, request, book)
             if reply.word == "VALUE":
@@ -241,14 +312,16 @@ class Ledger:
             elif request.fetches or request.peeks:
                 held = talk.held if talk.held_queue == request.queue else None
                 if request.lends and held is not None and request.left_us >= talk.until_us:
-                    self._over(talk, held)  # a further open is refused while it holds one
+                    self.over(talk, held, request)  # a further open is refused else
                 self._nothing(request, book)
+        if book.parent is not None and "ERROR" not in reply.word:
+            self.kids.answered(request, book)
         if request in book.underway:
             book.underway.remove(request)
         if request in book.wipes:
             book.end_wipe(request, now)
             if request.verb == "delete":
-                self.loans[book.name].forget(self._now())
+                self._deleted(book)
 
     def _token_answered(self, request: Request, reply: Reply, book: Book) -> None:
         loans, now = self.loans[book.name], request.left_us
@@ -258,31 +331,44 @@ class Ledger:
         loan = loans.by_token.get(request.token)
         if loan is None or request.verb == "touch":
             return
-        thing, is_done = loan.thing, reply.word in ("END", "DELETED")
+        thing, is_done = loan.thing, reply.word in ("END", "DELETED", "VALUE")
         if request.confirms:
             if is_done and not thing.gone:
                 book.remove(thing, book.rules.confirmed, now)
             elif thing.doubt_until_us == NEVER:
                 thing.doubt_until_us = now
         elif is_done and request.was_sure and thing.holder is None and not thing.gone:
-            thing.ready_us = now
+            self._is_back(request, thing)
             thing.sure_ends += request.ending == "abort"
 
     def _refused(self, talk: Talk, request: Request, reply: Reply, book: Book) -> None:
         now = request.left_us
         held = talk.held if talk.held_queue == request.queue else None
-        if request.item is not None and request.expiry > 0:
-            request.item.expires_last_ms = wall_ms(now) + request.expiry * 1000
+        if request.item is not None:
+            self.once[book.name].unanswered(request.item, now)
+            self._expires(request, request.item, now)
+        if request.hands_off:
+            for wrong in self.hands.refused(talk, request, reply):
+                self.complain(wrong)
+            return
+        if request.verb in ORDERS:
+            return  # it goes on, or not: what it may have moved is known
         if request.token and "lease expired" in reply.error:
             self._token_answered(request, reply, book)
         elif "lease expired" in reply.error and request.ending == "close" and held is not None:
             if now < talk.until_us and book.deleted_us < talk.held_arrived_us:
                 self.complain(f"{request} answered {reply}, but the lease of {held} is not over")
-            self._over(talk, held)
-        elif _JOURNAL.search(reply.error):
+            self.over(talk, held, request)
+        elif "lease expired" in reply.error and request.confirms and request.queue in talk.overdue:
+            talk.overdue.remove(request.queue)
+        elif "was not removed from disk" in reply.error and self.has_faults:
+            book.half_deleted = True  # (why not may be that another one's journal failed)
+        elif JOURNAL.search(reply.error):
             if not book.may_fail:
                 self.complain(f"{request} answered {reply}, but nothing failed there")
-            elif book.deleted_us < request.arrived_us:
+            elif book.deleted_us < request.arrived_us and (
+                book.parent is None or book.linked_us < NEVER  # else it is not there, perhaps
+            ):
                 book.failed_us = book.failed_us or now
             book.opens_lost += request.lends
             book.takes_lost += request.takes or (request.ending == "close" and held is None)
@@ -291,23 +377,26 @@ class Ledger:
             book.opens_lost += request.lends
             book.takes_lost += request.takes or (request.ending == "close" and held is None)
             talk.lends_failed |= request.lends
-        elif "was not removed from disk" in reply.error and self.has_faults:
-            book.half_deleted = True
-        elif request.item is not None and self.no_room_us and _NO_ROOM.search(reply.error):
-            request.item.refused = True
-            book.things.pop(request.item.number, None)
+        elif request.item is not None and self.no_room_us and NO_ROOM.search(reply.error):
+            self.not_stored(request.item)
         elif (
-            (request.declares or request.verb in SWITCHES or request.token or request.lease_us)
+            (
+                request.declares or request.verb in SWITCHES or request.token
+                or request.lease_us or request.cancels or book.parent is not None
+            )  # (who names a child first makes a record)
             and self.no_room_us
-            and _NO_ROOM.search(reply.error)
+            and NO_ROOM.search(reply.error)
         ):
             pass
         else:
             self.complain(f"{request} answered {reply} without a reason")
 
-    def _over(self, talk: Talk, held: Thing) -> None:
-        """Its lease was over before the close came: it was not confirmed by that."""
-        if held.doubt_until_us == NEVER and not held.gone:
+    def over(self, talk: Talk, held: Thing, request: Request) -> None:
+        """Its lease was over before the close came: it was not confirmed by that.
+
+        Another's close of it may be under way, or was and had no answer: then it stays in doubt.
+        """
+        if request.alone and request.alone == held.closes and not held.gone:
             held.doubt = False
             held.doubt_until_us = self._now()
             if self.books[held.queue].last_wipe_us >= talk.held_arrived_us:
@@ -317,27 +406,40 @@ class Ledger:
     def _stored(self, request: Request, reply: Reply, thing: Thing, book: Book) -> None:
         now, most = request.left_us, book.rules.max_items
         sure = book.surely_ready(request.arrived_us, now)
+        there = book.possible(request.arrived_us) - (reply.word == "NOT_STORED")
+        if request.hands_off:
+            for wrong in self.hands.answered(request, reply):
+                self.complain(wrong)
+        if request.id:
+            once = self.once[book.name]
+            for wrong in once.answered(request, reply, most is not None and there >= most):
+                self.complain(wrong)
+            if once.reason is not None:
+                self._proven(once.reason, now)
+        if thing.refused and reply.word == "STORED":  # a duplicate
+            self.not_stored(thing)
+            return
         if reply.word == "NOT_STORED":
-            thing.refused = True
-            book.things.pop(thing.number, None)
-            there = book.possible(request.arrived_us)
+            self.not_stored(thing)
             discards = book.rules.discards and not book.may_be_delayed(request.arrived_us)
             if request.verb == "set" and (most is None or there < most or discards):
                 self.complain(f"{request} answered NOT_STORED, but {book.name} is not full")
-            if request.verb == "add" and not there:
+            if request.verb == "add" and not there and not request.id:
                 self.complain(f"{request} answered NOT_STORED, but {book.name} is empty")
             return
         if book.rules.always_synced and 0 < book.fault_us < request.arrived_us:
             self.complain(f"{request} answered STORED after a write or sync had failed")
+        self._expires(request, thing, now)
+        if request.id and thing.claim is not None and not thing.claim.proven_us:
+            return  # this one, or one before it: it is a duplicate then
         excuses = book.excuses(request)
         if most is not None and not book.rules.discards and len(sure) - excuses >= most:
             self.complain(f"{request} answered STORED, but {book.name} holds {len(sure)}")
-        if request.verb == "add" and len(sure) > excuses:
+        if request.verb == "add" and len(sure) > excuses and not request.id:
             self.complain(f"{request} answered STORED, but {book.name} is not empty")
         if not thing.stored_us:
             thing.stored(now)
-        if request.expiry > 0:
-            thing.expires_last_ms = wall_ms(now) + request.expiry * 1000
+        self.kids.stored(thing, now)
         if request.arrived_us <= book.last_wipe_us:
             book.suspect(thing)
 
@@ -347,11 +449,14 @@ class Ledger:
         if reply.word == "NOT_FOUND" and found and book.wipes == [request]:
             self.complain(f"{request} answered NOT_FOUND, but {found[0]} is there")
         if reply.word == "DELETED":
-            undone = book.half_deleted or any(each is not request for each in book.wipes)
-            returns = undone and "older generation returns" in self.known
+            self.once[book.name].forget(request.arrived_us)
             for thing in list(book.things.values()):
-                if thing.stored_us and thing.stored_us < request.arrived_us:
-                    book.remove(thing, "known bug" if returns else "synced", now)
+                if thing.stored_us and thing.stored_us < request.arrived_us and not (
+                    book.may_leave(thing, now)
+                ):
+                    # Files that go are gone; that a child goes is a record of its queue.
+                    how = book.rules.flushed if book.parent is not None else "synced"
+                    book.remove(thing, how, now)
         elif request.verb == "flush" and book.fetched_us < request.arrived_us:
             for thing in found:
                 if not thing.gone and thing.holder is None:
@@ -384,8 +489,17 @@ class Ledger:
             return
         is_back = request.was_sure and now < talk.until_us
         if is_back and thing.holder is None and not thing.gone and not deleted:
-            thing.ready_us = now
+            self._is_back(request, thing)
             thing.sure_ends += request.ending == "abort"
+
+    def _is_back(self, request: Request, thing: Thing) -> None:
+        """Surely, or it will be when it is due."""
+        late_us = request.delay_us + LATE_US if request.delay_us else 0
+        thing.ready_us = request.left_us + late_us
+        if request.delay_us:
+            thing.available_us = thing.ready_us
+            if not self.books[request.queue].may_be_dead(thing):
+                thing.put_off_us = request.arrived_us + request.delay_us - EARLY_US
 
     # -- what is shown ----------------------------------------------------------------------
 
@@ -406,18 +520,42 @@ class Ledger:
         if len(sure) > book.excuses(request):
             self.complain(f"{request} answered END, but {sure[0][0]} is ready")
 
+    def _is_there(self, request: Request, thing: Thing, book: Book) -> bool:
+        """May it be in this queue? If it came from another one, that is known from now on."""
+        source = self.books[thing.queue]
+        if source is book:
+            thing.may_go_back = False
+            return True
+        if book in source.sources and thing.may_go_back:
+            if request.after < 0:
+                book.arrive(thing, source, request)
+            return True
+        if source in book.sources and source.may_leave(thing, request.left_us):
+            if request.after < 0:
+                book.arrive(thing, source, request)
+            return True
+        # An observer sees what is on its way on both sides; a lease may have been over before its
+        # answer left.
+        is_old = request.arrived_us <= thing.came_us and not request.takes
+        return book in source.sources and (request.after >= 0 or is_old)
+
     def _shown(self, talk: Talk, request: Request, reply: Reply, book: Book) -> None:
-        thing = self.things.get(reply.flags)
-        if thing is None or thing.queue != request.queue or not thing.arrived_us:
+        now = request.left_us
+        thing = self.kids.thing(reply.flags, book)
+        if thing is None or not thing.arrived_us or not self._is_there(request, thing, book):
             self.complain(f"{request} shows item {reply.flags}, which was never stored there")
             return
-        now = request.left_us
+        if thing.queue != book.name:
+            return  # where it was before
         fresh = book.is_fresh(request, now)
         if not request.peeks:
             for wrong in book.standing.lent(request):
                 self.complain(wrong)
         for wrong in wrong_with(request, reply, thing, book, fresh):
             self.complain(wrong)
+        self._proven(thing, now)
+        if request.after < 0:
+            self.hands.old_is_there(thing, request)
         loan: Loan | None = None
         if request.lease_us:
             thing.ends += 1
@@ -427,11 +565,14 @@ class Ledger:
             talk.held, talk.held_queue, talk.held_arrived_us = thing, book.name, request.arrived_us
             talk.until_us = request.arrived_us + book.rules.lease_us - EARLY_US
             talk.over_us = now + book.rules.lease_us
-        if thing.gone and not thing.may_return and request.arrived_us <= thing.gone_us:
-            return  # an old answer, from before it went
+        if thing.gone and not thing.may_return and (
+            request.arrived_us <= thing.gone_us or is_in_doubt(request, thing, book)
+        ):
+            return  # an old answer, from before it went, or it is in doubt
         book.back(thing)
         thing.stored_us = thing.stored_us or now
-        if request.arrived_us > thing.doubt_until_us and request.arrived_us > book.last_wipe_us:
+        was_asked_behind = request.arrived_us > max(thing.doubt_until_us, book.last_wipe_us)
+        if was_asked_behind and not (request.after >= 0 and thing.roams):  # (or is it on its way?)
             thing.doubt = False
         if request.after >= 0:
             return  # it may be lent, or dead
@@ -443,6 +584,7 @@ class Ledger:
             book.remove(thing, book.rules.confirmed, now)
             return
         thing.holder = (loan or talk) if fresh else None
+        thing.from_the_dead = request.dead
         thing.ready_us = NEVER
         held = loan or talk
         thing.held_until_us, thing.over_us = held.until_us, held.over_us
@@ -454,15 +596,16 @@ class Ledger:
     def fault(self, verb: str, queue: str) -> None:
         """Something failed, of this queue if it has a name."""
         self.has_faults = True
-        if verb in ("read", "open", "size", "names"):
-            self.is_unreadable = self.was_unreadable = True
+        self.was_unreadable |= verb in ("read", "open", "size", "names")
         if queue not in self.books:
             return
         book = self.books[queue]
-        book.may_fail = True
         is_old = book.half_deleted or any(each.verb == "delete" for each in book.wipes)
-        if verb in ("write", "sync") and not is_old:
-            book.fault_us = book.fault_us or self._now()
+        is_old |= any(each.is_orphan for each in book.children)  # they may have the old log still
+        for each in (book, *book.children):  # they have one log
+            each.may_fail = True
+            if verb in ("write", "sync") and not (is_old or each.is_orphan):
+                each.fault_us = each.fault_us or self._now()
 
     def end_life(self, how: str) -> None:
         """The server ended: clean, kill or power."""
@@ -472,13 +615,21 @@ class Ledger:
             loans = self.loans[book.name]
             kept = {loan for loan in loans.by_token.values() if loan.thing.holder is loan}
             if any(wipe.verb == "delete" for wipe in book.wipes):
-                loans.forget(self._now())
+                self._deleted(book)
+            self.once[book.name].end_life(
+                how == "power" and not book.rules.always_synced, self._now()
+            )
             book.end_life(how, self._now())
+            if how == "power" or self.has_faults:  # on a full disk it may stand in no record
+                for thing in book.things.values():
+                    thing.put_off_us = 0
             loans.end_life(how, self._now(), kept)
+        self.hands.end_life(self._now())
+        self.kids.end_life(how)
         self.talks.clear()
         self.is_leaving = False
         self.no_room_us = 0
-        self.has_faults = self.is_unreadable = False
+        self.has_faults = False
 
     def begin_life(self) -> None:
         """The server answers again."""

@@ -45,7 +45,7 @@ class Loans:
 
     def arrived(self, request: Request) -> bool:
         """A token was named; is its item surely held until now?"""
-        loan = self.by_token.get(request.token)
+        loan = self.by_token.get(request.token or request.hand_token)
         if loan is None:
             return False
         thing = loan.thing
@@ -80,12 +80,12 @@ class Loans:
             loan.thing.held_until_us, loan.thing.over_us = loan.until_us, loan.over_us
 
     def ended(self, request: Request, reply: Reply) -> Iterator[str]:
-        """A close, abort, defer or delete by token was answered; what is wrong with that."""
-        loan = self.by_token.get(request.token)
+        """A close, abort, defer, delete or hand-off by token was answered; what is wrong?"""
+        loan = self.by_token.get(request.token or request.hand_token)
         if loan is None:
             return
         thing = loan.thing
-        if reply.word in ("END", "DELETED"):
+        if reply.word in ("END", "DELETED", "VALUE", "STORED"):
             if loan.over_us + LATE_US < request.arrived_us:
                 yield f"{request} ended the lease of {thing}, which was over"
             other = thing.holder

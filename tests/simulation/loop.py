@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
@@ -105,6 +106,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._check = check
         self._ready: deque[asyncio.Handle] = deque()
         self._arranged = False
+        self._begun: list[Coroutine[Any, Any, Any]] = []
 
     # -- what asyncio asks of a loop --------------------------------------------------------
 
@@ -128,7 +130,14 @@ class SimLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Task[Any]:
         task = SimTask(coro, self)
         task._log_destroy_pending = False  # crashes are normal here
+        self._begun.append(coro)
         return task
+
+    def close_unbegun(self) -> None:
+        """What was to be done when the life ended, and was not begun, is nobody's any more."""
+        for work in self._begun:
+            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()
 
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None

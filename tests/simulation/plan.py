@@ -6,12 +6,12 @@ One rule: settings are small enough that every limit is met in a run of a second
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
 
 from kestrelpy.config import Config
-from tests.simulation.books import Rules
+from tests.simulation.books import DAY_US, Rules
 from tests.simulation.house import configuration
 from tests.simulation.ticks import SETTINGS
 from tests.support.memory_disk import Fault, MemoryDisk
@@ -34,6 +34,9 @@ class Plan:
         settings: dict[str, dict[str, Any]] = {}
         for name in random.sample(("jobs", "mail", "logs"), random.choice((1, 2, 2, 3))):
             rules[name], settings[name] = _some_rules(random)
+        if len(rules) > 1 and random.random() < 0.35:
+            _connect(random, rules, settings)
+        _newer(random, rules, settings)
         crashes, faults = random.choice((0, 1, 2, 3, 5)), random.choice((0, 0.3, 0.7))
         ticks = random.random() < 0.4
         config = configuration(random, settings, SETTINGS if ticks else {})
@@ -52,6 +55,52 @@ class Plan:
             fault.error = 5  # no disk is too full to be read
         disk.faults.append(fault)
         tell(f"in store: {fault}")
+
+
+def _connect(
+    random: Random, rules: dict[str, Rules], settings: dict[str, dict[str, Any]]
+) -> None:
+    """Items go from queue to queue, always to a later one."""
+    names = [*rules]
+    for at, name in enumerate(names):
+        dead_letter_to, expire_to = (random.choice([*names[at + 1 :], ""]) for _ in range(2))
+        rules[name] = replace(
+            rules[name], moves=True, discards=False, dead_letter_to=dead_letter_to,
+            expire_to=expire_to,
+        )  # fmt: skip
+        settings[name] |= {
+            "discard_old_when_full": False, "dead_letter_to": dead_letter_to or "none",
+            "expire_to": expire_to or "none",
+        }  # fmt: skip
+
+
+def _newer(
+    random: Random, rules: dict[str, Rules], settings: dict[str, dict[str, Any]]
+) -> None:
+    """Half of the runs have some of what came later: ids, hand-off, children.
+
+    The other half meets as much of everything else as ever.
+    """
+    if random.random() < 0.5:
+        return
+    hands = random.random() < 0.5
+    for name in [*rules]:
+        ids = random.random() < 0.5
+        window = random.choice(("24h", "24h", "24h", "forever", "1500ms"))
+        window_us = 1_500_000 if window == "1500ms" else DAY_US
+        rules[name] = replace(rules[name], hands=hands, ids=ids, window_us=window_us)
+        settings[name]["dedupe_window"] = window
+        kids = random.choice((0, 0, 1, 1, 2)) if not rules[name].moves else 0
+        for kid in ("a", "b")[:kids]:
+            own, block = Rules(), dict[str, Any]()
+            if random.random() < 0.5:
+                own, block = _some_rules(random)
+                block.pop("sync")
+                settings[f"{name}+{kid}"] = block
+            rules[f"{name}+{kid}"] = replace(
+                own, always_synced=rules[name].always_synced, keyed=rules[name].keyed,
+                hands=hands, configured=bool(block),
+            )  # fmt: skip
 
 
 _FAULTS: Final = (

@@ -15,13 +15,22 @@ from unittest import mock
 from journal.commit import SyncJob
 from journal.journal import Journal
 from journal.recovery import Recovery
+from kestrelpy.core import children, moving, passages, remnants
+from kestrelpy.core.apart import Apart
+from kestrelpy.core.child import Child
 from kestrelpy.core.log import JournalLog
+from kestrelpy.core.once import Ids
+from kestrelpy.core.passages import Passages
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import DEFERRED, Reader
 from kestrelpy.core.replay import Replay
+from kestrelpy.core.replay_line import ReplayLine
+from kestrelpy.protocol import children as mentioning
+from kestrelpy.protocol import removing, storing
 from kestrelpy.protocol.replies import Replies
 from kestrelpy.server.data_directory import DataDirectory
 from kestrelpy.server.turn import Turn
+from tests.simulation.clients import Operator
 from tests.support.memory_disk import MemoryDisk
 
 Around = Callable[..., Any]
@@ -190,16 +199,21 @@ def bodies_mixed_up() -> Any:
 
 def time_of_a_schedule_not_recorded() -> Any:
     def make(real: Around) -> Around:
-        def put(log: JournalLog, item: Any, nominal: Any = None) -> int:
-            return int(real(log, item, nominal if item.id % _SOMETIMES else None))
+        def put(log: JournalLog, item: Any, nominal: Any = None, reader: int = 0) -> int:
+            return int(real(log, item, nominal if item.id % _SOMETIMES else None, reader))
 
         return put
 
     return around(JournalLog, "put", make)
 
 
-def pause_forgotten_by_a_restart() -> Any:
-    return mock.patch.object(Replay, "_paused", lambda replay, record: None)
+@contextlib.contextmanager
+def pause_forgotten_by_a_restart() -> Iterator[None]:
+    with (
+        mock.patch.object(ReplayLine, "_paused", lambda replay, record: None),
+        mock.patch.object(Operator, "resumes", 0.01),  # else it is seen once in a thousand runs
+    ):
+        yield
 
 
 def declaration_forgotten_by_a_restart() -> Any:
@@ -207,11 +221,146 @@ def declaration_forgotten_by_a_restart() -> Any:
 
 
 def lease_by_token_forgotten_by_a_restart() -> Any:
-    return mock.patch.object(Replay, "_leased", lambda replay, record: None)
+    return mock.patch.object(ReplayLine, "_leased", lambda replay, record: None)
 
 
 def renewal_of_a_token_forgotten_by_a_restart() -> Any:
-    return mock.patch.object(Replay, "_renewed", lambda replay, record: None)
+    return mock.patch.object(ReplayLine, "_renewed", lambda replay, record: None)
+
+
+def put_off_forgotten_by_a_restart() -> Any:
+    return mock.patch.object(Apart, "put_off", lambda apart, record: None)
+
+
+def moved_without_a_record() -> Any:
+    def leave(reader: Reader, *args: Any) -> int:
+        def nothing(log: Any, draft: Any) -> int:
+            return int(log.lsn_appended)
+
+        with mock.patch.multiple(type(reader.log), write=nothing, write_lazily=nothing):
+            return moving.leave(reader, *args)
+
+    return mock.patch.object(passages, "leave", leave)
+
+
+def copies_in_doubt_kept_by_a_start() -> Any:
+    return mock.patch.object(Passages, "settle_all", lambda passages, queue, now_ms: 0)
+
+
+def id_forgotten_by_a_restart() -> Any:
+    def make(real: Around) -> Around:
+        def stamped(replay: Replay, record: Any, size: int) -> None:
+            with mock.patch.object(Ids, "_apply_seen", lambda ids, *seen: None):
+                real(replay, record, size)
+
+        return stamped
+
+    return around(Replay, "_stamped", make)
+
+
+def id_not_known_again() -> Any:
+    return _sometimes(Ids, "has_seen", lambda seen: False)
+
+
+def id_known_that_was_never_seen() -> Any:
+    return _sometimes(Ids, "has_seen", lambda seen: True)
+
+
+def cancelled_by_its_id_and_there() -> Any:
+    return mock.patch.object(removing, "cancel", lambda queue, *args: queue.log.lsn_appended)
+
+
+def what_waits_is_not_found_by_its_id() -> Any:
+    return mock.patch.object(Ids, "item_of", lambda ids, *args: 0)
+
+
+def handed_off_and_given_back() -> Any:
+    def hand_off(passages: Passages, source: Queue, lease: Any, *args: Any) -> None:
+        lease.owner.take_back(lease, args[-1], DEFERRED)
+
+    return mock.patch.object(Passages, "hand_off", hand_off)
+
+
+def handed_off_without_an_origin() -> Any:
+    def make(real: Around) -> Around:
+        def put(log: JournalLog, item: Any, *args: Any) -> int:
+            if item.stamp is not None:
+                item.stamp = item.stamp._replace(origin=None)
+            return int(real(log, item, *args))
+
+        return put
+
+    return around(JournalLog, "put", make)
+
+
+def confirmed_though_its_successor_was_refused() -> Any:
+    def make(real: Around) -> Around:
+        def refusal(line: Any, lsn: int) -> bytes:
+            return b"STORED\r\n" if line.handoff is not None else bytes(real(line, lsn))
+
+        return refusal
+
+    return mock.patch.object(storing, "refusal", make(storing.refusal))
+
+
+def child_skips_an_item() -> Any:
+    calls = count(1)
+
+    def make(real: Around) -> Around:
+        def take_in(child: Child, last: int, put_bytes: int) -> None:
+            real(child, last, put_bytes)
+            if next(calls) % _SOMETIMES == 0:
+                child.live.discard(last)
+
+        return take_in
+
+    return around(Child, "_take_in", make)
+
+
+def child_forgotten_by_a_restart() -> Any:
+    return mock.patch.object(Replay, "_named", lambda replay, record: None)
+
+
+def child_named_before_the_sync() -> Any:
+    def made(talk: Any, name: bytes, begin: int | None, now_ms: int) -> Any:
+        return mentioning._mention(talk.broker, name, begin, now_ms)
+
+    return mock.patch.object(mentioning, "_made", made)
+
+
+def child_begins_with_what_was_there() -> Any:
+    def make(real: Around) -> Around:
+        def name_child(queue: Queue, number: int, part: bytes, floor: int) -> Child:
+            child: Child = real(queue, number, part, floor)
+            child.taken = max(child.taken - 2, 0)
+            return child
+
+        return name_child
+
+    return mock.patch.object(children, "name_child", make(children.name_child))
+
+
+def children_go_with_their_queue() -> Any:
+    def leave(broker: Any, queue: Queue, now_ms: int) -> None:
+        for branch in queue.branches:
+            children.drop(broker, branch)
+        broker.deleted.append(queue)
+
+    return mock.patch.object(remnants, "leave", leave)
+
+
+def _sometimes(where: type, name: str, wrong: Callable[[Any], Any]) -> Any:
+    """Now and then the method answers what `wrong` makes of its answer."""
+    calls = count(1)
+
+    def make(real: Around) -> Around:
+        def answer(*args: Any) -> Any:
+            right = real(*args)
+            return right if next(calls) % _SOMETIMES else wrong(right)
+
+        return answer
+
+    return around(where, name, make)
 
 
 def never_at_rest() -> Any:
@@ -232,4 +381,10 @@ PLANTS: Final[tuple[Callable[[], contextlib.AbstractContextManager[object]], ...
     replies_out_of_order, bodies_mixed_up, never_at_rest, time_of_a_schedule_not_recorded,
     pause_forgotten_by_a_restart, declaration_forgotten_by_a_restart,
     lease_by_token_forgotten_by_a_restart, renewal_of_a_token_forgotten_by_a_restart,
+    put_off_forgotten_by_a_restart, moved_without_a_record, copies_in_doubt_kept_by_a_start,
+    id_forgotten_by_a_restart, id_not_known_again, id_known_that_was_never_seen,
+    cancelled_by_its_id_and_there, what_waits_is_not_found_by_its_id, handed_off_and_given_back,
+    handed_off_without_an_origin, confirmed_though_its_successor_was_refused, child_skips_an_item,
+    child_forgotten_by_a_restart, child_named_before_the_sync, child_begins_with_what_was_there,
+    children_go_with_their_queue,
 )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tests.simulation.books import Thing
+    from tests.simulation.handing import Hand
 
 LINES = {
     "set": (b"STORED", b"NOT_STORED"),
@@ -24,9 +25,15 @@ LINES = {
     "stats": (b"END",),
     "pause": (b"OK", b"NOT_FOUND"),
     "resume": (b"OK", b"NOT_FOUND"),
+    "move": (b"NOT_FOUND",),
+    "redrive": (b"NOT_FOUND",),
 }
 _VALUE = re.compile(rb"VALUE (\S+) (\d+) (\d+)(?: (\d+))?")
+ORDERS = ("move", "redrive")
 _STAT = re.compile(rb"STAT (\S+) (.*)")
+# Why the server says that it cannot, for now or for good.
+NO_ROOM = re.compile("disk full|nothing is stored")
+JOURNAL = re.compile(r"journal failed|(writing|syncing|preparing).* failed")
 
 
 class NotWellFormed(Exception):
@@ -62,12 +69,15 @@ class Request:
     expiry: int = 0
     seconds: int = 0
     body: bytes = b""  # of a declaration
+    rest: str = ""  # of a line that has more than a key
     arrived_us: int = 0
     left_us: int = 0
     talk: Talk | None = None
     reply: Reply | None = None
     found: list[Thing] = field(default_factory=list)  # what a flush or delete surely finds
     was_sure: bool = False  # of an ending: was the item surely held when it came?
+    hand: Hand | None = None  # what a hand-off is of, if anybody knows
+    alone: int = 0  # of a close: if none came since, no other may have ended its item
 
     def __post_init__(self) -> None:
         parts = self.options.split("/")
@@ -78,7 +88,13 @@ class Request:
         named = dict(part.split("=", 1) for part in parts if "=" in part)
         self.token = int(named.get("token", 0))
         self.lease_us = int(named["lease"].removesuffix("ms")) * 1000 if "lease" in named else 0
-        self.wipes = self.verb in ("flush", "delete") and not self.token
+        self.id = named.get("id", "")
+        self.cancels = self.verb == "delete" and bool(self.id)
+        self.wipes = self.verb in ("flush", "delete") and not (self.token or self.cancels)
+        self.hands_off = "confirm" in parts or "confirm" in named
+        self.hand_queue, _, token = named.get("confirm", "").rpartition(":")
+        self.hand_token = int(token or 0)
+        self.delay_us = int(named["delay"].removesuffix("ms")) * 1000 if "delay" in named else 0
         views = [int(part[6:]) for part in parts if part.startswith("after=")]
         self.after = views[0] if views else -1  # an observer's marker
         self.ending = next((p for p in parts if p in ("close", "abort", "defer")), "")
@@ -105,7 +121,8 @@ class Request:
             return b"set %b 0 0 %d\r\n%b\r\n" % (self.key, len(self.body), self.body)
         if self.verb == "touch":
             return b"touch %b %d%b\r\n" % (self.key, self.seconds, noreply)
-        return b"%b %b%b\r\n" % (verb, self.key, noreply)
+        rest = f" {self.rest}".encode() if self.rest else b""
+        return b"%b %b%b%b\r\n" % (verb, self.key, rest, noreply)
 
     def __str__(self) -> str:
         if self.item is not None:
@@ -113,7 +130,9 @@ class Request:
             extra += f" expires in {self.expiry} s" if self.expiry else ""
             extra += " noreply" if self.quiet else ""
             return f"{self.verb} {self.key.decode()} item {self.item.number}{extra}"
-        return f"{self.verb} {self.key.decode()}" + (f" {self.seconds}" if self.seconds else "")
+        rest = f" {self.rest}" if self.rest else ""
+        rest += f" {self.seconds}" if self.seconds else ""
+        return f"{self.verb} {self.key.decode()}{rest}"
 
 
 class Talk:
@@ -129,6 +148,7 @@ class Talk:
         self.until_us = 0  # the lease of what is held may be over then ...
         self.over_us = 0  # ... and surely is then
         self.at_end = False
+        self.overdue: set[str] = set()  # a hand-off was told that its lease is over: a close may be
         self.lends_failed = False  # an open was answered with the error of its journal
         self.held_to_end = False  # it surely held something when its client said no more
         self.is_over = False
@@ -168,6 +188,9 @@ class Talk:
         if word in (b"SERVER_ERROR", b"CLIENT_ERROR"):
             self.buffer = self.buffer[at:]
             return Reply(word.decode(), text.decode())
+        if request.verb in ORDERS and line.isdigit():
+            self.buffer = self.buffer[at:]
+            return Reply("COUNT", line.decode())
         if word == b"STAT" and request.verb == "stats":
             return self._stats()
         match = _VALUE.fullmatch(line)

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 # What a run is for; each of these happens in any hundred runs, or the runs have become too tame.
 WANTED = {
     "clean ends", "crash kill", "crash power", "crash while starting", "starts failed",
-    "fault create", "fault create:rename", "fault remove", "fault read", "fault sync",
+    "fault create", "fault remove", "fault read", "fault sync",
     "fault write",
 }  # fmt: skip
 

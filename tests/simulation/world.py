@@ -23,7 +23,7 @@ from tests.simulation.books import Thing, wall_ms
 from tests.simulation.clients import KINDS, new_thing
 from tests.simulation.drain import Drain
 from tests.simulation.house import patched
-from tests.simulation.ledger import KNOWN, Ledger
+from tests.simulation.ledger import Ledger
 from tests.simulation.loop import SimLoop, Threads, Timeline
 from tests.simulation.plan import Plan
 from tests.simulation.ticks import wrong_with_ticks
@@ -75,16 +75,15 @@ class SimDisk(MemoryDisk):
 class World:
     """One run of one seed."""
 
-    def __init__(
-        self, seed: int, plan: Plan | None = None, known: frozenset[str] = KNOWN
-    ) -> None:
+    def __init__(self, seed: int, plan: Plan | None = None) -> None:
         self.seed = seed
         self.random = Random(seed)
         self.timeline = Timeline()
         self.plan = plan or Plan.of(self.random)
-        self.queues = list(self.plan.rules)
+        self.readers = list(self.plan.rules)  # queues and children
+        self.queues = [name for name in self.readers if "+" not in name]
         self.story: list[str] = []
-        self.ledger = Ledger(self.plan.rules, lambda: self.timeline.us, self.tell, known)
+        self.ledger = Ledger(self.plan.rules, lambda: self.timeline.us, self.tell)
         self.disk = SimDisk()
         self.loop: SimLoop | None = None
         self.threads: Threads | None = None
@@ -97,7 +96,9 @@ class World:
         self.steady_from_us = 0
         self._at_verb = ""  # what a crash at a verb is to be
         self._things = 0
+        self._ids: dict[str, list[str]] = {}
         self._wires = 0
+        self._dead: list[tuple[SimLoop, Daemon | None]] = []
         self._graveyard: list[object] = []  # nothing of a dead server is finalized during the run
 
     # -- the story --------------------------------------------------------------------------
@@ -118,7 +119,9 @@ class World:
         if is_mistake:
             self.ledger.mistake(text)
         for kind in (": corrupt at byte", ": truncated at byte", ": foreign at byte"):
-            if kind in text and not self.ledger.was_unreadable:
+            if kind in text and self.ledger.was_unreadable:
+                self.ledger.is_damaged |= not self.is_up
+            elif kind in text:
                 self.ledger.complain(f"damage after a mere crash: {text}")
 
     # -- clients ----------------------------------------------------------------------------
@@ -126,6 +129,13 @@ class World:
     def new_thing(self, queue: str, size: int) -> Thing:
         self._things += 1
         return new_thing(self._things, queue, size)
+
+    def some_id(self, queue: str) -> str:
+        """A new id, or one of those that were named last."""
+        named = self._ids.setdefault(queue, [])
+        if not named or self.random.random() < 0.4:
+            named.append(f"{queue[0]}{len(named)}")
+        return self.random.choice(named[-5:])
 
     def connect(self) -> Wire | None:
         """A new connection, if anybody listens."""
@@ -237,15 +247,13 @@ class World:
         self._retire()
         loop.is_over = True
         self.is_up = False
-        self._graveyard.append((loop, self.daemon))
+        self._dead.append((loop, self.daemon))
         self.daemon = None
         self.ledger.end_life(how)
         self.has_ended = True
         if how == "clean":
             self.tell("clean end")
             self.count("clean ends")
-            if "synced again after a failed end" in self.ledger.known:
-                self.disk.failed_syncs.clear()
         self._at_verb = ""
         if not self.is_closing_time:
             self.timeline.after(self.random.randrange(1_000, 30_000), self._start_again)
@@ -278,6 +286,9 @@ class World:
                 for wrong in wrong_with_ticks(self.disk, wall_ms(self.timeline.us) // 1000):
                     self.ledger.complain(wrong)
                 self.count("schedules")
+        for loop in (*(each for each, _ in self._dead), self.loop):
+            if loop is not None:
+                loop.close_unbegun()
         counts = self.counts | {"answers": self.ledger.answers, "turns asleep": self._asleep}
         return Outcome(self.seed, self.ledger.violations, self.story, counts)
 

@@ -266,3 +266,41 @@ def test_a_server_that_hands_out_nothing_now_is_heard(
     assert sentence_of(caught.value).startswith(
         f"The server 127.0.0.1:{daemon.port} refused: quiescent"
     )
+
+
+def test_what_is_done_and_retained_is_read_from_servers_and_hand_offs_from_journals(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    config = '[queue_defaults]\nretain = "forever"\n'
+    with (
+        DaemonProcess(tmp_path / "data", config=config) as daemon,
+        Raw(("127.0.0.1", daemon.port)) as raw,
+    ):
+        raw.ask(b"set first/id=a/key=K 0 0 1\r\n1\r\nset first 0 0 1\r\n2\r\n", b"STORED\r\n" * 2)
+        raw.ask(b"get first/open\r\n", b"VALUE first/open 0 1\r\n1\r\nEND\r\n")
+        raw.ask(b"set second/confirm/key=L 0 0 1\r\n3\r\n", b"STORED\r\n")
+        live = read(spark, daemon).select("queue", "marker", "id", "key", "state").collect()
+        assert daemon.stop() == 0
+
+    folder = str(tmp_path / "data")
+    kept = spark.read.format("kestrel").load(folder).collect()
+    columns = (
+        "queue string, op string, item bigint, id string, version bigint, previous bigint, "
+        "origin string, target string, server string"
+    )
+    events = spark.read.format("kestrel").option("mode", "events").schema(columns).load(folder)
+    rows = {(r.queue, r.op, r.item): r for r in events.where("item is not null").collect()}
+
+    assert sorted(tuple(row) for row in live) == [
+        ("first", 1, "a", "K", "done"), ("first", 2, None, None, "ready"),
+        ("second", 1, None, "L", "ready"),
+    ]  # fmt: skip
+    there = {(r.queue, r.marker): (r.id, r.state, r.origin) for r in kept}
+    server = rows["first", "put", 1].server
+    assert there == {
+        ("first", 2): (None, "ready", None), ("second", 1): (None, "ready", f"{server}:first:1"),
+    }  # fmt: skip
+    assert (rows["first", "put", 1].id, rows["first", "put", 1].version) == ("a", 1)
+    made = rows["second", "put", 1]
+    assert (made.origin, made.version, made.previous) == (f"{server}:first:1", 1, None)
+    assert rows["first", "move", 1].target == f"{server}:second:1"

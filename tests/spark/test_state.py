@@ -15,8 +15,9 @@ from journal.record import Draft, Kind, Record, Tag, encode_meta
 from kestrelpy.core.operating import cancel, pause
 from kestrelpy.spark.holding import DEAD, DELAYED, LENT, NOTHING_HELD, READY, STATES
 from kestrelpy.spark.state import State, plan_items, state_of
-from tests.spark.jobs.lives import Story
+from tests.spark.jobs.lives import Story, spill
 from tests.support.life import at_once
+from tests.support.moving import Town
 
 
 @pytest.fixture(autouse=True)
@@ -105,6 +106,27 @@ def test_a_moved_item_is_gone_and_what_settles_a_move_changes_nothing() -> None:
     state.see(record(Kind.MOVED, 1))
     state.see(record(Kind.SETTLED, 2))
     assert list(state.live) == [2]
+
+
+def test_of_a_deleted_queue_whose_child_has_items_nothing_is_there(tmp_path: Path) -> None:
+    town = Town()
+    town.set_queue("jobs", max_attempts=1)
+    for body in (b"1", b"2", b"3"):
+        town.put("jobs", body)
+    town.say("client", b"get jobs+audit/peek")
+    town.put("jobs", b"4")
+    town.fail("jobs")
+    town.take("jobs", options="/lease=60s")
+    town.say("client", b"set jobs/delay=60s 0 0 1", b"5")
+    (journal,) = plan_items([str(spill(town.disk.kill_clone(), tmp_path / "before"))]).journals
+    assert journal.state is not None
+    assert journal.state.live.count == 5
+    assert town.say("client", b"delete jobs") == b"DELETED\r\n"
+    (journal,) = plan_items([str(spill(town.disk.kill_clone(), tmp_path / "after"))]).journals
+    assert journal.state is not None
+    assert journal.pieces == [], "of it no piece has anything"
+    state = journal.state
+    assert not (state.live or state.dead or state.lent or state.delayed)
 
 
 def test_a_kind_that_is_not_known_is_refused() -> None:

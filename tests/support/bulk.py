@@ -17,9 +17,12 @@ from kestrelpy.spark.schema import DEFAULT, EXTRA, OP_WORDS, Selection
 EVERYTHING = Selection("events", (*DEFAULT["events"], *EXTRA["events"]))
 # What a record says by itself; who and where it is of is the piece's.
 OWN = tuple(
-    name for name in EVERYTHING.names if name not in ("server", "queue", "generation", "journal")
+    name
+    for name in EVERYTHING.names
+    if name not in ("server", "queue", "generation", "journal", "reader")
 )
-_BEGAN = (Kind.DONE, Kind.RETURNED, Kind.DEAD)
+_BEGAN = (Kind.DONE, Kind.RETURNED, Kind.DEAD, Kind.MOVED)
+_TOLD = (Kind.FLUSHED, Kind.UPTO, Kind.READER)
 _ENDED = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED)
 
 
@@ -64,7 +67,7 @@ def expected(record: Record, version: int = 2) -> tuple[Any, ...]:
         meta = {}
     is_put = kind == Kind.PUT
     attempts: int | None = 0 if is_put else None
-    if kind == Kind.DONE:
+    if kind == Kind.DONE or (kind == Kind.MOVED and record.number):
         attempts = max((small & 0xFF) - 1, 0)
     elif kind in (Kind.RETURNED, Kind.DEAD):
         attempts = small
@@ -76,21 +79,29 @@ def expected(record: Record, version: int = 2) -> tuple[Any, ...]:
         "marker": (record.number if is_put else record.item) or None,
         "op": OP_WORDS[kind],
         "timestamp": record.time_ms,
-        "reader": str(record.reader) if record.reader else None,
         "attempts": attempts,
         "opened": (record.number or None) if kind in _BEGAN else None,
         "segment": record.segment,
         "position": record.offset,
-        "value": record.body if has_body or kind == Kind.FLUSHED else None,
+        "value": record.body if has_body or kind in _TOLD else None,
         "item": record.item or None,
         "lsn": record.lsn,
         "reason": _text(meta.get(Tag.REASON)),
-        "flags": small if is_put else None,
+        "flags": small if is_put or kind == Kind.READER else None,
         "expires": meta.get(Tag.EXPIRES_MS) if is_put else None,
         "bytes": len(record.body) if has_body else size,
         "key": as_text(key) if isinstance(key := meta.get(Tag.KEY), bytes) else None,
         "number": record.number,
         "origin": _text(meta.get(Tag.ORIGIN)),
+        "of_generation": meta.get(Tag.GENERATION),
+        "target": _text(meta.get(Tag.TARGET)),
+        "id": _text(meta.get(Tag.ID)),
+        "scope": _text(meta.get(Tag.SCOPE)),
+        "epoch": meta.get(Tag.EPOCH),
+        "version": meta.get(Tag.VERSION),
+        "previous": meta.get(Tag.PREVIOUS),
+        "due": meta.get(Tag.DUE_MS),
+        "reader_number": record.reader,
     }
     return tuple(said[name] for name in OWN)
 

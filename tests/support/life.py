@@ -20,8 +20,9 @@ from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.leases import Holder, Lease
 from kestrelpy.core.log import JournalLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue import NOT_STORED, Queue
+from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import Reader
+from kestrelpy.core.storing import NOT_STORED
 from kestrelpy.core.waiters import Want
 from kestrelpy.core.wall import Wall
 from kestrelpy.server.background import Background

@@ -18,10 +18,15 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
+from journal.reader import JournalView
+from journal.record import Record
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.log import JournalLog
+from kestrelpy.core.moving import whose_files
 from tests.support.memory_disk import Fate, MemoryDisk, PowerCut
 from tests.support.stage import Stage
+
+MARK = b"|"  # one more with each hand-off: so what is stored is another body each time
 
 
 class Town(Stage):
@@ -33,12 +38,14 @@ class Town(Stage):
         self.stored: set[bytes] = set()
         self.perhaps: set[bytes] = set()
         self.done: set[bytes] = set()
+        self.token = 0
 
     # -- clients ----------------------------------------------------------------------------
 
     def put(self, queue: str, body: bytes, expiry: int = 0) -> bytes:
         """Set it; what was answered."""
         self.perhaps.add(body)
+        self._hear_out("client")
         line = b"set %b 0 %d %d" % (queue.encode(), expiry, len(body))
         answer = self.say("client", line, body)
         if answer == b"STORED\r\n":
@@ -53,14 +60,54 @@ class Town(Stage):
 
     def finish(self, queue: str) -> bytes | None:
         """Fetch the first and confirm it; what it was."""
+        self._hear_out("client")
         body = body_of(self.say("client", b"get %b/open" % queue.encode()))
         if body is not None:
+            body = unmarked(body)
             self.stored.discard(body)
             self.perhaps.add(body)
             if self.say("client", b"get %b/close" % queue.encode()) == b"END\r\n":
                 self.perhaps.discard(body)
                 self.done.add(body)
         return body
+
+    def take(self, queue: str, who: str = "client", options: str = "") -> bytes | None:
+        """Somebody fetches the first; what it is. Its token is `token`.
+
+        What stands at the front may have to be read back before one knows: that takes a moment.
+        """
+        answer = self.say(who, f"gets {queue}/open{options}".encode())
+        if not answer and self.syncs:
+            self.pass_time(1)
+            answer = self.client(who).take()
+        if answer.startswith(b"VALUE"):
+            self.token = int(answer.split(b"\r\n")[0].rpartition(b" ")[2])
+        return body_of(answer)
+
+    def hand(
+        self, queue: str, to: str, who: str = "client", options: str = "", verb: str = "set"
+    ) -> bytes:
+        """Fetch the first and hand it off, with a mark more; what was answered, b"": nothing.
+
+        Whatever comes of it: it is there, once. (Unless `options` have it expire.)
+        """
+        body = self.take(queue, who)
+        if body is None:
+            return b""
+        return self.pass_on(to, body, who, options, verb)
+
+    def pass_on(
+        self, to: str, body: bytes, who: str = "client", options: str = "", verb: str = "set"
+    ) -> bytes:
+        """Hand off what is open, as this body with a mark more."""
+        body += MARK
+        line = f"{verb} {to}/confirm{options} 0 0 {len(body)}"
+        return self.say(who, line.encode(), body)
+
+    def _hear_out(self, who: str) -> None:
+        """What it was answered late is not the answer to what comes now."""
+        if who in self.clients:
+            self.clients[who].take()
 
     def wait(self, queue: str, who: str) -> None:
         """Somebody waits for the next item and takes it, confirmed as it is handed out.
@@ -76,6 +123,7 @@ class Town(Stage):
         client = self.clients.get(who)
         body = body_of(client.take()) if client is not None else None
         if body is not None:
+            body = unmarked(body)
             self.stored.discard(body)
             self.perhaps.discard(body)
             self.done.add(body)
@@ -112,37 +160,70 @@ class Town(Stage):
             self.disk.remove(path)
         return [n for n in self.disk.names(log.journal.folder) if n.endswith(".segment")]
 
+    def write_queue(self, queue: str) -> None:
+        """What this one has to write is written, be it that nothing else is."""
+        log = self.queue(queue).log
+        assert isinstance(log, JournalLog)
+        self.write_log(log)
+
+    def sync_queue(self, queue: str) -> None:
+        """What this one has written is synced, be it that nothing else is."""
+        log = self.queue(queue).log
+        assert isinstance(log, JournalLog)
+        job = log.journal.begin_sync()
+        if job is not None:
+            job.run()
+            log.journal.finish_sync(None)
+            log.advance()
+
+    def records(self, queue: str) -> list[Record]:
+        """What a queue's journal says."""
+        log = self.queue(queue).log
+        assert isinstance(log, JournalLog)
+        return list(JournalView(self.disk, log.journal.folder, live=True).records())
+
+    def is_at_rest(self, queue: str) -> bool:
+        """Is all that this one has said on disk?"""
+        log = self.queue(queue).log
+        return log.lsn_durable == log.lsn_appended
+
     def snapshot(self, queue: str) -> None:
-        """Its state is written."""
+        """Its state is written, if there is any."""
         log = self.queue(queue).log
         assert isinstance(log, JournalLog)
         upkeep = log.journal.upkeep
+        if log.journal.active is None:
+            return  # nothing was ever written
         job = upkeep.begin_snapshot(log.state(), self.wall_ms)
         job.run(self.disk)
-        outdated = upkeep.finish_snapshot(job, True)
-        if outdated:
-            self.disk.remove(outdated)
+        for path in upkeep.finish_snapshot(job, True):
+            self.disk.remove(path)
 
     # -- the books --------------------------------------------------------------------------
 
     def bodies(self) -> Counter[bytes]:
         """Every body that is in some line of some queue, or lent; each read from its log."""
-        found: Counter[bytes] = Counter()
+        return Counter(unmarked(body) for _, body in self.places())
+
+    def places(self) -> list[tuple[str, bytes]]:
+        """The queue of each item that is there, and its body as it stands in the log."""
+        found = []
         for queue in self.broker.queues.values():
-            log, reader = queue.log, queue.reader
+            log, reader, name = whose_files(queue).log, queue.reader, queue.name.decode()
             for id_ in reader.live:
                 if isinstance(log, JournalLog):
                     one = log.journal.backlog.one(id_)
-                    assert one is not None, f"{queue.name!r}: item {id_} is in no segment"
+                    assert one is not None, f"{name}: item {id_} is in no segment"
                     record = one.run(self.disk)
-                    assert record is not None, f"{queue.name!r}: item {id_} cannot be read"
-                    found[record.body] += 1
+                    assert record is not None, f"{name}: item {id_} cannot be read"
+                    found.append((name, record.body))
                 else:
-                    found[body_in_memory(queue.reader, id_)] += 1
+                    found.append((name, body_in_memory(queue.reader, id_)))
         return found
 
     def check(self) -> None:
         """Nothing is lost, nothing is doubled."""
+        assert not self.broker.moves.passages.mover.leases, "it would only grow"
         found = self.bodies()
         doubled = {body: count for body, count in found.items() if count > 1}
         assert not doubled, f"doubled: {doubled}"
@@ -154,11 +235,18 @@ class Town(Stage):
 
     def origins(self) -> int:
         """How many are open."""
-        return sum(len(queue.origins) for queue in self.broker.queues.values())
+        queues = {whose_files(queue) for queue in self.broker.queues.values()}
+        return sum(len(queue.origins) for queue in queues)
 
     def moving(self) -> list[Lease]:
         """What is lent to the mover."""
-        return list(self.broker.moves.mover.leases)
+        leases = (lease for queue in self.broker.queues.values() for lease in queue.reader.leases)
+        return [lease for lease in leases if lease.is_moving]
+
+
+def unmarked(body: bytes) -> bytes:
+    """Which item this is, however often it was handed off."""
+    return body.rstrip(MARK)
 
 
 def body_in_memory(reader: Any, id_: int) -> bytes:

@@ -33,11 +33,12 @@ from kestrelpy.core.log import JournalLog, Log
 from kestrelpy.core.moving import redrive
 from kestrelpy.core.operating import Waiting, cancel, pause, purge, waiting
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue import NOT_STORED, Queue
+from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import ABORTED, DEFERRED, Reader
 from kestrelpy.core.ready import Ready
 from kestrelpy.core.replay import Replay
 from kestrelpy.core.residency import UNLIMITED
+from kestrelpy.core.storing import NOT_STORED
 from kestrelpy.core.waiters import Waiter, Want
 from kestrelpy.core.wall import Wall
 from tests.support.journals import FOLDER, IDENTITY, TINY
@@ -71,6 +72,9 @@ class KeptJournal(Journal):
             MemoryDisk(), FOLDER, IDENTITY, TINY, queue.checkpoint, lsn_last=len(self.records)
         )
         self.backlog = KeptBacklog(self)
+
+    def another_backlog(self) -> Backlog:
+        return KeptBacklog(self)
 
     def append(self, draft: RawDraft) -> int:
         kind, item, number, small, time_ms, meta, body, reader, _ = draft
@@ -255,10 +259,11 @@ class QueueInHand:
         where = waiting(self.reader, id_, self.now_ms)
         if where not in (Waiting.HERE, Waiting.LOGGED, Waiting.DELAYED):
             return False
-        puts = [r for r in self.records if r.kind == Kind.PUT and r.item == id_]
-        cancel(
-            self.queue, id_, len(puts[-1].body), self.now_ms, said_of_put(puts[-1].meta)[1]
-        )
+        put = [r for r in self.records if r.kind == Kind.PUT and r.item == id_][-1]
+        expires_ms, key, _ = said_of_put(put.meta)
+        if where is Waiting.LOGGED and 0 < expires_ms <= self.wall_ms:
+            return False
+        cancel(self.queue, id_, len(put.body), self.now_ms, key)
         return True
 
     def purge(self, id_: int) -> bool:
@@ -311,6 +316,7 @@ class QueueInHand:
         queue = self.queue
         again = QueueInHand(self.policy, self.now_ms, self.wall_ms)
         fresh = again.broker.fresh(NAME, queue.generation, again.now_ms)
+        fresh.know(IDENTITY)
         replay = Replay(fresh)
         replay.run(found)
         replay.finish(checkpoint, len(found))

@@ -16,6 +16,7 @@ from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import JournalLog, Log
 from kestrelpy.core.null_log import NullLog
 from kestrelpy.core.queue import Queue
+from kestrelpy.core.remnants import would_come_back
 from kestrelpy.core.wall import Wall
 from kestrelpy.errors import ServerError
 from kestrelpy.protocol.conversation import Conversation
@@ -63,14 +64,17 @@ class Stage:
         self.dirty: list[JournalLog] = []
         self.writes = True
         self.syncs = True
+        self.has_room = True  # for new segments; files that are done with may be used again
         self.removes = True  # the files of deleted queues go
         self.reads = True  # what observers asked for comes at once
         self._settings: dict[str, Any] = {}
         self._named: dict[str, dict[str, Any]] = {}
         self._server: dict[str, Any] = {}
         self._schedules: dict[str, dict[str, str]] = {}
+        self._aliases: dict[str, dict[str, list[str]]] = {}
         self._gates: dict[Queue, Gate] = {}
         self._removing: list[Queue] = []
+        self._clearing: list[tuple[Queue, Gate]] = []
         self._observing: list[Work] = []
         self.said: list[str] = []  # lines for the log
         self.policies = Policies(Config())
@@ -107,6 +111,12 @@ class Stage:
         gate = self._gates[queue] = Gate()
         return gate
 
+    def clearance(self, queue: Queue) -> Gate | None:
+        if not would_come_back(self.broker, queue, self._removing):
+            return None
+        self._clearing.append((queue, Gate()))
+        return self._clearing[-1][1]
+
     def set_mode(self, mode: str) -> None:
         self.mode = mode
 
@@ -126,6 +136,12 @@ class Stage:
         self._server.update(settings)
         self._configure()
 
+    def set_alias(self, name: str, to: list[str]) -> None:
+        """Another alias, as after a reload."""
+        self._aliases[name] = {"to": to}
+        self._configure()
+        self.policies.put_in_force(self.broker, self.now_ms)
+
     def set_schedule(self, name: str, **settings: str) -> None:
         """Another schedule, as after a reload."""
         self._schedules[name] = settings
@@ -137,7 +153,7 @@ class Stage:
         self.policies.config = self.config = Config.model_validate(
             {
                 "server": self._server, "queue_defaults": self._settings, "queues": self._named,
-                "schedules": self._schedules,
+                "schedules": self._schedules, "aliases": self._aliases,
             }
         )  # fmt: skip
 
@@ -150,12 +166,13 @@ class Stage:
         wall = Wall(WALL_MS - 1_000_000)
         self.broker = Broker(self.policies.of, self._make_log, wall, self.config.server.max_queues)
         self.policies.declared_of = self.broker.declared_of
+        self.policies.name_aliases(self.broker)
         self.directory = DataDirectory(self.disk, "data", _SIZES)
         self.directory.lock()
         self.started_ms = self.now_ms
         self.server_id = self.directory.server_id
         self.broker.server_id = self.server_id.encode()
-        self.directory.recover(self.broker, self.dirty, self.now_ms, self.wall_ms)
+        self.found = self.directory.recover(self.broker, self.dirty, self.now_ms, self.wall_ms)
         self.schedules = Schedules(self.broker, lambda: self.mode)
         self.timetable = self.schedules.timetable
         self.schedules.put_in_force(self.config, self.now_ms)
@@ -172,7 +189,7 @@ class Stage:
             client.conversation.leave()
         self.work()
         self.is_leaving = False
-        for queue in self.broker.queues.values():
+        for queue in self.broker.logged:
             if isinstance(queue.log, JournalLog):
                 queue.log.journal.close(self.wall_ms)
         self.directory.unlock()
@@ -270,7 +287,13 @@ class Stage:
         if self.syncs:
             moved |= self.sync()
         if self.removes:
-            self._removing = [queue for queue in self._removing if not self._remove(queue)]
+            for queue in self._removing[:]:
+                if self._remove(queue):
+                    self._removing.remove(queue)
+        for queue, gate in self._clearing[:]:
+            if not would_come_back(self.broker, queue, self._removing):
+                gate.open()
+                self._clearing.remove((queue, gate))
         for client in list(self.clients.values()):
             moved |= self._speak(client)
         return moved or (self.reads and bool(self._observing))
@@ -281,15 +304,16 @@ class Stage:
         taken = moves.advance(self.now_ms)
         self.said += moves.refusals
         moves.refusals.clear()
+        for queue in moves.passages.take_quiet():
+            queue.log.wait_durable(queue.log.lsn_appended)
         return bool(moves.take_over()) or moves.has_more or taken > 0
 
     def _feed(self) -> bool:
         """What has to be read back is, at once; was there anything?"""
         moved = False
         for reader in self.broker.take_hungry():
-            log = reader.log
-            assert isinstance(log, JournalLog)
-            backlog = log.journal.backlog
+            backlog = reader.log.backlog
+            assert backlog is not None
             one = backlog.one(reader.dead.sought) if reader.dead.sought else None
             record = one.run(self.disk) if one is not None else None
             if record is not None:
@@ -327,20 +351,28 @@ class Stage:
         self.dirty.clear()
         for log in dirty:
             log.cleaned()
-            log.journal.write(self.wall_ms)
-            while log.journal.wants_spare:
-                order = log.journal.order_spare(self.wall_ms)
-                log.journal.spare_ready(order, order.prepare(self.disk))
-                log.journal.write(self.wall_ms)
-            log.advance()
-            if log.journal.can_write:
-                log.mark()
+            self.write_log(log)
         return bool(dirty)
+
+    def write_log(self, log: JournalLog) -> None:
+        """One write of this journal."""
+        log.journal.write(self.wall_ms)
+        while log.journal.wants_spare:
+            order = log.journal.order_spare(self.wall_ms)
+            if not (self.has_room or order.recycle):
+                log.journal.spare_failed(order)
+                log.no_room = "disk full: no room for the next segment"
+                break
+            log.journal.spare_ready(order, order.prepare(self.disk))
+            log.journal.write(self.wall_ms)
+        log.advance()
+        if log.journal.can_write:
+            log.mark()
 
     def sync(self) -> bool:
         """One sync of every journal that was written to; was there one?"""
         synced = False
-        for queue in [*self.broker.queues.values(), *self._removing]:
+        for queue in [*self.broker.logged, *self._removing]:
             log = queue.log
             job = log.journal.begin_sync() if isinstance(log, JournalLog) else None
             if job is None or not isinstance(log, JournalLog):
@@ -360,7 +392,8 @@ class Stage:
         gate = self._gates.pop(queue, None) or Gate()
         log = queue.log
         if isinstance(log, JournalLog):
-            held = self.broker.moves.holds(queue)
+            held = self.broker.moves.passages.holds(queue)
+            held |= would_come_back(self.broker, queue, self._removing)
             if log.failure is None and (held or log.lsn_stored < log.lsn_appended):
                 self._gates[queue] = gate
                 return False
@@ -368,7 +401,7 @@ class Stage:
             log.advance()
             log.journal.abandon()
             self.directory.remove_queue(queue)
-        self.broker.moves.gone(queue, self.now_ms)
+        self.broker.moves.passages.gone(queue, self.now_ms)
         gate.open()
         return True
 

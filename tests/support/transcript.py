@@ -12,6 +12,7 @@
     ~ 31s                       time passes; what comes due on the way happens on the way
     = queue max_items=2         settings of all queues, `= queue jobs max_items=2` of one
     = server max_open_reads=2   settings of the server
+    = alias all mail orders     a name for these queues
     = hold writes               nothing is written until `= go`; `= hold syncs`: nothing synced
     = write   = sync   = go     one write, one sync by hand; as always from now on
     = fail write|sync [FOLDER]  the disk refuses from now on, `= mend`: no more
@@ -150,6 +151,9 @@ def _direct(stage: Stage, text: str, at: str) -> None:
     if verb == "schedule":
         name, queue, line = rest.split(maxsplit=2)
         stage.set_schedule(name, queue=queue, cron=line, body=name)
+        return
+    if verb == "alias":
+        stage.set_alias(words[0], words[1:])
         return
     if verb == "reload":
         stage.reload_failure = rest.removeprefix("fails: ")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from journal.chain import Chain
 from journal.files import Disk
 from journal.record import Kind
 from journal.recovery import Recovery
@@ -23,6 +25,47 @@ archive_to = "archive"
 """
 
 
+def _numbers(folder: Path) -> set[int]:
+    return {int(path.name.split(".")[-2]) for path in folder.glob("*.segment")}
+
+
+def _replaced(folder: Path) -> set[int]:
+    """The numbers of segments that are there still, though survivors stand for them."""
+    chain = Chain(Disk(), str(folder))
+    with suppress(FileNotFoundError):  # a daemon is at work
+        chain.find()
+    return {segment.number for segment in chain.replaced}
+
+
+@pytest.mark.slow
+def test_what_survivors_stood_for_when_the_daemon_was_killed_is_archived_too(
+    tmp_path: Path,
+) -> None:
+    archive = tmp_path / "archive"
+    config = CONFIG.replace("archive\"", f"{archive}\"")
+    with DaemonProcess(tmp_path / "data", config=config) as d:
+        archive.rmdir()
+        archive.write_bytes(b"in the way")  # so nothing can be archived before the kill
+        with Raw(("127.0.0.1", d.port)) as raw:
+
+            def has_survivors() -> bool:
+                for number in range(ITEMS // 5):  # one in eight stays, so segments are rewritten
+                    put_off = b"" if number % 8 else b"/delay=1h"
+                    raw.ask(b"set jobs%b 0 0 500\r\n%b\r\n" % (put_off, BODY), b"STORED\r\n")
+                for _ in range(ITEMS // 5 * 7 // 8):
+                    raw.ask(b"get jobs\r\n", b"VALUE jobs 0 500\r\n%b\r\nEND\r\n" % BODY)
+                return bool(_replaced(next((tmp_path / "data").glob("jobs.*"))))
+
+            wait_until(has_survivors, "survivors")
+        folder = next((tmp_path / "data").glob("jobs.*"))
+        d.kill()
+        replaced = _replaced(folder)
+        archive.unlink()
+        d.start()
+        wait_until(lambda: replaced <= _numbers(archive), "what survivors stand for is archived")
+        assert not [line for line in d.lines if "missing" in line]
+
+
 @pytest.mark.slow
 def test_what_was_stored_and_confirmed_can_be_read_in_the_archive(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
@@ -32,7 +75,7 @@ def test_what_was_stored_and_confirmed_can_be_read_in_the_archive(tmp_path: Path
                 raw.ask(b"set jobs 0 0 500\r\n%b\r\n" % BODY, b"STORED\r\n")
             for _ in range(ITEMS):
                 raw.ask(b"get jobs\r\n", b"VALUE jobs 0 500\r\n%b\r\nEND\r\n" % BODY)
-        wait_until(lambda: len(list(archive.glob("*.segment"))) > 8, "segments in the archive")
+        wait_until(lambda: set(range(1, 11)) <= _numbers(archive), "the first ten are there")
         folder = next((tmp_path / "data").glob("jobs.*"))
         assert not list(folder.glob("*.recycled")), "what is archived is not written over"
 

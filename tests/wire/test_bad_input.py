@@ -32,7 +32,7 @@ def test_an_unknown_verb_is_error_and_the_connection_stays(raw: Raw) -> None:
         ("set {q}/open 0 0 5", "does not go with set"),
         ("add {q} x 0 5", "bad flags"),
         ("set {q} 0 x 5", "bad expiry"),
-        ("set {q}+child 0 0 5", "fan-out"),
+        ("set {q}+child+child 0 0 5", "a child has no children"),
         ("set {q}" + "/" * 250 + " 0 0 5", "key too long"),
         ("set " + "n" * 129 + " 0 0 5", "queue name too long"),
     ],

@@ -9,6 +9,12 @@ What is asked of each queue, server and generation:
     phantom  an item that ended, or is there, and was never put
     twice    an item that was confirmed twice
     order    markers rise; first deliveries follow them; nothing is lent twice at once (`order`)
+    said     versions of a key have no gap, no id is stored twice, of no item two are made by a
+             hand-off or move, it ends with that alone, and is where its record says (`once`)
+    kept     of what is done and retained nothing went before something older (`retained`)
+
+A fan-out child is asked all but the last by itself, as a queue `orders+audit` whose items are those
+put for all since it was named, and its own; one that was removed is not asked.
 
 and how near to exactly once it came: deliveries beyond the first of an item. A delivery that a
 crash or a stop of the server ended leaves no record, so it is not among them.
@@ -39,15 +45,17 @@ from kestrelpy.spark.jobs.balance import Basis, Books, Wrong, books
 from kestrelpy.spark.jobs.findings import Found, outcome
 from kestrelpy.spark.jobs.holes import Continuity, Extent, continuity, extents
 from kestrelpy.spark.jobs.items import there
+from kestrelpy.spark.jobs.once import Said, check_said
 from kestrelpy.spark.jobs.order import Order, check_order
 from kestrelpy.spark.jobs.running import Outcome, Progress, Request, folders, parse, run
 from kestrelpy.spark.jobs.state import (
     JournalState,
     Opening,
+    begun_with,
     journals_in,
     older_snapshot,
     read_openings,
-    read_state,
+    read_states,
     reliable,
 )
 
@@ -89,6 +97,8 @@ def audit(
     progress.step("asking what is there")
     named = folders(paths)
     sources = _sources(spark, named)
+    if any(state.reader and not state.named_lsn for state in sources.states.values()):
+        _with_beginnings(spark, paths, sources)
     progress.step("reading events")
     last = {jid: state.lsn_last for jid, state in sources.states.items()}
     # Records that came after the state was asked for are left to the next audit.
@@ -99,10 +109,10 @@ def audit(
     try:
         spans = extents(chunks)
         _check_known(spark, paths, sources, spans)
-        runs = {jid: _continuity(events, jid, spans[jid], sources) for jid in sources.states}
+        runs = _continuities(events, spans, sources)
         kinds = {kind for span in spans.values() for kind in span.by_kind}
         keyed = any(span.keyed for span in spans.values())
-        flushes = ev.read_flushes(spark, paths) if ev.FLUSH in kinds else []
+        flushes = ev.read_flushes(spark, paths) if kinds & {ev.FLUSH, ev.UPTO} else []
         bases = _bases(sources, runs, flushes)
         progress.step("adding up items")
         known = {basis.jid: basis for basis in bases}
@@ -114,12 +124,20 @@ def audit(
             progress.step("looking at the order")
             orders = check_order(spark, blocks, events, items, keyed, examples)
             lists = _lists(items, sums, examples)
-            gives_places = kinds & {ev.RELEASE, ev.REDRIVE}
+            gives_places = kinds & {ev.RELEASE, ev.REDRIVE, ev.NAME}
             places = ev.read_places(spark, paths) if gives_places else {}
+            has_moves = ev.MOVE in kinds
+            says = keyed or has_moves or any(span.stamped for span in spans.values())
+            unbroken = {jid: run_of.unbroken_lsn for jid, run_of in runs.items()}
+            said = (
+                check_said(spark, paths, sources.states, unbroken, examples, has_moves)
+                if says else {}
+            )
             found = [
                 _found(sources.states[b.jid], spans[b.jid], runs[b.jid], sums[b.jid],
                        orders.get(b.jid, Order()), lists[b.jid], b,
-                       sources.openings.get(b.jid, []), places.get(b.jid, NO_PLACES))
+                       sources.openings.get(b.jid, []), places.get(b.jid, NO_PLACES),
+                       said.get(b.jid, Said()))
                 for b in bases
             ]  # fmt: skip
             if out is not None:
@@ -142,14 +160,14 @@ def _sources(spark: SparkSession, named: Sequence[str]) -> Sources:
     context = spark.sparkContext
     states: list[JournalState] = []
     if journals:
-        states = context.parallelize(journals, len(journals)).map(read_state).collect()
+        states = context.parallelize(journals, len(journals)).flatMap(read_states).collect()
     fronts = context.parallelize(places, len(places)).map(read_openings).collect()
     identities = {state.identity for state in states}
     identities.update(each.identity for openings, _ in fronts for each in openings)
     jids = {each: ev.jid_of(bytes.fromhex(each)) for each in identities}
     made = Sources()
     for state in states:
-        jid = jids[state.identity]
+        jid = state.jid
         other = made.states.get(jid)
         if other is not None and _life(other) != _life(state):
             raise KestrelError(
@@ -158,6 +176,11 @@ def _sources(spark: SparkSession, named: Sequence[str]) -> Sources:
             )
         if other is None or other.lsn_last < state.lsn_last:
             made.states[jid] = state
+    # Of a copy that is older its children may be gone by now.
+    made.states = {
+        jid: state for jid, state in made.states.items()
+        if made.states[jids[state.identity]].folder == state.folder
+    }
     openings: dict[int, list[Opening]] = defaultdict(list)
     survivors: dict[int, set[int]] = defaultdict(set)
     for opened, named_survivors in fronts:
@@ -169,6 +192,17 @@ def _sources(spark: SparkSession, named: Sequence[str]) -> Sources:
                 survivors[jids[identity]].add(int(number))
     made.openings, made.survivors = openings, survivors
     return made
+
+
+def _with_beginnings(spark: SparkSession, paths: Sequence[str], sources: Sources) -> None:
+    """Of children that a snapshot knows: when they were named, if the record of that is kept."""
+    named = ev.read_beginnings(spark, paths)
+    for jid, state in sources.states.items():
+        known = [e for e in named.get((state.identity, state.reader), ()) if e[0] <= state.lsn_last]
+        if state.reader and not state.named_lsn and known:
+            lsn, begins = known[-1]
+            begun, apart = begun_with(begins)
+            sources.states[jid] = replaced(state, named_lsn=lsn, begun=begun, begun_apart=apart)
 
 
 def _life(state: JournalState) -> tuple[str, int]:
@@ -192,6 +226,23 @@ def _check_known(
     )
 
 
+def _continuities(
+    events: DataFrame, spans: dict[int, Extent], sources: Sources
+) -> dict[int, Continuity]:
+    """Of each journal, and of each child in it: that is whole from its first record on."""
+    states = sources.states
+    runs = {
+        jid: _continuity(events, jid, spans[jid], sources)
+        for jid, state in states.items()
+        if not state.reader
+    }
+    for jid, state in states.items():
+        if state.reader:
+            parent = runs[ev.jid_of(bytes.fromhex(state.identity))]
+            runs[jid] = replaced(parent, unbroken_lsn=max(parent.unbroken_lsn, state.named_lsn))
+    return runs
+
+
 def _continuity(events: DataFrame, jid: int, span: Extent, sources: Sources) -> Continuity:
     state = sources.states[jid]
     last = state.lsn_last
@@ -211,7 +262,10 @@ def _bases(
         lsns = tuple(each.lsn for each in flushes if each.jid == jid)
         has_lost = bool(runs[jid].lost)
         basis = Basis(jid, unbroken, 0, 0, 1, has_lost, lsns)
-        if unbroken > 1:
+        if state.reader:
+            if not unbroken == state.named_lsn > 0:  # nobody says how many it had then
+                basis = replaced(basis, as_of=unbroken - 1, opening=None, id_from=0)
+        elif unbroken > 1:
             known = [
                 each
                 for each in reliable(sources.openings.get(jid, []))
@@ -247,25 +301,36 @@ def _lists(
 def _found(
     state: JournalState, span: Extent, run_of: Continuity, sums: Books, order: Order,
     wrong: list[tuple[int, Wrong]], basis: Basis, openings: Sequence[Opening], places: Ints,
+    said: Said,
 ) -> Found:  # fmt: skip
     """One journal, judged; `places` are numbers that it gave to no item."""
-    # A start goes on behind the ids that the newest segment had counted, written or not.
-    jumps = {each.next_item for each in openings}
-    gaps = [gap for gap in order.gaps if gap[1] + 1 not in jumps and not _are_places(gap, places)]
+    jumps = np.unique([each.next_item for each in openings])
+    gaps = [gap for gap in order.gaps if not _is_explained(gap, jumps, places)]
+    if state.reader or state.passes_on:
+        gaps = []  # numbers are given by the queue, and what it passes on is no item of its own
     return Found(
         folder=state.folder, server=state.server, queue=state.queue,
         generation=state.generation, journal=state.identity, extent=span,
         unbroken_lsn=run_of.unbroken_lsn, as_of=basis.as_of, lsn_last=state.lsn_last,
-        books=sums, order=order, holes=list(run_of.lost), ids_skipped=gaps, wrong=wrong,
-        damages=list(state.damages), is_known=state.known,
+        books=sums, order=order, holes=[] if state.reader else list(run_of.lost),
+        ids_skipped=gaps, wrong=wrong,
+        damages=list(state.damages), is_known=state.known, said=said,
+        retained_missing=state.retained_missing,
     )  # fmt: skip
 
 
-def _are_places(gap: tuple[int, int], places: Ints) -> bool:
-    """Did all these numbers go to places, and none to an item?"""
+def _is_explained(gap: tuple[int, int], jumps: Ints, places: Ints) -> bool:
+    """Did all these numbers go to places, be it from one on with which a start went on?
+
+    It goes on behind the ids that the newest segment had counted, written or not.
+    """
     first, last = gap
-    low, high = np.searchsorted(places, (first, last + 1))
-    return bool(high - low == last + 1 - first)
+    low, high = np.searchsorted(jumps, (first + 1, last + 2))
+    for start in (first, *jumps[low:high].tolist()):
+        low, high = np.searchsorted(places, (start, last + 1))
+        if high - low == last + 1 - start:
+            return True
+    return False
 
 
 def _write(

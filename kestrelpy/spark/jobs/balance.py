@@ -170,9 +170,12 @@ def wrongs(items: Items, basis: Bases) -> Ints:
     after_end = ((end > 0) & (back > end)) | (
         is_flushed & (items.flushed_lsn < np.maximum(end, back))
     )
+    # Handed off, and ended otherwise too.
+    is_both = (items.count("handed") == 1) & (items.end != ev.MOVE)
+    ended |= items.end_lsn > 0
     cases = (
         (Wrong.CONFIRMED_TWICE, items.count("confirms") > 1),
-        (Wrong.ENDED_TWICE, items.count("ends") > 1),
+        (Wrong.ENDED_TWICE, (items.count("ends") > 1) | is_both),
         (Wrong.PUT_TWICE, puts > 1),
         (Wrong.LOST, whole & ~ended & ~is_flushed & ~there),
         (Wrong.NO_PUT, there & (puts == 0)),
@@ -193,7 +196,7 @@ def sums(items: Items, wrong: Ints, as_of: Ints) -> dict[str, Ints]:
     made = {
         "stored": is_new,
         # One of the opening may have ended before, and the record of that is not kept.
-        "flushed": (items.count("ends") == 0) & ~there & (items.flushed_lsn > as_of) & is_new,
+        "flushed": (items.end_lsn == 0) & ~there & (items.flushed_lsn > as_of) & is_new,
         "dead": there & buried,
         "there": there & ~buried,
         "delivered": deliveries > 0,

@@ -6,6 +6,7 @@
     before     of what ends a delivery: how many deliveries the item had before this one
     how        what ended a delivery that came to nothing: one of HOW
     key_hash   the item's key: 64 bits of it
+    stamped    of a put: it says an id, or what its item was made of
 
 One rule: what a job does not need is not read.
 """
@@ -13,6 +14,8 @@ One rule: what a job does not need is not read.
 from __future__ import annotations
 
 import hashlib
+import struct
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,13 +28,17 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from journal.record import Kind
+from journal.errors import ITEM_MAX
+from journal.lines import STOPS, Beginning
+from journal.record import Draft, Kind
 from kestrelpy.spark.columns import Bools, Ints
+from kestrelpy.spark.namings import Naming, Turns
 from kestrelpy.spark.schema import OPS
 
 NEEDED: Final = (
     "lsn bigint, op string, item bigint, timestamp timestamp, opened timestamp, "
-    "attempts int, reason string, key string, segment bigint, reader string"
+    "attempts int, reason string, key string, segment bigint, reader_number bigint, "
+    "origin string, id string"
 )
 # What `Events.rows` makes of them, for Spark.
 ROWS: Final = (
@@ -47,9 +54,12 @@ PUT, CONFIRM, RETURN, DEAD = int(Kind.PUT), int(Kind.DONE), int(Kind.RETURNED), 
 EXPIRE, DISCARD, FLUSH = int(Kind.EXPIRED), int(Kind.DISCARDED), int(Kind.FLUSHED)
 TOKENS, MOVE, CANCEL = int(Kind.TOKENS), int(Kind.MOVED), int(Kind.CANCELLED)
 REDRIVE, RELEASE = int(Kind.REDRIVEN), int(Kind.RELEASED)
+NAME, UPTO = int(Kind.READER), int(Kind.UPTO)
 # Beside the kinds of records: what is known of an item without them.
 THERE: Final = 1000
 BURIED: Final = 1001
+HANDED: Final = 1002  # the put of another item says that it was made of this one
+KEYED: Final = 1003  # its put, before this child was named, says its key
 # After one of these an item is gone for good.
 ENDS: Final = (CONFIRM, EXPIRE, DISCARD, MOVE, CANCEL)
 # These end a delivery, and say when it began.
@@ -57,7 +67,7 @@ DELIVERIES: Final = (CONFIRM, RETURN, DEAD, MOVE)
 # Records of other kinds are written by later versions: what they do to an item is not known here.
 UNDERSTOOD: Final = (
     *ENDS, PUT, RETURN, DEAD, FLUSH, TOKENS, REDRIVE, int(Kind.DECLARED), int(Kind.PAUSED),
-    int(Kind.LEASED), int(Kind.RENEWED), RELEASE, int(Kind.SETTLED), int(Kind.IDS),
+    int(Kind.LEASED), int(Kind.RENEWED), RELEASE, int(Kind.SETTLED), int(Kind.IDS), NAME, UPTO,
 )  # fmt: skip
 _WORDS: Final = pa.array([*OPS.values()], pa.string())
 _KINDS: Final = np.array([*map(int, OPS), -1], np.int16)
@@ -66,13 +76,17 @@ _REASONS: Final = pa.array(HOW[1:], pa.string())
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """A flush: everything up to item `last` was gone, but what was dead and `spared`."""
+    """A flush: everything up to item `last` was gone, but what was dead and `spared`.
+
+    `is_upto`: a confirm of everything up to the marker `last`; what was delayed is spared, too.
+    """
 
     jid: int
     lsn: int
     last: int
     ms: int
     spared: tuple[int, ...]
+    is_upto: bool = False
 
 
 class Events:
@@ -100,21 +114,27 @@ class Events:
             "attempts": ints(read["attempts"]).astype(np.int32),
             "how": np.where(bools(read["reason"].is_valid()), how, 0).astype(np.int8),
             "segment": ints(read["segment"]),
-            "of_child": read["reader"].is_valid(),
+            "of_child": pa.array(ints(read["reader_number"]) > 0),
             "key_hash": _hashes(read["key"]),
+            "stamped": pc.or_(read["origin"].is_valid(), read["id"].is_valid()).cast(pa.int64()),
             **{name: read[name] for name in kept},
         }
         return cls(pa.RecordBatch.from_pydict(columns))
 
     @classmethod
-    def bare(cls, jid: int, kind: int, items: Ints) -> Events:
-        """What is said of items without a record: nothing else is known of them."""
-        nothing, no_key = np.zeros(len(items), np.int64), pa.nulls(len(items), pa.int64())
+    def bare(
+        cls, jid: int, kind: int, items: Ints, lsn: Ints | int = 0, keys: pa.Array | None = None
+    ) -> Events:
+        """What is said of items without a record: nothing else is known of them, but an `lsn` and
+        the hashes of their `keys`."""
+        nothing = np.zeros(len(items), np.int64)
+        hashes = pa.nulls(len(items), pa.int64()) if keys is None else keys
         columns = {
             "jid": nothing + jid, "kind": (nothing + kind).astype(np.int16), "item": items,
-            "lsn": nothing, "ms": nothing, "opened_ms": nothing,
+            "lsn": nothing + lsn, "ms": nothing, "opened_ms": nothing,
             "attempts": nothing.astype(np.int32), "how": nothing.astype(np.int8),
-            "segment": nothing, "of_child": nothing == 1, "key_hash": no_key,
+            "segment": nothing, "of_child": nothing == 1, "key_hash": hashes,
+            "stamped": nothing,
         }  # fmt: skip
         return cls(pa.RecordBatch.from_pydict(columns))
 
@@ -233,6 +253,11 @@ def jid_of(identity: bytes) -> int:
     return number_of(identity)
 
 
+def line_of(jid: int, reader: int) -> int:
+    """The number of a child's line, which is judged as a journal of its own; 0: the queue's own."""
+    return number_of(struct.pack("<qQ", jid, reader)) if reader else jid
+
+
 def read_events(spark: SparkSession, paths: Sequence[str], columns: str) -> DataFrame:
     """Every record under these folders, each once; what is damaged is passed over, not an error."""
     reader = spark.read.format("kestrel").option("mode", "events").schema(columns)
@@ -240,29 +265,63 @@ def read_events(spark: SparkSession, paths: Sequence[str], columns: str) -> Data
 
 
 _FLUSHES: Final = (
-    "journal string, lsn bigint, op string, item bigint, timestamp timestamp, value binary"
+    "journal string, lsn bigint, op string, item bigint, timestamp timestamp, value binary, "
+    "reader_number bigint, number bigint, flags bigint"
 )
 
 
 def read_flushes(spark: SparkSession, paths: Sequence[str]) -> list[Flush]:
     """Flushes by lsn, with the items that they spared. (`value` of all records is read for them.)
 
-    Of several journals they come one among the other.
+    Of several journals they come one among the other. A child that is removed is flushed by that.
     """
-    rows = read_events(spark, paths, _FLUSHES).where(fn.col("op") == OPS[Kind.FLUSHED])
-    named = rows.select("journal", "lsn", "item", fn.unix_millis("timestamp").alias("ms"), "value")
-    found = [
-        Flush(jid_of(bytes.fromhex(r.journal)), r.lsn, r.item, r.ms, _spared(bytes(r.value or b"")))
-        for r in named.collect()
-    ]
+    kinds = (Kind.FLUSHED, Kind.UPTO, Kind.READER)
+    found, rows = [], read_events(spark, paths, _FLUSHES).where(
+        fn.col("op").isin(*(OPS[k] for k in kinds))
+    ).withColumn("ms", fn.unix_millis("timestamp")).collect()  # fmt: skip
+    named = defaultdict[str, list[Naming]](list)
+    for r in rows:
+        if r.op == OPS[Kind.READER]:
+            named[r.journal].append(Naming(r.reader_number, "", r.lsn, 0, r.flags == STOPS))
+    turns = {name: Turns(namings) for name, namings in named.items()}
+    for r in rows:
+        number = r.reader_number
+        reader = turns[r.journal].reader(number, r.lsn) if r.journal in turns else number
+        jid = line_of(jid_of(bytes.fromhex(r.journal)), reader)
+        if r.op == OPS[Kind.READER]:
+            if r.reader_number and r.flags == STOPS:
+                found.append(Flush(jid, r.lsn, ITEM_MAX, r.ms, ()))
+            continue
+        is_upto = r.op == OPS[Kind.UPTO]
+        spared = _spared(bytes(r.value or b""))
+        found.append(Flush(jid, r.lsn, r.number if is_upto else r.item, r.ms, spared, is_upto))
     return sorted(found, key=lambda each: each.lsn)
 
 
+def read_beginnings(
+    spark: SparkSession, paths: Sequence[str]
+) -> dict[tuple[str, int], list[tuple[int, Beginning | None]]]:
+    """When children were named, and what with: by the journal's identity and the number."""
+    rows = read_events(spark, paths, _FLUSHES).where(
+        (fn.col("op") == OPS[Kind.READER]) & (fn.col("reader_number") > 0)
+        & (fn.col("flags") != STOPS)
+    )  # fmt: skip
+    found = defaultdict[tuple[str, int], list[tuple[int, Beginning | None]]](list)
+    for r in rows.orderBy("lsn").collect():
+        draft = Draft(Kind.READER, 0, 0, 0, 0, b"", bytes(r.value or b""), r.reader_number, 0)
+        found[r.journal, r.reader_number].append((r.lsn, Beginning.decode(draft)))
+    return found
+
+
 def read_places(spark: SparkSession, paths: Sequence[str]) -> dict[int, Ints]:
-    """Of each journal the numbers that went to places and not to items, rising."""
-    rows = read_events(spark, paths, "journal string, op string, number bigint")
-    wanted = rows.where(fn.col("op").isin(OPS[Kind.RELEASED], OPS[Kind.REDRIVEN]))
-    found = wanted.groupBy("journal").agg(fn.sort_array(fn.collect_set("number")).alias("places"))
+    """Of each journal the numbers that went to no item of the queue's own line, rising."""
+    columns = "journal string, op string, number bigint, item bigint, reader_number bigint"
+    rows = read_events(spark, paths, columns)
+    of_child = (fn.col("op") == OPS[Kind.PUT]) & (fn.col("reader_number") > 0)
+    wanted = rows.where(fn.col("op").isin(OPS[Kind.RELEASED], OPS[Kind.REDRIVEN]) | of_child)
+    wanted = wanted.withColumn("place", fn.when(of_child, fn.col("item")).otherwise(
+        fn.col("number")))  # fmt: skip
+    found = wanted.groupBy("journal").agg(fn.sort_array(fn.collect_set("place")).alias("places"))
     return {
         jid_of(bytes.fromhex(row.journal)): np.array(row.places, np.int64)
         for row in found.collect()

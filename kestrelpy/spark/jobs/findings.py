@@ -11,7 +11,7 @@ One rule: a breach is named with its queue, and with what it is about: item, lsn
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from journal.dump import utc
@@ -19,6 +19,7 @@ from journal.errors import Damage
 from kestrelpy.spark.jobs.balance import Books, Wrong
 from kestrelpy.spark.jobs.events import HOW, UNDERSTOOD
 from kestrelpy.spark.jobs.holes import Extent
+from kestrelpy.spark.jobs.once import Said
 from kestrelpy.spark.jobs.order import Order
 from kestrelpy.spark.jobs.running import BREACH, HOLDS, UNUSABLE, Outcome, counted
 
@@ -45,6 +46,8 @@ class Found:
     wrong: list[tuple[int, Wrong]]
     damages: list[Damage]
     is_known: bool
+    said: Said = field(default_factory=Said)
+    retained_missing: Sequence[tuple[int, int]] = ()
 
     @property
     def name(self) -> str:
@@ -78,7 +81,8 @@ class Found:
         """How many there are, of all kinds."""
         return (
             sum(self.books.wrong.values()) + len(self.holes) + len(self.ids_skipped)
-            + len(self.lossy) + self.order.breaches + (0 if self.adds_up else 1)
+            + len(self.lossy) + len(self.retained_missing) + self.order.breaches
+            + self.said.breaches + (0 if self.adds_up else 1)
         )  # fmt: skip
 
     @property
@@ -139,6 +143,9 @@ def _lines(found: Found) -> list[str]:
         lines.append(f"  without holes from lsn {found.unbroken_lsn:,} on; before that, what is "
                      "left of segments that went")  # fmt: skip
     lines += [f"  {line}" for line in (_sum(found), *_deliveries(found), *_order(found))]
+    if found.said.again:
+        lines.append(f"  {counted(found.said.again, 'id')} came again after more than a minute: "
+                     "right where the queue remembers them no longer than that")  # fmt: skip
     lines += [f"  BREACH {line}" for line in _breaches(found)]
     return lines
 
@@ -209,12 +216,18 @@ def _breaches(found: Found) -> Iterable[str]:
         yield f"missing: lsn {_range(first, last)}: records that should be there are not"
     for first, last in found.ids_skipped:
         yield f"missing: item {_range(first, last)}: between items that were stored"
+    for first, last in found.retained_missing:
+        yield (f"missing: item {_range(first, last)}: done and retained, and gone although older "
+               "ones are there")  # fmt: skip
     for damage in found.lossy:
         yield f"missing: {damage.sentence()}"
     for wrong, count in found.books.wrong.items():
         items = [str(item) for item, what in found.wrong if what == wrong]
         rest = f" and {count - len(items):,} more" if count > len(items) else ""
         yield f"{wrong.list}: item {', '.join(items)}{rest} {wrong.text}"
+    yield from found.said.examples
+    if found.said.breaches > len(found.said.examples):
+        yield f"and {found.said.breaches - len(found.said.examples):,} more of these"
     order = found.order
     if order.breaches:
         counts = {
@@ -273,12 +286,17 @@ def _facts(found: Found) -> dict[str, object]:
         **lists,
         "holes": [list(each) for each in found.holes],
         "ids_skipped": [list(each) for each in found.ids_skipped],
+        "retained_missing": [list(each) for each in found.retained_missing],
         "damages": [each.sentence() for each in found.damages],
         "order": {
             "judged": order.judged, "swapped": order.swapped, "puts_swapped": order.puts_swapped,
             "overlaps": order.overlaps, "explained_by_restart": order.restart,
             "explained_by_clock": order.clock, "too_close": order.close,
             "examples": order.examples,
+        },
+        "said": {
+            "breaches": found.said.breaches, "again": found.said.again,
+            "examples": found.said.examples,
         },
         "of_other_readers": found.extent.of_child, "judged": found.is_judged,
         "breaches": found.breaches,

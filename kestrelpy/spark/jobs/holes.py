@@ -30,7 +30,8 @@ _BLOCK_BITS: Final = 16
 _SORT: Final = ("jid", "segment", "kind", "how", "of_child", "block")
 _SPANS: Final = (
     "jid bigint, segment bigint, kind smallint, how tinyint, of_child boolean, block bigint, "
-    "records bigint, first bigint, last bigint, first_ms bigint, last_ms bigint, keyed bigint"
+    "records bigint, first bigint, last bigint, first_ms bigint, last_ms bigint, keyed bigint, "
+    "stamped bigint"
 )
 _NAMES: Final = re.findall(r"(\w+) \w+", _SPANS)
 _HOLES_MAX: Final = 10_000  # of one journal that are looked at; more are as bad
@@ -60,6 +61,7 @@ class Extent:
     last_ms: int = 0
     of_child: int = 0
     keyed: int = 0
+    stamped: int = 0
     by_kind: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     by_how: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     blocks: dict[int, Block] = field(default_factory=lambda: defaultdict(Block))
@@ -92,11 +94,12 @@ def extents(chunks: DataFrame) -> dict[int, Extent]:
         extent = found[row.jid]
         extent.records += row.records
         extent.keyed += row.keyed
+        extent.stamped += row.stamped
         extent.of_child += row.records if row.of_child else 0
         extent.first_ms = min(extent.first_ms or row.first_ms, row.first_ms)
         extent.last_ms = max(extent.last_ms, row.last_ms)
         extent.by_kind[row.kind] += row.records
-        extent.by_how[row.how] += row.records if row.how else 0
+        extent.by_how[row.how] += row.records if row.how and not row.of_child else 0
         extent.blocks[row.block].add(row.records, row.first, row.last)
         extent.segments[row.segment].add(row.records, row.first, row.last)
     return found
@@ -105,14 +108,16 @@ def extents(chunks: DataFrame) -> dict[int, Extent]:
 def _spans(events: Events) -> pa.RecordBatch | None:
     """How many records of each sort there are in each block of lsns."""
     events = events.records()
+    events = events.pick(events.segment > 0)  # no record says what a child was named with
     if not len(events):
         return None
     table = pa.Table.from_batches([events.batch])
     table = table.append_column("block", pa.array(events.lsn >> _BLOCK_BITS))
     sums = [([], "count_all"), ("lsn", "min"), ("lsn", "max"), ("ms", "min"), ("ms", "max"),
-            ("key_hash", "count")]  # fmt: skip
+            ("key_hash", "count"), ("stamped", "sum")]  # fmt: skip
     made = table.group_by([*_SORT]).aggregate(sums).combine_chunks()
-    names = ("count_all", "lsn_min", "lsn_max", "ms_min", "ms_max", "key_hash_count")
+    names = ("count_all", "lsn_min", "lsn_max", "ms_min", "ms_max", "key_hash_count",
+             "stamped_sum")  # fmt: skip
     return made.select([*_SORT, *names]).rename_columns(_NAMES).to_batches()[0]
 
 

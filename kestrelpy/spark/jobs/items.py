@@ -7,7 +7,7 @@
     dead_lsn             its death; a later `redrive_lsn` takes it back
     back_lsn             the last record that gave it back or buried it
     release_lsn          its first delay was over
-    flushed_lsn          the first flush that reached it
+    flushed_lsn          the first flush that reached it, or confirm of everything up to a marker
     there, buried        what is said of it elsewhere (`state`): it is there, it is dead
 
 Records of one block of items are sorted by item and lsn (`Sorted`), and each of these is one pass
@@ -19,7 +19,7 @@ One rule: a row says what records say; what to think of it is `balance`'s.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -35,25 +35,38 @@ from kestrelpy.spark.jobs.state import JournalState, pairs_of
 _RUN_MAX: Final = 1 << 20  # ids written out at once
 # What `seen` counts, by the bit where each count begins, and how far it counts.
 _SEEN: Final = {"puts": 0, "confirms": 8, "ends": 16, "deads": 24, "there": 32, "buried": 33,
-                "deliveries": 34, "overlaps": 62}  # fmt: skip
-_COUNT_MAX: Final = {"there": 1, "buried": 1, "deliveries": (1 << 28) - 1, "overlaps": 1}
+                "deliveries": 34, "handed": 61, "overlaps": 62}  # fmt: skip
+_COUNT_MAX: Final = {"there": 1, "buried": 1, "deliveries": (1 << 27) - 1, "handed": 1,
+                     "overlaps": 1}  # fmt: skip
 _COUNT_OF_FEW: Final = 255  # of a record that an item has once: so many are as wrong as more
 _MS_BITS: Final = 42  # of a time, until 2109
 
 
 def there(spark: SparkSession, states: Iterable[tuple[int, JournalState]]) -> DataFrame:
     """What is there, by `state`, as chunks beside those of events."""
-    said = [pickle.dumps((jid, state.runs, state.dead)) for jid, state in states]
+    said = [
+        pickle.dumps((jid, s.runs, s.dead, s.named_lsn, s.begun, s.begun_apart))
+        for jid, s in states
+    ]
     return packed.made(spark, said, _there)
 
 
 def _there(said: bytes) -> Iterator[Events]:
-    jid, runs, dead = pickle.loads(said)
+    jid, runs, dead, named_lsn, begun, begun_apart = pickle.loads(said)
+    for items in _ids(runs):
+        yield Events.bare(jid, ev.THERE, items)
+    yield Events.bare(jid, ev.BURIED, np.array(dead, np.int64))
+    # What a child was named with, as if it had been put then.
+    for items in _ids(begun):
+        yield Events.bare(jid, ev.PUT, items, named_lsn)
+    yield Events.bare(jid, ev.RELEASE, np.array(begun_apart, np.int64), named_lsn)
+
+
+def _ids(runs: bytes) -> Iterator[Ints]:
     for first, last in pairs_of(runs):
         for start in range(first, last + 1, _RUN_MAX):
             stop = min(start + _RUN_MAX - 1, last)
-            yield Events.bare(jid, ev.THERE, np.arange(start, stop + 1, dtype=np.int64))
-    yield Events.bare(jid, ev.BURIED, np.array(dead, np.int64))
+            yield np.arange(start, stop + 1, dtype=np.int64)
 
 
 @dataclass(slots=True)
@@ -88,12 +101,19 @@ class Items:
         return (self.seen >> _SEEN[name]) & _COUNT_MAX.get(name, _COUNT_OF_FEW)
 
     @property
+    def jids(self) -> set[int]:
+        """The journals that they are of: few, one after the other."""
+        return {*self.jid[np.flatnonzero(np.diff(self.jid, prepend=~self.jid[:1]))].tolist()}
+
+    @property
     def died(self) -> Bools:
         """Which are dead by their records."""
         return (self.count("deads") > 0) & ~(self.redrive_lsn > self.dead_lsn)
 
     def flush(self, flush: Flush) -> None:
         """Note it for those that it reached, if none before it did."""
+        if not len(self) or flush.last < self.item.min() or flush.jid not in self.jids:
+            return
         dead, back = self.dead_lsn, self.redrive_lsn
         was_dead = (dead > 0) & (dead < flush.lsn) & ((back < dead) | (back > flush.lsn))
         reached = (self.jid == flush.jid) & (self.item <= flush.last) & (flush.lsn > self.put_lsn)
@@ -112,7 +132,8 @@ class Sorted:
     def __init__(self, events: Events) -> None:
         own = (events.item > 0) & ~events.of_child & ~events.is_one_of((ev.FLUSH, ev.TOKENS))
         events = events if own.all() else events.pick(own)
-        self.events = events.pick(np.lexsort((events.lsn, events.item, events.jid)))
+        events = events.pick(np.lexsort((events.lsn, events.item, events.jid)))
+        self.events = events = _without_strangers(events)
         self._places = np.arange(len(events))
         is_new = np.ones(len(events), np.bool_)
         is_new[1:] = changes(self.events.item) | changes(self.events.jid)
@@ -145,7 +166,7 @@ class Sorted:
         """What these records say; 0 where there is none."""
         return np.where(places < 0, 0, values[places])
 
-    def items(self, flushes: Iterable[Flush]) -> Items:
+    def items(self, flushes: Sequence[Flush]) -> Items:
         """What they add up to."""
         events, lsn = self.events, self.events.lsn
         end, first = self.first(self.of(*ev.ENDS)), self.first(self.begun)
@@ -166,15 +187,25 @@ class Sorted:
             release_lsn=self.at(self.first(self.of(ev.RELEASE)), lsn),
             key_hash=self.at(key, ev.ints(events.batch["key_hash"])),
         )
+        handed = (made.count("handed") == 1) & (made.end_lsn == 0)
+        lsn_handed = self.at(self.first(self.of(ev.HANDED)), lsn)
+        made.end_lsn[handed], made.end[handed] = lsn_handed[handed], ev.MOVE
         for flush in flushes:
-            made.flush(flush)
+            if not flush.is_upto:
+                made.flush(flush)
+        _confirm_up_to(made, [flush for flush in flushes if flush.is_upto], self._latest_lsn())
         return made
+
+    def _latest_lsn(self) -> Ints:
+        """Of each item the last record that says that it was there."""
+        return self.at(self.last(self.of(ev.RETURN, ev.DEAD, ev.RELEASE, ev.REDRIVE, ev.PUT)),
+                       self.events.lsn)  # fmt: skip
 
     def _seen(self) -> Ints:
         sorts = {
             "puts": self.of(ev.PUT), "confirms": self.of(ev.CONFIRM), "ends": self.of(*ev.ENDS),
             "deads": self.of(ev.DEAD), "there": self.of(ev.THERE), "buried": self.of(ev.BURIED),
-            "deliveries": self.begun, "overlaps": self._overlaps(),
+            "deliveries": self.begun, "overlaps": self._overlaps(), "handed": self.of(ev.HANDED),
         }  # fmt: skip
         seen = np.zeros(len(self), np.int64)
         for name, which in sorts.items():
@@ -189,6 +220,40 @@ class Sorted:
         which[self.starts] = 1
         ended = np.where(self.begun, self.events.ms, 0)
         return self.begun & (self.events.opened_ms < latest_before(ended, np.cumsum(which)))
+
+
+def _without_strangers(events: Events) -> Events:
+    """Of sorted events those of items of which more is said than a key: a child may have begun
+    without the others."""
+    says_more = events.kind != ev.KEYED
+    if says_more.all() or not len(events):
+        return events
+    is_new = np.ones(len(events), np.bool_)
+    is_new[1:] = changes(events.item) | changes(events.jid)
+    known = np.logical_or.reduceat(says_more, np.flatnonzero(is_new))
+    return events.pick(known[np.cumsum(is_new) - 1])
+
+
+def _confirm_up_to(items: Items, uptos: Sequence[Flush], latest_lsn: Ints) -> None:
+    """Note the first of these that reached each item, markers rising with the log.
+
+    An item that was delayed, given back or dead may have been spared, and its marker may be another
+    number than its id: of such a one it is taken as ending it only if nothing says otherwise.
+    """
+    for jid in {each.jid for each in uptos}.intersection(items.jids):
+        ours = [each for each in uptos if each.jid == jid]
+        markers = np.maximum.accumulate(np.array([each.last for each in ours], np.int64))
+        lsns = np.array([each.lsn for each in ours], np.int64)
+        apart = (items.release_lsn > 0) | (items.back_lsn > 0)
+        since = np.where(apart, latest_lsn, items.put_lsn)
+        first = np.maximum(
+            np.searchsorted(markers, items.item), np.searchsorted(lsns, since, "right")
+        )
+        reached = (items.jid == jid) & (first < len(ours)) & (items.flushed_lsn == 0)
+        reached &= ~(apart & ((items.count("ends") > 0) | (items.count("there") == 1)))
+        at = np.minimum(first, len(ours) - 1)
+        items.flushed_lsn[reached] = lsns[at][reached]
+        items.flushed_ms[reached] = np.array([each.ms for each in ours], np.int64)[at][reached]
 
 
 def changes(values: Ints) -> Bools:

@@ -9,6 +9,9 @@
 The date is that of the put (UTC); where the put is not kept, of the first that is known. Times are
 those of the records, so a delivery that a crash ended, which leaves none, is not there.
 
+A fan-out child is a queue here, `orders+audit`: an item that is put for all has a row for each
+reader of it, with that one's deliveries, times and end.
+
 A run replaces the partitions that it writes and leaves all others, so it may be run again and
 again. What went with reclaimed segments is not in it any more: name archives and backups too, or
 `--since` the date from which on journals are whole; a partition of an earlier date that is there
@@ -35,6 +38,7 @@ from kestrelpy.spark.jobs import events as ev
 from kestrelpy.spark.jobs import packed
 from kestrelpy.spark.jobs.running import Outcome, Progress, Request, counted, folders, parse, run
 from kestrelpy.spark.jobs.told import DEAD, FLUSHED, KEPT, LIVES, OPEN, STATES, told
+from kestrelpy.spark.namings import children
 
 _PARTITION: Final = ("date", "server", "queue")
 NOBODY: Final = "-"  # a server without a name; nothing at all would make no folder
@@ -54,7 +58,7 @@ def work(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
         raise KestrelError("There is no place for the tables. Say --out DIR.")
     folders(request.paths)
     progress.step("reading events")
-    chunks = packed.together(spark, packed.read(spark, request.paths, KEPT))
+    chunks = packed.together(spark, packed.read(spark, request.paths, KEPT, with_gone=True))
     chunks = chunks.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         lives = lifecycle(spark, chunks, request.paths)
@@ -80,10 +84,16 @@ def lifecycle(spark: SparkSession, chunks: DataFrame, paths: Sequence[str]) -> D
 
 def _names(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     """Server, queue and generation of each journal, and from which lsn on it is whole."""
-    rows = [
-        (ev.jid_of(j.identity), j.server or NOBODY, j.queue, j.generation, _whole_lsn(j))
-        for j in plan_events(paths).journals
-    ]
+    rows = []
+    for j in plan_events(paths).journals:
+        jid = ev.jid_of(j.identity)
+        readers = {jid: j.queue}
+        for child in children(j.namings):
+            readers[ev.line_of(jid, child.reader)] = f"{j.queue}+{child.name}"
+        rows += [
+            (line, j.server or NOBODY, queue, j.generation, _whole_lsn(j))
+            for line, queue in readers.items()
+        ]
     columns = "jid bigint, server string, queue string, generation bigint, whole_lsn bigint"
     return spark.createDataFrame(rows, columns)
 

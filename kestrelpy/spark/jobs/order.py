@@ -189,7 +189,8 @@ def _with_lives(
         fn.lit(None).cast("bigint").alias("back_from_ms"),
     )  # fmt: skip
     by_lsn = Window.partitionBy("jid").orderBy("lsn")
-    steps = wanted.select("jid", "lsn", "ms", fn.lag("ms").over(by_lsn).alias("ms_before"))
+    timed = wanted.where(fn.col("segment") > 0)  # what is no record has no time
+    steps = timed.select("jid", "lsn", "ms", fn.lag("ms").over(by_lsn).alias("ms_before"))
     steps = steps.where(fn.col("ms") < fn.col("ms_before")).select(
         "jid", fn.col("lsn").alias("first_lsn"), fn.lit(0).alias("start"),
         fn.col("ms_before").alias("back_from_ms"),

@@ -34,6 +34,7 @@ from kestrelpy.spark import journals
 from kestrelpy.spark.errors import one_sentence
 from kestrelpy.spark.jobs import events as ev
 from kestrelpy.spark.jobs.events import Events
+from kestrelpy.spark.jobs.lines import by_reader
 from kestrelpy.spark.journals import Part
 from kestrelpy.spark.options import Options, parse_options
 from kestrelpy.spark.schema import Selection, select
@@ -43,6 +44,7 @@ NO_BLOCK: Final = -1  # of records that are about no item
 _CHUNKS: Final = "jid bigint, block bigint, flushes bigint, chunk binary"
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _ROWS_MOST: Final = 1 << 20  # of a segment that are packed at once
+_FLUSHES: Final = (ev.FLUSH, ev.UPTO, ev.NAME)
 _FOLDED_LEAST: Final = 1 << BLOCK_BITS  # rows; smaller groups are folded together
 
 Batches = Iterator[pa.RecordBatch]
@@ -50,18 +52,19 @@ Batches = Iterator[pa.RecordBatch]
 
 def read(
     spark: SparkSession, paths: Sequence[str], more: str = "",
-    last: Mapping[int, int] | None = None,
+    last: Mapping[int, int] | None = None, with_gone: bool = False,
 ) -> DataFrame:  # fmt: skip
     """Every record under these folders, each once; what is damaged is passed over, not an error.
 
     `more` are columns that are kept as they are read; `last`: of these journals, records up to
-    this lsn.
+    this lsn. `with_gone`: the lines of children that were removed, too.
     """
     said = {"paths": json.dumps(list(paths)), "mode": "events", "failOnDataLoss": "false"}
     options = parse_options(said)
     kept = _fields(more)
     selection = select("events", [*(_fields(ev.NEEDED) | kept).items()])
-    pack = partial(_read, options=options, selection=selection, kept=[*kept], last=last or {})
+    pack = partial(_read, options=options, selection=selection, kept=[*kept], last=last or {},
+                   with_gone=with_gone)  # fmt: skip
     planned = spark.sparkContext.parallelize([options], 1).flatMap(_plan).collect()
     return _by_task(spark, planned, pack)
 
@@ -119,7 +122,7 @@ def _plan(options: Options) -> list[bytes]:
 
 def _read(
     batches: Batches, options: Options, selection: Selection, kept: Sequence[str],
-    last: Mapping[int, int],
+    last: Mapping[int, int], with_gone: bool,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     for source in _sources(batches):
         parts: list[Part] = pickle.loads(source)
@@ -127,7 +130,9 @@ def _read(
             jid = ev.jid_of(part.piece.identity)
             with one_sentence(JournalError):
                 for read in _gathered(journals.read([part], selection, options)):
-                    yield from chunks_of(Events.of(jid, read, kept, last.get(jid)))
+                    read_of = by_reader(jid, read, part.piece, kept, last.get(jid), with_gone)
+                    for events in read_of:
+                        yield from chunks_of(events)
 
 
 def _gathered(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -168,7 +173,7 @@ def chunks_of(events: Events) -> Iterator[pa.RecordBatch]:
         batch = events.batch.slice(start, stop - start)
         with pa.ipc.new_stream(sink, batch.schema, options=_COMPRESSED) as stream:
             stream.write_batch(batch)
-        flushes = np.count_nonzero(events.kind[start:stop] == ev.FLUSH)
+        flushes = np.count_nonzero(np.isin(events.kind[start:stop], _FLUSHES))
         yield pa.RecordBatch.from_pydict(
             {
                 "jid": pa.array([events.jid[start]], pa.int64()),

@@ -5,6 +5,8 @@
     journals ──▶ events, items ──measures──▶ figures ──page──▶ DIR/report.html
                                                 └────────────▶ DIR/*.csv
 
+A fan-out child is a queue here, `orders+audit`: what is put for all is put for each reader.
+
 A PATH is a data directory, the folder of a journal, a backup or an archive (`archive_to`), globs
 too; what of one journal is kept in several places is read once. A daemon may be running.
 
@@ -26,10 +28,13 @@ from kestrelpy.durations import parse_duration_ms
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs.figures import QUEUES_MAX, Figures, Row, write_csv
 from kestrelpy.spark.jobs.running import Outcome, Progress, Request, counted, run
+from kestrelpy.spark.namings import children
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from kestrelpy.spark.history import History
+    from kestrelpy.spark.history import Journal as Logged
     from kestrelpy.spark.jobs.measures import Journal, Kept
 
 OUT: Final = "kestrelpy-report"
@@ -103,6 +108,7 @@ def report(
     spark: SparkSession, paths: Sequence[str], out: Path, look: Look, progress: Progress
 ) -> Figures:
     """Write the page and the tables into `out`, and return the figures; raises KestrelError."""
+    from kestrelpy.spark.history import plan_events
     from kestrelpy.spark.jobs.latencies import ACCURACY
     from kestrelpy.spark.jobs.measures import Limits, measure
 
@@ -115,8 +121,9 @@ def report(
     limits = Limits(queues=look.queues, interval_ms=look.interval_ms)
     _make_folder(out)
     progress.step("looking at the journals")
-    kept, problems, bytes_ = what_is_kept(paths)
-    events, items = _tables(spark, paths)
+    history = plan_events(paths)
+    kept, problems, bytes_ = what_is_kept(history)
+    events, items = _tables(spark, paths, history.journals)
     with _shuffling(spark, bytes_):
         figures = measure(events, items, kept, limits, progress.step)
     if figures is None:
@@ -175,17 +182,19 @@ def _shuffling(spark: SparkSession, bytes_: int) -> Iterator[None]:
         spark.conf.set(_PARTITIONS, str(before))
 
 
-def what_is_kept(paths: Sequence[str]) -> tuple[dict[Journal, Kept], tuple[str, ...], int]:
-    """Of each journal the records that are kept without a hole; what cannot be read; all bytes."""
-    from kestrelpy.spark.history import plan_events
+def what_is_kept(history: History) -> tuple[dict[Journal, Kept], tuple[str, ...], int]:
+    """Of each reader the records that are kept without a hole; what cannot be read; all bytes."""
     from kestrelpy.spark.jobs.measures import UNNAMED, Kept
 
-    history = plan_events(paths)
     kept = {}
     for each in history.journals:
         begin = max([each.lsn_first, *(last + 1 for _, last in each.holes)])
         name = (each.server or UNNAMED, each.queue, each.generation)
         kept[name] = Kept(begin, each.lsn_next - 1)
+        for child in children(each.namings):
+            since = 1 if begin <= max(child.named_lsn, 1) else begin
+            full = (name[0], f"{each.queue}+{child.name}", each.generation)
+            kept[full] = Kept(since, each.lsn_next - 1)
     problems = [each.sentence for each in history.problems]
     problems += [each.sentence() for each in history.damages]
     if len(problems) > _PROBLEMS_MAX:
@@ -194,15 +203,25 @@ def what_is_kept(paths: Sequence[str]) -> tuple[dict[Journal, Kept], tuple[str, 
     return kept, tuple(problems), sum(piece.bytes for piece in history.pieces)
 
 
-def _tables(spark: SparkSession, paths: Sequence[str]) -> tuple[DataFrame, DataFrame]:
-    """Events and items; what is damaged is passed over, and is among the problems."""
+def _tables(
+    spark: SparkSession, paths: Sequence[str], journals: Sequence[Logged]
+) -> tuple[DataFrame, DataFrame]:
+    """Events and items of each reader, children under names of their own.
+
+    What is damaged is passed over, and is among the problems.
+    """
     from kestrelpy.spark.jobs.lives import EVENTS, ITEMS
 
     def read(mode: str, schema: str) -> DataFrame:
         reader = spark.read.format("kestrel").option("mode", mode).schema(schema)
         return reader.option("failOnDataLoss", "false").load(list(paths))
 
-    return read("events", EVENTS), read("items", ITEMS)
+    if not any(children(each.namings) for each in journals):
+        return read("events", EVENTS), read("items", ITEMS)
+    from kestrelpy.spark.jobs.branches import MORE, events_of_each, items_of_children
+
+    items = read("items", ITEMS).unionByName(items_of_children(spark, paths))
+    return events_of_each(read("events", EVENTS + MORE), journals), items
 
 
 def _page() -> Callable[[Figures, str, int, str], str]:

@@ -26,10 +26,14 @@ from journal.checkpoint import Checkpoint
 from journal.errors import Damage, JournalError
 from journal.files import Disk, Files
 from journal.ids import PAGE_IDS, IdSet
+from journal.lines import Beginning
 from journal.reader import journal_folders
 from journal.record import Kind, decode
 from journal.segment import FILE_HEADER_BYTES, SUFFIX, SURVIVORS, SegmentHeader
 from journal.snapshot import snapshot_lsn
+from kestrelpy.spark.jobs import events as ev
+from kestrelpy.spark.jobs.retained import missing_retained
+from kestrelpy.spark.pieces import Range
 
 _FRONT_BYTES: Final = 2048  # holds any segment's header and opening record
 _SNAPSHOTS: Final = 2  # kept by a journal; what it may do without lies below the older
@@ -49,11 +53,15 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class JournalState:
-    """What a start of the daemon would find in one folder, up to `lsn_last`.
+    """What a start of the daemon would find in one folder, up to `lsn_last`: of one reader there.
 
     `runs` are the items that are there as first and last, u64 pairs; `dead` those of them that are
     dead. `reclaimed_lsn`: behind it nothing of the log may be missing. `known`: the items are those
-    that are there; False when a record's effect cannot be told by this version.
+    that are there; False when a record's effect cannot be told by this version. `reader`: 0, or the
+    number of a child, whose `queue` has its full name; `begun` are the items that it was named
+    with in `named_lsn`, `begun_apart` those of them whose marker is no id. `retained_missing`: see
+    `retained`.
+    `passes_on`: its own line does not take all that is put, or did not.
     """
 
     folder: str
@@ -69,22 +77,22 @@ class JournalState:
     snapshot_lsn: int
     reclaimed_lsn: int
     damages: tuple[Damage, ...]
+    reader: int = 0
+    named_lsn: int = 0
+    begun: bytes = b""
+    begun_apart: tuple[int, ...] = ()
+    passes_on: bool = False
+    retained_missing: tuple[Range, ...] = ()
+
+    @property
+    def jid(self) -> int:
+        """Its number (`events.jid_of`)."""
+        return ev.line_of(ev.jid_of(bytes.fromhex(self.identity)), self.reader)
 
     @property
     def name(self) -> str:
         """For people: the queue with its server."""
         return f"{self.queue} on {self.server or 'an unnamed server'}"
-
-
-class _Account(Account):
-    """One that is also asked who is dead."""
-
-    __slots__ = ()
-
-    @property
-    def dead(self) -> tuple[int, ...]:
-        """The dead items, rising."""
-        return tuple(sorted(each for each in self._dead if each in self.items))
 
 
 def journals_in(files: Files, folders: Sequence[str]) -> list[str]:
@@ -95,22 +103,43 @@ def journals_in(files: Files, folders: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def read_state(folder: str, files: Files | None = None) -> JournalState:
-    """What is there; a daemon may be writing. Raises JournalError."""
+def read_states(folder: str, files: Files | None = None) -> list[JournalState]:
+    """What is there, of each reader; a daemon may be writing. Raises JournalError."""
     files = files or Disk()
-    view, account = StartView(files, folder, live=True), _Account()
+    view, account = StartView(files, folder, live=True), Account()
+    begun: dict[int, tuple[bytes, tuple[int, ...]]] = {}
+    passes_on = False
     try:
-        for _ in account.follow(view):
-            pass
+        for record in account.follow(view):
+            passes_on = passes_on or (record.kind == Kind.READER and not record.reader)
+            if record.kind == Kind.READER and (begins := Beginning.decode(record)) is not None:
+                begun[record.reader] = begun_with(begins)
         reclaimed = older_snapshot(folder, files)
     except OSError as error:
         raise JournalError(f"{error.filename or folder}: {error.strerror or error}") from error
-    return JournalState(
-        folder, view.identity.hex(), _text(view.checkpoint.server if view.checkpoint else b""),
-        _text(view.name), view.generation, view.lsn_next - 1, runs_of(account.items),
-        len(account.items), account.dead, account.known,
-        view.snapshot.lsn if view.snapshot is not None else 0, reclaimed, tuple(view.damages),
-    )  # fmt: skip
+    missing = missing_retained(files or Disk(), folder, view.snapshot, reclaimed)
+    passes_on = passes_on or (view.snapshot is not None and view.snapshot.passes_on)
+    made = []
+    for number, line in account.lines.items():
+        name = view.name + b"+" + line.name if number else view.name
+        dead = tuple(sorted(each for each in line.dead if each in line.items))
+        made.append(JournalState(
+            folder, view.identity.hex(), _text(view.checkpoint.server if view.checkpoint else b""),
+            _text(name), view.generation, view.lsn_next - 1, runs_of(line.items),
+            len(line.items), dead, account.known,
+            view.snapshot.lsn if view.snapshot is not None else 0, reclaimed,
+            () if number else tuple(view.damages), number, line.named_lsn,
+            *begun.get(number, (b"", ())), passes_on, () if number else missing,
+        ))  # fmt: skip
+    return made
+
+
+def begun_with(begins: Beginning | None) -> tuple[bytes, tuple[int, ...]]:
+    """What a child was named with, and what of that is apart, as `JournalState` has them."""
+    if begins is None:
+        return b"", ()
+    apart = {e.item for e in begins.placed} | {e.item for e in begins.delayed}
+    return runs_of(begins.live), tuple(sorted(apart))
 
 
 def older_snapshot(folder: str, files: Files | None = None) -> int:

@@ -18,7 +18,7 @@ from journal.canonical import text_of
 from journal.files import Disk
 from journal.journal import Journal, Sizes
 from journal.reader import read_journal
-from journal.record import Draft
+from journal.record import Draft, Kind
 from journal.segment import SegmentHeader
 from journal.snapshot import Snapshot
 from kestrelpy.core.delays import Delay
@@ -219,7 +219,10 @@ def _one_step(story: Story, chance: random.Random, keyed: bool, delays: bool) ->
         story.hang_up(chance.choice("abc"))
 
 
-def retold(source: Path, target: Path, edit: Callable[[list[Draft]], None]) -> Path:
+def retold(
+    source: Path, target: Path, edit: Callable[[list[Draft]], None], queue: str = "jobs",
+    server: bytes = b"",
+) -> Path:  # fmt: skip
     """The records of the journal in `source`, changed, as if they had been written like that.
 
     Their numbers have no holes and nothing is damaged: whoever looks for holes finds none.
@@ -228,11 +231,17 @@ def retold(source: Path, target: Path, edit: Callable[[list[Draft]], None]) -> P
     drafts = [Draft(*record[:8], 0) for record in view.records()]
     edit(drafts)
     assert view.checkpoint is not None, "a journal that was written to opens with one"
-    opening = replace(view.checkpoint, next_item=1, next_place=1, live_items=0, total_items=0)
-    folder = target / source.name
+    opening = replace(
+        view.checkpoint, name=queue.encode(), server=server, next_item=1, next_place=1,
+        live_items=0, total_items=0,
+    )  # fmt: skip
+    folder = target / source.name.replace("jobs", queue)
     journal = Journal(Disk(), str(folder), os.urandom(16), ROOM, lambda: opening)
     for draft in drafts:
-        journal.append(draft)
+        if draft.kind in (Kind.FLUSHED, Kind.UPTO, Kind.READER):
+            journal.append_flush(draft, [])
+        else:
+            journal.append(draft)
     journal.close(WALL_MS)
     return target
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from journal.files import Disk
@@ -19,6 +20,7 @@ from journal.record import Draft, Kind, ended
 from journal.segment import segment_name
 from kestrelpy.core.operating import cancel, pause
 from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.jobs.audit import _is_explained
 from kestrelpy.spark.jobs.balance import Wrong
 from kestrelpy.spark.jobs.findings import Found, outcome
 from kestrelpy.spark.jobs.running import BREACH, HOLDS
@@ -478,3 +480,20 @@ def test_a_folder_that_is_not_there_or_has_no_journal_is_a_sentence(
 ) -> None:
     with pytest.raises(KestrelError, match="There is no folder"):
         audited(spark, tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("gap", "jumps", "places", "explained"),
+    [
+        ((497, 500), [457, 498], [498, 499, 500], True),  # a kill took 497, the rest are places
+        ((497, 500), [457, 498], [498, 500], False),
+        ((497, 500), [457], [498, 499, 500], False),
+        ((497, 500), [501], [], True),
+        ((497, 500), [497, 502], [], False),
+        ((497, 500), [], [497, 498, 499, 500], True),
+    ],
+)
+def test_numbers_that_no_item_has_went_to_places_or_a_start_went_on_behind_them(
+    gap: tuple[int, int], jumps: list[int], places: list[int], explained: bool
+) -> None:
+    assert _is_explained(gap, np.array(jumps, "i8"), np.array(places, "i8")) is explained

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kestrelpy.core.branch import Branch
+from kestrelpy.core.children import remove
 from kestrelpy.spark.jobs.lifecycle import work
 from kestrelpy.spark.jobs.running import Progress, Request
 from tests.spark.jobs.lives import TINY, Story
+from tests.spark.jobs.test_audit_readers import Fanned
 from tests.support.life import WALL_MS
 
 if TYPE_CHECKING:
@@ -102,3 +105,40 @@ def test_days_that_are_not_whole_any_more_are_left_as_they_were(
 
     assert [row for row in later if row.date is not None] == whole
     assert any(row.put is None for row in later), "nothing was reclaimed"
+
+
+def test_a_child_has_a_row_of_its_own_for_each_item(spark: SparkSession, tmp_path: Path) -> None:
+    story = Fanned(max_attempts=2)
+    story.put(b"before")
+    story.child(b"audit")
+    story.child(b"gone")
+    story.put(b"confirmed", b"dies", b"waits")
+    story.life.broker.queues[b"jobs+audit"].put(b"for it alone", 0, 0, story.life.now_ms)
+    story.take(1)
+    story.take_of(b"audit", 1)
+    story.give_back_of(b"audit")
+    story.give_back_of(b"audit")
+    story.take_of(b"gone", 1)
+    branch = story.life.broker.queues[b"jobs+gone"]
+    assert isinstance(branch, Branch)
+    remove(story.life.broker, branch, story.life.now_ms)
+    story.child(b"gone")
+    story.put(b"for all")
+
+    rows = lives(spark, tmp_path / "out", story.save(tmp_path / "data"))
+
+    states = {name: {row.item: row.state for row in rows if row.queue == name}
+              for name in ("jobs", "jobs+audit", "jobs+gone")}  # fmt: skip
+    assert states == {
+        "jobs": {1: "confirmed", 2: "open", 3: "open", 4: "open", 6: "open"},
+        "jobs+audit": {2: "confirmed", 3: "dead", 4: "open", 5: "open", 6: "open"},
+        # What a child had when it was removed went with it; a new one of its name begins anew.
+        "jobs+gone": {2: "confirmed", 3: "flushed", 4: "flushed", 6: "open"},
+    }
+    assert len(rows) == 14
+    own = {(row.queue, row.item): row for row in rows}
+    dies = own["jobs+audit", 3]
+    assert [(d.how, d.attempts) for d in dies.deliveries] == [("abort", 1), ("dead", 2)]
+    assert (dies.dead_reason, dies.bytes, dies.put) == ("abort", 4, own["jobs", 3].put)
+    assert own["jobs", 3].deliveries == []
+    assert own["jobs+audit", 2].confirmed > own["jobs", 1].confirmed

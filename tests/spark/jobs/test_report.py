@@ -16,6 +16,8 @@ from kestrelpy.spark.jobs import report as job
 from kestrelpy.spark.jobs.figures import Figures
 from kestrelpy.spark.jobs.report import Look, report
 from kestrelpy.spark.jobs.running import Progress
+from tests.spark.jobs.lives import journal_of, retold
+from tests.spark.jobs.test_audit_readers import Fanned, one_removed
 from tests.support.daemon import DaemonProcess
 
 if TYPE_CHECKING:
@@ -163,3 +165,43 @@ def test_a_folder_that_cannot_be_made_is_named(
 
     assert code == 2
     assert f"The folder {tmp_path / 'file' / 'r'} cannot be made" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("by_hand")
+def test_a_child_is_a_queue_of_the_report(spark: SparkSession, tmp_path: Path) -> None:
+    folders = [str(build(tmp_path / build.__name__)) for build in (one_removed, one_dead)]
+
+    figures = report(spark, folders, tmp_path / "out", Look(), QUIET)
+
+    rows = {row.queue: row for row in figures.rows}
+    counts = {
+        name: (row.put, row.confirmed, row.dropped, row.ready, row.dead, row.unknown)
+        for name, row in rows.items()
+    }
+    assert counts == {
+        "jobs": (11, 4, 0, 7, 0, 0),
+        "other": (3, 0, 0, 3, 0, 0),
+        # Five of eight were confirmed, and three went with it; of one that was named anew one was.
+        "jobs+audit": (8 + 1, 5 + 1, 3, 0, 0, 0),
+        "jobs+cursor": (9, 0, 0, 11, 0, 0),  # it was named with two that had been put before
+        "other+weak": (3, 1, 0, 1, 1, 0),
+        "other+all": (3, 0, 2, 1, 0, 0),
+    }
+    assert rows["other+weak"].repeated == 1
+    assert {(each.queue, each.reason) for each in figures.deaths} == {("other+weak", "abort")}
+    assert figures.broken == 0
+    assert "other+weak" in (tmp_path / "out" / "report.html").read_text()
+
+
+def one_dead(folder: Path) -> Path:
+    """Of three items a child has one confirmed, one dead and one there; a cursor passes two."""
+    story = Fanned(max_attempts=2)
+    story.child(b"weak")
+    story.child(b"all")
+    story.put(b"1", b"2", b"3")
+    story.take_of(b"weak", 1)
+    story.give_back_of(b"weak")
+    story.give_back_of(b"weak")
+    story.confirm_up_to(b"all", 2)
+    source = journal_of(story.save(folder / "first"))
+    return retold(source, folder / "data", lambda drafts: None, "other")

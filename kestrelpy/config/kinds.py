@@ -1,0 +1,161 @@
+"""What each value may be: how it is read, and what a refusal says would have been allowed.
+
+One rule: a value that got in here is allowed; a refusal says all that would have been.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import PlainValidator
+
+from kestrelpy import durations
+from kestrelpy.config.keying import FIELDS_FORM, read_fields
+from kestrelpy.config.retaining import RETAIN_FORM, Retain, read_retain
+from kestrelpy.durations import format_size_bytes, parse_duration_ms, parse_size_bytes
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30  # no segment is over a GiB, so no item or batch is
+_TIMES_MAX: Final = 1000
+_MAX_NUMBER: Final = 2**53 - 1  # the bound of all our numbers, on the wire too
+
+
+class Words(str):
+    """Text from the environment or a command line, where numbers and booleans are words too."""
+
+    __slots__ = ()
+
+
+def kind(allowed: str, read: Callable[[Any], Any], *, none: bool = False) -> PlainValidator:
+    """What a value may be: what `read` takes, and "none" if asked; a refusal says all of it."""
+    allowed += ', or "none"' if none else ""
+
+    def check(value: object) -> object:
+        try:
+            return None if none and value == "none" else read(value)
+        except (LookupError, TypeError, ValueError):
+            raise ValueError(f"must be {allowed}") from None
+
+    return PlainValidator(check)
+
+
+def _within(low: int, high: int, number: int) -> int:
+    if not low <= number <= high:
+        raise ValueError
+    return number
+
+
+def _read_number(value: object) -> int:
+    number = int(value) if isinstance(value, Words) else value
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError
+    return number
+
+
+def _read_truth(value: object) -> bool:
+    truth = {"true": True, "false": False}[value] if isinstance(value, Words) else value
+    if not isinstance(truth, bool):
+        raise TypeError
+    return truth
+
+
+def _read_path(value: str | Path) -> Path:
+    if not str(value) or "\0" in str(value):
+        raise ValueError
+    return Path(value)
+
+
+def _read_fields(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) and not isinstance(value, Words):
+        raise TypeError
+    return read_fields(value)
+
+
+def _read_host(value: str) -> str:
+    if not re.fullmatch("[!-~]+", value):
+        raise ValueError
+    return str(value)
+
+
+def _read_time(value: str) -> int:
+    return _within(1, durations.MAX_DURATION_MS, parse_duration_ms(value))
+
+
+def _read_time_or_zero(value: str) -> int:
+    return _within(0, durations.MAX_DURATION_MS, parse_duration_ms(value))
+
+
+def _read_time_or_forever(value: str) -> int | None:
+    return None if value == "forever" else _read_time(value)
+
+
+def _read_times(value: object) -> float:
+    number = float(value) if isinstance(value, Words) else value
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise TypeError
+    if not 1 <= number <= _TIMES_MAX:
+        raise ValueError
+    return number
+
+
+def _read_sync(value: str) -> str | int:
+    return str(value) if value in ("always", "never") else _read_time(value)
+
+
+def _read_queue(value: str) -> str:
+    if not re.fullmatch("[!-*,-.0-~]{1,128}", value):
+        raise ValueError
+    return str(value)
+
+
+def _number(low: int, high: int = _MAX_NUMBER, *, none: bool = False) -> PlainValidator:
+    allowed = f"a whole number from {low} to {high}"
+    return kind(allowed, lambda value: _within(low, high, _read_number(value)), none=none)
+
+
+def _size(low: int = 1, high: int = _MAX_NUMBER, *, none: bool = False) -> PlainValidator:
+    bounds = f"from {format_size_bytes(low)} to {format_size_bytes(high)}"
+    allowed = f"a size {bounds}: {durations.SIZE_FORM}"
+    return kind(allowed, lambda value: _within(low, high, parse_size_bytes(value)), none=none)
+
+
+_TIME: Final = f"a duration from 1ms to 36500d: {durations.DURATION_FORM}"
+_TIME_OR_ZERO: Final = f"a duration from 0ms to 36500d: {durations.DURATION_FORM}"
+_CONFIRMS_SYNCED: Final = {"written": False, "synced": True}
+_KEY_FORMATS: Final = {name: name for name in ("json", "msgpack")}
+_KEY_MATCHES_ANY: Final = {"pair": False, "any": True}
+_KEY_IS_FREE: Final = {"reject": False, "free": True}
+
+Sync = Literal["always", "never"] | int  # or the most milliseconds between two syncs
+Count = Annotated[int, _number(1)]
+CountOrNone = Annotated[int | None, _number(1, none=True)]
+Bytes = Annotated[int, _size()]
+BytesOrZero = Annotated[int, _size(0)]
+BytesOrNone = Annotated[int | None, _size(none=True)]
+ItemBytes = Annotated[int, _size(1, GIB)]
+SegmentBytes = Annotated[int, _size(16 * KIB, GIB)]
+BatchBytes = Annotated[int, _size(4 * KIB, GIB)]
+MsOrNone = Annotated[int | None, kind(_TIME, _read_time, none=True)]
+Ms = Annotated[int, kind(_TIME, _read_time)]
+MsOrZero = Annotated[int, kind(_TIME_OR_ZERO, _read_time_or_zero)]
+Times = Annotated[float, kind(f"a number from 1 to {_TIMES_MAX}, decimals allowed", _read_times)]
+SyncWord = Annotated[Sync, kind(f'"always", "never" or {_TIME}', _read_sync)]
+Confirms = Annotated[bool, kind('"written" or "synced"', _CONFIRMS_SYNCED.__getitem__)]
+KeyFormat = Annotated[
+    str | None, kind('"json", "msgpack"', _KEY_FORMATS.__getitem__, none=True)
+]
+KeyFields = Annotated[tuple[str, ...] | None, kind(FIELDS_FORM, _read_fields, none=True)]
+KeyMatch = Annotated[bool, kind('"pair" or "any"', _KEY_MATCHES_ANY.__getitem__)]
+KeyMissing = Annotated[bool, kind('"reject" or "free"', _KEY_IS_FREE.__getitem__)]
+Truth = Annotated[bool, kind("true or false", _read_truth)]
+QueueOrNone = Annotated[
+    str | None,
+    kind("a queue's name (1 to 128 printable ASCII characters, no blank, / or +)", _read_queue,
+          none=True),
+]  # fmt: skip
+PathOrNone = Annotated[Path | None, kind("a path", _read_path, none=True)]
+PathNeeded = Annotated[Path, kind("a path", _read_path)]
+HostName = Annotated[str, kind("a host name or an address", _read_host)]
+Port = Annotated[int, _number(0, 65535)]
+MsOrForever = Annotated[int | None, kind(f'{_TIME}, or "forever"', _read_time_or_forever)]
+Retaining = Annotated[Retain, kind(RETAIN_FORM, read_retain)]

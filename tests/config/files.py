@@ -1,0 +1,53 @@
+"""Configuration as a daemon reads it, without the environment of whoever runs the tests."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pydantic import BaseModel
+
+from kestrelpy.config import (
+    Config,
+    ConfigError,
+    JournalConfig,
+    QueueBlock,
+    ServerConfig,
+    load_config,
+)
+
+MODELS: Final[dict[str, type[BaseModel]]] = {
+    "server": ServerConfig,
+    "journal": JournalConfig,
+    "queue_defaults": QueueBlock,
+}
+KEYS: Final = {
+    (section, field.alias or name)
+    for section, model in MODELS.items()
+    for name, field in model.model_fields.items()
+}
+
+
+def load(path: Path | None, environ: Mapping[str, str] | None = None, **flags: object) -> Config:
+    """What it says; flags are of [server], as those of `serve` are."""
+    overrides = {("server", key): value for key, value in flags.items()}
+    return load_config(path, environ=environ or {}, overrides=overrides)
+
+
+def load_text(file: Path, text: str) -> Config:
+    """What a file with this text says."""
+    file.write_text(text, encoding="utf-8")
+    return load(file)
+
+
+def problems(path: Path | None, environ: Mapping[str, str] | None = None, **flags: object) -> str:
+    """What is told instead."""
+    with pytest.raises(ConfigError) as refusal:
+        load(path, environ, **flags)
+    return str(refusal.value)
+
+
+def problems_of(file: Path, text: str) -> str:
+    """What is told of a file with this text."""
+    file.write_text(text, encoding="utf-8")
+    return problems(file)

@@ -1,0 +1,199 @@
+"""Children: what they are given, what ends an item, and what a segment still holds for them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from journal.ids import IdSet
+from journal.record import Kind, RawDraft
+from journal.stamp import Stamp
+from kestrelpy.core.branch import Branch
+from kestrelpy.core.children import mention, remove
+from kestrelpy.core.delays import Delay
+from kestrelpy.core.leases import Holder
+from kestrelpy.core.log import JournalLog
+from kestrelpy.core.queue import Queue
+from kestrelpy.core.storing import NOT_STORED
+from kestrelpy.core.upto import confirm_up_to
+from kestrelpy.errors import ClientError
+from tests.support.queues import QueueInHand, make_queue
+
+AUDIT = b"jobs+audit"
+
+
+def child_of(q: QueueInHand, name: bytes = AUDIT, begin: int | None = None) -> Branch:
+    found = q.broker.queues.get(name) or mention(q.broker, name, q.now_ms, begin)
+    assert isinstance(found, Branch)
+    return found
+
+
+def taken(q: QueueInHand, branch: Branch) -> list[bytes]:
+    """Everything that this child is lent and confirms, in order."""
+    holder, found = Holder("eve"), list[bytes]()
+    while True:
+        lease = branch.reader.open(holder, q.now_ms)
+        if lease is None and q.read_back():
+            continue
+        if lease is None:
+            return found
+        found.append(lease.item.body)
+        branch.reader.confirm(lease, q.now_ms)
+
+
+@given(st.lists(st.sets(st.integers(1, 9000), max_size=60), min_size=1, max_size=4), st.data())
+def test_a_union_of_sets_has_what_any_of_them_has(
+    parts: list[set[int]], data: st.DataObject
+) -> None:
+    sets = []
+    for ids in parts:
+        made, last = IdSet(), data.draw(st.sampled_from([0, 4095, 4096, 5000]))
+        made.add_range(1, last)
+        for id_ in sorted(ids):
+            made.add(id_)
+        for id_ in list(ids)[::2]:
+            made.discard(id_)
+        sets.append(made)
+    union = IdSet.union(sets)
+    expected = sorted(set().union(*map(set, sets)))
+    assert list(union) == expected
+    assert len(union) == len(expected)
+    assert all(id_ in union for id_ in expected)
+
+
+def test_the_record_that_ends_an_item_for_the_last_reader_ends_it_in_the_ledger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    q = make_queue()
+    audit, log = child_of(q), q.queue.log
+    assert isinstance(log, JournalLog)
+    ended: list[tuple[int, int, bool]] = []
+
+    def seen(draft: RawDraft) -> int:
+        if draft[0] == Kind.DONE:
+            ended.append((draft[1], draft[7], draft[8] > 0))
+        return log.journal.append(draft)
+
+    monkeypatch.setattr(log, "_append", seen)
+    q.put(b"a", b"b")
+    q.close(q.open())
+    assert taken(q, audit) == [b"a", b"b"]
+    q.close(q.open())
+    assert ended == [(1, 0, False), (1, 1, True), (2, 1, False), (2, 0, True)]
+
+
+def test_a_put_costs_an_idle_child_nothing_until_somebody_looks() -> None:
+    q = make_queue()
+    audit = child_of(q)
+    q.put(b"a", b"bc")
+    assert (audit.child.live.count, audit.child.ready.count) == (0, 0)
+    assert (audit.reader.live.count, audit.reader.ready.bytes) == (2, 3)
+    assert audit.total_items == 2
+
+
+def test_numbers_that_are_no_arrivals_are_passed_over() -> None:
+    q = make_queue()
+    audit, other = child_of(q), child_of(q, b"jobs+other")
+    q.put(b"one")
+    other.put(b"only here", 0, 0, q.now_ms)
+    q.put(b"two", delay=Delay(100))
+    q.pass_time(100)
+    q.put(b"three")
+    assert taken(q, audit) == [b"one", b"two", b"three"]
+    assert taken(q, other) == [b"one", b"only here", b"two", b"three"]
+    assert q.queue.last_number == 5
+
+
+def test_a_child_that_is_no_more_takes_in_nothing() -> None:
+    q = make_queue()
+    audit = child_of(q)
+    q.put(b"one")
+    remove(q.broker, audit, q.now_ms)
+    q.put(b"two", delay=Delay(100))
+    q.pass_time(100)
+    # A read that was under way, say, ends now.
+    audit.child.line.refill(q.now_ms)
+    assert (list(audit.child.live), audit.child.ready.count) == ([], 0)
+
+
+def test_a_child_of_a_remnant_is_found_by_its_name_whoever_has_that_now() -> None:
+    q = make_queue()
+    audit = child_of(q)
+    q.put(b"one")
+    q.broker.delete(b"jobs", q.now_ms)
+    assert list(q.broker.all_named(AUDIT)) == [audit, audit]
+    del q.broker.queues[AUDIT]
+    assert list(q.broker.all_named(AUDIT)) == [audit]
+
+
+def test_a_restart_finds_each_reader_as_it_was() -> None:
+    q = make_queue()
+    audit = child_of(q)
+    q.put(b"a", b"b", b"c")
+    lease = audit.reader.open(Holder("eve"), 0)
+    while lease is None and q.read_back():
+        lease = audit.reader.open(Holder("eve"), 0)
+    assert lease is not None
+    audit.reader.bury(lease, 0, b"why")
+    late = child_of(q, b"jobs+late", begin=2)
+    remove(q.broker, child_of(q, b"jobs+gone"), 0)
+    q.close(q.open())
+
+    again = q.restarted()
+    found = {name: queue.reader for name, queue in again.broker.queues.items()}
+    assert sorted(found) == [b"jobs", b"jobs+audit", b"jobs+late"]
+    assert list(found[b"jobs"].live) == [2, 3]
+    assert list(found[AUDIT].dead.deaths) == [1]
+    assert list(found[b"jobs+late"].live) == list(late.reader.live) == [2, 3]
+    assert [r.number for r in again.queue.readers] == [0, 1, 2]
+    assert again.queue.readers_named == 3
+
+
+def test_what_is_for_nobody_but_observers_is_kept_for_them() -> None:
+    q = make_queue(fanout_only=True, retain_ms=None)
+    assert q.put(b"seen")
+    assert (list(q.queue.kept), list(q.queue.kept_now())) == ([1], [])
+    assert list(q.restarted().queue.kept_now()) == []
+
+
+def test_moving_on_spares_what_is_on_its_way_elsewhere() -> None:
+    q = make_queue()
+    audit = child_of(q)
+    q.put(b"a", b"b")
+    lease = None
+    while lease is None:
+        lease = audit.reader.open(Holder("eve"), 0)
+        q.read_back()
+    audit.child.leases.pass_on(lease, q.broker.moves.passages.mover)
+    confirm_up_to(audit, 2, 0)
+    assert list(audit.reader.live) == [1]
+    assert list(q.restarted().broker.queues[AUDIT].reader.live) == [1]
+
+
+def test_what_is_for_nobody_is_not_stored() -> None:
+    q = make_queue(fanout_only=True)
+    assert q.put(b"for nobody")
+    assert (q.queue.last_number, list(q.queue.kept_now())) == (0, [])
+    audit = child_of(q)
+    q.put(b"for audit", delay=Delay(50))
+    q.pass_time(50)
+    assert taken(q, audit) == [b"for audit"]
+    assert list(q.restarted().queue.kept_now()) == []
+
+
+def test_a_child_answers_whatever_a_queue_is_asked() -> None:
+    q = make_queue()
+    audit = child_of(q)
+    for name in Queue.__slots__:
+        assert hasattr(audit, name), name
+
+
+def test_an_id_is_the_queue_s_and_refused_by_a_child() -> None:
+    q = make_queue()
+    audit = child_of(q)
+    with pytest.raises(ClientError, match="ids and versions are its parent's"):
+        audit.put(b"mine", 0, 0, 0, b"", None, None, Stamp(b"5"))
+    assert audit.put(b"plain", 0, 0, 0) != NOT_STORED
+    assert taken(q, audit) == [b"plain"]
+    assert not q.queue.reader.live

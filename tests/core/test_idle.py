@@ -1,0 +1,146 @@
+"""Children that nobody asks: what expires there goes all the same, and so do its segments."""
+
+from __future__ import annotations
+
+import pytest
+
+from kestrelpy.core.idle import LOOK_MS, LOOKS_MAX
+from kestrelpy.core.log import JournalLog
+from tests.support.stage import Stage
+from tests.support.tidying import tidy
+
+HOUR_MS = 3_600_000
+BODY = b"x" * 1000
+
+
+def there(stage: Stage, child: bytes) -> int:
+    """How many items it has; asks without looking there."""
+    queue = stage.queue("jobs")
+    found = queue.children[child]
+    return found.live.count + queue.last_number - found.taken
+
+
+def put(stage: Stage, count: int, words: bytes = b"set jobs 0 0 1000") -> None:
+    for _ in range(count):
+        stage.say("eve", words, BODY)
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_what_expires_goes_where_nobody_looks(moves: bool) -> None:
+    stage = Stage()
+    if moves:
+        stage.set_queue("jobs+old", max_age="1s", expire_to="gone")
+    else:
+        stage.set_queue("jobs+old", max_age="1s")
+    stage.say("eve", b"get jobs+old/peek")
+    put(stage, 200)
+    for _ in range(200):
+        stage.say("eve", b"get jobs")
+    stage.pass_time(900)
+    assert there(stage, b"old") == 200
+    stage.pass_time(HOUR_MS)
+    assert there(stage, b"old") == 0
+    if moves:
+        assert stage.queue("gone").reader.live.count == 200
+    log = stage.queue("jobs").log
+    assert isinstance(log, JournalLog)
+    for _ in range(2):  # the first two snapshots have to name the child
+        tidy(stage, log)
+        put(stage, 1)
+    assert len(log.journal.segments) == 1
+
+
+def test_items_that_expire_by_themselves_go_and_others_stay() -> None:
+    stage = Stage()
+    stage.say("eve", b"get jobs+old/peek")
+    put(stage, 3)
+    put(stage, 100, b"set jobs 0 2 1000")
+    stage.pass_time(3000)
+    assert there(stage, b"old") == 3
+
+
+def test_what_came_while_others_were_looked_at_is_looked_at_too() -> None:
+    stage = Stage()
+    stage.set_queue("jobs+old", max_age="1s")
+    stage.say("eve", b"get jobs+old/peek")
+    for _ in range(30):
+        put(stage, 10)
+        stage.pass_time(300)
+    assert there(stage, b"old") <= 50
+    stage.pass_time(2000)
+    assert there(stage, b"old") == 0
+
+
+def test_its_own_set_behind_what_it_has_not_looked_at_expires() -> None:
+    stage = Stage()
+    stage.say("eve", b"get jobs+old/peek")
+    put(stage, 2)
+    put(stage, 1, b"set jobs+old 0 1 1000")
+    stage.pass_time(2000)
+    assert there(stage, b"old") == 2
+
+
+@pytest.mark.parametrize("how", ["restart", "kill", "reload", "from"])
+def test_a_start_a_reload_and_a_beginning_in_the_past_count(how: str) -> None:
+    stage = Stage()
+    if how != "from":
+        stage.say("eve", b"get jobs+old/peek")
+    put(stage, 20, b"set jobs 0 0 1000" if how == "reload" else b"set jobs 0 2 1000")
+    if how in ("restart", "kill"):
+        stage.say("eve", *[b"get jobs"] * 20)  # that line rings for nothing
+    if how == "reload":
+        stage.pass_time(1000)
+        stage.set_queue("jobs+old", max_age="2s")
+        stage.say("eve", b"reload")
+    elif how == "from":
+        stage.say("eve", b"get jobs+old/from=0/peek")
+    elif how == "kill":
+        stage.kill()
+    else:
+        stage.restart()
+    stage.pass_time(1000)
+    stage.pass_time(2000)
+    assert there(stage, b"old") == 0
+
+
+def test_many_children_are_looked_at_a_few_at_a_time() -> None:
+    stage = Stage()
+    count = 2 * LOOKS_MAX + 1
+    for number in range(count):
+        stage.say("eve", b"get jobs+c%d/peek" % number)
+    put(stage, 5, b"set jobs 0 1 1000")
+    queue = stage.queue("jobs")
+    stage.now_ms += 1000
+    behind = []
+    for _ in range(3):
+        stage.now_ms += 1
+        queue.tick(stage.now_ms, 500)
+        behind.append(sum(child.taken < queue.last_number for child in queue.children.values()))
+    assert behind == [LOOKS_MAX + 1, 1, 0]
+    stage.pass_time(2000)
+    assert all(there(stage, child) == 0 for child in queue.children)
+
+
+def test_rounds_begin_at_most_once_in_a_second() -> None:
+    stage = Stage()
+    stage.say("eve", b"get jobs+old/peek")
+    put(stage, 1, b"set jobs 0 1 1000")
+    stage.pass_time(1000)
+    assert there(stage, b"old") == 0
+    queue = stage.queue("jobs")
+    queue.idle.need(stage.wall_ms)
+    assert queue.idle.next_due() == stage.now_ms + LOOK_MS
+
+
+def test_a_release_counts_a_step_for_each_line_that_is_told_at_once() -> None:
+    stage = Stage()
+    for number in range(9):
+        stage.set_queue(f"jobs+c{number}", max_items=1000)
+        stage.say("eve", b"get jobs+c%d/peek" % number)
+    put(stage, 5, b"set jobs/delay=1s 0 0 1000")
+    queue = stage.queue("jobs")
+    assert queue.tick(stage.now_ms + 1000, 15) >= 20
+    assert queue.reader.delays.count == 3, "two were released, each in ten lines"
+    stage.pass_time(2000)
+    assert queue.reader.delays.count == 0
+    assert all(child.ready.count == 5 for child in queue.children.values())

@@ -1,0 +1,210 @@
+"""What is left of a deleted queue, and the queue that comes after it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.moving import Town
+from tests.support.stage import Stage
+
+
+def test_a_child_of_the_configuration_reads_the_new_queue_once_the_old_one_is_read() -> None:
+    stage = Stage()
+    stage.set_queue("jobs+audit", lease="1m")
+    stage.say("eve", b"set jobs 0 0 1", b"1")
+    stage.say("eve", b"delete jobs")
+
+    stage.say("eve", b"set jobs 0 0 1", b"2")
+    assert stage.say("bob", b"get jobs+audit") == b"VALUE jobs+audit 0 1\r\n1\r\nEND\r\n"
+    stage.pass_time(1000)
+    stage.say("eve", b"set jobs 0 0 1", b"3")
+
+    assert stage.say("bob", b"get jobs+audit") == b"VALUE jobs+audit 0 1\r\n3\r\nEND\r\n"
+    stage.restart()
+    stage.say("eve", b"set jobs 0 0 1", b"4")
+    assert stage.say("bob", b"get jobs+audit") == b"VALUE jobs+audit 0 1\r\n4\r\nEND\r\n"
+
+
+def test_with_its_last_child_deleted_a_remnant_goes_and_frees_the_name() -> None:
+    stage = Stage()
+    stage.set_queue("jobs+audit", lease="1m")
+    stage.say("eve", b"get jobs+other", b"set jobs 0 0 1", b"1", b"delete jobs")
+    stage.say("eve", b"set jobs 0 0 1", b"2")
+    assert stage.say("bob", b"delete jobs+other") == b"DELETED\r\n"
+    assert stage.say("bob", b"get jobs+audit/peek") == b"VALUE jobs+audit/peek 0 1\r\n1\r\nEND\r\n"
+
+    assert stage.say("bob", b"delete jobs+audit") == b"DELETED\r\n"
+    stage.say("eve", b"set jobs 0 0 1", b"3")
+    assert stage.say("bob", b"get jobs+audit") == b"VALUE jobs+audit 0 1\r\n3\r\nEND\r\n"
+    assert stage.broker.remnants == []
+    assert len([name for name in stage.disk.names("data") if name.startswith("jobs.")]) == 1
+
+
+def test_what_a_child_of_a_remnant_was_handed_is_settled() -> None:
+    town = Town()
+    town.say("eve", b"get later+audit", b"set later 0 0 1", b"0", b"delete later")
+    town.put("jobs", b"1")
+    assert town.hand("jobs", "later+audit") == b"STORED\r\n"
+    (remnant,) = town.broker.remnants
+    assert remnant.origins == {}
+    town.kill()
+    for body in (b"0", b"1|"):
+        assert town.say("bob", b"get later+audit").split()[4] == body
+
+
+def test_a_new_queue_on_disk_before_the_delete_takes_nothing_from_a_child_of_the_old_one() -> None:
+    town = Town()
+    town.set_queue("jobs+audit", lease="1m")
+    town.put("jobs", b"1")
+    town.hold_writes()
+    assert town.say("eve", b"delete jobs") == b""
+    assert town.say("bob", b"set jobs 0 0 1", b"2") == b""
+    town.write_queue("jobs")
+    town.sync_queue("jobs")
+    town.work()
+    assert town.client("bob").take() == b"STORED\r\n"
+    for _ in range(2):  # the delete is on disk with the start, or done by the next one
+        town.cut_power()
+        assert town.say("bob", b"get jobs/peek") == b"VALUE jobs/peek 0 1\r\n2\r\nEND\r\n"
+        held = town.say("bob", b"get jobs+audit/open")
+        assert held == b"VALUE jobs+audit/open 0 1\r\n1\r\nEND\r\n"
+        assert [queue.name for queue in town.broker.remnants] == [b"jobs"], "it was deleted"
+    assert town.say("bob", b"get jobs+audit/close") == b"END\r\n"
+    town.restart()
+    assert len([name for name in town.disk.names("data") if name.startswith("jobs.")]) == 1
+
+
+def test_after_a_restart_too_a_new_queue_has_another_folder_than_a_remnant_of_its_name() -> None:
+    stage = Stage()
+    stage.set_queue("jobs+audit", lease="1m")
+    stage.say("eve", b"set jobs 0 0 1", b"1")
+    stage.say("eve", b"delete jobs")
+    stage.restart()
+    stage.say("eve", b"set jobs 0 0 1", b"2")
+    assert stage.say("bob", b"get jobs+audit") == b"VALUE jobs+audit 0 1\r\n1\r\nEND\r\n"
+    stage.restart()
+    assert stage.say("bob", b"get jobs") == b"VALUE jobs 0 1\r\n2\r\nEND\r\n"
+
+
+@pytest.mark.parametrize("has_child", [False, True])
+def test_a_delete_is_answered_when_no_earlier_queue_of_the_name_can_come_back(
+    has_child: bool,
+) -> None:
+    town = Town()
+    town.put("jobs", b"1")
+    if has_child:
+        assert town.say("eve", b"get jobs+audit/from=0/peek").startswith(b"VALUE")
+    town.hold_writes()
+    assert town.say("bob", b"set jobs 0 0 1", b"2") == b""  # holds the first delete up
+    assert town.say("eve", b"delete jobs") == b""
+    assert town.say("eva", b"set jobs 0 0 1", b"3") == b""
+    town.write_queue("jobs")
+    town.sync_queue("jobs")
+    town.work()
+    assert town.client("eva").take() == b"STORED\r\n"
+    assert town.say("eva", b"delete jobs") == b"", "the files of the first are there still"
+    town.go()
+    assert town.client("bob").take() == b"STORED\r\n"
+    assert town.client("eve").take() == b"DELETED\r\n"
+    assert town.client("eva").take() == b"DELETED\r\n"
+    town.cut_power()
+    assert town.say("eva", b"get jobs/peek") == b"END\r\n"
+    if has_child:
+        assert town.take("jobs+audit", "ann") == b"1"
+
+
+MISTAKEN = (
+    b"items of %b do not go to %b: one is of a queue jobs that was deleted, the other of a later "
+    b"one; name another queue"
+)
+
+
+def after_a_delete(town: Town) -> None:
+    """A child has an item of a deleted queue, and the queue made since has one."""
+    town.set_queue("jobs+audit", lease="1m")
+    town.put("jobs", b"old")
+    town.say("eve", b"delete jobs")
+    town.put("jobs", b"new")
+    town.stored.add(b"old")
+
+
+@pytest.mark.parametrize(
+    ("source", "body", "target"), [("jobs+audit", b"old", "jobs"), ("jobs", b"new", "jobs+audit")]
+)
+def test_between_a_remnant_and_the_later_queue_of_its_name_nothing_is_handed_off(
+    source: str, body: bytes, target: str
+) -> None:
+    town = Town()
+    after_a_delete(town)
+    assert town.take(source) == body
+    answer = town.pass_on(target, body)
+    assert answer == b"CLIENT_ERROR " + MISTAKEN % (source.encode(), target.encode()) + b"\r\n"
+    assert town.pass_on("next", body) == b"STORED\r\n", "it is with its holder"
+    town.cut_power()
+    assert town.take("next") == body + b"|"
+    assert town.take(source) is None
+
+
+def test_before_the_later_queue_is_made_a_remnant_hands_nothing_off_to_its_name() -> None:
+    town = Town()
+    town.set_queue("jobs+audit", lease="1m")
+    town.put("jobs", b"old")
+    town.say("eve", b"delete jobs")
+    assert town.take("jobs+audit") == b"old"
+    answer = town.pass_on("jobs", b"old")
+    assert answer == b"CLIENT_ERROR " + MISTAKEN % (b"jobs+audit", b"jobs") + b"\r\n"
+    assert b"jobs" not in town.broker.queues, "a refusal leaves nothing behind"
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+def test_a_remnant_moves_nothing_to_the_later_queue_of_its_name(is_made: bool) -> None:
+    town = Town()
+    after_a_delete(town)
+    if not is_made:
+        town.finish("jobs")
+        town.say("eve", b"delete jobs")
+    answer = town.say("eve", b"move jobs+audit jobs 10")
+    assert answer == b"SERVER_ERROR " + MISTAKEN % (b"jobs+audit", b"jobs") + b"\r\n"
+    assert (b"jobs" in town.broker.queues) == is_made
+    assert town.say("eve", b"move jobs+audit next 10") == b"1\r\n"
+    town.cut_power()
+    assert town.take("next") == b"old"
+
+
+@pytest.mark.parametrize("other", [b"jobs+other", b""])
+def test_a_child_is_deleted_when_that_of_the_earlier_queue_cannot_come_back(other: bytes) -> None:
+    town = Town()
+    town.set_queue("jobs+audit", lease="1m")
+    if other:  # so that something is left of the earlier queue
+        town.say("eve", b"get %b/peek" % other)
+    town.put("jobs", b"old")
+    town.say("eve", b"delete jobs")
+    town.put("jobs", b"new")
+    town.hold_syncs()
+    assert town.say("bob", b"delete jobs+audit") == b""
+    town.hang_up("bob")
+    assert town.say("eve", b"delete jobs+audit") == b"", "that of the queue which is there now"
+    town.sync_queue("jobs")
+    town.work()
+    assert town.client("eve").take() == b"", "the other one is not gone for good"
+    town.go()
+    assert town.client("eve").take() == b"DELETED\r\n"
+    town.cut_power()
+    assert town.take("jobs+audit") is None
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_with_its_last_child_deleted_a_remnant_goes_and_gives_the_name_on(restarts: bool) -> None:
+    town = Town()
+    town.set_queue("jobs+audit", lease="1m")
+    town.put("jobs", b"old")
+    town.say("eve", b"delete jobs")
+    town.put("jobs", b"new")
+    if restarts:
+        town.restart()
+    assert len([name for name in town.disk.names("data") if name.startswith("jobs.")]) == 2
+    assert town.say("eve", b"delete jobs+audit") == b"DELETED\r\n"
+    assert town.broker.remnants == []
+    assert len([name for name in town.disk.names("data") if name.startswith("jobs.")]) == 1
+    town.put("jobs", b"newer")
+    assert town.take("jobs+audit") == b"newer"

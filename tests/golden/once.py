@@ -1,0 +1,88 @@
+"""A queue that remembers ids, scopes and versions: two chunks, a snapshot that lists them, and what
+came behind it.
+
+One rule: no clock, no randomness, no environment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from journal.checkpoint import Checkpoint
+from journal.chunks import Chunk, ScopeState
+from journal.fresh import Batch, Fresh
+from journal.ids import IdCounts
+from journal.record import Draft, Kind, Tag, decode_meta, encode_meta, ended
+from journal.seen import ID, KEY, hash_of, keyed
+from journal.segment import Tally
+from journal.snapshot import Snapshot
+from journal.stamp import Stamp
+from tests.golden.layout import IDENTITY, SERVER, TIME_MS, SegmentBuilder, draft, ids
+
+ACCOUNT = b"\1\7\0\0\0account"  # a canonical key
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What a chunk of these records holds."""
+
+    batch: Batch
+    first: int
+    last: int
+
+
+def once() -> list[SegmentBuilder | Snapshot | Remembered]:
+    """Ids in no scope, in a scope's two epochs, a scope that is forgotten, and three versions."""
+    one = SegmentBuilder(1, 4096, 1, Checkpoint(b"once", server=SERVER, generation=1))
+    first = [
+        _put(1, b"one", Stamp(b"order-1")),
+        _put(2, b"two", Stamp(b"part 1", b"writer", 7)),
+        _put(3, b"three", Stamp(version=1), ACCOUNT),
+    ]
+    second = [
+        _put(4, b"four", Stamp(b"part 1", b"writer", 8)),
+        _put(5, b"five", Stamp(b"order-2", version=2, previous=3), ACCOUNT),
+    ]
+    done = draft(Kind.DONE, 1, TIME_MS + 5, ended(1, 3)[0], time_ms=TIME_MS + 9)
+    written = one.batch(*first, *second, done)
+    tally = Tally()
+    tally.see_all(written)
+    chunks = [
+        Chunk(1, 3, 448, ids=1, keys=1, ids_ms=TIME_MS + 1, keys_ms=TIME_MS + 3),
+        Chunk(4, 6, 448, ids=1, keys=1, ids_ms=TIME_MS + 5, keys_ms=TIME_MS + 5),
+    ]
+    between = Snapshot(
+        6, 1, one.at, Checkpoint(b"once", 6, 6, 1, 5, 4, 1, SERVER, as_of=6), ids(2, 3, 4, 5), 16,
+        IdCounts(), [], [], tally, chunks=chunks,
+        scopes=[ScopeState(b"writer", 8, 4, TIME_MS + 4)],
+    )  # fmt: skip
+    one.batch(
+        draft(Kind.IDS, small=1, meta={Tag.SCOPE: b"writer"}),
+        _put(6, b"six", Stamp(b"part 1", b"writer", 8)),
+        _put(7, b"seven", Stamp(version=3, previous=5), ACCOUNT),
+        synced=6,
+    )
+    one.batch(synced=9)
+    return [one, between, _remembered(first, 1, 3), _remembered(second, 4, 6)]
+
+
+def _put(item: int, body: bytes, stamp: Stamp, key: bytes = b"") -> Draft:
+    meta = (encode_meta({Tag.KEY: key}) if key else b"") + stamp.meta
+    return draft(Kind.PUT, item, item, 0, body, time_ms=TIME_MS + item)._replace(meta=meta)
+
+
+def _remembered(puts: list[Draft], first: int, last: int) -> Remembered:
+    fresh, base = Fresh(), keyed(IDENTITY)
+    for put in puts:
+        said = decode_meta(put.meta)
+        id_, scope, key = said.get(Tag.ID), said.get(Tag.SCOPE), said.get(Tag.KEY)
+        epoch, version = said.get(Tag.EPOCH, 0), said.get(Tag.VERSION, 0)
+        if isinstance(id_, bytes):
+            entry = ID.pack(hash_of(base, id_), put.time_ms, put.item)
+            if isinstance(scope, bytes) and isinstance(epoch, int):
+                fresh.add_scoped(scope, epoch, entry)
+            else:
+                fresh.add_id(entry)
+        if isinstance(key, bytes):
+            fresh.add_key(KEY.pack(hash_of(base, key), put.time_ms, put.item, version))
+    return Remembered(fresh.take(), first, last)

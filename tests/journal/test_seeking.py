@@ -1,0 +1,102 @@
+"""Places in a segment are found with few reads, whatever stands between the puts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from journal import seeking
+from journal.by_id import order
+from journal.journal import Sizes
+from journal.record import Draft, Kind, Record
+from tests.support.journals import TIME_MS, Writer, fresh
+from tests.support.memory_disk import MemoryDisk
+
+LARGE = Sizes(segment_min=1 << 20, segment_max=1 << 20, batch_max=1 << 20)
+BEFORE = 600
+BEHIND = 20
+BETWEEN = 4000
+
+
+def released(writer: Writer, item: int) -> None:
+    """A record that gives a number and is no put."""
+    place = writer.queue.next_item
+    writer.queue.next_item += 1
+    writer.journal.append(Draft(Kind.RELEASED, item, place, 0, TIME_MS, b"", b"", 0, 0))
+
+
+def returned(writer: Writer, item: int) -> None:
+    """A record that gives none."""
+    writer.journal.append(Draft(Kind.RETURNED, item, 0, 1, TIME_MS, b"", b"", 0, 0))
+
+
+def far_apart(between: Callable[[Writer, int], None]) -> tuple[Writer, list[int]]:
+    """Puts, many other records, and some more puts; the ids of all the puts."""
+    writer, ids = fresh(MemoryDisk(), LARGE), list[int]()
+    for part in (BEFORE, BEHIND):
+        for _ in range(part):
+            ids.append(writer.queue.next_item)
+            writer.put(b"%d" % writer.queue.next_item)
+        if part == BEFORE:
+            for n in range(BETWEEN):
+                between(writer, ids[n % BEFORE])
+        writer.commit()
+    assert len(writer.journal.segments) == 1
+    return writer, ids
+
+
+@pytest.mark.parametrize("between", [released, returned])
+@pytest.mark.parametrize("window", [128, 1 << 10, 16 << 10])
+def test_puts_are_found_on_both_sides_of_a_stretch_without_any(
+    between: Callable[[Writer, int], None], window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much longer it is than what is looked through at once."""
+    monkeypatch.setattr("journal.seeking._WINDOW_BYTES", window)
+    monkeypatch.setattr("journal.seeking._WINDOW_BYTES_MAX", window)
+    monkeypatch.setattr("journal.by_id.NEAR_BYTES", window)
+    writer, ids = far_apart(between)
+    for id_ in (*ids[:3], *ids[BEFORE - 3 : BEFORE + 3], *ids[-3:]):
+        found = order(writer.journal, [id_]).run(writer.journal.files)
+        assert [record.body for record in found.records.values()] == [b"%d" % id_]
+
+
+@pytest.mark.parametrize(("between", "pieces"), [(released, 6), (returned, 24)])
+def test_a_put_before_many_other_records_is_found_with_little_reading_and_few_of_them_decoded(
+    between: Callable[[Writer, int], None], pieces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that give no number are looked through, at most twice; none is decoded."""
+    writer, ids = far_apart(between)
+    counts = {"bytes": 0, "decoded": 0}
+    disk, decode = writer.journal.files, seeking.decode
+    read = disk.read
+
+    def counted_read(path: str, offset: int = 0, size: int = -1) -> bytes:
+        data = read(path, offset, size)
+        counts["bytes"] += len(data)
+        return data
+
+    def counted_decode(*args: int) -> Record | None:
+        counts["decoded"] += 1
+        return decode(*args)
+
+    monkeypatch.setattr(disk, "read", counted_read)
+    monkeypatch.setattr(seeking, "decode", counted_decode)
+    extent = order(writer.journal, [ids[BEFORE - 1]]).parts[0][0]
+    at = extent.seek_item(disk, ids[BEFORE - 1], 16 << 10)
+    assert counts["bytes"] <= pieces * (16 << 10)
+    assert counts["decoded"] <= 10
+    put = extent.put_behind(disk, at, extent.stop)
+    assert put is not None
+    assert put.item <= ids[BEFORE - 1]
+
+
+def test_a_put_that_is_larger_than_what_is_looked_through_is_found_whole() -> None:
+    writer = fresh(MemoryDisk(), LARGE)
+    for n in range(8):
+        writer.put(bytes([n]) * 100_000)
+    writer.commit()
+    found = order(writer.journal, range(1, 9)).run(writer.journal.files)
+    assert {id_: record.body[0] for id_, record in found.records.items()} == {
+        n + 1: n for n in range(8)
+    }

@@ -1,0 +1,31 @@
+"""What a child is read from the log while more arrives that it has not looked at."""
+
+from __future__ import annotations
+
+from tests.support.stage import Stage
+
+
+class SlowDisk(Stage):
+    """What was left to the log is read back when `is_quick`."""
+
+    is_quick = True
+
+    def _feed(self) -> bool:
+        return self.is_quick and super()._feed()
+
+
+def test_what_is_read_back_with_more_than_the_child_knows_is_not_passed_over() -> None:
+    stage = SlowDisk()
+    stage.say("a", b"get orders+audit/peek")
+    stage.say("a", b"set orders 0 0 1", b"1")
+    stage.is_quick = False
+    stage.say("b", b"get orders+audit/t=1h")
+    stage.hang_up("b")
+    for body in b"234":
+        stage.say("a", b"set orders 0 0 1", b"%c" % body)
+    stage.is_quick = True
+    stage.work()
+
+    for body in b"1234":
+        told = stage.say("a", b"get orders+audit")
+        assert told == b"VALUE orders+audit 0 1\r\n%c\r\nEND\r\n" % body

@@ -1,0 +1,163 @@
+"""`kill -9` while items are handed off along a chain of three queues, and put off in one of them.
+
+Every item is set once. However often the server dies, each is in one queue, once; and what somebody
+confirmed at the end of the chain never comes back. What a client asked and was not answered is in
+doubt, but for a hand-off: there it is in one queue or in the other.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pymemcache.client.base import Client
+from pymemcache.exceptions import MemcacheServerError, MemcacheUnexpectedCloseError
+
+from tests.support.daemon import DaemonProcess
+from tests.support.left import leave
+
+ROUNDS, SOAK_ROUNDS = 8, 60
+CHAIN = ("first", "second", "third")
+CONFIG = "[queue_defaults]\nlease = '2s'\nmax_attempts = 'none'\narchive_to = 'archive'\n"
+
+
+class Books:
+    """What clients were told, over all lives of the server."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.number = 0
+        self.stored: set[bytes] = set()
+        self.perhaps: set[bytes] = set()
+        self.done: set[bytes] = set()
+        self.steps: Counter[bytes] = Counter()  # of each item, hand-offs that were answered
+        self.drained: Counter[bytes] = Counter()  # at the end, from all queues
+        self.wrong: list[str] = []
+
+    def next(self) -> bytes:
+        with self.lock:
+            self.number += 1
+            body = b"%d" % self.number
+            self.perhaps.add(body)
+            return body
+
+    def note(self, body: bytes, to: set[bytes]) -> None:
+        with self.lock:
+            if to is self.stored and body not in self.perhaps:
+                return  # somebody has it at the end of the chain already
+            self.stored.discard(body)
+            self.perhaps.discard(body)
+            to.add(body)
+
+    def seen(self, item: bytes) -> bytes:
+        """An item is `<number> <hand-offs>`; its number."""
+        body, _, steps = item.partition(b" ")
+        with self.lock:
+            if body in self.done:
+                self.wrong.append(f"{body!r} came back though its confirm was answered")
+            if int(steps or 0) < self.steps[body]:
+                self.wrong.append(f"{item!r} came back though {self.steps[body]} were answered")
+        return body
+
+
+class Somebody:
+    """Does random things until the server is gone."""
+
+    def __init__(self, daemon: DaemonProcess, books: Books, seed: int) -> None:
+        self.daemon = daemon
+        self.books = books
+        self.random = random.Random(seed)
+
+    def run(self) -> None:
+        try:
+            client = self.daemon.client()
+            while True:
+                self._one(client)
+        except (OSError, MemcacheUnexpectedCloseError):
+            return  # the daemon is gone
+        except MemcacheServerError as error:
+            self.books.wrong.append(str(error))
+
+    def _one(self, client: Client) -> None:
+        books, choice = self.books, self.random.random()
+        if choice < 0.3:
+            body = books.next()
+            if client.set("first", body + b" 0"):
+                books.note(body, books.stored)
+        elif choice < 0.9:
+            source = self.random.randrange(3)
+            to = self.random.choice(("first", "second", "third", *CHAIN[source + 1 :] * 5))
+            self._hand_off(client, CHAIN[source], to)
+        else:
+            item = client.get("third/open")
+            if item is not None:
+                body = books.seen(item)
+                books.note(body, books.perhaps)
+                client.get("third/close")
+                books.note(body, books.done)
+
+    def _hand_off(self, client: Client, source: str, to: str) -> None:
+        item, token = client.gets(f"{source}/open" + self.random.choice(("", "/lease=2s")))
+        if item is None:
+            return
+        body = self.books.seen(item)
+        steps = int(item.partition(b" ")[2]) + 1
+        later = self.random.choice(("", "", "/delay=20ms"))
+        named = f"{to}/confirm={source}:{token.decode()}{later}"
+        assert client.set(named, b"%b %d" % (body, steps))
+        with self.books.lock:
+            self.books.steps[body] = max(self.books.steps[body], steps)
+
+
+def run(folder: Path, rounds: int) -> Books:
+    """Kill so many times, drain the chain, and compare: each item is in one queue, once."""
+    seed = int(os.environ.get("KESTRELPY_TEST_SEED", random.randrange(1 << 32)))
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    books = Books()
+    with DaemonProcess(folder / "data", config=CONFIG) as daemon:
+        clients = [Somebody(daemon, books, seed + n) for n in range(4)]
+        for _ in range(rounds):
+            threads = [threading.Thread(target=each.run) for each in clients]
+            for thread in threads:
+                thread.start()
+            time.sleep(chance.uniform(0.1, 0.4))  # the moment of the kill is what is random
+            daemon.kill()
+            for thread in threads:
+                thread.join(30)
+            daemon.start()
+        time.sleep(2.5)  # leases by token have ended, and what was put off is due
+        client = daemon.client()
+        for queue in CHAIN:
+            while (item := client.get(queue)) is not None:
+                books.drained[books.seen(item)] += 1
+            facts = client.stats(queue)
+            assert facts[f"queue_{queue}_leased".encode()] == 0
+            assert facts[f"queue_{queue}_delayed".encode()] == 0
+    found = books.drained
+    assert books.wrong == []
+    assert {body: count for body, count in found.items() if count > 1} == {}
+    assert books.stored <= found.keys(), f"lost: {sorted(books.stored - found.keys())[:9]}"
+    assert found.keys() <= books.stored | books.perhaps
+    handed = sum(books.steps.values())
+    print(f"{books.number} items, {handed} hand-offs, {len(found)} left at the end")
+    assert handed > 10 * rounds
+    assert len(books.done) > rounds
+    return books
+
+
+@pytest.mark.slow
+def test_over_kill_9_every_item_of_a_chain_is_in_one_queue_and_none_goes_back(
+    tmp_path: Path,
+) -> None:
+    leave("chain", tmp_path, run(tmp_path, ROUNDS))
+
+
+@pytest.mark.soak
+def test_over_many_kills_every_item_of_a_chain_is_in_one_queue(tmp_path: Path) -> None:
+    run(tmp_path, SOAK_ROUNDS)

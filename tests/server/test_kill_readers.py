@@ -1,0 +1,203 @@
+"""`kill -9` while consumers, fan-out children and observers read one log: each has each item, once.
+
+The promises of spec 8 and 9 on the real process. Every item is set once. Each reader of a queue
+confirms it once, whatever the others do with theirs; an observer of what is retained sees it once,
+in the order of markers, over all lives of the server. What was asked and not answered is in doubt.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pymemcache.exceptions import MemcacheError
+
+from tests.support.daemon import DaemonProcess
+from tests.support.left import leave
+from tests.support.raw import Raw, wait_until
+
+ROUNDS = 8
+QUEUES = ("orders", "news")  # all that is done in the first is kept, of the second a little
+CHILDREN = ("orders+audit", "orders+slow", "news+audit")
+LATE = "orders+late"  # is named when others have read already, and begins with all of it
+CONFIG = """
+[journal]
+segment_min = "16KiB"
+segment_max = "16KiB"
+[queue_defaults]
+max_attempts = "none"
+[queues.orders]
+retain = "forever"
+[queues.news]
+retain = "64KiB"
+"""
+
+
+class Books:
+    """What clients were told, over all lives of the server; by queue, or by a reader's line."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.number = 0
+        self.sent: defaultdict[str, set[bytes]] = defaultdict(set)
+        self.stored: defaultdict[str, set[bytes]] = defaultdict(set)
+        self.confirmed: defaultdict[str, set[bytes]] = defaultdict(set)
+        self.in_doubt: defaultdict[str, set[bytes]] = defaultdict(set)
+        self.drained: defaultdict[str, Counter[bytes]] = defaultdict(Counter)
+        self.failed: Counter[str] = Counter()  # deliveries that came to nothing
+        self.perhaps_failed: Counter[str] = Counter()
+        self.seen: defaultdict[str, list[tuple[int, bytes]]] = defaultdict(list)  # by observers
+        self.has_late = False
+        self.wrong: list[str] = []
+
+
+class Crowd:
+    """Producers, a consumer for each line, an observer for each queue."""
+
+    def __init__(self, daemon: DaemonProcess, books: Books, seed: int) -> None:
+        self.daemon = daemon
+        self.books = books
+        self.seed = seed
+
+    def run_until_killed(self, seconds: float) -> None:
+        works = [lambda chance, q=queue: self._produce(q, chance) for queue in QUEUES]
+        works += [lambda chance, q=queue: self._observe(q) for queue in QUEUES]
+        lines = [*QUEUES, *CHILDREN, *([LATE] if self.books.has_late else [])]
+        works += [lambda chance, line=line: self._consume(line, chance) for line in lines]
+        threads = [
+            threading.Thread(target=self._guarded, args=(work, random.Random(self.seed + n)))
+            for n, work in enumerate(works)
+        ]
+        self.seed += len(works)
+        for thread in threads:
+            thread.start()
+        time.sleep(seconds)  # the moment of the kill is what is random here
+        self.daemon.kill()
+        for thread in threads:
+            thread.join(30)
+
+    def _guarded(self, work: Callable[[random.Random], None], chance: random.Random) -> None:
+        try:
+            work(chance)
+        except (OSError, MemcacheError):
+            return  # the daemon is gone
+        except AssertionError as error:
+            if "the connection ended" not in str(error):
+                self.books.wrong.append(str(error))
+
+    def _produce(self, queue: str, chance: random.Random) -> None:
+        client, books = self.daemon.client(), self.books
+        while True:
+            with books.lock:
+                books.number += 1
+                body = b"%d " % books.number + b"x" * chance.randrange(300)
+            books.sent[queue].add(body)
+            option = chance.choice(("", "", "/delay=20ms", f"/key={chance.choice('AB')}"))
+            assert client.set(queue + option, body)
+            books.stored[queue].add(body)
+
+    def _consume(self, line: str, chance: random.Random) -> None:
+        client, books = self.daemon.client(), self.books
+        while True:
+            body = client.get(f"{line}/open/t=20")
+            if body is None:
+                continue
+            if body in books.confirmed[line]:
+                books.wrong.append(f"{line}: {body!r} came back though its confirm was answered")
+            if chance.random() < (0.4 if "slow" in line else 0.1):
+                books.perhaps_failed[line] += 1
+                client.get(f"{line}/{chance.choice(('abort', 'defer/delay=5ms'))}")
+                books.failed[line] += 1
+            else:
+                books.in_doubt[line].add(body)
+                client.get(f"{line}/close")
+                books.in_doubt[line].discard(body)
+                books.confirmed[line].add(body)
+
+    def _observe(self, queue: str) -> None:
+        with Raw(("127.0.0.1", self.daemon.port)) as raw:
+            while True:
+                if not self.look(raw, queue):
+                    time.sleep(0.01)
+
+    def look(self, raw: Raw, queue: str) -> int:
+        """Read what is behind the last marker; how many there were."""
+        seen = self.books.seen[queue]
+        last = seen[-1][0] if seen else 0
+        found = raw.values(b"%b/peek/after=%d/n=100" % (queue.encode(), last))
+        for marker, body in found:
+            if marker <= last:
+                self.books.wrong.append(f"{queue}: marker {marker} came behind {last}")
+            last = marker
+            seen.append((marker, body))
+        return len(found)
+
+
+def run(folder: Path, rounds: int) -> Books:
+    """Kill so many times, drain every line, and compare."""
+    seed = int(os.environ.get("KESTRELPY_TEST_SEED", random.randrange(1 << 32)))
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    books = Books()
+    with DaemonProcess(folder / "data", config=CONFIG) as daemon:
+        for child in CHILDREN:
+            daemon.client().get(child)
+        crowd = Crowd(daemon, books, seed)
+        for number in range(rounds):
+            crowd.run_until_killed(chance.uniform(0.15, 0.4))
+            daemon.start()
+            if number == rounds // 2:
+                daemon.client().get(f"{LATE}/from=0/peek")
+                books.has_late = True
+        for line in (*QUEUES, *CHILDREN, LATE):
+            drain(daemon, line, books.drained[line])
+        with Raw(("127.0.0.1", daemon.port)) as raw:
+            for queue in QUEUES:
+                while crowd.look(raw, queue):
+                    pass
+    check(books)
+    return books
+
+
+def drain(daemon: DaemonProcess, line: str, drained: Counter[bytes]) -> None:
+    """Take all that is there, and what is delayed when it is due."""
+    client = daemon.client()
+
+    def is_empty() -> bool:
+        while (body := client.get(line)) is not None:
+            drained[body] += 1
+        facts = client.stats(line)
+        return not any(int(facts[f"queue_{line}_{k}".encode()]) for k in ("items", "delayed"))
+
+    wait_until(is_empty, f"{line} is empty")
+
+
+def check(books: Books) -> None:
+    assert books.wrong == []
+    for line in (*QUEUES, *CHILDREN, LATE):
+        queue = line.partition("+")[0]
+        confirmed, drained = books.confirmed[line], books.drained[line]
+        assert len(confirmed) > 10, f"{line}: too little to prove anything"
+        assert max(drained.values(), default=1) == 1, f"{line}: an item was there twice"
+        assert confirmed.isdisjoint(drained), f"{line}: a confirmed item came back"
+        assert confirmed | drained.keys() <= books.sent[queue]
+        lost = books.stored[queue] - confirmed - drained.keys() - books.in_doubt[line]
+        assert lost == set(), f"{line}: an acknowledged item is lost"
+    for queue in QUEUES:
+        bodies = Counter(body for _, body in books.seen[queue])
+        assert max(bodies.values()) == 1, f"{queue}: an observer saw an item twice"
+        assert bodies.keys() <= books.sent[queue]
+    assert books.stored["orders"] <= {body for _, body in books.seen["orders"]}
+
+
+@pytest.mark.slow
+def test_over_kill_9_each_reader_has_each_item_once_and_observers_see_it_once(
+    tmp_path: Path,
+) -> None:
+    leave("readers", tmp_path, run(tmp_path, ROUNDS))

@@ -1,0 +1,30 @@
+"""A reload: what is fanned out is so from then on, and children that are named are there."""
+
+from __future__ import annotations
+
+from tests.support.stage import Stage
+
+
+def test_fanout_only_holds_from_a_reload_on_and_until_the_next() -> None:
+    stage = Stage()
+    stage.say("a", b"get orders+audit/peek", b"set orders 0 0 1", b"1")
+
+    stage.set_queue("orders", fanout_only=True)
+    stage.say("a", b"set orders 0 0 1", b"2")
+    stage.set_queue("orders", fanout_only=False)
+    stage.say("a", b"set orders 0 0 1", b"3")
+
+    own = [stage.say("a", b"get orders")[18:19] for _ in range(2)]
+    child = [stage.say("a", b"get orders+audit")[24:25] for _ in range(3)]
+    assert (own, child) == ([b"1", b"3"], [b"1", b"2", b"3"])
+
+
+def test_a_child_that_a_reload_names_is_there_from_then_on() -> None:
+    stage = Stage()
+    stage.say("a", b"set orders 0 0 1", b"1")
+
+    stage.set_queue("orders+audit", max_items=5)
+    stage.say("a", b"set orders 0 0 1", b"2")
+
+    assert stage.say("a", b"get orders+audit") == b"VALUE orders+audit 0 1\r\n2\r\nEND\r\n"
+    assert stage.queue("orders+audit").policy.max_items == 5

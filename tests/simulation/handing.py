@@ -1,0 +1,236 @@
+"""Hand-off: what is stored in place of an item that is held, both or neither.
+
+    set q2/confirm[=q:token] ─▶ STORED: the one is there, the other gone for good
+                             ├─▶ refused: nothing happened, it is held as before
+                             └─▶ no answer: either; what is seen first says which
+                                    the new one ─▶ the old one is never seen again
+                                    the old one ─▶ the new one is never seen at all
+
+One rule: an old item and its new one are never both there, and never both lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.simulation.books import LATE_US, NEVER, Book, Thing
+from tests.simulation.loans import Loan
+from tests.simulation.requests import JOURNAL, NO_ROOM, Reply, Request, Talk
+
+if TYPE_CHECKING:
+    from tests.simulation.ledger import Ledger
+
+
+@dataclass(eq=False)
+class Hand:
+    """One hand-off. Times are microseconds of the run."""
+
+    request: Request
+    old: Thing
+    book: Book  # in which the old one was
+    new: Thing
+    loan: Loan | None
+    asked_us: int  # when the old one was fetched
+    until_us: int
+    over_us: int
+    was_sure: bool  # it surely was lent to whoever handed it off
+    alone: int  # as of a close: if none came since, no other may have ended the old one
+    settled_us: int = NEVER  # whatever happened, it happened before
+    came_of_it: str = ""  # "both", "neither"; nobody knows
+
+
+class Hands:
+    """All of a run."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.all: list[Hand] = []
+
+    def arrived(self, talk: Talk, request: Request, new: Thing) -> None:
+        """A hand-off has come: does anybody know of what?"""
+        ledger, loan = self._ledger, None
+        old: Thing | None
+        if request.hand_token:
+            loan = ledger.loans[request.hand_queue].by_token.get(request.hand_token)
+            if loan is None:
+                return
+            old, name = loan.thing, request.hand_queue
+            asked_us, until_us, over_us = loan.asked_us, loan.until_us, loan.over_us
+            was_sure = ledger.loans[name].arrived(request)
+        else:
+            old, name = talk.held, talk.held_queue
+            asked_us, until_us, over_us = talk.held_arrived_us, talk.until_us, talk.over_us
+            was_sure = old is not None and old.holder is talk
+        if old is None or old.queue != name:
+            return
+        book = ledger.books[name]
+        alone = 0
+        if not old.gone:
+            old.holder, old.ready_us = None, NEVER
+            old.closes += 1
+            alone = 0 if old.doubt else old.closes
+            book.suspect(old, NEVER)
+        hand = Hand(request, old, book, new, loan, asked_us, until_us, over_us, was_sure, alone)
+        request.hand, request.alone, new.hand = hand, alone, hand
+        old.hands.append(hand)
+        self.all.append(hand)
+
+    def answered(self, request: Request, reply: Reply) -> Iterator[str]:
+        """STORED or NOT_STORED was said; what is wrong with that."""
+        hand, now_us, talk = request.hand, request.left_us, request.talk
+        if not self._may_be(request):
+            yield f"{request} answered {reply}, but one of its queues is not always synced"
+        if hand is None or talk is None:
+            return
+        hand.settled_us = now_us
+        if reply.word != "STORED":
+            self._kept(hand, talk)
+            return
+        if hand.over_us + LATE_US < request.arrived_us:
+            yield f"{request} confirmed {hand.old}, but its lease was over"
+        if hand.loan is None:
+            talk.held = None
+        else:
+            yield from self._ledger.loans[hand.book.name].ended(request, reply)
+        hand.came_of_it = "both"
+        if hand.book.deleted_us >= hand.asked_us:
+            hand.old.doubt_until_us = min(hand.old.doubt_until_us, now_us)
+            return
+        self._is_done(hand, now_us)
+
+    def refused(self, talk: Talk, request: Request, reply: Reply) -> Iterator[str]:
+        """An error was said; what is wrong with that."""
+        ledger, hand, now_us, why = self._ledger, request.hand, request.left_us, reply.error
+        new = request.item
+        assert new is not None
+        if JOURNAL.search(why):  # stored, or not: nobody knows before a restart
+            if not (self._may_have_failed(request) or self._was_deleted(request)):
+                yield f"{request} answered {reply}, but nothing failed there"
+            self.unanswered(request, now_us)
+            was_taken = "until a restart" not in why  # else it was refused, and is held as before
+            if was_taken and hand is not None and talk.held is hand.old:
+                talk.held = None
+            return
+        ledger.not_stored(new)
+        is_mistaken = "do not go to" in why
+        is_over = "nothing to confirm" in why or "lease expired" in why or "was deleted" in why
+        is_over = is_over and not is_mistaken
+        if is_over and hand is not None:
+            is_sure = hand.was_sure and now_us < hand.until_us
+            if is_sure and hand.book.deleted_us < hand.asked_us:
+                yield f"{request} answered {reply}, but the lease of {hand.old} is not over"
+            if hand.loan is None and talk.held is hand.old:
+                ledger.over(talk, hand.old, request)
+                talk.overdue.add(hand.book.name)
+            self._in_doubt(hand, now_us)
+        elif is_mistaken:
+            families = {each.name.partition("+")[0] for each in self._books(request)}
+            if len(families) > 1 or not any(each.deleted_us for each in self._books(request)):
+                yield f"{request} answered {reply}, but no queue of one name was deleted"
+        elif "confirm needs queues" in why:
+            if self._may_be(request) and hand is not None:
+                yield f"{request} answered {reply}, but both queues are synced and on disk"
+        elif not (is_over or (ledger.no_room_us and NO_ROOM.search(why))):
+            yield f"{request} answered {reply} without a reason"
+        if hand is not None:
+            hand.settled_us, hand.came_of_it = now_us, "neither"
+            if not is_over:
+                self._kept(hand, talk)
+
+    def _may_have_failed(self, request: Request) -> bool:
+        """May the journal of either queue have failed?"""
+        return any(book.may_fail for book in self._books(request))
+
+    def _was_deleted(self, request: Request) -> bool:
+        """Is one of its queues deleted, or was since the old item was lent?"""
+        since_us = request.hand.asked_us if request.hand is not None else request.arrived_us
+        return any(book.deleted_us >= since_us for book in self._books(request))
+
+    def _books(self, request: Request) -> list[Book]:
+        """Of its target, and of its source if that is known."""
+        return [self._ledger.books[request.queue], *self._source(request)]
+
+    def _source(self, request: Request) -> list[Book]:
+        if request.hand_queue:
+            return [self._ledger.books[request.hand_queue]]
+        return [] if request.hand is None else [request.hand.book]
+
+    def unanswered(self, request: Request, now_us: int) -> None:
+        """It will not be answered any more."""
+        hand = request.hand
+        if hand is not None and hand.settled_us == NEVER:
+            hand.settled_us = now_us
+            self._in_doubt(hand, now_us)
+
+    def new_is_there(self, new: Thing, now_us: int) -> None:
+        """What was stored in its place was seen, or its STORED was."""
+        hand = new.hand
+        if hand is not None and not hand.came_of_it:
+            hand.came_of_it = "both"
+            self._is_done(hand, now_us)
+
+    def old_is_there(self, old: Thing, request: Request) -> None:
+        """It was lent, or shown at the head: what was to take its place is never to be seen."""
+        for hand in old.hands:
+            if not hand.came_of_it and hand.settled_us < request.arrived_us:
+                hand.came_of_it = "neither"
+                self._ledger.not_stored(hand.new)
+
+    def lost(self, came: set[int], us: int) -> list[Thing]:
+        """Those of which nobody knows what came of it, and neither came."""
+        missing = []
+        for hand in self.all:
+            old, new = hand.old, hand.new
+            book, other = hand.book, self._ledger.books[new.queue]
+            if hand.came_of_it or old.gone or new.gone or new.refused or not old.stored_us:
+                continue
+            if old.closes != hand.alone or new.doubt or old.roams or new.roams:
+                continue
+            if old.may_be_expired(us) or new.may_be_expired(us) or new.claim is not None:
+                continue
+            first_us = hand.asked_us
+            if max(book.last_wipe_us, other.last_wipe_us) >= first_us:
+                continue
+            if not {old.number, new.number} & came:
+                missing.append(old)
+        return missing
+
+    def end_life(self, now_us: int) -> None:
+        """The server ended."""
+        for hand in self.all:
+            if hand.settled_us == NEVER:
+                hand.settled_us = now_us
+                self._in_doubt(hand, now_us)
+
+    def _may_be(self, request: Request) -> bool:
+        """Are both of its queues ones that can be a side of a hand-off?"""
+        return all(book.rules.always_synced for book in self._books(request))
+
+    def _is_done(self, hand: Hand, now_us: int) -> None:
+        old = hand.old
+        if not old.gone:
+            self._ledger.books[old.queue].remove(old, "synced", now_us)
+        elif self._ledger.books[old.queue].ghosts.pop(old.number, None) is not None:
+            old.gone, old.may_return = "synced", False
+
+    def _in_doubt(self, hand: Hand, now_us: int) -> None:
+        if hand.old.doubt_until_us == NEVER:
+            hand.old.doubt_until_us = now_us
+
+    def _kept(self, hand: Hand, talk: Talk) -> None:
+        """It was not confirmed: it is held as before, if its lease is not over."""
+        hand.came_of_it = "neither"
+        old, now_us = hand.old, hand.request.left_us
+        self._in_doubt(hand, now_us)
+        if old.gone or not hand.alone or hand.alone != old.closes:
+            return
+        old.doubt = hand.book.last_wipe_us >= hand.asked_us
+        loan = hand.loan
+        is_held = hand.was_sure and now_us < hand.until_us and not old.doubt
+        if is_held and (loan is not None or not talk.is_over):
+            old.holder = loan or talk
+            old.held_until_us, old.over_us = hand.until_us, hand.over_us
+            if loan is not None:
+                loan.unsure = False

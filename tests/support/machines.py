@@ -1,0 +1,61 @@
+"""How a state machine is run, and what it reads back.
+
+    run(Machine, examples)         in every `make test`
+    run_for_long(Machine, examples) in `make soak`: each twice as long
+
+One rule: an example that failed can be repeated from what is printed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+
+_VALUE: Final = re.compile(
+    rb"VALUE (?P<key>\S+) \d+ (?P<bytes>\d+)(?: (?P<number>\d+))?"
+    rb"(?: \d+ (?:\d+|-) (?P<attempts>\d+) (?P<state>\w+) - -)?\r\n"
+)
+
+
+def run(machine: type[RuleBasedStateMachine], examples: int, steps: int = 40) -> None:
+    """So many examples of so many steps."""
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples, stateful_step_count=steps, deadline=None, print_blob=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )  # fmt: skip
+
+
+def run_for_long(machine: type[RuleBasedStateMachine], examples: int) -> None:
+    """So many, of twice as many steps."""
+    run(machine, examples, steps=80)
+
+
+class Shown(NamedTuple):
+    """One VALUE of an answer; what its line does not say is 0 or empty."""
+
+    key: bytes
+    number: int
+    body: bytes
+    state: bytes
+    attempts: int
+
+
+def values(answer: bytes) -> list[Shown]:
+    """Every VALUE of one answer to `get` or `gets`, which ends in END."""
+    found, at = [], 0
+    while answer[at:] != b"END\r\n":
+        line = _VALUE.match(answer, at)
+        assert line is not None, answer[at : at + 100]
+        end = line.end() + int(line["bytes"])
+        assert answer[end : end + 2] == b"\r\n"
+        body = answer[line.end() : end]
+        number, attempts = int(line["number"] or 0), int(line["attempts"] or 0)
+        found.append(Shown(line["key"], number, body, line["state"] or b"", attempts))
+        at = end + 2
+    return found

@@ -1,0 +1,57 @@
+"""What a daemon does to a journal off the loop, done at once: a snapshot, rewriting, segments that
+go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from journal.reclaim import archived_path, retire
+from kestrelpy.core.log import JournalLog
+from tests.support.stage import Stage
+
+
+def _nothing() -> None:
+    pass
+
+
+def tidy(
+    stage: Stage, log: JournalLog, *, before: Callable[[], None] = _nothing,
+    meanwhile: Callable[[], None] = _nothing,
+) -> None:  # fmt: skip
+    """A snapshot of what is there; then all that may be rewritten is, and what may go goes.
+
+    What happens `before` segments are chosen, and `meanwhile`, while the first are rewritten.
+    """
+    journal = log.journal
+    upkeep = journal.upkeep
+    if journal.active is None or journal.has_pending or journal.commit.failure is not None:
+        return
+    if upkeep.snapshots[-1:] == [journal.commit.lsn_written]:  # no two are of one lsn
+        log.tokens(log.state().checkpoint.tokens, stage.wall_ms)
+        stage.work()
+    job = upkeep.begin_snapshot(log.state(), stage.wall_ms)
+    job.run(stage.disk)
+    for path in upkeep.finish_snapshot(job, True):
+        stage.disk.remove(path)
+    before()
+    reclaim(stage, log)
+    while chosen := upkeep.choose(job.snapshot.lsn, stage.wall_ms):
+        carry = upkeep.begin_carry(chosen, job.snapshot.kept(), lambda: None, stage.wall_ms)
+        meanwhile()
+        meanwhile = _nothing
+        survivors = carry.run(stage.disk)
+        for path in upkeep.finish_carry(chosen, carry, survivors):
+            stage.disk.remove(path)
+        reclaim(stage, log)
+        if survivors is None:
+            return
+
+
+def reclaim(stage: Stage, log: JournalLog) -> list[str]:
+    """What may go goes; returns what went."""
+    dead = log.take_dead(stage.wall_ms)
+    for path in dead:
+        archive = archived_path(log.archive_to, path) if log.archive_to else ""
+        retire(stage.disk, path, archive, "")
+    stage.work()
+    return dead
