@@ -363,7 +363,9 @@ class Journal:
             if spare.handle is not None:
                 spare.handle.close()
         replaced, self.ledger.replaced = self.ledger.replaced, []
-        dead = self.ledger.take_dead(self.commit.lsn_durable, self.upkeep.lsns, wall_ms)
+        dead = self.ledger.take_dead(
+            self.commit.lsn_durable, self.upkeep.lsns, wall_ms, self.spares.is_short
+        )
         return [spare.path for spare in small] + replaced + dead
 
     def disk_bytes(self) -> int:

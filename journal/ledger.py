@@ -11,6 +11,9 @@ may be gone.
 
 What is done stays as long as `retention` says; then the oldest segments go, or are rewritten.
 
+Numbers are given by the highest that a start finds, and each once: archives and backups may have a
+file of it. So survivors with a higher number than the active segment stay until the log is past it.
+
 One rule: a segment goes only when neither a start nor the loss of the newest snapshot needs it.
 """
 
@@ -28,6 +31,7 @@ from journal.rotation import Segment
 
 # Of a journal in which no origin is open.
 NONE_OPEN: Final = (1 << 63) - 1
+NUMBER_MAX: Final = (1 << 32) - 1  # of a segment
 
 
 class Ledger:
@@ -126,19 +130,22 @@ class Ledger:
         below, self._held_below = self._held_below, 0
         return [draft for lsn, draft in self._standing.values() if lsn < below]
 
-    def take_dead(self, lsn_durable: int, snapshots: list[int], wall_ms: int = 0) -> list[str]:
+    def take_dead(
+        self, lsn_durable: int, snapshots: list[int], wall_ms: int = 0, is_short: bool = False
+    ) -> list[str]:
         """Paths of segments that may go, in the order in which they may.
 
         With two snapshots (`snapshots`: their lsns, rising) whatever the older one includes, with
         one only from the front; without any from the front, because what a segment says is undone
-        by those behind it.
+        by those behind it. If the disk `is_short` of room, the next one is to have their files.
         """
         dead: list[str] = []
+        passed = self.segments[-1].number if self.segments and not is_short else NUMBER_MAX
         over = self.retention.over(self.segments, wall_ms)
         if len(snapshots) > 1:
             for segment in self.segments[:over]:
                 settled = 0 < segment.lsn_last <= snapshots[0] and segment not in self.busy
-                settled = settled and not segment.unread
+                settled = settled and not segment.unread and segment.number <= passed
                 if settled and not segment.live and segment.emptied_lsn <= lsn_durable:
                     dead.append(segment.path)
                     self._remove(segment)
@@ -147,6 +154,8 @@ class Ledger:
             standing = [lsn for lsn, _ in self._standing.values()]
             needed_lsn = max(segment.emptied_lsn, following.lsn_first, *standing)
             if segment.live or needed_lsn > lsn_durable or segment in self.busy or segment.unread:
+                break
+            if segment.number > passed:
                 break
             if snapshots and not 0 < segment.lsn_last <= snapshots[0]:
                 break

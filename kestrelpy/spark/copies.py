@@ -37,6 +37,8 @@ def _differ(one: Found, other: Found) -> bool:
     """Are these two segments of one number that are no copies of each other?"""
     if one.file.number != other.file.number:
         return False
+    if not (one.file.lsn_first and other.file.lsn_first):
+        return False  # one holds no record: a start may have given a spare's number again
     return bool(one.file.header and other.file.header) and one.header != other.header
 
 

@@ -140,6 +140,29 @@ def test_survivors_stand_where_those_stood_that_they_replace() -> None:
     assert ledger.holding(2) is survivors
 
 
+def with_survivors() -> Ledger:
+    """Of two of these segments; they are done as well, and have a higher number than the log."""
+    ledger = emptied()
+    survivors = Segment(9, "9", 2048, None, lsn_first=1, lsn_last=20, item_first=1, item_last=4)
+    ledger.replace(ledger.segments[:2], survivors)
+    return ledger
+
+
+def test_survivors_stay_until_the_log_is_past_their_number() -> None:
+    for snapshots, others in (([40, 50], ["3"]), ([40], [])):
+        ledger = with_survivors()
+        assert ledger.take_dead(99, snapshots) == others, "a start would give their number again"
+        ledger.segments[-1].lsn_last = 40
+        ledger.segments.append(Segment(10, "10", 2048, None, lsn_first=41))
+        assert ledger.take_dead(99, snapshots)[0] == "9"
+
+
+def test_on_a_full_disk_survivors_go_at_once_for_the_next_segment_is_to_have_their_file() -> None:
+    ledger = with_survivors()
+    assert ledger.take_dead(99, [40, 50]) == ["3"]
+    assert ledger.take_dead(99, [40, 50], is_short=True) == ["9"]
+
+
 def test_a_segment_that_the_disk_did_not_give_never_goes() -> None:
     ledger = ledger_of((1, 2), (3, 4), (5, 6))
     ledger.adopt(ids(), 0)

@@ -249,6 +249,22 @@ def test_a_restored_backup_beside_its_original_is_named_and_not_mixed_up() -> No
     assert "/b/jobs.2: goes on otherwise than /a/jobs.1" in found.history.problems[0].sentence
 
 
+def test_a_spare_in_a_backup_is_no_other_history() -> None:
+    disk = MemoryDisk()
+    for folder, is_live in (("/a/jobs.1", False), ("/b/jobs.1", True)):
+        one = SegmentBuilder(1, 2048, 1, OPENING)
+        one.batch(put(1))
+        two = SegmentBuilder(2, 2048, 2, OPENING, time_ms=TIME_MS + is_live)
+        two.batch(put(2), synced=1)
+        data = bytes(two.data) if is_live else bytes(two.data[:64]).ljust(len(two.data), b"\0")
+        disk.make_folder(folder)
+        disk.create(f"{folder}/{segment_name(1)}", bytes(one.data), one.capacity)
+        disk.create(f"{folder}/{segment_name(2)}", data, two.capacity)
+    found = in_bulk(disk, "/a", "/b")
+    assert found.lsns == [1, 2]
+    assert not found.history.problems
+
+
 # -- pieces that have gone ------------------------------------------------------------------------
 
 
