@@ -358,14 +358,12 @@ class Journal:
 
         To be removed in this order, and none behind one that could not be removed.
         """
-        small, self.spares.passed_over = self.spares.passed_over, []
-        for spare in small:
-            if spare.handle is not None:
-                spare.handle.close()
-        replaced, self.ledger.replaced = self.ledger.replaced, []
-        dead = self.ledger.take_dead(
-            self.commit.lsn_durable, self.upkeep.lsns, wall_ms, self.spares.is_short
-        )
+        ledger, spares, durable = self.ledger, self.spares, self.commit.lsn_durable
+        small, spares.passed_over = spares.passed_over, []
+        for handle in [spare.handle for spare in small if spare.handle is not None]:
+            handle.close()
+        replaced, ledger.replaced = ledger.replaced, []
+        dead = ledger.take_dead(durable, self.upkeep.lsns, wall_ms, spares.is_short)
         return [spare.path for spare in small] + replaced + dead
 
     def disk_bytes(self) -> int:
