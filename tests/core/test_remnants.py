@@ -208,3 +208,28 @@ def test_with_its_last_child_deleted_a_remnant_goes_and_gives_the_name_on(restar
     assert len([name for name in town.disk.names("data") if name.startswith("jobs.")]) == 1
     town.put("jobs", b"newer")
     assert town.take("jobs+audit") == b"newer"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_of_two_remnants_with_a_child_of_one_name_the_later_one_is_read_next(
+    restarts: bool,
+) -> None:
+    town = Town()
+    town.set_queue("jobs+audit", lease="1m")
+    town.put("jobs", b"first")
+    town.say("eve", b"delete jobs")
+    town.put("jobs", b"for nobody")
+    town.hold_writes()
+    assert town.say("eve", b"delete jobs+audit") == b"", "frees the name: the later queue has one"
+    town.put("jobs", b"second")
+    town.write_queue("jobs")
+    town.sync_queue("jobs")
+    town.cut_power()  # the earlier one is back
+    town.put("jobs", b"third")
+    assert town.say("eve", b"delete jobs") == b"DELETED\r\n"
+    if restarts:
+        town.restart()
+    assert len(town.broker.remnants) == 2
+    for body in (b"first", b"second", b"third"):
+        assert town.finish("jobs+audit") == body
+    assert town.broker.remnants == []
