@@ -495,7 +495,7 @@ def lines_of(town: Town) -> Iterator[tuple[Line, Reader, JournalLog, bool]]:
 
 @pytest.mark.slow
 def test_what_is_deleted_takes_nothing_along_and_leaves_nothing_behind() -> None:
-    run(DeletingMachine, 60, 20)
+    run(DeletingMachine, 150, 20)
 
 
 @pytest.mark.soak
