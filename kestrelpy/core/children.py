@@ -153,15 +153,19 @@ def remove(broker: Broker, branch: Branch, now_ms: int) -> int:
 
 
 def free_name(broker: Broker, branch: Branch, now_ms: int) -> None:
-    """This child of a remnant is gone: that of the queue which has the name now may be there."""
-    following = broker.queues.get(branch.parent.name)
-    if following is None:
-        return
-    child = following.children.get(branch.child.part)
-    if child is not None and child.branch is not None:
-        enroll(broker, child.branch, now_ms)
-    else:
-        make_wanted(broker, following, now_ms)
+    """This child of a remnant is gone: that of the next queue of its name may be there, be it a
+    remnant too."""
+    name, part = branch.parent.name, branch.child.part
+    following = [queue for queue in broker.remnants if queue.name == name]
+    if name in broker.queues:
+        following.append(broker.queues[name])
+    for queue in following:
+        child = queue.children.get(part)
+        if child is not None and child.branch is not None:
+            enroll(broker, child.branch, now_ms)
+            return
+    if name in broker.queues:
+        make_wanted(broker, broker.queues[name], now_ms)
 
 
 def drop(broker: Broker, branch: Branch) -> None:

@@ -100,20 +100,21 @@ class DataDirectory:
         damaged = self.tokens.read()
         if damaged:
             found.notes.append(damaged)
-        newest: dict[bytes, tuple[int, str]] = {}
-        earlier: list[str] = []
+        folders = dict[bytes, list[tuple[int, str]]]()
         for name in self.files.names(self.path):
             if name.endswith(REMOVED_SUFFIX):
                 self.files.remove_folder(os.path.join(self.path, name))
                 continue
             queue_name, generation = parse_folder_name(name)
-            if not generation:
-                continue
-            older = newest.get(queue_name)
-            if older is None or older[0] < generation:
-                newest[queue_name] = (generation, name)
-            if older is not None:
-                earlier.append(older[1] if older[0] < generation else name)
+            if generation:
+                folders.setdefault(queue_name, []).append((generation, name))
+        for found_here in folders.values():
+            found_here.sort()
+            # A crash may leave a later one without a record: it makes no earlier one go.
+            while len(found_here) > 1 and not self._was_written(broker, found_here[-1][1], now_ms):
+                self.remove(os.path.join(self.path, found_here.pop()[1]))
+        newest = {queue_name: each[-1] for queue_name, each in folders.items()}
+        earlier = [name for each in folders.values() for _, name in each[:-1]]
         over = list[tuple[Queue, str]]()
         for name in sorted(earlier, key=lambda each: parse_folder_name(each)[1]):
             queue = self._keep_tokens(broker, name, now_ms)
@@ -138,6 +139,16 @@ class DataDirectory:
             found.items += len(queue.reader.live)
         broker.tokens.on_disk = max(broker.tokens.on_disk, self.tokens.below)
         return found
+
+    def _was_written(self, broker: Broker, folder: str, now_ms: int) -> bool:
+        """Is there anything that may have been acknowledged?"""
+        queue = broker.fresh(*parse_folder_name(folder), now_ms)
+        try:
+            recovery, _, _ = _replayed(self.files, os.path.join(self.path, folder), queue)
+        except JournalError:
+            return True
+        is_damaged = any(damage.kind != "torn" for damage in recovery.damages)
+        return recovery.lsn_next > 1 or recovery.snapshot is not None or is_damaged
 
     def _remove_earlier(
         self, broker: Broker, queue: Queue, folder: str, now_ms: int, found: Found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from tests.support.moving import Town
@@ -208,3 +210,51 @@ def test_with_its_last_child_deleted_a_remnant_goes_and_gives_the_name_on(restar
     assert len([name for name in town.disk.names("data") if name.startswith("jobs.")]) == 1
     town.put("jobs", b"newer")
     assert town.take("jobs+audit") == b"newer"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_of_two_remnants_with_a_child_of_one_name_the_later_one_is_read_next(
+    restarts: bool,
+) -> None:
+    town = Town()
+    town.set_queue("jobs+audit", lease="1m")
+    town.put("jobs", b"first")
+    town.say("eve", b"delete jobs")
+    town.put("jobs", b"for nobody")
+    town.hold_writes()
+    assert town.say("eve", b"delete jobs+audit") == b"", "frees the name: the later queue has one"
+    town.put("jobs", b"second")
+    town.write_queue("jobs")
+    town.sync_queue("jobs")
+    town.cut_power()  # the earlier one is back
+    town.put("jobs", b"third")
+    assert town.say("eve", b"delete jobs") == b"DELETED\r\n"
+    if restarts:
+        town.restart()
+    assert len(town.broker.remnants) == 2
+    for body in (b"first", b"second", b"third"):
+        assert town.finish("jobs+audit") == body
+    assert town.broker.remnants == []
+
+
+@pytest.mark.parametrize("has_file", [False, True])
+def test_a_later_queue_that_was_never_written_makes_no_earlier_one_go(has_file: bool) -> None:
+    """Else what was handed off there would be gone now, and back with the next start."""
+    town = Town()
+    town.put("jobs", b"1")
+    town.put("next", b"0")
+    town.take("jobs")
+    town.hold_syncs()
+    town.pass_on("next", b"1")
+    town.sync_queue("next")
+    town.removes = False
+    if has_file:
+        town.say("eve", b"delete next")
+        town.say("bob", b"set next 0 0 1", b"2")
+    else:
+        town.disk.make_folder(f"data/next.{town.queue('next').generation + 1}")
+    town.come_back(town.disk.crash_clone(Random(0), "lost"), False)
+    for _ in range(3):
+        assert sorted(town.places()) == [("next", b"0"), ("next", b"1|")]
+        assert len([name for name in town.disk.names("data") if name.startswith("next.")]) == 1
+        town.kill()

@@ -1,0 +1,219 @@
+"""What clients know of items in several queues and their children, while these are deleted.
+
+    put, hand-off, from= ──▶ `Event`: new places, and the old one that it ends: both or neither
+    STORED, END, VALUE   ──▶ it came about: no crash undoes it
+    a crash              ──▶ what is found decides, if it is one of the things that may be
+
+A *place* is one item in one line: of a queue, or of a child of it, in one generation. Each body is
+put once, so a place is told by its line and body.
+
+One rule: made of the specification (3.2, 3.3, 9): what may be found follows from what was asked and
+answered, and after a look what was found is sure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+
+class Line(NamedTuple):
+    """A queue's own (number 0), or that of a child of it."""
+
+    name: str
+    generation: int
+    number: int
+
+    @property
+    def family(self) -> str:
+        return family_of(self.name)
+
+
+class Stand(Enum):
+    """Is it there?"""
+
+    SURE = "it must be"
+    PERHAPS = "nobody knows"
+    ASKED = "its end is asked for: a crash decides, and at rest it is gone"
+    WRITTEN = "its end was answered when it was written: only a power cut brings it back"
+    GONE = "its end was answered when it was synced"
+
+
+class End(Enum):
+    """What came before a look."""
+
+    REST = "nothing: all is on disk"
+    KILL = "what was written is there"
+    CUT = "what was synced is there, and any part of the rest"
+
+
+ALLOWED = {
+    End.REST: {Stand.SURE, Stand.PERHAPS},
+    End.KILL: {Stand.SURE, Stand.PERHAPS, Stand.ASKED},
+    End.CUT: {Stand.SURE, Stand.PERHAPS, Stand.ASKED, Stand.WRITTEN},
+}
+
+
+@dataclass(eq=False)
+class Place:
+    """An item in a line."""
+
+    line: Line
+    body: bytes
+    stand: Stand = Stand.SURE
+
+    @property
+    def key(self) -> tuple[Line, bytes]:
+        return self.line, self.body
+
+    @property
+    def is_there(self) -> bool:
+        """In memory, whatever the disk has."""
+        return self.stand in (Stand.SURE, Stand.PERHAPS)
+
+
+@dataclass(eq=False)
+class Event:
+    """It came about or not: `new` are there then, and `old` is not. `made`: the child that it
+    made, of which `new` are what that began with."""
+
+    new: list[Place]
+    old: Place | None = None
+    made: Line | None = None
+
+    @property
+    def places(self) -> list[Place]:
+        return self.new if self.old is None else [self.old, *self.new]
+
+
+@dataclass
+class Books:
+    """All that is known. `taken`: what was handed off and may not be settled on disk."""
+
+    places: list[Place] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    children: set[Line] = field(default_factory=set)  # of queues that are there
+    put_for_all: dict[tuple[str, int], list[bytes]] = field(default_factory=dict)
+    taken: set[tuple[str, bytes]] = field(default_factory=set)
+
+    # -- what is asked ----------------------------------------------------------------------
+
+    def put(self, body: bytes, line: Line, old: Place | None = None) -> Event:
+        """Into a line, and into those of its children."""
+        lines = [line]
+        if not line.number:
+            lines += [c for c in self.children if c[:2] != line[:2] and _is_child_of(c, line)]
+            self.put_for_all.setdefault(line[:2], []).append(body)
+        if old is not None:
+            self.taken.add((old.line.name, old.body))
+        return self._happens(Event([Place(each, body) for each in lines], old))
+
+    def begin(self, line: Line, begins: bool, all_: bool, retains: bool) -> Event:
+        """A child is made, with what is there, or only some of it, or with nothing."""
+        self.children.add(line)
+        new = dict[bytes, Place]()
+        if begins:
+            queue = (line.family, line.generation)
+            kept = set(self.put_for_all.get(queue, [])) if retains else set[bytes]()
+            for body in kept:
+                new[body] = Place(line, body, Stand.PERHAPS)
+            for place in self._of_log(line):
+                if not place.is_there or (retains and place.body not in kept):
+                    continue  # (without `retain`, what other children alone have, too)
+                each = new.setdefault(place.body, Place(line, place.body, Stand.PERHAPS))
+                # (Known: what a child of this name handed off just now, a start may take from
+                # this one too. And what is on its way is needed until it is gone.)
+                is_known = (line.name, place.body) in self.taken
+                if (
+                    place.stand is Stand.SURE
+                    and all_
+                    and not is_known
+                    and not self._is_on_way(place)
+                ):
+                    each.stand = Stand.SURE
+        return self._happens(Event([*new.values()], made=line))
+
+    def _is_on_way(self, place: Place) -> bool:
+        return any(event.old is place for event in self.events)
+
+    def _of_log(self, line: Line) -> list[Place]:
+        queue = (line.family, line.generation)
+        return [p for p in self.places if (p.line.family, p.line.generation) == queue]
+
+    def _happens(self, event: Event) -> Event:
+        self.places += event.new
+        self.events.append(event)
+        return event
+
+    def of(self, line: Line) -> list[Place]:
+        """Those that may be in this line."""
+        return [place for place in self.places if place.line == line]
+
+    def forget_children(self, name: str, generation: int) -> None:
+        """Its queue is deleted: what they have they keep."""
+        self.children = {c for c in self.children if (c.family, c.generation) != (name, generation)}
+
+    # -- what is answered -------------------------------------------------------------------
+
+    def came(self, event: Event) -> None:
+        """It was answered: no crash undoes it."""
+        if event in self.events:
+            self.events.remove(event)
+            if event.old is not None:
+                event.old.stand = Stand.GONE
+
+    def rest(self) -> None:
+        """All that was asked is on disk."""
+        for place in self.places:
+            if place.stand in (Stand.ASKED, Stand.WRITTEN):
+                place.stand = Stand.GONE
+        self.taken.clear()
+
+    # -- what is found ----------------------------------------------------------------------
+
+    def look(self, found: Counter[tuple[Line, bytes]], lines: Iterable[Line], end: End) -> None:
+        """It is one of the things that may be; from now on it is known which."""
+        assert max(found.values(), default=1) == 1, f"twice: {found.most_common(3)}"
+        lines, bodies = set(lines), {body for _, body in found}
+        for event in self.events:
+            if event.made is not None:
+                came = event.made in lines
+            else:
+                came = self._came(event, found, bodies, end)
+            if came and event.old is not None:
+                event.old.stand = Stand.GONE
+            for place in [] if came else event.new:
+                place.stand = Stand.GONE
+        self.events = []
+        allowed = {place.key for place in self.places if place.stand in ALLOWED[end]}
+        lost = {place.key for place in self.places if place.stand is Stand.SURE} - found.keys()
+        assert not lost, f"lost: {lost}"
+        assert not found.keys() - allowed, f"came back, or from nowhere: {found.keys() - allowed}"
+        self.places = [place for place in self.places if place.key in found]
+        for place in self.places:
+            place.stand = Stand.SURE
+
+    def _came(
+        self, event: Event, found: Counter[tuple[Line, bytes]], bodies: set[bytes], end: End
+    ) -> bool:
+        if any(place.body in bodies for place in event.new):
+            return True
+        old = event.old
+        if old is not None and old.key in found:
+            return False
+        may_be_gone = all(place.stand is not Stand.SURE for place in event.new)
+        is_no_loss = old is None or old.stand is not Stand.SURE
+        assert may_be_gone or (is_no_loss and end is not End.REST), f"lost: {event}"
+        return may_be_gone
+
+
+def family_of(name: str) -> str:
+    """The queue that it is, or is a child of."""
+    return name.partition("+")[0]
+
+
+def _is_child_of(child: Line, line: Line) -> bool:
+    return child.family == line.name and child.generation == line.generation
