@@ -100,21 +100,21 @@ class DataDirectory:
         damaged = self.tokens.read()
         if damaged:
             found.notes.append(damaged)
-        folders = dict[bytes, list[tuple[int, str]]]()
+        lives = dict[bytes, list[tuple[int, str]]]()  # of each queue, by generation
         for name in self.files.names(self.path):
             if name.endswith(REMOVED_SUFFIX):
                 self.files.remove_folder(os.path.join(self.path, name))
                 continue
             queue_name, generation = parse_folder_name(name)
             if generation:
-                folders.setdefault(queue_name, []).append((generation, name))
-        for found_here in folders.values():
-            found_here.sort()
+                lives.setdefault(queue_name, []).append((generation, name))
+        for each in lives.values():
+            each.sort()
             # A crash may leave a later one without a record: it makes no earlier one go.
-            while len(found_here) > 1 and not self._was_written(broker, found_here[-1][1], now_ms):
-                self.remove(os.path.join(self.path, found_here.pop()[1]))
-        newest = {queue_name: each[-1] for queue_name, each in folders.items()}
-        earlier = [name for each in folders.values() for _, name in each[:-1]]
+            while len(each) > 1 and not self._was_written(broker, each[-1][1], now_ms):
+                self.remove(os.path.join(self.path, each.pop()[1]))
+        newest = {queue_name: each[-1] for queue_name, each in lives.items()}
+        earlier = [name for each in lives.values() for _, name in each[:-1]]
         over = list[tuple[Queue, str]]()
         for name in sorted(earlier, key=lambda each: parse_folder_name(each)[1]):
             queue = self._keep_tokens(broker, name, now_ms)
