@@ -363,9 +363,8 @@ class Journal:
             if spare.handle is not None:
                 spare.handle.close()
         replaced, self.ledger.replaced = self.ledger.replaced, []
-        dead = self.ledger.take_dead(
-            self.commit.lsn_durable, self.upkeep.lsns, wall_ms, self.spares.is_short
-        )
+        lsn, is_short = self.commit.lsn_durable, self.spares.is_short
+        dead = self.ledger.take_dead(lsn, self.upkeep.lsns, wall_ms, is_short)
         return [spare.path for spare in small] + replaced + dead
 
     def disk_bytes(self) -> int:
@@ -389,8 +388,7 @@ class Journal:
     def rest(self, time_ms: int) -> None:
         """Say at the end that everything is synced, and hold no descriptors until the next write.
 
-        So a process that is killed later ends as if it had closed this journal. Only when it
-        `is_resting`.
+        So a process killed later ends as if it had closed this journal. Only when it `is_resting`.
         """
         if self.active is not None and self.active.handle is not None:
             self.write_end(self.active, time_ms)
