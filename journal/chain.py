@@ -43,7 +43,7 @@ class SegmentFile:
 
     `settled`: a snapshot includes all it says, and it is not scanned. `item_first` to `item_last`
     and `puts` are what was put there, `lsn_last` its last record, `time_last` the latest time of
-    one, as far as known (0: not).
+    one, as far as known (0: not). `footer_lsn` is what its footer says is next (0: it has none).
     `unreadable` is what the disk said instead of giving its bytes.
     """
 
@@ -59,6 +59,7 @@ class SegmentFile:
     item_last: int = 0
     puts: int = 0
     time_last: int = 0
+    footer_lsn: int = 0
     settled: bool = False
     unreadable: str = ""
     is_survivors: bool = False  # what is left of several segments: its lsns have holes
@@ -76,6 +77,12 @@ class SegmentFile:
         """How much shorter the file is than it was made, as far as it says."""
         made = self.header.capacity if self.header is not None else FILE_HEADER_BYTES
         return max(made - self.capacity, 0)
+
+    @property
+    def is_open(self) -> bool:
+        """Does only what follows say where it ends? It was never sealed, or its footer is of more
+        than a power cut left."""
+        return not self.footer_lsn or 0 < self.lsn_limit < self.footer_lsn
 
     def is_spare(self, found: Scan) -> bool:
         """Is it whole, and has nothing been written to it?"""
@@ -344,6 +351,7 @@ class Chain:
             return
         at, data = self._read_zone(segment)
         footer: Record | None = read_footer(data, at, segment.journal, segment.number)
+        segment.footer_lsn = footer.lsn if footer is not None else 0
         if footer is not None and footer.lsn <= min(limit or footer.lsn, snapshot.lsn + 1):
             segment.settled = True
             segment.lsn_last = footer.lsn - 1

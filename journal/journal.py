@@ -387,8 +387,7 @@ class Journal:
     def rest(self, time_ms: int) -> None:
         """Say at the end that everything is synced, and hold no descriptors until the next write.
 
-        So a process that is killed later ends as if it had closed this journal. Only when it
-        `is_resting`.
+        So a process killed later ends as if it had closed this journal. Only when it `is_resting`.
         """
         if self.active is not None and self.active.handle is not None:
             self.write_end(self.active, time_ms)

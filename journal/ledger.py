@@ -14,6 +14,8 @@ What is done stays as long as `retention` says; then the oldest segments go, or 
 Numbers are given by the highest that a start finds, and each once: archives and backups may have a
 file of it. So survivors with a higher number than the active segment stay until the log is past it.
 
+Of a segment that a crash kept from being sealed only what follows it says where it ends.
+
 One rule: a segment goes only when neither a start nor the loss of the newest snapshot needs it.
 """
 
@@ -140,22 +142,26 @@ class Ledger:
         by those behind it. If the disk `is_short` of room, the next one is to have their files.
         """
         dead: list[str] = []
-        passed = self.segments[-1].number if self.segments and not is_short else NUMBER_MAX
+        passed = self._passed(lsn_durable) if not is_short else NUMBER_MAX
         over = self.retention.over(self.segments, wall_ms)
         if len(snapshots) > 1:
+            before: Segment | None = None
             for segment in self.segments[:over]:
                 settled = 0 < segment.lsn_last <= snapshots[0] and segment not in self.busy
-                settled = settled and not segment.unread and segment.number <= passed
+                settled = settled and not segment.unread and segment.number < passed
+                settled = settled and (is_short or before is None or not before.is_open)
                 if settled and not segment.live and segment.emptied_lsn <= lsn_durable:
                     dead.append(segment.path)
                     self._remove(segment)
+                else:
+                    before = segment
             return dead
         for segment, following in pairwise(self.segments[: over + 1]):
             standing = [lsn for lsn, _ in self._standing.values()]
             needed_lsn = max(segment.emptied_lsn, following.lsn_first, *standing)
             if segment.live or needed_lsn > lsn_durable or segment in self.busy or segment.unread:
                 break
-            if segment.number > passed:
+            if segment.number >= passed:
                 break
             if snapshots and not 0 < segment.lsn_last <= snapshots[0]:
                 break
@@ -167,6 +173,11 @@ class Ledger:
             dead.append(segment.path)
             self._remove(segment)
         return dead
+
+    def _passed(self, lsn_durable: int) -> int:
+        """A start goes on counting behind this number, whatever a power cut takes: a segment of
+        which nothing is durable may be a spare then."""
+        return max((s.number for s in self.segments if s.lsn_first <= lsn_durable), default=0)
 
     def replace(self, chosen: list[Segment], survivors: Segment) -> list[str]:
         """`survivors` stands for these consecutive segments from now on; returns their paths."""

@@ -235,9 +235,9 @@ class Recovery:
         before = self.snapshot.tally if self.snapshot else None
         tally = found.kept_tally(segment.lsn_limit, before)
         segment.note(tally)
-        segment.lsn_last = max(found.lsn_next - 1, 0)
-        if segment.lsn_limit:
-            segment.lsn_last = min(segment.lsn_last, segment.lsn_limit - 1)
+        segment.footer_lsn = found.footer.lsn if found.footer is not None else 0
+        last = max(found.lsn_next - 1, 0)
+        segment.lsn_last = min(last, segment.lsn_limit - 1) if segment.lsn_limit else last
         self.tally = tally
         self._item_settled = max(self._item_settled, tally.item_last)
 

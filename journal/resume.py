@@ -58,7 +58,7 @@ def recovered_journal(
             found.number, found.path, found.capacity, None, lsn_first=found.lsn_first,
             item_first=found.item_first, item_last=found.item_last, puts=found.puts,
             lsn_last=found.lsn_last, rank=found.rank, damaged=bool(found.unreadable),
-            time_last=found.time_last, unread=bool(found.unreadable),
+            time_last=found.time_last, unread=bool(found.unreadable), is_open=found.is_open,
         )
         for found in recovery.segments
         if found.lsn_first
@@ -76,7 +76,7 @@ def recovered_journal(
     if journal.active is None and journal.segments:
         active = journal.active = journal.segments[-1]
         active.at = at
-        active.lsn_last = 0
+        active.lsn_last, active.is_open = 0, False
         active.recycled = recovery.append_dirty
         active.tally = recovery.tally
     # Spares first, and the newest of the others first: a segment that is empty or unreadable would
@@ -107,6 +107,8 @@ def _go_on_in_fresh(journal: Journal, recovery: Recovery, time_ms: int) -> list[
     item_next = fresh.item_first or journal.checkpoint().next_item
     for segment in journal.segments:
         _give_up_tail(segment, fresh, item_next)
+    if journal.segments:
+        journal.segments[-1].is_open = True
     journal.segments.append(fresh)
     journal.active = fresh
     return outdated

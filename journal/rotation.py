@@ -86,6 +86,7 @@ class Segment:
     extra_bytes: int = 0  # what these had in meta and padding
     damaged: bool = False  # a rewrite met damage: it stays until nothing in it is alive
     time_last: int = 0  # of a sealed one: the latest time of a record in it, as far as known
+    is_open: bool = False  # where it ends only the one behind it says: that stays as long as it
     unread: bool = False  # the disk did not give it at the start, and may at the next: it stays
 
     def stop(self, end: int) -> bytes:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from journal.chain import SegmentFile
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Disk, Files
 from journal.reader import RESTARTS_MAX, live_files
@@ -278,9 +279,15 @@ class _Plan:
             return self._made(found, 1, 0)
         piece = self._made(found, first or before or max(last, 1), last)
         piece = replace(piece, lsn_before=before)
-        if (footer is not None or file.lsn_limit) and last <= synced:
+        is_known = footer is not None or (file.lsn_limit and not self._is_alone(file))
+        if last <= synced and (is_known or file.bytes_missing):
             return piece
         return self._with_end(found, piece)
+
+    def _is_alone(self, file: SegmentFile) -> bool:
+        """May what came behind it have been reclaimed? Of one that was never sealed nobody but
+        itself says then where it ends."""
+        return 0 < file.lsn_limit <= self._known + 1
 
     def _is_cut_before(self, found: Found, first: int) -> bool:
         """Do records miss before this segment? Then they are named, or the log ended there."""
@@ -311,7 +318,10 @@ class _Plan:
         records = scanned.records
         if limit:
             records = records[: bisect_left(records, limit, key=attrgetter("lsn"))]
-        judge, cut = Judge(replace(piece, lsn_last=0), surveyed.lsn_next, tally.item_last), None
+        is_alone = self._is_alone(found.file)
+        synced = scanned.lsn_synced if is_alone else piece.lsn_synced
+        alone = replace(piece, lsn_last=0, lsn_synced=synced)
+        judge, cut = Judge(alone, surveyed.lsn_next, tally.item_last), None
         done = 0
         for gap in judge.gaps(scanned, found.file.capacity, records):
             behind = bisect_left(records, gap.offset, done, key=_offset)
@@ -320,10 +330,11 @@ class _Plan:
             is_end, damage = judge.verdict(found.path, gap, 0)
             if is_end:
                 cut, records = gap, records[:behind]
-                self.journal.torn.append(
-                    damage or Damage("torn", found.path, gap.offset, gap.end, gap.reason,
-                                     judge.expected or 1, max(scanned.lsn_next - 1, 0))
-                )  # fmt: skip
+                if not is_alone:  # else it went on in another segment
+                    self.journal.torn.append(
+                        damage or Damage("torn", found.path, gap.offset, gap.end, gap.reason,
+                                         judge.expected or 1, max(scanned.lsn_next - 1, 0))
+                    )  # fmt: skip
                 break
         first = surveyed.lsn_first if surveyed.count else 0
         if not (records or first):

@@ -130,6 +130,7 @@ class Looked:
         """What was reclaimed up to here needs not be there."""
         known = self.chain.snapshot.lsn if self.chain.snapshot is not None else 0
         if self.place.is_archive:  # what is archived has ended, and that is on disk
+            known = max([known, *(f.file.lsn_first - 1 for f in self.segments)])
             known = max([known, *(f.footer.lsn - 1 for f in self.segments if f.footer)])
         return known
 

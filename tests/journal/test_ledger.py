@@ -163,6 +163,31 @@ def test_on_a_full_disk_survivors_go_at_once_for_the_next_segment_is_to_have_the
     assert ledger.take_dead(99, [40, 50], is_short=True) == ["9"]
 
 
+def test_a_number_counts_as_passed_when_a_power_cut_cannot_take_it_back() -> None:
+    for snapshots, others in (([60, 70], ["3", "4"]), ([60], [])):
+        ledger = with_survivors()
+        ledger.segments[-1].lsn_last = 40
+        ledger.segments.append(Segment(10, "10", 2048, None, lsn_first=41))
+        dead = ledger.take_dead(40, snapshots)
+        assert dead == others, "the tenth may be a spare after a power cut"
+        assert "9" in ledger.take_dead(41, snapshots)
+
+
+def test_what_follows_a_segment_that_was_never_sealed_goes_only_behind_it() -> None:
+    ledger = emptied()
+    ledger.segments[0].is_open, ledger.segments[0].live = True, 1
+    assert ledger.take_dead(99, [40, 50]) == ["3"]
+    assert ledger.take_dead(99, [40, 50]) == []
+    ledger.segments[0].live = 0
+    assert ledger.take_dead(99, [40, 50]) == ["1", "2"]
+
+
+def test_on_a_full_disk_what_follows_a_segment_that_was_never_sealed_goes_too() -> None:
+    ledger = emptied()
+    ledger.segments[0].is_open, ledger.segments[0].live = True, 1
+    assert ledger.take_dead(99, [40, 50], is_short=True) == ["2", "3"]
+
+
 def test_a_segment_that_the_disk_did_not_give_never_goes() -> None:
     ledger = ledger_of((1, 2), (3, 4), (5, 6))
     ledger.adopt(ids(), 0)

@@ -40,8 +40,7 @@ def tidy(
         meanwhile()
         meanwhile = _nothing
         survivors = carry.run(stage.disk)
-        for path in upkeep.finish_carry(chosen, carry, survivors):
-            stage.disk.remove(path)
+        put_away(stage, log, upkeep.finish_carry(chosen, carry, survivors))
         reclaim(stage, log)
         if survivors is None:
             return
@@ -50,8 +49,13 @@ def tidy(
 def reclaim(stage: Stage, log: JournalLog) -> list[str]:
     """What may go goes; returns what went."""
     dead = log.take_dead(stage.wall_ms)
-    for path in dead:
-        archive = archived_path(log.archive_to, path) if log.archive_to else ""
-        retire(stage.disk, path, archive, "")
+    put_away(stage, log, dead)
     stage.work()
     return dead
+
+
+def put_away(stage: Stage, log: JournalLog, paths: list[str]) -> None:
+    """These segments go, to the archive if there is one."""
+    for path in paths:
+        archive = archived_path(log.archive_to, path) if log.archive_to else ""
+        retire(stage.disk, path, archive, "")

@@ -1,0 +1,84 @@
+"""After a kill a segment is never sealed: only what follows it says where it ends, and that stays
+as long as it does. Else a start would take it for longer than it is, and what is not there for
+damage."""
+
+from __future__ import annotations
+
+import pytest
+
+from journal.check import check_journal
+from journal.journal import Sizes
+from journal.segment import segment_path
+from kestrelpy.core.log import JournalLog
+from tests.support import stage as stages
+from tests.support.stage import Stage
+from tests.support.tidying import tidy
+
+BODY = b"." * 100
+
+
+@pytest.fixture(autouse=True)
+def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "_SIZES", Sizes(16384, 16384, 1 << 20))
+
+
+def log_of(stage: Stage) -> JournalLog:
+    log = stage.queue("jobs").log
+    assert isinstance(log, JournalLog)
+    return log
+
+
+def put(stage: Stage, option: bytes = b"") -> None:
+    assert stage.say("prod", b"set jobs%b 0 0 100\r\n%b" % (option, BODY)) == b"STORED\r\n"
+
+
+def get(stage: Stage, count: int) -> None:
+    for _ in range(count):
+        assert stage.say("cons", b"get jobs").startswith(b"VALUE")
+
+
+def put_and_get(stage: Stage, count: int) -> None:
+    for _ in range(count):
+        put(stage)
+        get(stage, 1)
+
+
+def killed() -> Stage:
+    """Its first segment is full of what is due later; a fresh one follows, and many that went."""
+    stage = Stage()
+    put(stage, b"/delay=1h")
+    for _ in range(59):
+        put(stage, b"/delay=5s")
+    stage.hold_syncs()
+    stage.send("prod", b"set jobs 0 0 100\r\n%b\r\n" % BODY)
+    stage.kill()
+    get(stage, 1)
+    put_and_get(stage, 300)
+    for _ in range(3):
+        tidy(stage, log_of(stage))
+    return stage
+
+
+def test_what_says_where_a_segment_ends_stays_as_long_as_it_does() -> None:
+    stage = killed()
+    first, fresh, *others = log_of(stage).journal.segments
+    assert (first.number, first.lsn_last, first.live) == (1, 60, 60)
+    assert (fresh.lsn_first, fresh.live) == (61, 0)
+    assert others[0].lsn_first > fresh.lsn_last + 1, "and what is behind it goes"
+    for end in (stage.restart, stage.kill):
+        end()
+        assert log_of(stage).journal.segments[0].lsn_last == 60
+
+
+def test_a_segment_that_was_never_sealed_is_rewritten_after_a_restart() -> None:
+    stage = killed()
+    stage.restart()
+    stage.pass_time(6000)
+    get(stage, 59)
+    put_and_get(stage, 300)
+    for _ in range(3):
+        tidy(stage, log_of(stage))
+    journal = log_of(stage).journal
+    assert segment_path(journal.folder, 1) not in [s.path for s in journal.segments]
+    assert len(journal.segments) == 2, "survivors of one item, and the log"
+    assert check_journal(stage.disk, journal.folder).damages == []

@@ -1,0 +1,80 @@
+"""A segment that was never sealed ends where its records do, wherever it lies: what came behind it
+may have been reclaimed, or be in an archive that nobody named. That is no damage."""
+
+from __future__ import annotations
+
+import pytest
+
+from journal.copying import copy_journal
+from journal.journal import Sizes
+from journal.reader import journal_folders
+from kestrelpy.core.log import JournalLog
+from tests.support import stage as stages
+from tests.support.bulk import Bulk, in_bulk
+from tests.support.stage import Stage
+from tests.support.tidying import tidy
+
+BODY = b"." * 100
+
+
+@pytest.fixture(autouse=True)
+def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "_SIZES", Sizes(4096, 4096, 1 << 20))
+
+
+def put(stage: Stage, count: int = 1, option: bytes = b"") -> None:
+    for _ in range(count):
+        said = stage.say("prod", b"set jobs%b 0 0 100\r\n%b" % (option, BODY))
+        assert said == b"STORED\r\n"
+
+
+def put_and_get(stage: Stage, count: int) -> None:
+    for _ in range(count):
+        put(stage)
+        assert stage.say("cons", b"get jobs").startswith(b"VALUE")
+
+
+def tidied(stage: Stage) -> None:
+    log = stage.queue("jobs").log
+    assert isinstance(log, JournalLog)
+    for _ in range(3):
+        tidy(stage, log)
+
+
+def whole(found: Bulk) -> list[int]:
+    """The lsns that were found, with nothing to say of what was not."""
+    assert found.damages == []
+    assert found.history.problems == []
+    assert not found.history.journals[0].torn
+    return found.lsns
+
+
+def test_a_backup_beside_the_log_that_went_on_and_was_reclaimed_is_not_damaged() -> None:
+    stage = Stage()
+    put_and_get(stage, 5)
+    (folder,) = journal_folders(stage.disk, "data")
+    assert copy_journal(stage.disk, folder, "backup/jobs.1") is not None
+    copied = whole(in_bulk(stage.disk, "backup"))
+    put_and_get(stage, 100)
+    tidied(stage)
+    live = whole(in_bulk(stage.disk, "data"))
+    assert live[0] > copied[-1] + 50, "what came behind the backup went"
+    assert whole(in_bulk(stage.disk, "data", "backup")) == [*copied, *live]
+
+
+def test_an_archive_of_what_a_kill_left_behind_what_is_still_alive_is_not_damaged() -> None:
+    stage = Stage()
+    stage.set_queue(archive_to="/archive")
+    put_and_get(stage, 10)
+    put(stage, 25, b"/delay=1h")
+    put_and_get(stage, 5)
+    stage.hold_syncs()
+    stage.send("prod", b"set jobs 0 0 100\r\n%b\r\n" % BODY)
+    stage.kill()
+    put(stage, 25, b"/delay=1h")
+    put_and_get(stage, 20)
+    tidied(stage)
+    archived = whole(in_bulk(stage.disk, "/archive"))
+    both = whole(in_bulk(stage.disk, "/archive", "data"))
+    assert both == list(range(1, len(both) + 1))
+    assert set(archived) < set(both)
