@@ -17,6 +17,7 @@ from tests.simulation.kids import Kids
 from tests.simulation.loans import Loan, Loans
 from tests.simulation.once import Once
 from tests.simulation.requests import JOURNAL, NO_ROOM, ORDERS, NotWellFormed, Reply, Request, Talk
+from tests.simulation.shelf import Shelf
 from tests.simulation.standing import SWITCHES
 
 
@@ -36,6 +37,7 @@ class Ledger:
         self.loans = {name: Loans() for name in rules}
         self.things: dict[int, Thing] = {}
         self.once = {name: Once(book) for name, book in self.books.items()}
+        self.shelves = {n: Shelf(book) for n, book in self.books.items() if book.rules.retains}
         self.hands = Hands(self)
         self.kids = Kids(self)
         self.talks: list[Talk] = []
@@ -174,6 +176,8 @@ class Ledger:
         thing = request.item
         if book.parent is not None:
             self.kids.named(request, book)
+        for shelf in self.shelves.values():
+            shelf.spend(request)
         if request.token:
             self._token_named(request, book)
         if thing is not None:
@@ -186,12 +190,16 @@ class Ledger:
             self.things[thing.number] = thing
             book.put(thing)
             self.kids.put(thing, book)
+            if book.name in self.shelves:
+                self.shelves[book.name].put(thing)
             if request.id:
                 self.once[book.name].arrived(request, thing)
             if request.hands_off:
                 self.hands.arrived(talk, request, thing)
         elif request.cancels:
             self.once[book.name].cancel(request)
+            if book.name in self.shelves:
+                self.shelves[book.name].cancel(list(book.things.values()))
         elif request.wipes:
             self._note_sure(request, book, now)
             book.wipe(request, now)
@@ -308,12 +316,20 @@ class Ledger:
             if request.ending:
                 self._ended_lease(talk, request, book)
             if reply.word == "VALUE":
-                self._shown(talk, request, reply, book)
+                for each in (reply, *reply.more):
+                    self._shown(talk, request, each, book)
+                    request.behind = each.number
             elif request.fetches or request.peeks:
                 held = talk.held if talk.held_queue == request.queue else None
                 if request.lends and held is not None and request.left_us >= talk.until_us:
                     self.over(talk, held, request)  # a further open is refused else
                 self._nothing(request, book)
+            if request.after >= 0 and book.name in self.shelves and not talk.at_end:
+                for wrong in self.shelves[book.name].answered(request, reply):
+                    self.complain(wrong)
+        elif request.verb == "stats" and book.name in self.shelves:
+            for wrong in self.shelves[book.name].counted(request, reply):
+                self.complain(wrong)
         if book.parent is not None and "ERROR" not in reply.word:
             self.kids.answered(request, book)
         if request in book.underway:
@@ -450,6 +466,8 @@ class Ledger:
             self.complain(f"{request} answered NOT_FOUND, but {found[0]} is there")
         if reply.word == "DELETED":
             self.once[book.name].forget(request.arrived_us)
+            if book.name in self.shelves:
+                self.shelves[book.name].erase(request.arrived_us, now)
             for thing in list(book.things.values()):
                 if thing.stored_us and thing.stored_us < request.arrived_us and not (
                     book.may_leave(thing, now)
@@ -545,6 +563,9 @@ class Ledger:
         if thing is None or not thing.arrived_us or not self._is_there(request, thing, book):
             self.complain(f"{request} shows item {reply.flags}, which was never stored there")
             return
+        if book.name in self.shelves:
+            for wrong in self.shelves[book.name].shown(request, reply, thing):
+                self.complain(wrong)
         if thing.queue != book.name:
             return  # where it was before
         fresh = book.is_fresh(request, now)
@@ -565,6 +586,9 @@ class Ledger:
             talk.held, talk.held_queue, talk.held_arrived_us = thing, book.name, request.arrived_us
             talk.until_us = request.arrived_us + book.rules.lease_us - EARLY_US
             talk.over_us = now + book.rules.lease_us
+        if request.after >= 0 and book.rules.retains:
+            thing.stored_us = thing.stored_us or now
+            return  # done or not, who knows
         if thing.gone and not thing.may_return and (
             request.arrived_us <= thing.gone_us or is_in_doubt(request, thing, book)
         ):
@@ -597,6 +621,8 @@ class Ledger:
         """Something failed, of this queue if it has a name."""
         self.has_faults = True
         self.was_unreadable |= verb in ("read", "open", "size", "names")
+        for shelf in self.shelves.values():
+            shelf.is_unsure |= self.was_unreadable
         if queue not in self.books:
             return
         book = self.books[queue]
@@ -620,6 +646,8 @@ class Ledger:
                 how == "power" and not book.rules.always_synced, self._now()
             )
             book.end_life(how, self._now())
+            if book.name in self.shelves:
+                self.shelves[book.name].end_life(how == "power" and not book.rules.always_synced)
             if how == "power" or self.has_faults:  # on a full disk it may stand in no record
                 for thing in book.things.values():
                     thing.put_off_us = 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.simulation.books import Thing
     from tests.simulation.handing import Hand
+    from tests.simulation.shelf import Pass
 
 LINES = {
     "set": (b"STORED", b"NOT_STORED"),
@@ -29,6 +30,8 @@ LINES = {
     "redrive": (b"NOT_FOUND",),
 }
 _VALUE = re.compile(rb"VALUE (\S+) (\d+) (\d+)(?: (\d+))?")
+# With `full`: stored, expires, attempts, state, key, id.
+_FULL = re.compile(rb"(VALUE \S+ \d+ \d+ \d+) \d+ (?:\d+|-) \d+ ([a-z]+) \S+ \S+")
 ORDERS = ("move", "redrive")
 _STAT = re.compile(rb"STAT (\S+) (.*)")
 # Why the server says that it cannot, for now or for good.
@@ -50,10 +53,14 @@ class Reply:
     flags: int = 0
     body: bytes = b""
     stats: dict[str, str] = field(default_factory=dict)
+    state: str = ""  # of an item shown with `full`
+    more: list[Reply] = field(default_factory=list)  # items behind the first
 
     def __str__(self) -> str:
         if self.word == "VALUE":
-            return f"item {self.flags}" + (f" number {self.number}" if self.number else "")
+            first = f"item {self.flags}" + (f" number {self.number}" if self.number else "")
+            first += f" {self.state}" if self.state else ""
+            return ", ".join((first, *map(str, self.more)))
         return f"{self.word} {self.error}".strip()
 
 
@@ -78,6 +85,7 @@ class Request:
     was_sure: bool = False  # of an ending: was the item surely held when it came?
     hand: Hand | None = None  # what a hand-off is of, if anybody knows
     alone: int = 0  # of a close: if none came since, no other may have ended its item
+    reading: Pass | None = None  # what this goes on with
 
     def __post_init__(self) -> None:
         parts = self.options.split("/")
@@ -97,6 +105,9 @@ class Request:
         self.delay_us = int(named["delay"].removesuffix("ms")) * 1000 if "delay" in named else 0
         views = [int(part[6:]) for part in parts if part.startswith("after=")]
         self.after = views[0] if views else -1  # an observer's marker
+        self.behind = self.after  # and that of the item before, in one answer
+        self.is_full = "full" in parts
+        self.most = int(named.get("n", 1))
         self.ending = next((p for p in parts if p in ("close", "abort", "defer")), "")
         self.confirms = self.ending == "close" or (self.verb == "delete" and self.token > 0)
         fetches = self.verb in ("get", "gets")
@@ -121,6 +132,8 @@ class Request:
             return b"set %b 0 0 %d\r\n%b\r\n" % (self.key, len(self.body), self.body)
         if self.verb == "touch":
             return b"touch %b %d%b\r\n" % (self.key, self.seconds, noreply)
+        if self.verb == "stats" and self.options:
+            return b"stats %b\r\n" % self.options.encode()
         rest = f" {self.rest}".encode() if self.rest else b""
         return b"%b %b%b%b\r\n" % (verb, self.key, rest, noreply)
 
@@ -193,25 +206,45 @@ class Talk:
             return Reply("COUNT", line.decode())
         if word == b"STAT" and request.verb == "stats":
             return self._stats()
-        match = _VALUE.fullmatch(line)
-        if not match or request.verb not in ("get", "gets"):
+        if word != b"VALUE" or request.verb not in ("get", "gets"):
             raise NotWellFormed(f"{line[:100]!r} does not answer {request}")
-        return self._value(request, match, at)
+        return self._values(request)
 
-    def _value(self, request: Request, match: re.Match[bytes], at: int) -> Reply | None:
-        size = int(match[3])
-        end = at + size
-        if len(self.buffer) < end + 7:
-            return None
-        if self.buffer[end : end + 7] != b"\r\nEND\r\n":
-            raise NotWellFormed(f"no END behind the item that answers {request}")
+    def _values(self, request: Request) -> Reply | None:
+        """The items of one answer; None: its END is not there yet."""
+        replies: list[Reply] = []
+        at = 0
+        while (found := self._line(at)) is not None:
+            line, at = found
+            if line == b"END" and replies:
+                if len(replies) > request.most:
+                    raise NotWellFormed(f"{len(replies)} items answer {request}")
+                self.buffer = self.buffer[at:]
+                replies[0].more = replies[1:]
+                return replies[0]
+            reply, size = self._value(request, line)
+            if len(self.buffer) < at + size + 2:
+                return None
+            reply.body = self.buffer[at : at + size]
+            at += size + 2
+            if self.buffer[at - 2 : at] != b"\r\n":
+                raise NotWellFormed(f"no end of the body that answers {request}")
+            replies.append(reply)
+        return None
+
+    def _value(self, request: Request, line: bytes) -> tuple[Reply, int]:
+        """An item without its body, and how long that is."""
+        full = _FULL.fullmatch(line) if request.is_full else None
+        match = _VALUE.fullmatch(full[1] if full else line)
+        if not match or request.is_full != bool(full):
+            raise NotWellFormed(f"{line[:100]!r} does not answer {request}")
         if match[1] != request.key:
             raise NotWellFormed(f"key {match[1]!r} in the answer to {request}")
         if (match[4] is not None) != (request.verb == "gets"):
             raise NotWellFormed(f"a number too many or too few in the answer to {request}")
-        body = self.buffer[at:end]
-        self.buffer = self.buffer[end + 7 :]
-        return Reply("VALUE", "", int(match[4] or 0), int(match[2]), body)
+        state = full[2].decode() if full else ""
+        number, flags, size = int(match[4] or 0), int(match[2]), int(match[3])
+        return Reply("VALUE", "", number, flags, state=state), size
 
     def _stats(self) -> Reply | None:
         end = self.buffer.find(b"END\r\n")

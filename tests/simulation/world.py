@@ -22,6 +22,7 @@ from kestrelpy.server.daemon import Daemon, StartError
 from tests.simulation.books import Thing, wall_ms
 from tests.simulation.clients import KINDS, new_thing
 from tests.simulation.drain import Drain
+from tests.simulation.historian import Historian
 from tests.simulation.house import patched
 from tests.simulation.ledger import Ledger
 from tests.simulation.loop import SimLoop, Threads, Timeline
@@ -79,7 +80,8 @@ class World:
         self.seed = seed
         self.random = Random(seed)
         self.timeline = Timeline()
-        self.plan = plan or Plan.of(self.random)
+        # What came later has a stream of its own, so that other runs are what they were.
+        self.plan = plan or Plan.of(self.random, Random(f"later {seed}"))
         self.readers = list(self.plan.rules)  # queues and children
         self.queues = [name for name in self.readers if "+" not in name]
         self.story: list[str] = []
@@ -298,7 +300,8 @@ class World:
         random, timeline = self.random, self.timeline
         self.plan.new_faults(random, self.disk, self.tell)
         self.start()
-        clients = [kind(self, n) for n, kind in enumerate(KINDS)]
+        kinds = (*KINDS, Historian) if self.ledger.shelves else KINDS
+        clients = [kind(self, n) for n, kind in enumerate(kinds)]
         at = 0
         for _ in range(self.plan.crashes):
             at += random.randrange(20_000, 2 * RUN_US // (self.plan.crashes + 1))
