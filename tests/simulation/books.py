@@ -58,6 +58,7 @@ class Rules:
     hands: bool = False  # are its items handed off?
     retain_us: int = 0  # what is done stays readable by marker for so long, counted from its put
     retain_bytes: int = 0  # or up to so many bytes
+    versions: bool = False  # are there writers who name versions?
     configured: bool = False  # a child that has a block in the configuration: nobody must name it
 
     @property

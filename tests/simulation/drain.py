@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.books import Book, Thing
+from tests.simulation.books import NEVER, Book, Thing
 from tests.simulation.clients import DELAYS_MS
 from tests.simulation.historian import OPTIONS
 from tests.simulation.requests import Reply, Request
 from tests.simulation.shelf import Pass, Shelf
+from tests.simulation.streams import Stream, key_of
 from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Drain:
                     return
         self._owed()
         self._read_again()
-        if self.ledger.shelves and not self.ledger.violations:
+        if (self.ledger.shelves or self.ledger.streams) and not self.ledger.violations:
             world.crash("power")
             world.start()
             world.ensure_up()
@@ -67,7 +68,9 @@ class Drain:
             self._read_again()
 
     def _read_again(self) -> None:
-        """All that is retained, from the beginning to the end."""
+        """All that is retained, from the beginning to the end, and the versions of keys."""
+        for stream in self.ledger.streams.values():
+            self._read_versions(stream)
         for shelf in self.ledger.shelves.values():
             reading = Pass(shelf.book.name, self.world.timeline.us)
             reply = Reply("NONE")
@@ -78,6 +81,19 @@ class Drain:
                 reading.after = (reply, *reply.more)[-1].number
             self.world.count("readings of what is retained")
             self._count_gaps(shelf)
+
+    def _read_versions(self, stream: Stream) -> None:
+        """The last one; and if nothing is ever over, each before it."""
+        name, rules = stream.book.name, stream.book.rules
+        key = f"key={key_of(name)}/peek"
+        last = self.ask(Request("gets", name, key)).number
+        if rules.retain_us != NEVER or self.ledger.violations:
+            return
+        for version in range(1, last + 1):
+            self.ask(Request("gets", name, f"{key}/at_version={version}"))
+        self.world.count("readings of versions")
+        for wrong in stream.whole(last):
+            self.ledger.complain(wrong)
 
     def _count_gaps(self, shelf: Shelf) -> None:
         """Behind a marker older than all that is kept is a gap, and behind a newer one is none.

@@ -19,6 +19,7 @@ from tests.simulation.once import Once
 from tests.simulation.requests import JOURNAL, NO_ROOM, ORDERS, NotWellFormed, Reply, Request, Talk
 from tests.simulation.shelf import Shelf
 from tests.simulation.standing import SWITCHES
+from tests.simulation.streams import Stream, key_of
 
 
 class Ledger:
@@ -38,6 +39,9 @@ class Ledger:
         self.things: dict[int, Thing] = {}
         self.once = {name: Once(book) for name, book in self.books.items()}
         self.shelves = {n: Shelf(book) for n, book in self.books.items() if book.rules.retains}
+        self.streams = {
+            name: Stream(self, book) for name, book in self.books.items() if book.rules.versions
+        }
         self.hands = Hands(self)
         self.kids = Kids(self)
         self.talks: list[Talk] = []
@@ -139,6 +143,8 @@ class Ledger:
         self.loans[book.name].forget(self._now())
         self.once[book.name].forget()
         self.kids.orphaned(book, self._now())
+        if book.name in self.streams:
+            self.streams[book.name].forget()
 
     def _expires(self, request: Request, thing: Thing, now: int) -> None:
         if request.expiry > 0:
@@ -192,6 +198,8 @@ class Ledger:
             self.kids.put(thing, book)
             if book.name in self.shelves:
                 self.shelves[book.name].put(thing)
+            if book.name in self.streams and thing.key == key_of(book.name):
+                self.streams[book.name].arrived(thing)
             if request.id:
                 self.once[book.name].arrived(request, thing)
             if request.hands_off:
@@ -310,6 +318,10 @@ class Ledger:
             self._wiped(request, reply, book)
         elif request.verb == "touch":
             self._touched(talk, request, reply, book)
+        elif request.stream:
+            shelf = self.shelves.get(book.name)
+            for wrong in self.streams[book.name].looked(request, reply, shelf):
+                self.complain(wrong)
         elif request.verb in ("get", "gets"):
             if request.ending or request.lends:
                 talk.overdue.discard(request.queue)
@@ -423,6 +435,13 @@ class Ledger:
         now, most = request.left_us, book.rules.max_items
         sure = book.surely_ready(request.arrived_us, now)
         there = book.possible(request.arrived_us) - (reply.word == "NOT_STORED")
+        is_of_stream = book.name in self.streams and thing.key == key_of(book.name)
+        if is_of_stream:
+            for wrong in self.streams[book.name].answered(request, reply):
+                self.complain(wrong)
+            if reply.word != "STORED":
+                self.not_stored(thing)
+                return
         if request.hands_off:
             for wrong in self.hands.answered(request, reply):
                 self.complain(wrong)
@@ -451,7 +470,7 @@ class Ledger:
         excuses = book.excuses(request)
         if most is not None and not book.rules.discards and len(sure) - excuses >= most:
             self.complain(f"{request} answered STORED, but {book.name} holds {len(sure)}")
-        if request.verb == "add" and len(sure) > excuses and not request.id:
+        if request.verb == "add" and len(sure) > excuses and not (request.id or is_of_stream):
             self.complain(f"{request} answered STORED, but {book.name} is not empty")
         if not thing.stored_us:
             thing.stored(now)
@@ -468,6 +487,8 @@ class Ledger:
             self.once[book.name].forget(request.arrived_us)
             if book.name in self.shelves:
                 self.shelves[book.name].erase(request.arrived_us, now)
+            if book.name in self.streams:
+                self.streams[book.name].erase(request.arrived_us)
             for thing in list(book.things.values()):
                 if thing.stored_us and thing.stored_us < request.arrived_us and not (
                     book.may_leave(thing, now)
@@ -648,6 +669,8 @@ class Ledger:
             book.end_life(how, self._now())
             if book.name in self.shelves:
                 self.shelves[book.name].end_life(how == "power" and not book.rules.always_synced)
+            if book.name in self.streams and how == "power" and not book.rules.always_synced:
+                self.streams[book.name].is_void = True
             if how == "power" or self.has_faults:  # on a full disk it may stand in no record
                 for thing in book.things.values():
                     thing.put_off_us = 0

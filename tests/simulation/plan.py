@@ -38,6 +38,7 @@ class Plan:
             _connect(random, rules, settings)
         _newer(random, rules, settings)
         _retaining(later, rules, settings)
+        _versions(later, rules)
         crashes, faults = random.choice((0, 1, 2, 3, 5)), random.choice((0, 0.3, 0.7))
         ticks = random.random() < 0.4
         config = configuration(random, settings, SETTINGS if ticks else {})
@@ -116,6 +117,16 @@ def _retaining(
             us, size = _RETAIN[retain]
             rules[name] = replace(rules[name], retain_us=us, retain_bytes=size)
             settings[name]["retain"] = retain
+
+
+def _versions(random: Random, rules: dict[str, Rules]) -> None:
+    """In a third of the runs some queues have writers who name versions."""
+    if random.random() >= 0.35:
+        return
+    for name in [each for each in rules if "+" not in each]:
+        remembers = rules[name].window_us >= DAY_US or rules[name].retains
+        if rules[name].retains or (remembers and random.random() < 0.4):
+            rules[name] = replace(rules[name], versions=True)
 
 
 _RETAIN: Final = {

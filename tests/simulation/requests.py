@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 LINES = {
     "set": (b"STORED", b"NOT_STORED"),
     "add": (b"STORED", b"NOT_STORED"),
+    "cas": (b"STORED", b"NOT_STORED", b"EXISTS", b"NOT_FOUND"),
+    "replace": (b"STORED", b"NOT_STORED"),
     "delete": (b"DELETED", b"NOT_FOUND"),
     "touch": (b"TOUCHED", b"NOT_FOUND"),
     "flush": (b"END",),
@@ -86,6 +88,7 @@ class Request:
     hand: Hand | None = None  # what a hand-off is of, if anybody knows
     alone: int = 0  # of a close: if none came since, no other may have ended its item
     reading: Pass | None = None  # what this goes on with
+    version: int = -1  # of a write: the one it is to come behind
 
     def __post_init__(self) -> None:
         parts = self.options.split("/")
@@ -97,6 +100,8 @@ class Request:
         self.token = int(named.get("token", 0))
         self.lease_us = int(named["lease"].removesuffix("ms")) * 1000 if "lease" in named else 0
         self.id = named.get("id", "")
+        self.stream = named.get("key", "") if self.peeks else ""  # whose last item is asked for
+        self.at_version = int(named.get("at_version", 0))
         self.cancels = self.verb == "delete" and bool(self.id)
         self.wipes = self.verb in ("flush", "delete") and not (self.token or self.cancels)
         self.hands_off = "confirm" in parts or "confirm" in named
@@ -125,8 +130,9 @@ class Request:
         verb = self.verb.encode()
         if self.item is not None:
             body = self.item.body
-            return b"%b %b %d %d %d%b\r\n%b\r\n" % (
-                verb, self.key, self.item.number, self.expiry, len(body), noreply, body,
+            behind = b" %d" % self.version if self.verb == "cas" else b""
+            return b"%b %b %d %d %d%b%b\r\n%b\r\n" % (
+                verb, self.key, self.item.number, self.expiry, len(body), behind, noreply, body,
             )  # fmt: skip
         if self.declares:
             return b"set %b 0 0 %d\r\n%b\r\n" % (self.key, len(self.body), self.body)
@@ -140,6 +146,7 @@ class Request:
     def __str__(self) -> str:
         if self.item is not None:
             extra = f" {len(self.item.body)} bytes"
+            extra += f" behind version {self.version}" if self.verb == "cas" else ""
             extra += f" expires in {self.expiry} s" if self.expiry else ""
             extra += " noreply" if self.quiet else ""
             return f"{self.verb} {self.key.decode()} item {self.item.number}{extra}"

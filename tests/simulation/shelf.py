@@ -182,8 +182,10 @@ class Shelf:
                 yield f"{request} is at the end, and {each.thing} was never shown"
 
     def at(self, marker: int) -> Thing | None:
-        """The item that has this marker, as far as anybody knows."""
-        return next((each.thing for each in self.kept.values() if each.marker == marker), None)
+        """The item that has this marker now, as far as anybody knows."""
+        after_us = self.book.deleted_us
+        there = [each for each in self.kept.values() if each.put_us > after_us]
+        return next((each.thing for each in there if each.marker == marker), None)
 
     # -- what is counted --------------------------------------------------------------------
 

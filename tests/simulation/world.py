@@ -29,6 +29,7 @@ from tests.simulation.loop import SimLoop, Threads, Timeline
 from tests.simulation.plan import Plan
 from tests.simulation.ticks import wrong_with_ticks
 from tests.simulation.wire import Wire
+from tests.simulation.writer import Writer
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 
 RUN_US: Final = 900_000  # of clients at work; the rest of a run is what they left
@@ -301,6 +302,7 @@ class World:
         self.plan.new_faults(random, self.disk, self.tell)
         self.start()
         kinds = (*KINDS, Historian) if self.ledger.shelves else KINDS
+        kinds = (*kinds, Writer, Writer, Writer) if self.ledger.streams else kinds
         clients = [kind(self, n) for n, kind in enumerate(kinds)]
         at = 0
         for _ in range(self.plan.crashes):
