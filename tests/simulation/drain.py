@@ -110,6 +110,7 @@ class Drain:
             after = self.world.random.choice((1, earliest - 2, first - 1, first))
             before = self._stat(shelf, "gaps")
             shown = self._shown(shelf, max(after, 0))
+            shelf.may_have_gaps = True  # this was a marker that nobody may have been told
             gaps = self._stat(shelf, "gaps") - before
             if not shown or self._stat(shelf, "marker_earliest") != earliest:
                 continue  # or its time was over just now

@@ -202,12 +202,14 @@ class Ledger:
                 self.streams[book.name].arrived(thing)
             if request.id:
                 self.once[book.name].arrived(request, thing)
+                if book.name in self.shelves and self.once[book.name].cancels:
+                    self.shelves[book.name].cancel([thing])
             if request.hands_off:
                 self.hands.arrived(talk, request, thing)
         elif request.cancels:
             self.once[book.name].cancel(request)
             if book.name in self.shelves:
-                self.shelves[book.name].cancel(list(book.things.values()))
+                self.shelves[book.name].cancel(self.once[book.name].may_end(request))
         elif request.wipes:
             self._note_sure(request, book, now)
             book.wipe(request, now)

@@ -67,16 +67,14 @@ class Shelf:
         self.book = book
         self.kept: dict[int, Kept] = {}
         self.is_unsure = False  # something could not be read: nothing is due
-        self.was_late = False  # something was put for later, cancelled, dropped or lost
+        self.may_have_gaps = False  # something was cancelled or lost, or a gap was asked for
         self.spent = 0
 
     # -- what is put there ------------------------------------------------------------------
 
     def put(self, thing: Thing) -> None:
         """A set of it has come."""
-        is_late = thing.delay_ms > 0
-        self.was_late |= is_late
-        self.kept[thing.number] = Kept(thing, thing.arrived_us, self.spent, is_late)
+        self.kept[thing.number] = Kept(thing, thing.arrived_us, self.spent, thing.delay_ms > 0)
 
     def spend(self, request: Request) -> None:
         """Some request has come, of whatever queue: it may have taken that much of the log."""
@@ -85,7 +83,7 @@ class Shelf:
 
     def cancel(self, things: list[Thing]) -> None:
         """One of these may be cancelled."""
-        self.was_late = True
+        self.may_have_gaps = True
         for thing in things:
             if thing.number in self.kept:
                 self.kept[thing.number].is_void = True
@@ -100,7 +98,7 @@ class Shelf:
         """The server ended; `forgets`: what was answered may not be on disk."""
         self.spent += _LIFE_BYTES
         if forgets:
-            self.was_late = True
+            self.may_have_gaps = True
             for each in self.kept.values():
                 each.is_void = True
                 each.marker, each.known_us = 0, NEVER
@@ -208,7 +206,7 @@ class Shelf:
         """Is everything that ever was here, here?"""
         book = self.book
         return not (
-            self.is_unsure or self.was_late or book.deleted_us or book.rules.discards
+            self.is_unsure or self.may_have_gaps or book.deleted_us or book.rules.discards
             or book.rules.moves or any(
                 each.thing.may_be_expired(us) or self.is_over(each, us)
                 for each in self.kept.values()
