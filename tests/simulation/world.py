@@ -160,6 +160,9 @@ class World:
         self.lives += 1
         self.has_ended = False
         self.steady_from_us = self.timeline.us
+        # A start may sync a file again whose sync failed, if it has written it again before; what
+        # it has not is in limbo on the disk, and a power cut tells.
+        self.disk.failed_syncs.clear()
         self.loop = SimLoop(  # what the server does not ask for
             self.timeline, self.random, self.ledger.complain, self._check
         )
