@@ -69,6 +69,9 @@ def retain(queue: Queue, kept: IdSet | None = None) -> None:
         return
     if queue.retained is None:
         queue.retained = Retained(kept or reader.live.copy(), queue.last_number)
+        if reader.marks.hidden.count:  # a snapshot may know what has gone since
+            there = IdSet.union([queue.kept, reader.live])
+            reader.marks.lose(1, queue.last_number, there)
     queue.retained.look_ms = 0 if policy.retain_ms else None
 
 

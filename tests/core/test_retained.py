@@ -194,6 +194,31 @@ def test_what_went_since_the_last_snapshot_is_not_there_after_a_start(stage: Sta
     assert list(stage.queue("jobs").kept) == [m for m, _, _ in seen(stage)]
 
 
+def test_what_was_delayed_and_went_since_the_last_snapshot_is_not_there_either(
+    stage: Stage,
+) -> None:
+    stage.set_queue(retain="5s")
+    put(stage, b"later", key=b"jobs/delay=1s")
+    put(stage, b"first")
+    stage.pass_time(2000)
+    fill(stage, 60)
+    take(stage, 62)
+    for _ in range(2):
+        tidy(stage, log_of(stage))
+    assert [m for m, _, _ in seen(stage)][:3] == [2, 3, 4], "what is due has a marker of its own"
+    stage.pass_time(7000)
+    fill(stage, 10, 61)
+    assert reclaim(stage, log_of(stage))
+    before = markers(stage)
+    assert before["marker_earliest"] > 20
+
+    stage.kill()
+
+    assert markers(stage)["marker_earliest"] == before["marker_earliest"]
+    assert seen(stage, 10)[0][0] == before["marker_earliest"]
+    assert b"gaps 1\r\n" in stage.say("eye", b"stats jobs")
+
+
 def test_a_longer_time_keeps_what_is_still_there(stage: Stage) -> None:
     stage.set_queue(retain="5s")
     fill(stage, 30)

@@ -56,6 +56,9 @@ class Rules:
     ids: bool = False  # do producers name ids?
     window_us: int = DAY_US  # how long they are remembered
     hands: bool = False  # are its items handed off?
+    retain_us: int = 0  # what is done stays readable by marker for so long, counted from its put
+    retain_bytes: int = 0  # or up to so many bytes
+    versions: bool = False  # are there writers who name versions?
     configured: bool = False  # a child that has a block in the configuration: nobody must name it
 
     @property
@@ -67,6 +70,11 @@ class Rules:
     def flushed(self) -> str:
         """How sure an answered flush is."""
         return "synced" if self.always_synced else "written"
+
+    @property
+    def retains(self) -> bool:
+        """Does what is done stay readable by marker?"""
+        return bool(self.retain_us or self.retain_bytes)
 
     @property
     def lease_us(self) -> int:

@@ -5,6 +5,8 @@
 Where items go from queue to queue they go on meanwhile: all queues are emptied again and again,
 until nothing comes any more.
 
+What queues retain is read before that, behind it, and once more after a power cut.
+
 One rule: what must be there comes, what must not does not, and `stats` said so before.
 """
 
@@ -12,9 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.books import Book, Thing
+from tests.simulation.books import NEVER, Book, Thing
 from tests.simulation.clients import DELAYS_MS
+from tests.simulation.historian import OPTIONS
 from tests.simulation.requests import Reply, Request
+from tests.simulation.shelf import Pass, Shelf
+from tests.simulation.streams import Stream, key_of
 from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
@@ -45,6 +50,7 @@ class Drain:
         assert self.wire is not None
         world.timeline.run_until(world.timeline.us + 10_000 + max(DELAYS_MS) * 1000)
         books = [*self.ledger.books.values()]
+        self._read_again()
         if any(book.rules.moves for book in books):
             self._drain_together(books)
         else:
@@ -53,6 +59,79 @@ class Drain:
                 if self.ledger.violations:
                     return
         self._owed()
+        self._read_again()
+        if (self.ledger.shelves or self.ledger.streams) and not self.ledger.violations:
+            world.crash("power")
+            world.start()
+            world.ensure_up()
+            self.wire = world.connect()
+            self._read_again()
+
+    def _read_again(self) -> None:
+        """All that is retained, from the beginning to the end, and the versions of keys."""
+        for stream in self.ledger.streams.values():
+            self._read_versions(stream)
+        for shelf in self.ledger.shelves.values():
+            reading = Pass(shelf.book.name, self.world.timeline.us)
+            reply = Reply("NONE")
+            while reply.word != "END" and not self.ledger.violations:
+                options = self.world.random.choice(OPTIONS)
+                key = f"peek/after={reading.after}{options}"
+                reply = self.ask(Request("gets", shelf.book.name, key, reading=reading))
+                reading.after = (reply, *reply.more)[-1].number
+            self.world.count("readings of what is retained")
+            self._count_gaps(shelf)
+
+    def _read_versions(self, stream: Stream) -> None:
+        """The last one; and if nothing is ever over, each before it."""
+        name, rules = stream.book.name, stream.book.rules
+        key = f"key={key_of(name)}/peek"
+        last = self.ask(Request("gets", name, key)).number
+        if rules.retain_us != NEVER or self.ledger.violations:
+            return
+        for version in range(1, last + 1):
+            self.ask(Request("gets", name, f"{key}/at_version={version}"))
+        self.world.count("readings of versions")
+        for wrong in stream.whole(last):
+            self.ledger.complain(wrong)
+
+    def _count_gaps(self, shelf: Shelf) -> None:
+        """Behind a marker older than all that is kept is a gap, and behind a newer one is none.
+
+        In between is what has expired, which some call kept.
+        """
+        name = shelf.book.name
+        for _ in range(2):
+            earliest, first = self._stat(shelf, "marker_earliest"), self._shown(shelf, 0)
+            there = shelf.at(earliest)
+            is_wrong = there is not None and not there.expiry and first > earliest
+            if is_wrong and self._stat(shelf, "marker_earliest") == earliest:  # it was not over now
+                self.ledger.complain(f"{name} begins with {earliest}, but {first} is shown")
+            after = self.world.random.choice((1, earliest - 2, first - 1, first))
+            before = self._stat(shelf, "gaps")
+            shown = self._shown(shelf, max(after, 0))
+            shelf.may_have_gaps = True  # this was a marker that nobody may have been told
+            gaps = self._stat(shelf, "gaps") - before
+            if not shown or self._stat(shelf, "marker_earliest") != earliest:
+                continue  # or its time was over just now
+            is_gap = 0 < after < earliest - 1
+            is_none = after >= first - 1
+            self.world.count("gaps" if is_gap else "no gaps")
+            if (is_gap and gaps != 1) or (is_none and gaps):
+                self.ledger.complain(
+                    f"{gaps} gaps of {name} behind {after} were counted, and it begins with "
+                    f"{earliest}"
+                )
+
+    def _shown(self, shelf: Shelf, after: int) -> int:
+        """The marker of what is shown behind this one; 0: nothing is."""
+        return self.ask(Request("gets", shelf.book.name, f"peek/after={after}")).number
+
+    def _stat(self, shelf: Shelf, name: str) -> int:
+        queue = shelf.book.name
+        options = "" if name == "gaps" else "markers"
+        stats = self.ask(Request("stats", queue, options)).stats
+        return int(stats.get(f"queue_{queue}_{name}", 0))
 
     def _owed(self) -> None:
         """What was stored once, or here or there, is somewhere."""

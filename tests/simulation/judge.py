@@ -44,6 +44,8 @@ def is_in_doubt(request: Request, thing: Thing, book: Book) -> bool:
 def _gone(request: Request, thing: Thing, book: Book, fresh: bool) -> Iterator[str]:
     if not thing.gone or thing.may_return or is_in_doubt(request, thing, book):
         return
+    if request.after >= 0 and book.rules.retains:
+        return  # what may be shown there, its shelf knows
     since_us = book.last_wipe_us if request.fetches and fresh else thing.gone_us
     if request.arrived_us > since_us:
         yield (
@@ -95,7 +97,7 @@ def _is_one_before(some: list[Thing], thing: Thing) -> bool:
 
 def _observed(request: Request, number: int, thing: Thing, book: Book) -> Iterator[str]:
     """An observer sees what is kept behind its marker, lent and dead too, and misses nothing."""
-    if number <= request.after:
+    if number <= request.behind:
         yield f"{request} shows {thing} with marker {number}"
     if book.is_orphan:
         return  # with its last item it goes, and a child of the same name begins anew
@@ -111,7 +113,7 @@ def _observed(request: Request, number: int, thing: Thing, book: Book) -> Iterat
 def surely_behind(request: Request, book: Book) -> list[Thing]:
     """What is known to be ready behind an observer's marker all the time."""
     sure = book.surely_ready(request.arrived_us, request.left_us)
-    return [each for each in sure if each.marker > request.after]
+    return [each for each in sure if each.marker > request.behind]
 
 
 def _misnumbered(request: Request, number: int, thing: Thing, book: Book) -> Iterator[str]:

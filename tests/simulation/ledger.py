@@ -17,7 +17,9 @@ from tests.simulation.kids import Kids
 from tests.simulation.loans import Loan, Loans
 from tests.simulation.once import Once
 from tests.simulation.requests import JOURNAL, NO_ROOM, ORDERS, NotWellFormed, Reply, Request, Talk
+from tests.simulation.shelf import Shelf
 from tests.simulation.standing import SWITCHES
+from tests.simulation.streams import Stream, key_of
 
 
 class Ledger:
@@ -36,6 +38,10 @@ class Ledger:
         self.loans = {name: Loans() for name in rules}
         self.things: dict[int, Thing] = {}
         self.once = {name: Once(book) for name, book in self.books.items()}
+        self.shelves = {n: Shelf(book) for n, book in self.books.items() if book.rules.retains}
+        self.streams = {
+            name: Stream(self, book) for name, book in self.books.items() if book.rules.versions
+        }
         self.hands = Hands(self)
         self.kids = Kids(self)
         self.talks: list[Talk] = []
@@ -137,6 +143,8 @@ class Ledger:
         self.loans[book.name].forget(self._now())
         self.once[book.name].forget()
         self.kids.orphaned(book, self._now())
+        if book.name in self.streams:
+            self.streams[book.name].forget()
 
     def _expires(self, request: Request, thing: Thing, now: int) -> None:
         if request.expiry > 0:
@@ -174,6 +182,8 @@ class Ledger:
         thing = request.item
         if book.parent is not None:
             self.kids.named(request, book)
+        for shelf in self.shelves.values():
+            shelf.spend(request)
         if request.token:
             self._token_named(request, book)
         if thing is not None:
@@ -186,12 +196,20 @@ class Ledger:
             self.things[thing.number] = thing
             book.put(thing)
             self.kids.put(thing, book)
+            if book.name in self.shelves:
+                self.shelves[book.name].put(thing)
+            if book.name in self.streams and thing.key == key_of(book.name):
+                self.streams[book.name].arrived(thing)
             if request.id:
                 self.once[book.name].arrived(request, thing)
+                if book.name in self.shelves and self.once[book.name].cancels:
+                    self.shelves[book.name].cancel([thing])
             if request.hands_off:
                 self.hands.arrived(talk, request, thing)
         elif request.cancels:
             self.once[book.name].cancel(request)
+            if book.name in self.shelves:
+                self.shelves[book.name].cancel(self.once[book.name].may_end(request))
         elif request.wipes:
             self._note_sure(request, book, now)
             book.wipe(request, now)
@@ -302,18 +320,30 @@ class Ledger:
             self._wiped(request, reply, book)
         elif request.verb == "touch":
             self._touched(talk, request, reply, book)
+        elif request.stream:
+            shelf = self.shelves.get(book.name)
+            for wrong in self.streams[book.name].looked(request, reply, shelf):
+                self.complain(wrong)
         elif request.verb in ("get", "gets"):
             if request.ending or request.lends:
                 talk.overdue.discard(request.queue)
             if request.ending:
                 self._ended_lease(talk, request, book)
             if reply.word == "VALUE":
-                self._shown(talk, request, reply, book)
+                for each in (reply, *reply.more):
+                    self._shown(talk, request, each, book)
+                    request.behind = each.number
             elif request.fetches or request.peeks:
                 held = talk.held if talk.held_queue == request.queue else None
                 if request.lends and held is not None and request.left_us >= talk.until_us:
                     self.over(talk, held, request)  # a further open is refused else
                 self._nothing(request, book)
+            if request.after >= 0 and book.name in self.shelves and not talk.at_end:
+                for wrong in self.shelves[book.name].answered(request, reply):
+                    self.complain(wrong)
+        elif request.verb == "stats" and book.name in self.shelves:
+            for wrong in self.shelves[book.name].counted(request, reply):
+                self.complain(wrong)
         if book.parent is not None and "ERROR" not in reply.word:
             self.kids.answered(request, book)
         if request in book.underway:
@@ -407,6 +437,13 @@ class Ledger:
         now, most = request.left_us, book.rules.max_items
         sure = book.surely_ready(request.arrived_us, now)
         there = book.possible(request.arrived_us) - (reply.word == "NOT_STORED")
+        is_of_stream = book.name in self.streams and thing.key == key_of(book.name)
+        if is_of_stream:
+            for wrong in self.streams[book.name].answered(request, reply):
+                self.complain(wrong)
+            if reply.word != "STORED":
+                self.not_stored(thing)
+                return
         if request.hands_off:
             for wrong in self.hands.answered(request, reply):
                 self.complain(wrong)
@@ -435,7 +472,7 @@ class Ledger:
         excuses = book.excuses(request)
         if most is not None and not book.rules.discards and len(sure) - excuses >= most:
             self.complain(f"{request} answered STORED, but {book.name} holds {len(sure)}")
-        if request.verb == "add" and len(sure) > excuses and not request.id:
+        if request.verb == "add" and len(sure) > excuses and not (request.id or is_of_stream):
             self.complain(f"{request} answered STORED, but {book.name} is not empty")
         if not thing.stored_us:
             thing.stored(now)
@@ -450,6 +487,10 @@ class Ledger:
             self.complain(f"{request} answered NOT_FOUND, but {found[0]} is there")
         if reply.word == "DELETED":
             self.once[book.name].forget(request.arrived_us)
+            if book.name in self.shelves:
+                self.shelves[book.name].erase(request.arrived_us, now)
+            if book.name in self.streams:
+                self.streams[book.name].erase(request.arrived_us)
             for thing in list(book.things.values()):
                 if thing.stored_us and thing.stored_us < request.arrived_us and not (
                     book.may_leave(thing, now)
@@ -545,6 +586,9 @@ class Ledger:
         if thing is None or not thing.arrived_us or not self._is_there(request, thing, book):
             self.complain(f"{request} shows item {reply.flags}, which was never stored there")
             return
+        if book.name in self.shelves:
+            for wrong in self.shelves[book.name].shown(request, reply, thing):
+                self.complain(wrong)
         if thing.queue != book.name:
             return  # where it was before
         fresh = book.is_fresh(request, now)
@@ -565,6 +609,9 @@ class Ledger:
             talk.held, talk.held_queue, talk.held_arrived_us = thing, book.name, request.arrived_us
             talk.until_us = request.arrived_us + book.rules.lease_us - EARLY_US
             talk.over_us = now + book.rules.lease_us
+        if request.after >= 0 and book.rules.retains:
+            thing.stored_us = thing.stored_us or now
+            return  # done or not, who knows
         if thing.gone and not thing.may_return and (
             request.arrived_us <= thing.gone_us or is_in_doubt(request, thing, book)
         ):
@@ -597,6 +644,8 @@ class Ledger:
         """Something failed, of this queue if it has a name."""
         self.has_faults = True
         self.was_unreadable |= verb in ("read", "open", "size", "names")
+        for shelf in self.shelves.values():
+            shelf.is_unsure |= self.was_unreadable
         if queue not in self.books:
             return
         book = self.books[queue]
@@ -620,6 +669,10 @@ class Ledger:
                 how == "power" and not book.rules.always_synced, self._now()
             )
             book.end_life(how, self._now())
+            if book.name in self.shelves:
+                self.shelves[book.name].end_life(how == "power" and not book.rules.always_synced)
+            if book.name in self.streams and how == "power" and not book.rules.always_synced:
+                self.streams[book.name].is_void = True
             if how == "power" or self.has_faults:  # on a full disk it may stand in no record
                 for thing in book.things.values():
                     thing.put_off_us = 0

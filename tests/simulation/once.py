@@ -161,6 +161,10 @@ class Once:
         for thing in things:
             self._may_end(cancel, thing)
 
+    def may_end(self, request: Request) -> list[Thing]:
+        """What this cancel may end, of what there is."""
+        return [thing for thing, _, _ in self.cancels[request].things]
+
     def _may_end(self, cancel: Cancel, thing: Thing) -> None:
         thing.closes += 1
         cancel.things.append((thing, thing.doubt, thing.closes))

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final
 
 from kestrelpy.config import Config
-from tests.simulation.books import DAY_US, Rules
+from tests.simulation.books import DAY_US, NEVER, Rules
 from tests.simulation.house import configuration
 from tests.simulation.ticks import SETTINGS
 from tests.support.memory_disk import Fault, MemoryDisk
@@ -28,8 +28,8 @@ class Plan:
     ticks: bool = False  # is there a schedule?
 
     @classmethod
-    def of(cls, random: Random) -> Plan:
-        """A random one."""
+    def of(cls, random: Random, later: Random) -> Plan:
+        """A random one; `later` has to do with what came last."""
         rules: dict[str, Rules] = {}
         settings: dict[str, dict[str, Any]] = {}
         for name in random.sample(("jobs", "mail", "logs"), random.choice((1, 2, 2, 3))):
@@ -37,6 +37,8 @@ class Plan:
         if len(rules) > 1 and random.random() < 0.35:
             _connect(random, rules, settings)
         _newer(random, rules, settings)
+        _retaining(later, rules, settings)
+        _versions(later, rules)
         crashes, faults = random.choice((0, 1, 2, 3, 5)), random.choice((0, 0.3, 0.7))
         ticks = random.random() < 0.4
         config = configuration(random, settings, SETTINGS if ticks else {})
@@ -103,6 +105,38 @@ def _newer(
             )  # fmt: skip
 
 
+def _retaining(
+    random: Random, rules: dict[str, Rules], settings: dict[str, dict[str, Any]]
+) -> None:
+    """In a third of the runs most queues keep what is done, for good or for a while."""
+    if random.random() >= 0.35:
+        return
+    for name in [each for each in rules if "+" not in each]:
+        if random.random() < 0.75:
+            retain = random.choice([*_RETAIN, "forever", "forever"])
+            us, size = _RETAIN[retain]
+            rules[name] = replace(rules[name], retain_us=us, retain_bytes=size)
+            settings[name]["retain"] = retain
+
+
+def _versions(random: Random, rules: dict[str, Rules]) -> None:
+    """In a third of the runs some queues have writers who name versions."""
+    if random.random() >= 0.35:
+        return
+    for name in [each for each in rules if "+" not in each]:
+        remembers = rules[name].window_us >= DAY_US or rules[name].retains
+        if rules[name].retains or (remembers and random.random() < 0.4):
+            rules[name] = replace(rules[name], versions=True)
+
+
+_RETAIN: Final = {
+    "forever": (NEVER, 0),
+    "1m": (60_000_000, 0),
+    "3s": (3_000_000, 0),
+    "500ms": (500_000, 0),
+    "16KiB": (0, 16 << 10),
+    "192KiB": (0, 192 << 10),
+}
 _FAULTS: Final = (
     ("sync", "*.segment", 8, 1),
     ("sync", "*.segment", 40, 1),

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.simulation.books import Thing
     from tests.simulation.handing import Hand
+    from tests.simulation.shelf import Pass
 
 LINES = {
     "set": (b"STORED", b"NOT_STORED"),
     "add": (b"STORED", b"NOT_STORED"),
+    "cas": (b"STORED", b"NOT_STORED", b"EXISTS", b"NOT_FOUND"),
+    "replace": (b"STORED", b"NOT_STORED"),
     "delete": (b"DELETED", b"NOT_FOUND"),
     "touch": (b"TOUCHED", b"NOT_FOUND"),
     "flush": (b"END",),
@@ -29,6 +32,8 @@ LINES = {
     "redrive": (b"NOT_FOUND",),
 }
 _VALUE = re.compile(rb"VALUE (\S+) (\d+) (\d+)(?: (\d+))?")
+# With `full`: stored, expires, attempts, state, key, id.
+_FULL = re.compile(rb"(VALUE \S+ \d+ \d+ \d+) \d+ (?:\d+|-) \d+ ([a-z]+) \S+ \S+")
 ORDERS = ("move", "redrive")
 _STAT = re.compile(rb"STAT (\S+) (.*)")
 # Why the server says that it cannot, for now or for good.
@@ -50,10 +55,14 @@ class Reply:
     flags: int = 0
     body: bytes = b""
     stats: dict[str, str] = field(default_factory=dict)
+    state: str = ""  # of an item shown with `full`
+    more: list[Reply] = field(default_factory=list)  # items behind the first
 
     def __str__(self) -> str:
         if self.word == "VALUE":
-            return f"item {self.flags}" + (f" number {self.number}" if self.number else "")
+            first = f"item {self.flags}" + (f" number {self.number}" if self.number else "")
+            first += f" {self.state}" if self.state else ""
+            return ", ".join((first, *map(str, self.more)))
         return f"{self.word} {self.error}".strip()
 
 
@@ -78,6 +87,8 @@ class Request:
     was_sure: bool = False  # of an ending: was the item surely held when it came?
     hand: Hand | None = None  # what a hand-off is of, if anybody knows
     alone: int = 0  # of a close: if none came since, no other may have ended its item
+    reading: Pass | None = None  # what this goes on with
+    version: int = -1  # of a write: the one it is to come behind
 
     def __post_init__(self) -> None:
         parts = self.options.split("/")
@@ -89,6 +100,8 @@ class Request:
         self.token = int(named.get("token", 0))
         self.lease_us = int(named["lease"].removesuffix("ms")) * 1000 if "lease" in named else 0
         self.id = named.get("id", "")
+        self.stream = named.get("key", "") if self.peeks else ""  # whose last item is asked for
+        self.at_version = int(named.get("at_version", 0))
         self.cancels = self.verb == "delete" and bool(self.id)
         self.wipes = self.verb in ("flush", "delete") and not (self.token or self.cancels)
         self.hands_off = "confirm" in parts or "confirm" in named
@@ -97,6 +110,9 @@ class Request:
         self.delay_us = int(named["delay"].removesuffix("ms")) * 1000 if "delay" in named else 0
         views = [int(part[6:]) for part in parts if part.startswith("after=")]
         self.after = views[0] if views else -1  # an observer's marker
+        self.behind = self.after  # and that of the item before, in one answer
+        self.is_full = "full" in parts
+        self.most = int(named.get("n", 1))
         self.ending = next((p for p in parts if p in ("close", "abort", "defer")), "")
         self.confirms = self.ending == "close" or (self.verb == "delete" and self.token > 0)
         fetches = self.verb in ("get", "gets")
@@ -114,19 +130,23 @@ class Request:
         verb = self.verb.encode()
         if self.item is not None:
             body = self.item.body
-            return b"%b %b %d %d %d%b\r\n%b\r\n" % (
-                verb, self.key, self.item.number, self.expiry, len(body), noreply, body,
+            behind = b" %d" % self.version if self.verb == "cas" else b""
+            return b"%b %b %d %d %d%b%b\r\n%b\r\n" % (
+                verb, self.key, self.item.number, self.expiry, len(body), behind, noreply, body,
             )  # fmt: skip
         if self.declares:
             return b"set %b 0 0 %d\r\n%b\r\n" % (self.key, len(self.body), self.body)
         if self.verb == "touch":
             return b"touch %b %d%b\r\n" % (self.key, self.seconds, noreply)
+        if self.verb == "stats" and self.options:
+            return b"stats %b\r\n" % self.options.encode()
         rest = f" {self.rest}".encode() if self.rest else b""
         return b"%b %b%b%b\r\n" % (verb, self.key, rest, noreply)
 
     def __str__(self) -> str:
         if self.item is not None:
             extra = f" {len(self.item.body)} bytes"
+            extra += f" behind version {self.version}" if self.verb == "cas" else ""
             extra += f" expires in {self.expiry} s" if self.expiry else ""
             extra += " noreply" if self.quiet else ""
             return f"{self.verb} {self.key.decode()} item {self.item.number}{extra}"
@@ -193,25 +213,45 @@ class Talk:
             return Reply("COUNT", line.decode())
         if word == b"STAT" and request.verb == "stats":
             return self._stats()
-        match = _VALUE.fullmatch(line)
-        if not match or request.verb not in ("get", "gets"):
+        if word != b"VALUE" or request.verb not in ("get", "gets"):
             raise NotWellFormed(f"{line[:100]!r} does not answer {request}")
-        return self._value(request, match, at)
+        return self._values(request)
 
-    def _value(self, request: Request, match: re.Match[bytes], at: int) -> Reply | None:
-        size = int(match[3])
-        end = at + size
-        if len(self.buffer) < end + 7:
-            return None
-        if self.buffer[end : end + 7] != b"\r\nEND\r\n":
-            raise NotWellFormed(f"no END behind the item that answers {request}")
+    def _values(self, request: Request) -> Reply | None:
+        """The items of one answer; None: its END is not there yet."""
+        replies: list[Reply] = []
+        at = 0
+        while (found := self._line(at)) is not None:
+            line, at = found
+            if line == b"END" and replies:
+                if len(replies) > request.most:
+                    raise NotWellFormed(f"{len(replies)} items answer {request}")
+                self.buffer = self.buffer[at:]
+                replies[0].more = replies[1:]
+                return replies[0]
+            reply, size = self._value(request, line)
+            if len(self.buffer) < at + size + 2:
+                return None
+            reply.body = self.buffer[at : at + size]
+            at += size + 2
+            if self.buffer[at - 2 : at] != b"\r\n":
+                raise NotWellFormed(f"no end of the body that answers {request}")
+            replies.append(reply)
+        return None
+
+    def _value(self, request: Request, line: bytes) -> tuple[Reply, int]:
+        """An item without its body, and how long that is."""
+        full = _FULL.fullmatch(line) if request.is_full else None
+        match = _VALUE.fullmatch(full[1] if full else line)
+        if not match or request.is_full != bool(full):
+            raise NotWellFormed(f"{line[:100]!r} does not answer {request}")
         if match[1] != request.key:
             raise NotWellFormed(f"key {match[1]!r} in the answer to {request}")
         if (match[4] is not None) != (request.verb == "gets"):
             raise NotWellFormed(f"a number too many or too few in the answer to {request}")
-        body = self.buffer[at:end]
-        self.buffer = self.buffer[end + 7 :]
-        return Reply("VALUE", "", int(match[4] or 0), int(match[2]), body)
+        state = full[2].decode() if full else ""
+        number, flags, size = int(match[4] or 0), int(match[2]), int(match[3])
+        return Reply("VALUE", "", number, flags, state=state), size
 
     def _stats(self) -> Reply | None:
         end = self.buffer.find(b"END\r\n")

@@ -8,15 +8,18 @@ from contextlib import AbstractContextManager
 import pytest
 
 from tests.simulation.plants import PLANTS
+from tests.simulation.plants_kept import PLANTS_KEPT
+from tests.simulation.plants_versions import PLANTS_VERSIONS
 from tests.simulation.world import World
 
+ALL = (*PLANTS, *PLANTS_KEPT, *PLANTS_VERSIONS)
 SEEDS_MAX = 900
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)  # what takes a crash at the right moment is found after hundreds of runs
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize("plant", ALL, ids=lambda plant: plant.__name__)
 def test_a_planted_mistake_is_found(
     plant: Callable[[], AbstractContextManager[object]],
 ) -> None:

@@ -22,12 +22,14 @@ from kestrelpy.server.daemon import Daemon, StartError
 from tests.simulation.books import Thing, wall_ms
 from tests.simulation.clients import KINDS, new_thing
 from tests.simulation.drain import Drain
+from tests.simulation.historian import Historian
 from tests.simulation.house import patched
 from tests.simulation.ledger import Ledger
 from tests.simulation.loop import SimLoop, Threads, Timeline
 from tests.simulation.plan import Plan
 from tests.simulation.ticks import wrong_with_ticks
 from tests.simulation.wire import Wire
+from tests.simulation.writer import Writer
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 
 RUN_US: Final = 900_000  # of clients at work; the rest of a run is what they left
@@ -79,7 +81,8 @@ class World:
         self.seed = seed
         self.random = Random(seed)
         self.timeline = Timeline()
-        self.plan = plan or Plan.of(self.random)
+        # What came later has a stream of its own, so that other runs are what they were.
+        self.plan = plan or Plan.of(self.random, Random(f"later {seed}"))
         self.readers = list(self.plan.rules)  # queues and children
         self.queues = [name for name in self.readers if "+" not in name]
         self.story: list[str] = []
@@ -157,6 +160,9 @@ class World:
         self.lives += 1
         self.has_ended = False
         self.steady_from_us = self.timeline.us
+        # A start may sync a file again whose sync failed, if it has written it again before; what
+        # it has not is in limbo on the disk, and a power cut tells.
+        self.disk.failed_syncs.clear()
         self.loop = SimLoop(  # what the server does not ask for
             self.timeline, self.random, self.ledger.complain, self._check
         )
@@ -298,7 +304,9 @@ class World:
         random, timeline = self.random, self.timeline
         self.plan.new_faults(random, self.disk, self.tell)
         self.start()
-        clients = [kind(self, n) for n, kind in enumerate(KINDS)]
+        kinds = (*KINDS, Historian) if self.ledger.shelves else KINDS
+        kinds = (*kinds, Writer, Writer, Writer) if self.ledger.streams else kinds
+        clients = [kind(self, n) for n, kind in enumerate(kinds)]
         at = 0
         for _ in range(self.plan.crashes):
             at += random.randrange(20_000, 2 * RUN_US // (self.plan.crashes + 1))

@@ -1,0 +1,127 @@
+"""Mistakes in what a queue keeps readable by marker when it is done, planted like all others.
+
+One rule: as in `plants`: each is one that a tired person could make, where the real code stands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Final
+from unittest import mock
+
+from journal.retention import Retention
+from kestrelpy.core import kept, replay
+from kestrelpy.core.kept import READY, Kept
+from kestrelpy.core.marks import Marks
+from kestrelpy.core.retained import Retained
+from kestrelpy.protocol.observing import Answer
+from tests.simulation.plants import Around, around
+
+_SOMETIMES: Final = 11
+
+
+def one_is_not_kept() -> Any:
+    calls = count(1)
+
+    def make(real: Around) -> Around:
+        def up_to(retained: Retained, last: int) -> Any:
+            is_new = last > retained._seen
+            ids = real(retained, last)
+            if is_new and next(calls) % _SOMETIMES == 0:
+                ids.discard(last)
+            return ids
+
+        return up_to
+
+    return around(Retained, "up_to", make)
+
+
+def what_is_done_is_not_kept_by_a_restart() -> Any:
+    return mock.patch.object(replay, "found", lambda snapshot, met, live, segments: live.copy())
+
+
+def a_segment_takes_an_item_of_the_next_along() -> Any:
+    def make(real: Around) -> Around:
+        def lose(retained: Retained, first: int, last: int, needed: Any) -> None:
+            real(retained, first, last + 1, needed)
+
+        return lose
+
+    return around(Retained, "lose", make)
+
+
+def kept_for_half_of_the_time() -> Any:
+    def make(real: Around) -> Around:
+        def over(retention: Retention, segments: Any, wall_ms: int) -> int:
+            return int(real(retention, segments, wall_ms + (retention.ms or 0) // 2))
+
+        return over
+
+    return around(Retention, "over", make)
+
+
+def kept_up_to_a_tenth_of_the_size() -> Any:
+    def make(real: Around) -> Around:
+        def change(retention: Retention, ms: int | None, bytes_most: int) -> None:
+            real(retention, ms, bytes_most // 10)
+
+        return change
+
+    return around(Retention, "change", make)
+
+
+def marker_of_what_is_done_forgotten_by_a_restart() -> Any:
+    def make(real: Around) -> Around:
+        def restore(marks: Marks, given: list[tuple[int, int]]) -> None:
+            real(marks, given[1:])
+
+        return restore
+
+    return around(Marks, "restore", make)
+
+
+def markers_of_what_went_back_after_a_restart() -> Any:
+    def make(real: Around) -> Around:
+        def lose(marks: Marks, first: int, last: int, live: Any) -> None:
+            if first > 1:
+                real(marks, first, last, live)
+
+        return lose
+
+    return around(Marks, "lose", make)
+
+
+def gap_not_counted() -> Any:
+    return mock.patch.object(Kept, "note_gap", lambda kept, after, shown: None)
+
+
+def hole_counted_as_a_gap() -> Any:
+    def note_gap(kept: Kept, after: int, shown: int) -> None:
+        kept._reader.counters.gaps += 0 < after < shown - 1
+
+    return mock.patch.object(Kept, "note_gap", note_gap)
+
+
+def what_is_done_called_ready() -> Any:
+    return mock.patch.object(kept, "state_of", lambda reader, id_: (READY, 0))
+
+
+def one_left_out_of_many() -> Any:
+    def make(real: Around) -> Around:
+        def add(answer: Answer, puts: list[Any], lines: list[bytes]) -> bool:
+            return bool(real(answer, puts[:3] + puts[4:], lines[:3] + lines[4:]))
+
+        return add
+
+    return around(Answer, "add", make)
+
+
+PLANTS_KEPT: Final[tuple[Callable[[], contextlib.AbstractContextManager[object]], ...]] = (
+    one_is_not_kept, what_is_done_is_not_kept_by_a_restart,
+    a_segment_takes_an_item_of_the_next_along, kept_for_half_of_the_time,
+    kept_up_to_a_tenth_of_the_size, marker_of_what_is_done_forgotten_by_a_restart,
+    markers_of_what_went_back_after_a_restart, gap_not_counted, hole_counted_as_a_gap,
+    what_is_done_called_ready, one_left_out_of_many,
+)  # fmt: skip

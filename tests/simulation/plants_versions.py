@@ -1,0 +1,71 @@
+"""Mistakes in the versions of keys, planted like all others.
+
+One rule: as in `plants`: each is one that a tired person could make, where the real code stands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Final
+from unittest import mock
+
+from kestrelpy.core import storing
+from kestrelpy.core.storing import EXISTS
+from kestrelpy.core.versions import Versions
+from kestrelpy.protocol import streams
+from tests.simulation.plants import Around, around
+
+_SOMETIMES: Final = 11
+
+
+def version_forgotten_by_a_restart() -> Any:
+    return mock.patch.object(Versions, "is_newer", lambda versions, key, item: False)
+
+
+def _refusal_sometimes(wrong: Callable[[int], int]) -> Any:
+    calls, real = count(1), storing._refusal
+
+    def refusal(*args: Any) -> int:
+        right = real(*args)
+        if args[3] is None or next(calls) % _SOMETIMES:
+            return int(right)
+        return wrong(right)
+
+    return mock.patch.object(storing, "_refusal", refusal)
+
+
+def two_writers_win() -> Any:
+    return _refusal_sometimes(lambda right: 0 if right == EXISTS else right)
+
+
+def nobody_wins() -> Any:
+    return _refusal_sometimes(lambda right: right or EXISTS)
+
+
+def version_left_out() -> Any:
+    calls = count(1)
+
+    def make(real: Around) -> Around:
+        def written(versions: Versions, key: bytes, version: int, *rest: Any) -> None:
+            real(versions, key, version + (next(calls) % _SOMETIMES == 0), *rest)
+
+        return written
+
+    return around(Versions, "_apply_written", make)
+
+
+def one_version_before_is_shown() -> Any:
+    real = streams._walk
+
+    def walk(talk: Any, observer: Any, queue: Any, id_: int, back: int) -> Any:
+        return real(talk, observer, queue, id_, back + (back > 2))
+
+    return mock.patch.object(streams, "_walk", walk)
+
+
+PLANTS_VERSIONS: Final[tuple[Callable[[], contextlib.AbstractContextManager[object]], ...]] = (
+    version_forgotten_by_a_restart, two_writers_win, nobody_wins, version_left_out,
+    one_version_before_is_shown,
+)  # fmt: skip
