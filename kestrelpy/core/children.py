@@ -102,8 +102,8 @@ def name_child(queue: Queue, number: int, part: bytes, floor: int) -> Child:
 def enroll(broker: Broker, branch: Branch, now_ms: int) -> None:
     """Into the books, with whoever waits for it."""
     branch.name = branch.child.name = branch.parent.name + b"+" + branch.child.part
-    if broker.queues.get(branch.name) not in (None, branch):
-        return  # that of a remnant: this one comes when it has gone
+    if branch.name in broker.queues:
+        return  # this one, or that of a remnant: then it comes when that has gone
     broker.queues[branch.name] = branch
     branch.child.asked_ms = now_ms
     resume(branch.child, now_ms)

@@ -258,3 +258,28 @@ def test_a_later_queue_that_was_never_written_makes_no_earlier_one_go(has_file: 
         assert sorted(town.places()) == [("next", b"0"), ("next", b"1|")]
         assert len([name for name in town.disk.names("data") if name.startswith("next.")]) == 1
         town.kill()
+
+
+def test_a_child_that_is_there_is_not_made_again_when_one_of_its_name_goes() -> None:
+    town = Town()
+    town.set_queue("jobs+audit", lease="1m")
+    town.put("jobs", b"first")
+    town.say("eve", b"delete jobs")
+    town.put("jobs", b"for nobody")
+    town.hold_writes()
+    assert town.say("eve", b"delete jobs+audit") == b"", "frees the name: the later queue has one"
+    town.write_queue("jobs")
+    town.sync_queue("jobs")
+    town.cut_power()  # the earlier one is back
+    town.say("eve", b"get jobs+other/peek")
+    town.put("jobs+other", b"so that the later queue stays")
+    assert town.take("jobs+audit", "bob", "/lease=1m") == b"first"
+    town.hold_syncs()
+    assert town.say("bob", b"set next/confirm=jobs+audit:%d 0 0 1" % town.token, b"2") == b""
+    town.say("eve", b"delete jobs")  # and the later one's child, empty
+    assert b"_leased 1\r\n" in town.say("ann", b"stats jobs+audit")
+    assert len([*town.queue("jobs+audit").reader.leases]) == 1
+    town.say("ann", b"delete jobs+audit")
+    town.go()
+    assert town.client("bob").take() == b"STORED\r\n"
+    assert town.client("ann").take() == town.client("eve").take() == b"DELETED\r\n"
