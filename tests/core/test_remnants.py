@@ -115,6 +115,21 @@ def test_a_delete_is_answered_when_no_earlier_queue_of_the_name_can_come_back(
         assert town.take("jobs+audit", "ann") == b"1"
 
 
+def test_a_delete_is_answered_when_an_earlier_queue_that_was_in_its_way_has_gone() -> None:
+    town = Town()
+    town.say("eve", b"get jobs+audit/peek")
+    town.put("jobs", b"old")
+    town.say("eve", b"delete jobs")
+    town.put("jobs", b"new")
+    town.removes = False
+    assert town.say("eve", b"delete jobs") == b""
+    assert town.say("bob", b"delete jobs+audit") == b"DELETED\r\n", "the earlier one goes, too"
+    town.removes = True
+    town.work()
+    assert town.client("eve").take() == b"DELETED\r\n"
+    assert not [name for name in town.disk.names("data") if name.startswith("jobs.")]
+
+
 MISTAKEN = (
     b"items of %b do not go to %b: one is of a queue jobs that was deleted, the other of a later "
     b"one; name another queue"

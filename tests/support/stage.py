@@ -290,6 +290,7 @@ class Stage:
             for queue in self._removing[:]:
                 if self._remove(queue):
                     self._removing.remove(queue)
+                    moved = True  # a later one of its name may go next
         for queue, gate in self._clearing[:]:
             if not would_come_back(self.broker, queue, self._removing):
                 gate.open()
