@@ -224,6 +224,9 @@ class Consumer(Client):
 class Keeper(Client):
     """Fetches by token and keeps its tokens, whatever becomes of its connection."""
 
+    leases_ms: tuple[int, ...] = (20, 100, 400, 1500)  # for how long it is lent something first
+    renews = 0.2  # how likely, where it has a token
+
     def __init__(self, world: World, number: int) -> None:
         self.tokens: list[tuple[str, int]] = []
         super().__init__(world, number)
@@ -240,7 +243,7 @@ class Keeper(Client):
         if kind < 0.05:
             self._leave(wire)
         elif len(self.tokens) < 4 and kind < 0.5:
-            lease = random.choice((20, 100, 400, 1500))
+            lease = random.choice(self.leases_ms)
             waits = random.choice(("", "/t=5", "/t=100"))
             line = "dead/" if random.random() < 0.1 else ""
             self.say(wire, Request("gets", self.reader(), f"{line}open/lease={lease}ms{waits}"))
@@ -253,7 +256,7 @@ class Keeper(Client):
         random = self.random
         queue, token = self.tokens[at]
         kind = random.random()
-        if kind < 0.2:
+        if kind < self.renews:
             self.say(
                 wire, Request("touch", queue, f"token={token}", seconds=random.choice((1, 2)))
             )

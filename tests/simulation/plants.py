@@ -30,7 +30,7 @@ from kestrelpy.protocol import removing, storing
 from kestrelpy.protocol.replies import Replies
 from kestrelpy.server.data_directory import DataDirectory
 from kestrelpy.server.turn import Turn
-from tests.simulation.clients import Operator
+from tests.simulation.clients import Keeper, Operator
 from tests.support.memory_disk import MemoryDisk
 
 Around = Callable[..., Any]
@@ -224,8 +224,13 @@ def lease_by_token_forgotten_by_a_restart() -> Any:
     return mock.patch.object(ReplayLine, "_leased", lambda replay, record: None)
 
 
-def renewal_of_a_token_forgotten_by_a_restart() -> Any:
-    return mock.patch.object(ReplayLine, "_renewed", lambda replay, record: None)
+@contextlib.contextmanager
+def renewal_of_a_token_forgotten_by_a_restart() -> Iterator[None]:
+    with (
+        mock.patch.object(ReplayLine, "_renewed", lambda replay, record: None),
+        mock.patch.multiple(Keeper, leases_ms=(20,), renews=0.8),  # else it is hardly ever seen
+    ):
+        yield
 
 
 def put_off_forgotten_by_a_restart() -> Any:
