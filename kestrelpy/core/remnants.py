@@ -32,6 +32,7 @@ def leave(broker: Broker, queue: Queue, now_ms: int) -> None:
     wall_ms = now_ms + queue.wall.offset_ms
     draft = named(0, b"", queue.last_number, GONE, wall_ms)
     queue.log.write_recounted(draft, queue.kept_now)
+    queue.log.set_sync(0)  # whatever STORED waited for: DELETED waits for the sync
     queue.log.wait_durable(queue.log.lsn_appended)
     keep(broker, queue, now_ms)
 

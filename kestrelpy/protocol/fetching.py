@@ -264,7 +264,9 @@ class Fetching:
             to.hold(data, queue.log, item.lsn)
             return True
         if reader.waiters.count and reader.waiters.first(target.dead) is not None:
-            return False  # others came first
+            reader.serve(now_ms)  # others came first; what has just been read back may be for all
+            if reader.waiters.first(target.dead) is not None:
+                return False
         lease = reader.open(self.holder, now_ms, target.dead, target.lease_ms)
         if lease is None:
             return False

@@ -298,3 +298,21 @@ def test_a_child_that_is_there_is_not_made_again_when_one_of_its_name_goes() -> 
     town.go()
     assert town.client("bob").take() == b"STORED\r\n"
     assert town.client("ann").take() == town.client("eve").take() == b"DELETED\r\n"
+
+
+@pytest.mark.parametrize("sync", ["never", "1h"])
+def test_that_a_queue_is_deleted_is_synced_whatever_its_items_wait_for(sync: str) -> None:
+    town = Town()
+    town.set_queue("jobs", sync=sync)
+    town.say("eve", b"get jobs+audit/peek")
+    town.put("jobs", b"1")
+    town.hold_syncs()
+    assert town.say("eve", b"delete jobs") == b""
+    town.policies.put_in_force(town.broker, town.now_ms)
+    town.work()
+    assert town.client("eve").take() == b"", "not even after a reload"
+    town.go()
+    assert town.client("eve").take() == b"DELETED\r\n"
+    town.cut_power()
+    assert town.take("jobs") is None
+    assert town.take("jobs+audit") == b"1"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
+from kestrelpy.core.reader import Reader
 from tests.support.stage import Stage
 
 
@@ -29,3 +32,20 @@ def test_what_is_read_back_with_more_than_the_child_knows_is_not_passed_over() -
     for body in b"1234":
         told = stage.say("a", b"get orders+audit")
         assert told == b"VALUE orders+audit 0 1\r\n%c\r\nEND\r\n" % body
+
+
+def test_who_comes_between_the_reading_back_and_those_who_waited_for_it_is_not_told_there_is_none() -> (
+    None
+):
+    stage = SlowDisk()
+    stage.say("a", b"get orders+audit/peek")
+    for body in b"12":
+        stage.say("a", b"set orders 0 0 1", b"%c" % body)
+    stage.is_quick = False
+    assert stage.say("b", b"get orders+audit/peek/t=1h") == b""
+    stage.is_quick = True
+    with mock.patch.object(Reader, "serve", lambda reader, now_ms: None):
+        stage.work()
+
+    assert stage.say("c", b"get orders+audit").startswith(b"VALUE orders+audit 0 1\r\n1\r\n")
+    assert stage.client("b").take().startswith(b"VALUE orders+audit/peek/t=1h 0 1\r\n1\r\n")

@@ -25,6 +25,7 @@ class Loan:
     asked_us: int
     until_us: int  # it may be over then ...
     over_us: int  # ... and surely is then
+    shown_us: int
     unsure: bool = False  # an end of it is or was under way, or a power cut came
 
 
@@ -39,7 +40,7 @@ class Loans:
         """An item was shown with its token."""
         until_us = request.arrived_us + request.lease_us - EARLY_US
         over_us = request.left_us + request.lease_us
-        loan = Loan(thing, token, request.arrived_us, until_us, over_us)
+        loan = Loan(thing, token, request.arrived_us, until_us, over_us, request.left_us)
         self.by_token[token] = loan
         return loan
 
@@ -90,6 +91,8 @@ class Loans:
                 yield f"{request} ended the lease of {thing}, which was over"
             other = thing.holder
             lent_since = isinstance(other, Loan) and other.asked_us > loan.asked_us
+            # Else this very end may have been what the other one was waiting for.
+            lent_since = lent_since and other.shown_us < request.arrived_us
             if lent_since and request.left_us < thing.held_until_us:
                 yield f"{request} ended a lease of {thing}, which another one holds"
         elif self._is_good(request, loan):
