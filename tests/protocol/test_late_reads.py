@@ -34,9 +34,7 @@ def test_what_is_read_back_with_more_than_the_child_knows_is_not_passed_over() -
         assert told == b"VALUE orders+audit 0 1\r\n%c\r\nEND\r\n" % body
 
 
-def test_who_comes_between_the_reading_back_and_those_who_waited_for_it_is_not_told_there_is_none() -> (
-    None
-):
+def test_who_comes_behind_those_who_waited_for_a_reading_back_has_what_is_left() -> None:
     stage = SlowDisk()
     stage.say("a", b"get orders+audit/peek")
     for body in b"12":
