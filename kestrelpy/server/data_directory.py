@@ -132,7 +132,7 @@ class DataDirectory:
             self._recover_one(broker, dirty, queue, name, now_ms, wall_ms, found)
         for queue, name in over:
             self._remove_earlier(broker, queue, name, now_ms, found)
-        for queue in broker.logged:
+        for queue in (*broker.logged, *broker.deleted):  # of these the files are there still
             broker.moves.passages.settle_all(queue, now_ms)
         for queue in broker.queues.values():
             self._read_first(queue, wall_ms)

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from kestrelpy.core.log import JournalLog
 from tests.support.moving import Town
 from tests.support.stage import Stage
 
@@ -316,3 +317,31 @@ def test_that_a_queue_is_deleted_is_synced_whatever_its_items_wait_for(sync: str
     town.cut_power()
     assert town.take("jobs") is None
     assert town.take("jobs+audit") == b"1"
+
+
+def test_what_was_handed_off_to_a_child_that_was_deleted_stays_gone_when_its_queue_goes() -> None:
+    town = Town()
+    town.say("eve", b"get jobs+audit/peek")
+    town.put("next", b"0")
+    town.take("next")
+    town.hold_syncs()
+    town.removes = False
+    assert town.pass_on("jobs+audit", b"0") == b""
+    town.sync_queue("jobs")
+    town.work()
+    assert town.client("client").take() == b"STORED\r\n"
+    log = town.queue("jobs").log
+    assert isinstance(log, JournalLog)
+    town.say("eve", b"delete jobs")
+    town.say("bob", b"delete jobs+audit")
+    town.write_log(log)
+    job = log.journal.begin_sync()
+    assert job is not None
+    job.run()
+    town.removes = True
+    town.come_back(town.disk.crash_clone(Random(0), "lost"), False)
+    for _ in range(3):
+        town.go()
+        assert town.places() == []
+        assert not [name for name in town.disk.names("data") if name.startswith("jobs.")]
+        town.cut_power()

@@ -409,12 +409,12 @@ class DeletingMachine(RuleBasedStateMachine):
 
     def _know_children(self, to: str) -> None:
         """A child that was made by the set; those that the configuration names come by themselves,
-        when nothing is left of an earlier one of their name."""
+        when nothing is left of an earlier one of their name: before the set, or behind its item."""
         queues = self.town.broker.queues
         for name in {to, CONFIGURED}:
             queue = queues.get(name.encode())
             is_made = queue is not None and queue.is_child and not queue.parent.is_remnant
-            if is_made and (name == CONFIGURED or self._line(name) not in self.books.children):
+            if is_made and (name == to or queue.child.floor < queue.parent.last_number):
                 self.books.children.add(self._line(name))
 
     def look(self, end: End) -> None:
