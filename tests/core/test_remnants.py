@@ -228,10 +228,8 @@ def test_with_its_last_child_deleted_a_remnant_goes_and_gives_the_name_on(restar
     assert town.take("jobs+audit") == b"newer"
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-def test_of_two_remnants_with_a_child_of_one_name_the_later_one_is_read_next(
-    restarts: bool,
-) -> None:
+def two_with_a_child_of_one_name(*later: bytes) -> Town:
+    """A remnant whose jobs+audit has `first`, and a later queue whose own has what came `later`."""
     town = Town()
     town.set_queue("jobs+audit", lease="1m")
     town.put("jobs", b"first")
@@ -239,10 +237,19 @@ def test_of_two_remnants_with_a_child_of_one_name_the_later_one_is_read_next(
     town.put("jobs", b"for nobody")
     town.hold_writes()
     assert town.say("eve", b"delete jobs+audit") == b"", "frees the name: the later queue has one"
-    town.put("jobs", b"second")
+    for body in later:
+        town.put("jobs", body)
     town.write_queue("jobs")
     town.sync_queue("jobs")
     town.cut_power()  # the earlier one is back
+    return town
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_of_two_remnants_with_a_child_of_one_name_the_later_one_is_read_next(
+    restarts: bool,
+) -> None:
+    town = two_with_a_child_of_one_name(b"second")
     town.put("jobs", b"third")
     assert town.say("eve", b"delete jobs") == b"DELETED\r\n"
     if restarts:
@@ -277,16 +284,7 @@ def test_a_later_queue_that_was_never_written_makes_no_earlier_one_go(has_file: 
 
 
 def test_a_child_that_is_there_is_not_made_again_when_one_of_its_name_goes() -> None:
-    town = Town()
-    town.set_queue("jobs+audit", lease="1m")
-    town.put("jobs", b"first")
-    town.say("eve", b"delete jobs")
-    town.put("jobs", b"for nobody")
-    town.hold_writes()
-    assert town.say("eve", b"delete jobs+audit") == b"", "frees the name: the later queue has one"
-    town.write_queue("jobs")
-    town.sync_queue("jobs")
-    town.cut_power()  # the earlier one is back
+    town = two_with_a_child_of_one_name()
     town.say("eve", b"get jobs+other/peek")
     town.put("jobs+other", b"so that the later queue stays")
     assert town.take("jobs+audit", "bob", "/lease=1m") == b"first"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
+from typing import Literal
 
 import pytest
 from hypothesis import strategies as st
@@ -368,14 +369,13 @@ class DeletingMachine(RuleBasedStateMachine):
             self.look(End.REST)
 
     @rule(fate=FATE, seed=st.integers(0, 1 << 16), step=st.integers(0, 20))
-    def crash(self, fate: Fate | str, seed: int, step: int) -> None:
+    def crash(self, fate: Fate | Literal["killed"], seed: int, step: int) -> None:
         """`kill -9` or a power cut; with `step` another cut in the start that follows."""
         self._hear()
-        end = End.KILL if fate == "killed" else End.CUT
-        if end is End.KILL:
-            disk = self.town.disk.kill_clone()
+        if fate == "killed":
+            end, disk = End.KILL, self.town.disk.kill_clone()
         else:
-            disk = self.town.disk.crash_clone(Random(seed), fate)  # type: ignore[arg-type]
+            end, disk = End.CUT, self.town.disk.crash_clone(Random(seed), fate)
         self.town.removes = True
         if step:
             disk.cut_power_at(step)
