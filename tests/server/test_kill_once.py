@@ -7,18 +7,15 @@ which version there is.
 
 from __future__ import annotations
 
-import os
 import random
-import threading
-import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from pymemcache.exceptions import MemcacheError
 
 from tests.support.daemon import DaemonProcess
+from tests.support.kills import kill_under, new_seed, rounds
 from tests.support.left import leave
 from tests.support.raw import Raw
 
@@ -36,9 +33,9 @@ class Producer:
         self.number = 0
         self.repeats = 0
 
-    def work(self, stop: threading.Event) -> None:
+    def work(self) -> None:
         client = self.daemon.client()
-        while not stop.is_set():
+        while True:
             body = b"%d:%d" % (self.name, self.number)
             scope = f"/scope=w{self.name}/epoch=1" if self.name else ""
             assert client.set(f"jobs/id={self.name}-{self.number}{scope}", body)
@@ -56,9 +53,9 @@ class Counting:
         self.version = 0
         self.lost = 0
 
-    def work(self, stop: threading.Event) -> None:
+    def work(self) -> None:
         with Raw(("127.0.0.1", self.daemon.port)) as raw:
-            while not stop.is_set():
+            while True:
                 body = b"%d" % (self.version + 1)
                 raw.send(b"cas acc/key=A 0 0 %d %d\r\n%b\r\n" % (len(body), self.version, body))
                 answer = raw.line().rstrip()
@@ -69,29 +66,8 @@ class Counting:
                 self.version += 1
 
 
-def run_until_killed(
-    daemon: DaemonProcess, workers: list[Producer | Counting], seconds: float
-) -> None:
-    stop, failures = threading.Event(), list[AssertionError]()
-
-    def guarded(worker: Producer | Counting) -> None:
-        try:
-            worker.work(stop)
-        except (OSError, MemcacheError):
-            return  # the daemon is gone
-        except AssertionError as error:
-            if "the connection ended" not in str(error):
-                failures.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(worker,)) for worker in workers]
-    for thread in threads:
-        thread.start()
-    time.sleep(seconds)  # the moment of the kill is what is random here
-    daemon.kill()
-    stop.set()
-    for thread in threads:
-        thread.join(30)
-    assert not failures, failures
+def _is_enough(producers: list[Producer], least: int) -> bool:
+    return sum(p.number for p in producers) > least and any(p.repeats for p in producers)
 
 
 @dataclass
@@ -104,17 +80,16 @@ class Told:
     versions: list[int]
 
 
-def run(folder: Path, rounds: int) -> Told:
+def run(folder: Path, wanted: int) -> Told:
     """Kill so many times, drain both queues, and compare."""
-    seed = int(os.environ.get("KESTRELPY_TEST_SEED", random.randrange(1 << 32)))
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = random.Random(new_seed())
     daemon = DaemonProcess(folder / "data", config=CONFIG)
     producers = [Producer(daemon, name) for name in range(PRODUCERS)]
     counting = Counting(daemon)
+    works = [each.work for each in (*producers, counting)]
     with daemon:
-        for _ in range(rounds):
-            run_until_killed(daemon, [*producers, counting], chance.uniform(0.05, 0.3))
+        for _ in rounds(wanted, lambda: _is_enough(producers, wanted)):
+            kill_under(daemon, works, chance.uniform(0.05, 0.3))
             daemon.start()
         client = daemon.client()
         bodies: Counter[bytes] = Counter()
@@ -124,8 +99,6 @@ def run(folder: Path, rounds: int) -> Told:
         while (body := client.get("acc")) is not None:
             versions.append(int(body))
 
-    assert sum(p.number for p in producers) > rounds, "too little to prove anything"
-    assert sum(p.repeats for p in producers) > 0
     assert max(bodies.values()) == 1, "an id was stored twice"
     for producer in producers:
         sent = {b"%d:%d" % (producer.name, n) for n in range(producer.number)}

@@ -4,7 +4,6 @@ next. On the real process and the real clock; its journal is the witness.
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections import Counter
@@ -17,6 +16,7 @@ from journal.files import Disk
 from journal.reader import JournalView
 from journal.record import Kind, Tag, decode_meta
 from tests.support.daemon import DaemonProcess
+from tests.support.kills import new_seed
 
 ROUNDS = 8
 CONFIG = '[schedules.tick]\ncron = "* * * * * *"\nqueue = "jobs"\ncatch_up = "all"\n'
@@ -35,9 +35,7 @@ def epochs_put(data: Path) -> list[int]:
 
 @pytest.mark.slow
 def test_each_second_is_put_once_over_kills_in_that_very_second(tmp_path: Path) -> None:
-    seed = int(os.environ.get("KESTRELPY_TEST_SEED", random.randrange(1 << 32)))
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = random.Random(new_seed())
     same_second = 0
     with DaemonProcess(tmp_path / "data", config=CONFIG) as daemon:
         for _ in range(ROUNDS):

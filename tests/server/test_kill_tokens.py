@@ -6,19 +6,14 @@ its tokens over the kills; what it asked and was not answered is in doubt.
 
 from __future__ import annotations
 
-import os
 import random
 import threading
-import time
 from pathlib import Path
 
 import pytest
-from pymemcache.exceptions import (
-    MemcacheServerError,
-    MemcacheUnexpectedCloseError,
-)
 
 from tests.support.daemon import DaemonProcess
+from tests.support.kills import kill_under, new_seed, rounds
 from tests.support.left import leave
 
 ROUNDS = 8
@@ -65,18 +60,13 @@ class Worker:
         self.after_a_kill = 0
 
     def run(self) -> None:
-        try:
-            client = self.daemon.client()
-            for body, token in self.tokens:  # whoever was answered holds it still
-                if not client.touch(f"jobs/token={token}", 600):
-                    self.books.wrong.append(f"{body!r}: token {token} is not good after a kill")
-                self.after_a_kill += 1
-            while True:
-                self._one(client)
-        except (OSError, MemcacheUnexpectedCloseError):
-            return  # the daemon is gone
-        except MemcacheServerError as error:
-            self.books.wrong.append(str(error))
+        client = self.daemon.client()
+        for body, token in self.tokens:  # whoever was answered holds it still
+            if not client.touch(f"jobs/token={token}", 600):
+                self.books.wrong.append(f"{body!r}: token {token} is not good after a kill")
+            self.after_a_kill += 1
+        while True:
+            self._one(client)
 
     def _one(self, client: object) -> None:
         assert hasattr(client, "gets")
@@ -105,10 +95,9 @@ class Worker:
                 del self.books.held[body]
 
 
-def run(folder: Path, rounds: int, items: int) -> Books:
+def run(folder: Path, wanted: int, items: int) -> Books:
     """Kill so many times, drain the queue, and compare."""
-    seed = int(os.environ.get("KESTRELPY_TEST_SEED", random.randrange(1 << 32)))
-    print(f"seed {seed}")
+    seed = new_seed()
     chance = random.Random(seed)
     books = Books()
     config = '[queue_defaults]\nmax_attempts = "none"\narchive_to = "archive"\n'
@@ -118,14 +107,9 @@ def run(folder: Path, rounds: int, items: int) -> Books:
         for body in sorted(sent):
             assert client.set("jobs", body)
         workers = [Worker(n, daemon, books, seed + n) for n in range(WORKERS)]
-        for _ in range(rounds):
-            threads = [threading.Thread(target=worker.run) for worker in workers]
-            for thread in threads:
-                thread.start()
-            time.sleep(chance.uniform(0.05, 0.25))  # the moment of the kill is what is random
-            daemon.kill()
-            for thread in threads:
-                thread.join(30)
+        # Enough is when leases lived over a kill.
+        for _ in rounds(wanted, lambda: sum(each.after_a_kill for each in workers) > wanted):
+            kill_under(daemon, [each.run for each in workers], chance.uniform(0.05, 0.25))
             daemon.start()
         client = daemon.client()
         for worker in workers:
@@ -138,7 +122,6 @@ def run(folder: Path, rounds: int, items: int) -> Books:
             books.drained.add(left)
 
     assert books.wrong == []
-    assert sum(worker.after_a_kill for worker in workers) > rounds, "no lease lived over a kill"
     assert books.drained.isdisjoint(books.confirmed), "a confirmed item came back"
     lost = sent - books.drained - books.confirmed - books.in_doubt
     # Whoever was not told what it was lent holds it still, and so may who asked to end a lease.

@@ -12,6 +12,10 @@ from typing import Self
 PATIENCE_SECONDS = 30.0
 
 
+class Ended(AssertionError):
+    """The server hung up where an answer was expected."""
+
+
 class Raw:
     """One socket. What is read is read to an exact end, so nothing is ever skipped."""
 
@@ -31,7 +35,8 @@ class Raw:
     def line(self) -> bytes:
         """One line without its end."""
         line = self._in.readline()
-        assert line.endswith(b"\r\n"), f"the connection ended: {line!r}"
+        if not line.endswith(b"\r\n"):
+            raise Ended(f"the connection ended: {line!r}")
         return line[:-2]
 
     def values(self, key: bytes) -> list[tuple[int, bytes]]:
@@ -49,6 +54,8 @@ class Raw:
     def expect(self, data: bytes) -> None:
         """Exactly this comes next."""
         found = self._in.read(len(data))
+        if data.startswith(found) and found != data:
+            raise Ended(f"expected {data[:500]!r}, and the connection ended: {found[:500]!r}")
         assert found == data, f"expected {data[:500]!r}, was {(found or b'')[:500]!r}"
 
     def ask(self, data: bytes, answer: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheClientError
 
 from tests.support.daemon import DaemonProcess
+from tests.support.kills import new_seed
 from tests.support.raw import Raw
 
 LEASE = b'lease = "5m"\n'
@@ -74,9 +74,7 @@ def test_what_was_declared_is_there_after_a_restart_a_kill_and_a_reload(tmp_path
 
 
 def test_a_kill_among_declarations_leaves_each_whole_or_not_made(tmp_path: Path) -> None:
-    seed = int(os.environ.get("KESTRELPY_TEST_SEED", random.randrange(1 << 32)))
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = random.Random(new_seed())
     with DaemonProcess(tmp_path / "data") as daemon:
         told: set[str] = set()
         for life in range(3):

@@ -7,7 +7,6 @@ one item the first must have been ended by its holder, or be over by every clock
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections import defaultdict
@@ -21,6 +20,7 @@ from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheServerError
 
 from tests.support.daemon import DaemonProcess
+from tests.support.kills import new_seed
 
 THREADS = 10
 ITEMS = 250
@@ -156,8 +156,7 @@ class Books:
 def test_no_item_has_two_holders_and_each_is_confirmed_once(
     tmp_path: Path, most: int | None
 ) -> None:
-    seed = int(os.environ.get("KESTRELPY_TEST_SEED", random.randrange(1 << 32)))
-    print(f"seed {seed}")
+    seed = new_seed()
     config = '[queue_defaults]\nmax_attempts = "none"\n'
     config += f"max_leased = {most}\n" if most else ""
     books = Books()

@@ -8,10 +8,7 @@ costs more than a journal.
 
 from __future__ import annotations
 
-import os
 import random
-import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +32,7 @@ from tests.server import (
 )
 from tests.spark.jobs.audits import audited
 from tests.support.daemon import DaemonProcess
+from tests.support.kills import kill_under, new_seed, rounds
 from tests.support.left import left
 from tests.support.raw import Raw
 from tests.wire.test_once_race import race
@@ -150,21 +148,20 @@ class Anybody(test_kill_moves.Somebody):
 
 @crash
 def moves(folder: Path) -> test_kill_moves.Books:
-    seed = _seed()
+    seed = new_seed()
     books = test_kill_moves.Books()
     with DaemonProcess(folder / "data", config=MOVING) as daemon:
         clients = [Anybody(daemon, books, seed + n) for n in range(4)]
-        for _ in range(ROUNDS + 1):
-            threads = [threading.Thread(target=each.run) for each in clients]
-            for thread in threads:
-                thread.start()
-            time.sleep(0.3)  # the load; nothing is expected of its length
-            daemon.kill()
-            for thread in threads:
-                thread.join(30)
+        for _ in rounds(ROUNDS + 1, lambda: _stored(daemon, "failed") > 0):
+            kill_under(daemon, [each.run for each in clients], 0.3)
             daemon.start()
         daemon.kill()
     return books
+
+
+def _stored(daemon: DaemonProcess, queue: str) -> int:
+    """Items that came to it, in all its lives; none where it was not made."""
+    return int(daemon.client().stats(queue).get(f"queue_{queue}_total_items".encode(), 0))
 
 
 def test_the_books_balance_after_kills_with_keys_delays_tokens_and_moves(
@@ -183,11 +180,11 @@ def test_the_books_balance_after_kills_with_keys_delays_tokens_and_moves(
 
 @crash
 def load(folder: Path) -> test_kill.Load:
-    chance = random.Random(_seed())
+    chance = random.Random(new_seed())
     daemon = DaemonProcess(folder / "data")
     load = test_kill.Load(daemon)
     with daemon:
-        for _ in range(ROUNDS):
+        for _ in rounds(ROUNDS, lambda: load.has_enough(ROUNDS)):
             load.run_until_killed(chance.uniform(0.05, 0.3))
             daemon.start()
         client = daemon.client()
@@ -204,8 +201,8 @@ def archived(folder: Path) -> test_kill.Load:
     daemon = DaemonProcess(folder / "data", config=ARCHIVED)
     load = test_kill.Load(daemon)
     with daemon:
-        for seconds in (0.2, 0.3, 0.2):
-            load.run_until_killed(seconds)
+        for _ in rounds(ROUNDS, lambda: load.has_enough(ROUNDS)):
+            load.run_until_killed(0.2)
             daemon.start()
         client = daemon.client()
         while client.get("jobs") is not None:
@@ -359,9 +356,3 @@ def test_what_is_retained_is_what_observers_saw(crashes: dict[str, Crash]) -> No
     assert orders.books.stored == len(bodies) == crash.found["orders+audit"].books.stored
     assert news.unbroken_lsn > 1, "nothing of what was over went"
     assert news.books.opening is not None
-
-
-def _seed() -> int:
-    seed = int(os.environ.get("KESTRELPY_TEST_SEED", random.randrange(1 << 32)))
-    print(f"seed {seed}")
-    return seed
