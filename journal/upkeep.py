@@ -250,6 +250,8 @@ class Upkeep:
             return []
         if job.chunk is not None:
             self.chunks.append(job.chunk)
+        if self.snapshots[-1:] == [job.snapshot.lsn]:
+            return []  # nothing was written since the newest: it stands in that one's file
         self.snapshots.append(job.snapshot.lsn)
         outdated = []
         if len(self.snapshots) > SNAPSHOTS_KEPT:

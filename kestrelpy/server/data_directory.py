@@ -115,23 +115,22 @@ class DataDirectory:
                 self.remove(os.path.join(self.path, each.pop()[1]))
         newest = {queue_name: each[-1] for queue_name, each in lives.items()}
         earlier = [name for each in lives.values() for _, name in each[:-1]]
-        over = list[tuple[Queue, str]]()
         for name in sorted(earlier, key=lambda each: parse_folder_name(each)[1]):
             queue = self._keep_tokens(broker, name, now_ms)
             queue.catch_up()
-            if any(child.live for child in queue.children.values()):
-                # It stays for its children, who have their names before those of a later queue.
+            if not queue.origins and not any(child.live for child in queue.children.values()):
+                self.remove(os.path.join(self.path, name))
+                found.notes.append(f"{name}: an earlier generation, removed")
+            else:
+                # It stays for its children, who have their names before those of a later queue,
+                # or until it is on disk that what was moved here is not where it came from.
                 again = broker.fresh(*parse_folder_name(name), now_ms)
                 self._recover_one(broker, dirty, again, name, now_ms, wall_ms, found)
                 if not again.is_remnant:  # a crash kept that from the disk
                     broker.delete(again.name, now_ms)
-            else:
-                over.append((queue, name))
         for queue_name, (generation, name) in sorted(newest.items()):
             queue = broker.fresh(queue_name, generation, now_ms)
             self._recover_one(broker, dirty, queue, name, now_ms, wall_ms, found)
-        for queue, name in over:
-            self._remove_earlier(broker, queue, name, now_ms, found)
         for queue in (*broker.logged, *broker.deleted):  # of these the files are there still
             broker.moves.passages.settle_all(queue, now_ms)
         for queue in broker.queues.values():
@@ -149,16 +148,6 @@ class DataDirectory:
             return True
         is_damaged = any(damage.kind != "torn" for damage in recovery.damages)
         return recovery.lsn_next > 1 or recovery.snapshot is not None or is_damaged
-
-    def _remove_earlier(
-        self, broker: Broker, queue: Queue, folder: str, now_ms: int, found: Found
-    ) -> None:
-        """A crash kept it from going. What was moved there is settled on disk before it goes."""
-        if broker.moves.passages.settle_all(queue, now_ms):
-            found.notes.append(f"{folder}: an earlier generation, removed by the next start")
-        else:
-            found.notes.append(f"{folder}: an earlier generation, removed")
-            self.remove(os.path.join(self.path, folder))
 
     def _keep_tokens(self, broker: Broker, folder: str, now_ms: int) -> Queue:
         """What this one may have issued is remembered beyond its end; what it was."""

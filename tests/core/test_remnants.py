@@ -343,3 +343,23 @@ def test_what_was_handed_off_to_a_child_that_was_deleted_stays_gone_when_its_que
         assert town.places() == []
         assert not [name for name in town.disk.names("data") if name.startswith("jobs.")]
         town.cut_power()
+
+
+def test_a_child_that_a_start_found_deleted_stays_so_while_what_came_to_it_is_settled() -> None:
+    town = Town()
+    town.say("eve", b"get jobs+audit/peek", b"set jobs 0 0 1", b"1", b"delete jobs")
+    town.put("jobs", b"2")
+    town.put("next", b"0")
+    town.take("next")
+    town.hold_syncs()
+    assert town.pass_on("jobs+audit", b"0") == b""
+    assert town.say("bob", b"delete jobs+audit") == b""
+    town.come_back(town.disk.kill_clone(), False)
+    assert b"jobs+audit" not in town.broker.queues
+
+    town.come_back(town.disk.crash_clone(Random(0), "lost"), False)
+
+    assert town.take("jobs+audit") is None, "what was gone is back"
+    town.go()
+    assert len([name for name in town.disk.names("data") if name.startswith("jobs.")]) == 1
+    assert town.take("jobs") == b"2"

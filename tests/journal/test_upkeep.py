@@ -86,6 +86,18 @@ def test_one_at_a_time_and_another_try_after_one_that_failed() -> None:
     assert len(snapshots(disk)) == 1
 
 
+def test_one_more_of_the_same_moment_lets_no_other_go() -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk, ROOMY)
+    for _ in range(2):
+        writer.put_all(b"x")
+        take_one(writer, disk)
+    assert snapshots(disk) == [1, 2]
+    for _ in range(3):
+        take_one(writer, disk)
+        assert snapshots(disk) == writer.journal.upkeep.snapshots == [1, 2]
+
+
 def test_a_snapshot_that_is_broken_off_leaves_nothing() -> None:
     disk = MemoryDisk()
     writer = fresh(disk, TINY)

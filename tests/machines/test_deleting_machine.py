@@ -459,7 +459,6 @@ class DeletingMachine(RuleBasedStateMachine):
         assert town.origins() == 0
         assert town.moving() == []
         assert not town.broker.moves.passages.mover.leases
-        town.restart()  # some files of a deleted queue, needed by a start, are removed by the next
         folders = Counter(parse_folder_name(each)[0] for each in town.disk.names("data"))
         assert all(count == 1 for name, count in folders.items() if name), folders
 
