@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
-from collections.abc import Iterator
-
-import pytest
 
 from kestrelpy.server.process import settle_down
 
@@ -14,16 +10,6 @@ from kestrelpy.server.process import settle_down
 LOOKED_THROUGH_MAX = 50_000
 
 
-@pytest.fixture
-def interpreter() -> Iterator[None]:
-    thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
-    yield
-    gc.unfreeze()
-    gc.set_threshold(*thresholds)
-    sys.setswitchinterval(interval)
-
-
-@pytest.mark.usefixtures("interpreter")
 def test_the_garbage_collector_looks_through_a_bounded_number_of_new_objects_at_once() -> None:
     settle_down()
     young, middle, old = gc.get_threshold()
