@@ -43,24 +43,29 @@ def put_and_get(stage: Stage, count: int) -> None:
         get(stage, 1)
 
 
-def killed() -> Stage:
-    """Its first segment is full of what is due later; a fresh one follows, and many that went."""
+def killed(unsynced: int = 1) -> Stage:
+    """Its first segment is full of what is due later; a fresh one follows, and many that went.
+
+    With many items that were not synced it was sealed, and some of them were in it.
+    """
     stage = Stage()
     put(stage, b"/delay=1h")
     for _ in range(59):
         put(stage, b"/delay=5s")
     stage.hold_syncs()
-    stage.send("prod", b"set jobs 0 0 100\r\n%b\r\n" % BODY)
+    for n in range(unsynced):
+        stage.send(f"prod {n}", b"set jobs 0 0 100\r\n%b\r\n" % BODY)
     stage.kill()
-    get(stage, 1)
+    get(stage, unsynced)
     put_and_get(stage, 300)
     for _ in range(3):
         tidy(stage, log_of(stage))
     return stage
 
 
-def test_what_says_where_a_segment_ends_stays_as_long_as_it_does() -> None:
-    stage = killed()
+@pytest.mark.parametrize("unsynced", [1, 60])
+def test_what_says_where_a_segment_ends_stays_as_long_as_it_does(unsynced: int) -> None:
+    stage = killed(unsynced)
     first, fresh, *others = log_of(stage).journal.segments
     assert (first.number, first.lsn_last, first.live) == (1, 60, 60)
     assert (fresh.lsn_first, fresh.live) == (61, 0)
