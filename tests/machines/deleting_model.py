@@ -178,7 +178,7 @@ class Books:
         """It is one of the things that may be; from now on it is known which."""
         assert max(found.values(), default=1) == 1, f"twice: {found.most_common(3)}"
         lines, bodies = set(lines), {body for _, body in found}
-        for event in self.events:
+        for event in reversed(self.events):  # what ended its new places came behind it
             if event.made is not None:
                 came = event.made in lines
             else:
