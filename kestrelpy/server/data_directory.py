@@ -133,6 +133,7 @@ class DataDirectory:
             self._recover_one(broker, dirty, queue, name, now_ms, wall_ms, found)
         for queue in (*broker.logged, *broker.deleted):  # of these the files are there still
             broker.moves.passages.settle_all(queue, now_ms)
+        found.queues = sum(not queue.is_child for queue in broker.queues.values())
         for queue in broker.queues.values():
             self._read_first(queue, wall_ms)
             found.items += len(queue.reader.live)
@@ -204,7 +205,6 @@ class DataDirectory:
         target.holds(queue.declared, queue.reader.paused, queue.epochs, wall_ms)
         queue.attach(target, replay.kept(journal.segments) if queue.policy.retains else None)
         broker.adopt(queue, now_ms)
-        found.queues += 1
         found.damages += recovery.damages + chunks.damages
 
     def _remember(
