@@ -10,8 +10,14 @@ import pytest
 from hypothesis import settings
 
 # Machines are noisy: no test fails for having been slow.
-settings.register_profile("house", deadline=None, print_blob=True)
-settings.load_profile("house")
+settings.register_profile("search", deadline=None, print_blob=True)
+settings.register_profile("house", settings.get_profile("search"), derandomize=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The soak looks for examples that nobody has seen; all other tests have the same ones each
+    time, so that what fails was broken by the last change."""
+    settings.load_profile("search" if config.getoption("markexpr") == "soak" else "house")
 
 
 @pytest.fixture(autouse=True)
