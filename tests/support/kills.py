@@ -12,20 +12,14 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
 
 from pymemcache.exceptions import MemcacheUnexpectedCloseError
 
+from tests.support.daemon import DaemonProcess
 from tests.support.raw import Ended
 
 ROUNDS_MAX = 20  # times as many as were wanted
 JOIN_SECONDS = 30.0
-
-
-class Killable(Protocol):
-    """A daemon."""
-
-    def kill(self) -> None: ...
 
 
 def new_seed() -> int:
@@ -44,7 +38,7 @@ def rounds(wanted: int, enough: Callable[[], bool]) -> Iterator[int]:
     assert enough(), f"{wanted * ROUNDS_MAX} rounds saw too little to prove anything"
 
 
-def kill_under(daemon: Killable, works: Sequence[Callable[[], None]], seconds: float) -> None:
+def kill_under(daemon: DaemonProcess, works: Sequence[Callable[[], None]], seconds: float) -> None:
     """Do all of these at once, each again and again, and kill the daemon so many seconds on.
 
     A work ends when the daemon is gone. What else ends it is raised here.
