@@ -3,7 +3,8 @@
     stored ──copy on disk──▶ MOVED in the source ──on disk──▶ SETTLED in the target
       │                        │
       └─ a journal fails ──────┴──▶ in doubt: nobody has the original until a restart
-      └─ the source is deleted ───▶ an orphan: settled when its files are gone, or say so
+      └─ the source is deleted ───▶ its log says that instead, if it can; else an orphan, settled
+      │                             when its files are gone
       └─ the target is deleted ───▶ stranded: the original goes back when those files are gone
 
 A start finds what was under way by the open origins of each target (`settle_all`): where the source
@@ -33,6 +34,7 @@ from kestrelpy.core.moving import (
 from kestrelpy.core.orders import Order
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import Reader
+from kestrelpy.core.remnants import tell_deleted
 
 if TYPE_CHECKING:
     from kestrelpy.core.broker import Broker
@@ -68,8 +70,8 @@ class Passages:
     """
 
     __slots__ = (
-        "_broker", "_doubted", "_leaving", "_orphans", "_over", "_stored", "_stranded", "mover",
-        "quiet",
+        "_broker", "_doubted", "_leaving", "_orphans", "_over", "_stored", "_stranded", "_told",
+        "mover", "quiet",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, over: Callable[[Order, int], None]) -> None:
@@ -82,6 +84,7 @@ class Passages:
         self._doubted: dict[Queue, set[Queue]] = {}  # by source: where the copies are
         self._orphans: dict[Queue, list[tuple[Queue, list[int]]]] = {}
         self._stranded: dict[Queue, list[_Stored]] = {}
+        self._told: dict[Queue, int] = {}  # deleted ones whose logs say so, and by which record
         self.quiet: dict[Queue, None] = {}
 
     # -- from now on under way --------------------------------------------------------------
@@ -209,15 +212,19 @@ class Passages:
             self.quiet[whose_files(target)] = None
 
     def _orphan(self, source: Queue, target: Queue, copies: list[int], now_ms: int) -> None:
-        """Its source is deleted: the original is gone when the files are; where children keep
-        these, or the source was one, when it is on disk that it is deleted."""
+        """Its source is deleted: the original is gone when that is on disk, or the files are gone.
+
+        The copies' files may go first, and then nothing else says that the original is moved."""
         files = whose_files(source)
         if files.is_gone:
             self._close(target, copies, now_ms)
-        elif _goes(files):
+        elif _goes(files) and _is_stuck(files):
             self._orphans.setdefault(files, []).append((target, copies))
         else:
-            self._await_end(_Leaving(files.log.lsn_appended, source, target, copies))
+            if _goes(files) and files not in self._told:
+                self._told[files] = tell_deleted(files, now_ms)
+            lsn = self._told.get(files, files.log.lsn_appended)
+            self._await_end(_Leaving(lsn, source, target, copies))
 
     def _never_stored(self, target: Queue, stored: _Stored) -> None:
         """The target's journal failed, or was deleted before the copy was on disk."""
@@ -242,6 +249,8 @@ class Passages:
         """Would an item come back if the files of this queue went now and a crash came?"""
         if any(_goes_with(target, queue) for target in self._stored):
             return True
+        if not _is_stuck(queue) and any(whose_files(each) is queue for each in self._leaving):
+            return True
         leaving = (each for waiting in self._leaving.values() for each in waiting)
         return any(_goes_with(each.target, queue) for each in leaving)
 
@@ -254,6 +263,7 @@ class Passages:
         """The files of this deleted queue are gone: originals, or copies that were never stored."""
         queue.is_gone = True
         self._doubted.pop(queue, None)
+        self._told.pop(queue, None)
         for target, copies in self._orphans.pop(queue, []):
             self._close(target, copies, now_ms)
         for _, _, order, source, lease in self._stranded.pop(queue, []):
@@ -299,6 +309,11 @@ class Passages:
 def _goes(files: Queue) -> bool:
     """Is it deleted, and not there for the sake of its children?"""
     return files.deleted and not files.is_remnant
+
+
+def _is_stuck(files: Queue) -> bool:
+    """Is nothing more written to its log, be it until there is room?"""
+    return files.log.failure is not None or bool(files.log.no_room)
 
 
 def _goes_with(target: Queue, queue: Queue) -> bool:

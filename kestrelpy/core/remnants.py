@@ -29,12 +29,18 @@ if TYPE_CHECKING:
 def leave(broker: Broker, queue: Queue, now_ms: int) -> None:
     """This queue, out of the books and empty, stays for its children; some have items."""
     queue.is_remnant = True
+    tell_deleted(queue, now_ms)
+    keep(broker, queue, now_ms)
+
+
+def tell_deleted(queue: Queue, now_ms: int) -> int:
+    """Its log says that its own line is gone, and is synced; the record."""
     wall_ms = now_ms + queue.wall.offset_ms
     draft = named(0, b"", queue.last_number, GONE, wall_ms)
     queue.log.write_recounted(draft, queue.kept_now)
     queue.log.set_sync(0)  # whatever STORED waited for: DELETED waits for the sync
     queue.log.wait_durable(queue.log.lsn_appended)
-    keep(broker, queue, now_ms)
+    return queue.log.lsn_appended
 
 
 def keep(broker: Broker, queue: Queue, now_ms: int) -> None:

@@ -363,3 +363,32 @@ def test_a_child_that_a_start_found_deleted_stays_so_while_what_came_to_it_is_se
     town.go()
     assert len([name for name in town.disk.names("data") if name.startswith("jobs.")]) == 1
     assert town.take("jobs") == b"2"
+
+
+@pytest.mark.parametrize("source", ["jobs", "jobs+audit"])
+def test_what_was_handed_off_stays_gone_when_its_queue_and_where_it_went_are_deleted(
+    source: str,
+) -> None:
+    town = Town()
+    town.say("eve", f"get {source}/peek".encode())
+    assert town.say("ann", f"set {source} 0 0 1".encode(), b"0") == b"STORED\r\n"
+    town.take(source)
+    town.put("next", b"1")
+    town.hold_writes()
+    assert town.say("ann", b"set jobs 0 0 1", b"2") == b"", "what waits for the disk holds jobs up"
+    assert town.pass_on("next", b"0") == b""
+    assert town.say("eve", b"delete jobs") == b""
+    if source != "jobs":
+        assert town.say("bob", b"delete jobs+audit") == b""
+    town.write_queue("next")
+    town.sync_queue("next")
+    town.work()
+    assert town.client("client").take() == b"STORED\r\n"
+    assert town.say("eva", b"delete next") == b""
+    town.work()
+    town.come_back(town.disk.crash_clone(Random(0), "lost"), False)
+    for _ in range(3):
+        assert ("next", b"0|") in town.places(), "its delete was not answered"
+        assert (source, b"0") not in town.places(), "what was handed off came back"
+        town.go()
+        town.cut_power()
