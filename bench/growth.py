@@ -13,9 +13,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
-from bench import hung, loadgen, tables
+from bench import attackers, hung, loadgen, tables
 from bench.backlog import backlog
 from bench.delayed import delayed
 from bench.fanout import fanout
@@ -51,9 +52,16 @@ BACKLOG: dict[str, Scenario] = {
     "hung": hung.hung,
 }
 SPARK: dict[str, Scenario] = {"read": tables.read, "live": tables.live, "audit": tables.audit}
-SCENARIOS = BACKLOG | SPARK
-SETS = {"backlog": BACKLOG, "spark": SPARK}
-TITLES = {"backlog": "What a backlog costs", "spark": "What Spark does with journals and servers"}
+ATTACKERS: dict[str, Scenario] = {
+    name: partial(attackers.beside, name=name) for name in attackers.ATTACKS
+}
+SCENARIOS = BACKLOG | SPARK | ATTACKERS
+SETS = {"backlog": BACKLOG, "spark": SPARK, "attackers": ATTACKERS}
+TITLES = {
+    "backlog": "What a backlog costs",
+    "spark": "What Spark does with journals and servers",
+    "attackers": "What a client notices beside a bad one",
+}
 
 
 def arguments(name: str, words: Sequence[str]) -> argparse.Namespace:

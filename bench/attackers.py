@@ -1,0 +1,256 @@
+"""What an unchanged client notices beside a bad one: each attacker in turn, one fresh daemon each.
+
+    victim    one connection: `version`, `set` and `get` in turn, a millisecond apart
+    attacker  one process with one or many connections
+
+The victim is measured alone and then beside the attacker, on the same daemon. A ratio compares the
+two p99. Memory is read while the attacker is there and after it has left.
+
+The one rule: a bad client does what the port accepts; nothing here breaks the protocol on purpose
+but the attackers named for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import multiprocessing
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from itertools import chain, cycle
+from statistics import median
+from typing import Final
+
+from bench.daemon import Daemon, Line
+from bench.figures import MIB, Figure
+from bench.scenarios import Bench, Goals
+from bench.servers import ServerFailed
+
+PAUSE_S: Final = 0.001
+WARM_UP_S: Final = 0.5
+SETTLE_S: Final = 2.0
+NICE: Final = 10  # the victim's own process must not wait for the attacker's
+KINDS: Final = ("version", "set", "get")
+_READ_BYTES: Final = 1 << 16
+_BODY_BYTES: Final = 8 << 20
+_CONNECT_LIMIT_S: Final = 30.0
+
+Attack = Callable[[int], None]  # given the port; runs until its process is ended
+Waits = dict[str, list[float]]
+
+
+# -- the victim -----------------------------------------------------------------------------
+
+
+def victim(line: Line, seconds: float) -> Waits:
+    """How long each kind of request took, in ms, one request after the other."""
+    waits: Waits = {kind: [] for kind in KINDS}
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for kind in KINDS:
+            began = time.perf_counter()
+            _ask(line, kind)
+            waits[kind].append((time.perf_counter() - began) * 1000)
+            time.sleep(PAUSE_S)
+    return waits
+
+
+def _ask(line: Line, kind: str) -> None:
+    if kind == "version":
+        wanted, answer = b"VERSION", line.ask(b"version\r\n")
+    elif kind == "set":
+        wanted, answer = b"STORED", line.ask(b"set victim 0 0 100\r\n%b\r\n" % bytes(100))
+    else:
+        wanted, answer = b"VALUE", line.ask(b"get victim\r\n")
+        if answer.startswith(wanted):
+            line.rest_of_item()
+    if not answer.startswith(wanted):
+        raise ServerFailed(f"the victim's {kind} was answered {answer[:80]!r}")
+
+
+def quantile(waits: Sequence[float], share: float) -> float:
+    """The wait that this share of all is not longer than."""
+    ordered = sorted(waits)
+    return ordered[min(math.ceil(share * len(ordered)), len(ordered)) - 1]
+
+
+# -- attackers ------------------------------------------------------------------------------
+
+
+def _connected(port: int, count: int) -> list[socket.socket]:
+    found = []
+    for _ in range(count):
+        with contextlib.suppress(OSError):
+            found.append(socket.create_connection(("127.0.0.1", port), _CONNECT_LIMIT_S))
+    return found
+
+
+def _pump(port: int, count: int, data: bytes, reads: bool = True) -> None:
+    """Send the same bytes on and on over so many connections, as far as the server takes them."""
+    links = _connected(port, count)
+    for link in links:
+        link.setblocking(False)
+    sent = dict.fromkeys(links, 0)
+    while True:
+        moved = False
+        for link in links:
+            with contextlib.suppress(BlockingIOError, OSError):
+                sent[link] = (sent[link] + link.send(data[sent[link] :])) % len(data)
+                moved = True
+            if reads:
+                with contextlib.suppress(BlockingIOError, OSError):
+                    link.recv(_READ_BYTES)
+        if not moved:
+            time.sleep(0.0005)
+
+
+def _whole(line: bytes) -> bytes:
+    """The line so often that a buffer is full of it."""
+    return line * max(1, (256 << 10) // len(line))
+
+
+def _floods(count: int, line: bytes, reads: bool = True) -> Attack:
+    return lambda port: _pump(port, count, _whole(line), reads)
+
+
+def _declarations(port: int) -> None:
+    header = b"[" + b"a." * 20_000 + b"a]\n"
+    body = (header + b"".join(b"k%d=1\n" % n for n in range(9000)))[: 64 << 10]
+    _pump(port, 1, b"set q/declare 0 0 %d\r\n%b\r\n" % (len(body), body))
+
+
+def _unread(port: int) -> None:
+    """Fill a queue, ask for it all on 200 connections, and never read."""
+    filler = Line(port)
+    for _ in range(1000):
+        filler.send(b"set big 0 0 10240\r\n%b\r\n" % bytes(10 << 10))
+        filler.line()
+    links = _connected(port, 200)
+    for link in links:
+        link.sendall(b"get big/peek/after=0/n=10000\r\n" * 3)
+    time.sleep(3600)
+
+
+def _stalled(port: int) -> None:
+    """All but the last byte of a large body, on 200 connections."""
+    links = _connected(port, 200)
+    head = b"set big%d 0 0 %d\r\n"
+    for number, link in enumerate(links):
+        link.setblocking(False)
+        with contextlib.suppress(OSError):
+            link.send(head % (number, _BODY_BYTES))
+    left = dict.fromkeys(links, _BODY_BYTES - 1)
+    while True:
+        for link, size in left.items():
+            with contextlib.suppress(OSError):
+                left[link] = size - link.send(bytes(min(size, 1 << 20))) if size else 0
+        time.sleep(0.001)
+
+
+def _many_queues(port: int) -> None:
+    """A thousand queues written at once by a thousand connections, one set in flight each."""
+    links = _connected(port, 1000)
+    for number, link in enumerate(links):
+        link.setblocking(False)
+        link.send(b"set many%d 0 0 100\r\n%b\r\n" % (number, bytes(100)))
+    while True:
+        for number, link in enumerate(links):
+            with contextlib.suppress(OSError):
+                if link.recv(_READ_BYTES):
+                    link.send(b"set many%d 0 0 100\r\n%b\r\n" % (number, bytes(100)))
+
+
+def _wrong_protocol(port: int) -> None:
+    """HTTP requests and binary packets, each on a connection of its own."""
+    for data in cycle((b"GET / HTTP/1.1\r\n\r\n", b"\x80" + bytes(23))):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as link:
+            link.sendall(data)
+            link.recv(_READ_BYTES)
+
+
+def _idle_crowd(port: int) -> None:
+    links = _connected(port, 9000)
+    time.sleep(3600)
+    del links
+
+
+_KEYS: Final = b"get" + b" a" * 4080 + b"\r\n"
+_PEEKS: Final = b"get" + b" a/peek" * 1160 + b"\r\n"
+_UNKNOWN: Final = b"get q/unknwon\r\n"
+_REFUSED: Final = b"set q/nosuch 0 0 1 noreply\r\nx\r\n"
+
+ATTACKS: Final[dict[str, Attack]] = {
+    "quiet-touches": _floods(1, b"touch a 1 noreply\r\n"),
+    "quiet-touches-x6": _floods(6, b"touch a 1 noreply\r\n"),
+    "quiet-refused-sets": _floods(1, _REFUSED),
+    "refused-gets-x20": _floods(20, b"get q/open/peek\r\n"),
+    "unknown-options": _floods(1, _UNKNOWN),
+    "get-4080-keys": _floods(1, _KEYS),
+    "get-1160-peeks": _floods(1, _PEEKS),
+    "declarations-64KiB": _declarations,
+    "quiet-sets": _floods(1, b"set bulk 0 0 100 noreply\r\n%b\r\n" % bytes(100)),
+    "unread-sets-x4": _floods(
+        4, b"set bulk 0 0 100\r\n%b\r\n" % bytes(100), reads=False
+    ),
+    "unread-peeks-x200": _unread,
+    "stalled-bodies-x200": _stalled,
+    "queues-x1000": _many_queues,
+    "wrong-protocols": _wrong_protocol,
+    "idle-x9000": _idle_crowd,
+}
+
+
+def _run(attack: Attack, port: int) -> None:
+    os.nice(NICE)
+    attack(port)
+
+
+# -- what is found --------------------------------------------------------------------------
+
+
+def beside(bench: Bench, name: str) -> list[Figure]:
+    """What the victim notices of one attacker."""
+    seconds = bench.sizes.attack_seconds
+    config = "[queue_defaults]\nmax_item_size = \"8MiB\"\n"
+    with Daemon(bench.parent, bench.python, config) as daemon:
+        line = daemon.connect()
+        victim(line, WARM_UP_S)
+        before = daemon.memory_bytes()
+        alone = victim(line, seconds)
+        process = multiprocessing.get_context("fork").Process(
+            target=_run, args=(ATTACKS[name], daemon.port), daemon=True
+        )
+        process.start()
+        try:
+            time.sleep(WARM_UP_S)
+            during = victim(line, seconds)
+            most = daemon.memory_bytes("VmHWM")
+        finally:
+            process.kill()
+            process.join()
+        time.sleep(SETTLE_S)
+        after = daemon.memory_bytes()
+    figures = []
+    for kind in KINDS:
+        first, then = quantile(alone[kind], 0.99), quantile(during[kind], 0.99)
+        figures += [
+            Figure(name, f"{kind}: p50", median(during[kind]), "ms"),
+            Figure(name, f"{kind}: p99", then, "ms"),
+            Figure(name, f"{kind}: p99 alone", first, "ms"),
+            Figure(name, f"{kind}: p99 over alone", then / first, at_most=Goals.attack_ratio),
+            Figure(name, f"{kind}: max", max(during[kind]), "ms", at_most=Goals.answer_ms),
+        ]
+    figures += [
+        Figure(name, "memory at most, above before", (most - before) / MIB, "MiB"),
+        Figure(name, "memory after it left, above before", (after - before) / MIB, "MiB",
+               at_most=Goals.left_mib),
+    ]  # fmt: skip
+    bench.say(
+        f"{name}: p99 {' '.join(f'{k} {quantile(during[k], 0.99):.1f}' for k in KINDS)} ms "
+        f"(alone {' '.join(f'{quantile(alone[k], 0.99):.1f}' for k in KINDS)}), "
+        f"max {max(chain.from_iterable(during.values())):.0f} ms, "
+        f"{(most - before) / MIB:.0f} MiB, {(after - before) / MIB:.0f} MiB left"
+    )
+    return figures
