@@ -13,6 +13,13 @@ _LINE_BYTES_MAX: Final = 340
 _CUT: Final = b"..."
 
 
+def fitted(line: bytes) -> bytes:
+    """Return a reply line, cut where it is too long for a client's buffer."""
+    if len(line) <= _LINE_BYTES_MAX:
+        return line
+    return line[: _LINE_BYTES_MAX - len(_CUT)] + _CUT
+
+
 class Refused(Exception):
     """A request that was not carried out. `word` is memcache's class of error."""
 
@@ -20,10 +27,7 @@ class Refused(Exception):
 
     def line(self) -> bytes:
         """The reply, without its line end; what is too long for a client's buffer is cut."""
-        line = f"{self.word} {self}".encode("ascii", "backslashreplace")
-        if len(line) <= _LINE_BYTES_MAX:
-            return line
-        return line[: _LINE_BYTES_MAX - len(_CUT)] + _CUT
+        return fitted(f"{self.word} {self}".encode("ascii", "backslashreplace"))
 
 
 class ClientError(Refused):

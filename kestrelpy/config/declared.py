@@ -28,8 +28,8 @@ from kestrelpy.durations import format_duration_ms, format_size_bytes, shown
 
 _ORIGIN: Final = "declaration"
 _PROBLEMS_MAX: Final = 10  # looking for the nearest known key takes time; one is told anyway
-# A key with thousands of dots would hold up the parser for seconds; a setting's has none.
-_DOTS_MAX: Final = 1000
+# The parser takes a step for each dot of a header with each of its keys; a setting's key has none.
+_DOTS_MAX: Final = 20
 _BLOCKS_KEPT: Final = 1024  # queues are many, what is declared for them is mostly the same
 
 _NAMES: Final = {field.alias or name: name for name, field in QueueBlock.model_fields.items()}

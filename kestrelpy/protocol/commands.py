@@ -260,17 +260,22 @@ class Plain:
 
 
 class Bad:
-    """A request that cannot be carried out: its answer, and whether the connection must end."""
+    """A request that cannot be carried out: its answer, and whether the connection must end.
 
-    __slots__ = ("closes", "line", "log", "quiet")
+    `unknown` is an option that there is not: the answer may name the nearest one.
+    """
+
+    __slots__ = ("closes", "line", "log", "quiet", "unknown")
 
     def __init__(
-        self, line: bytes, closes: bool = False, quiet: bool = False, log: str = ""
-    ) -> None:
+        self, line: bytes, closes: bool = False, quiet: bool = False, log: str = "",
+        unknown: str = "",
+    ) -> None:  # fmt: skip
         self.line = line
         self.closes = closes
         self.quiet = quiet
         self.log = log
+        self.unknown = unknown
 
 
 Command = Store | Fetch | Delete | Remove | Upto | Withdraw | Touch | Plain | Bad

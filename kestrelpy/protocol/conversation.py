@@ -1,6 +1,8 @@
 """One connection: its turn, its leases, its waits, its hang-up.
 
-    feed(bytes, now) -> parser -> command -> broker -> replies (held until true) -> take()
+    feed(bytes, now) -> parser -> command -> broker -> replies (held until true) -> output()
+                                     |
+                                     +-- its share of the turn is used up: `go_on`, later
 
 One rule: a request either changes something and is answered for it, or is refused and has changed
 nothing; and a connection that is waiting, or has too much in flight, handles nothing further.
@@ -9,6 +11,7 @@ nothing; and a connection that is waiting, or has too much in flight, handles no
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -17,7 +20,7 @@ from kestrelpy.core.broker import Broker
 from kestrelpy.core.orders import Order
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.waiters import Waiter
-from kestrelpy.errors import Refused, ServerError
+from kestrelpy.errors import Refused, ServerError, fitted
 from kestrelpy.protocol.children import delete_child, move_on
 from kestrelpy.protocol.commands import (
     Bad,
@@ -40,14 +43,17 @@ from kestrelpy.protocol.plain import answer_plain
 from kestrelpy.protocol.removing import remove, withdraw
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies
 from kestrelpy.protocol.storing import Storing, limit_of
+from kestrelpy.protocol.targets import nearest
 
 log = logging.getLogger("kestrelpy.conversation")
 
 # One connection's requests in flight: enough for any pipeline, small enough for ten thousand.
 HELD_REPLIES_MAX: Final = 1024
-# Lines of children in which items were put off by what one connection sent: then others have their
-# turn. 10 ms.
-PUT_OFF_MAX: Final = 2000
+# Commands that one connection has carried out before others have their turn, at the most.
+SHARE_COMMANDS: Final = 256
+# A connection is told which option it may have meant, and after so long the next time: looking for
+# that takes as long as carrying out some twenty requests.
+SUGGESTION_MS: Final = 1000
 # Larger requests are not kept in a buffer that may be idle for hours.
 FED_BYTES_KEPT: Final = 4 << 10
 
@@ -55,9 +61,9 @@ class Conversation:
     """One client's requests and answers. The shell owns the socket."""
 
     __slots__ = (
-        "_order", "broker", "closing", "fetching", "holder",
-        "host", "is_behind", "is_touched", "last_command_ms", "parser", "paused", "replies",
-        "shell", "storing", "stream",
+        "_elapsed", "_is_handing_off", "_order", "_suggests_ms", "broker", "closing", "fetching",
+        "has_overrun", "holder", "host", "is_behind", "is_touched", "last_command_ms", "parser",
+        "paused", "replies", "shell", "storing", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +71,7 @@ class Conversation:
     ) -> None:
         self.broker = broker
         self.host = host
+        self._elapsed = host.elapsed
         self.parser = Parser(self._limit_of, lines)
         self.replies = Replies(self)
         self.storing = Storing(self)
@@ -73,29 +80,61 @@ class Conversation:
         self.stream: Iterator[bytes] | None = None
         self.closing = False
         self.is_behind = False  # has more come in than was carried out by now?
+        self.has_overrun = False  # did it use up its share the last time?
         self.paused = False
+        self._is_handing_off = False  # the next command waits for the answer
         self.is_touched = False
         self.shell: object = None
         self.last_command_ms = now_ms
         self._order: Order | None = None
+        self._suggests_ms = now_ms
 
     # -- the turn ---------------------------------------------------------------------------
 
-    def feed(self, data: bytes, now_ms: int) -> None:
-        """Bytes came."""
-        self.parser.feed(data)
-        self.run(now_ms)
+    def feed(self, data: bytes, now_ms: int, until: float = math.inf) -> None:
+        """Take bytes in, and carry out what has come in whole until then."""
+        self.take_in(data)
+        self.run(now_ms, until)
         if len(data) > FED_BYTES_KEPT:
             self.parser.forget()
 
-    def run(self, now_ms: int) -> None:
-        """Carry out what has come in whole, as far as nothing stands in the way."""
+    def take_in(self, data: bytes) -> None:
+        """Take bytes in; they are carried out when this connection goes on."""
+        self.parser.feed(data)
+        self.is_behind = True
+
+    def go_on(self, now_ms: int, until: float = math.inf) -> None:
+        """Do the next piece of a long answer, or carry out more of what has come in."""
+        if self.stream is None:
+            self.run(now_ms, until)
+            return
+        self.last_command_ms = now_ms
+        piece = next(self.stream, None)
+        if piece is None:
+            self.stream = None
+        elif piece:
+            self.replies.out.append(piece)
+        if self.replies.held:
+            self.replies.release()  # of a log that failed before, nobody tells us any more
+
+    def run(self, now_ms: int, until: float = math.inf) -> None:
+        """Carry out what has come in whole, as far as nothing stands in the way.
+
+        `until` is a moment of `Host.elapsed`: from then on the rest waits, so that others have
+        their turn. One command is carried out in any case.
+        """
         parser = self.parser
-        self.is_behind = False
+        left = SHARE_COMMANDS
+        self.is_behind = self.has_overrun = False
         while parser.buffered:
             if self.is_blocked:
                 self.is_behind = True
                 return
+            if left < SHARE_COMMANDS and (not left or self._elapsed() >= until):
+                self.is_behind = self.has_overrun = True
+                return
+            left -= 1
+            self._is_handing_off = False
             command = parser.next()
             if command is None:
                 return
@@ -104,13 +143,8 @@ class Conversation:
                 if isinstance(command, Store):
                     self.storing.store(command, now_ms)
                     handoff = command.line.handoff
-                    if handoff is not None and not handoff.token and parser.buffered:
-                        self.is_behind = True  # the next open is carried out with the answer
-                        return
-                    if self.storing.put_off >= PUT_OFF_MAX:
-                        self.storing.put_off = 0
-                        self.is_behind = parser.buffered > 0
-                        return
+                    # The next open is carried out with the answer.
+                    self._is_handing_off = handoff is not None and not handoff.token
                 elif isinstance(command, Fetch):
                     self.stream = self.fetching.fetch(command, now_ms)
                 else:
@@ -132,7 +166,7 @@ class Conversation:
         elif isinstance(command, Plain):
             answer_plain(self, command, now_ms)
         elif isinstance(command, Bad):
-            self._bad(command)
+            self._bad(command, now_ms)
 
     @property
     def is_blocked(self) -> bool:
@@ -142,6 +176,8 @@ class Conversation:
         if self.fetching.waiter is not None:
             return True
         replies = self.replies
+        if self._is_handing_off and replies.held:
+            return True
         in_flight = len(replies.held) + len(replies.out)
         return in_flight > 0 and (
             in_flight >= HELD_REPLIES_MAX
@@ -149,8 +185,8 @@ class Conversation:
             or self.storing.stored_bytes >= HELD_BYTES_MAX
         )
 
-    def output(self, now_ms: int) -> bytes:
-        """What may be sent now."""
+    def output(self) -> bytes:
+        """Return what may be sent now."""
         replies = self.replies
         if replies.held:
             replies.release()
@@ -158,28 +194,18 @@ class Conversation:
                 self.storing.stored_bytes = 0
         else:
             self.storing.stored_bytes = 0
-        if (
-            self.stream is not None
-            and not (replies.held or self.paused or self.is_waiting)
-            and replies.value_bytes < HELD_BYTES_MAX
-        ):
-            self.last_command_ms = now_ms
-            piece = next(self.stream, None)
-            if piece is None:
-                self.stream = None
-            elif piece:
-                replies.out.append(piece)
-            if replies.held:
-                replies.release()  # of a log that failed before, nobody tells us any more
         return replies.take() if replies.out else b""
 
     @property
     def has_more(self) -> bool:
         """Is there something to do that no new byte and no record will announce?"""
-        if self.paused or self.replies.held:
+        if self.paused:
             return False
         if self.stream is not None:
-            return not self.is_waiting
+            replies = self.replies
+            return not (
+                replies.held or self.is_waiting or replies.value_bytes >= HELD_BYTES_MAX
+            )
         return self.is_behind and not self.is_blocked
 
     @property
@@ -223,16 +249,14 @@ class Conversation:
         if waiter is not None and not waiter.done:
             self.fetching.stop_waiting()
 
-    def hear_end(self, now_ms: int) -> None:
+    def hear_end(self) -> None:
         """The client says no more. It may be gone, so nothing that comes later is handed to it."""
-        if self.fetching.hear_end():
-            self.run(now_ms)
+        self.fetching.hear_end()
 
     def resume(self, waiter: Waiter, now_ms: int) -> None:
-        """A wait is over: what came of it is said, and what came in meanwhile carried out."""
+        """Say how a wait has ended; what came in meanwhile is carried out when it goes on."""
         if self.fetching.resume(waiter):
             self.last_command_ms = now_ms
-            self.run(now_ms)
 
     def refuse(self, refused: Refused, quiet: bool = False) -> None:
         """Say no; with noreply say nothing and count it."""
@@ -308,12 +332,16 @@ class Conversation:
         if not command.quiet:
             self._say_ended(b"TOUCHED\r\n", queue if lease is not None else None, lsn)
 
-    def _bad(self, command: Bad) -> None:
+    def _bad(self, command: Bad, now_ms: int) -> None:
         if command.log:
             log.warning("%s: %s", self.holder.name, command.log)
         if command.closes:
             self.closing = True
         if not command.quiet:
-            self.replies.say(command.line + b"\r\n")
+            line = command.line
+            if command.unknown and now_ms >= self._suggests_ms:
+                self._suggests_ms = now_ms + SUGGESTION_MS
+                line = fitted(line + nearest(command.unknown).encode("ascii"))
+            self.replies.say(line + b"\r\n")
         elif not command.log:
             self.broker.counters.refused_quietly += 1

@@ -53,6 +53,9 @@ class Host(Protocol):
     def max_open_reads(self) -> int:
         """How many items one connection may hold."""
 
+    def elapsed(self) -> float:
+        """Return seconds on a clock that never steps: what a turn has taken, nothing else."""
+
     def reload(self) -> Gate:
         """Read the configuration again."""
 

@@ -30,6 +30,7 @@ from kestrelpy.protocol.targets import (
     KEY_BYTES_MAX,
     STORES,
     STORING,
+    UnknownOption,
     parse_deletion,
     parse_lease,
     parse_naming,
@@ -42,7 +43,10 @@ LINE_BYTES_MAX: Final = 8 << 10
 BODY_BYTES_ABSURD: Final = 1 << 30
 # Below this a body is taken as it comes and its queue's own limit is left to the queue.
 BODY_BYTES_SMALL: Final = 64 << 10
-DECLARATION_BYTES_MAX: Final = BODY_BYTES_SMALL
+# Every setting there is takes 1 KiB; a parser takes 10 ms for 64 KiB of what is none.
+DECLARATION_BYTES_MAX: Final = 4 << 10
+# So many keys are parsed in a few milliseconds, and client libraries ask for no more at once.
+GET_KEYS_MAX: Final = 100
 # Lines whose meaning is kept, for all connections together: at most a few MiB, since a line with
 # many keys is not.
 LINES_KEPT: Final = 4096
@@ -214,7 +218,7 @@ class Parser:
         try:
             meaning = self._store_line(verb, words, size, quiet)
         except Refused as refused:
-            return self._begin_body(Bad(refused.line(), quiet=quiet), size)
+            return self._begin_body(bad(refused, quiet), size)
         if size > BODY_BYTES_SMALL:
             limit = self._limit_of(meaning.target.name)
             if size > limit:
@@ -300,9 +304,11 @@ class Parser:
         try:
             if len(words) < 2:
                 raise ClientError(f"{name} needs a key: {name} <queue>[/option]")
+            if len(words) > GET_KEYS_MAX + 1:
+                raise ClientError(f"too many keys ({len(words) - 1}, limit {GET_KEYS_MAX})")
             named = [parse_naming(word, name) for word in words[1:]]
         except Refused as refused:
-            return Bad(refused.line())
+            return bad(refused)
         targets = [target for target, _ in named]
         numbered = verb == b"gets"
         if not numbered and any(t.full for t in targets):
@@ -326,7 +332,7 @@ class Parser:
             if verb == b"touch":
                 return self._touch(words, quiet)
         except Refused as refused:
-            return Bad(refused.line(), quiet=quiet)
+            return bad(refused, quiet)
         if verb in (b"incr", b"decr"):
             return Bad(b"SERVER_ERROR " + _NOT_SUPPORTED.encode(), quiet=quiet)
         if verb in _PLAIN:
@@ -361,6 +367,12 @@ def _seconds(word: bytes) -> int:
     if not digits.isdigit() or len(digits) > 16 or int(digits) >= _NUMBER_BELOW:
         raise ClientError("bad expiry: whole seconds are allowed")
     return int(word)
+
+
+def bad(refused: Refused, quiet: bool = False) -> Bad:
+    """Return the answer to a line that is refused as it stands."""
+    unknown = refused.option if isinstance(refused, UnknownOption) else ""
+    return Bad(refused.line(), quiet=quiet, unknown=unknown)
 
 
 def _binary() -> Bad:

@@ -40,11 +40,9 @@ _RELATIVE_SECONDS_MAX: Final = 30 * 24 * 3600  # memcached's border between an a
 
 
 class Storing:
-    """The `set` side of one conversation. `stored_bytes` are in sets not yet answered, `put_off`
-    counts the lines in which its items were put off.
-    """
+    """The `set` side of one conversation. `stored_bytes` are in sets not yet answered."""
 
-    __slots__ = ("_quiet_bytes", "_talk", "broker", "host", "put_off", "replies", "stored_bytes")
+    __slots__ = ("_quiet_bytes", "_talk", "broker", "host", "replies", "stored_bytes")
 
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
@@ -52,7 +50,6 @@ class Storing:
         self.host = talk.host
         self.replies = talk.replies
         self.stored_bytes = 0
-        self.put_off = 0
         self._quiet_bytes = 0
 
     def store(self, command: Store, now_ms: int) -> None:
@@ -94,8 +91,6 @@ class Storing:
         else:
             lsn = _put(broker, queue, line, command.body, found, now_ms)
         self.stored_bytes += len(command.body)
-        if queue.children and line.target.delay is not None:
-            self.put_off += len(queue.children)
         if found is not None and lsn >= 0 and queue.passes_on and is_for_nobody(queue):
             confirm_repeated(self._talk, command, found, queue, now_ms)
         elif lsn >= 0:
@@ -128,8 +123,6 @@ class Storing:
             except Refused as refused:
                 errors.append(refused)
                 continue
-            if line.target.delay is not None:
-                self.put_off += len(queue.children)
             did += lsn >= 0 or refusal(line, lsn) is STORED
             done.hold(b"", queue.log, lsn if lsn >= 0 else queue.log.lsn_appended)
             if command.quiet and lsn >= 0:

@@ -44,6 +44,24 @@ _HOMES: Final = {
 }
 
 
+# The longest option is half as long; the time that a comparison takes grows with both.
+_MEANT_BYTES_MAX: Final = 20
+
+
+class UnknownOption(ClientError):
+    """There is no such option; `nearest` looks for the one that may have been meant."""
+
+    def __init__(self, option: str) -> None:
+        super().__init__(f"unknown option {option}")
+        self.option = option
+
+
+def nearest(option: str) -> str:
+    """Return what to say behind an unknown option: the nearest known one, or all of them."""
+    near = difflib.get_close_matches(option[:_MEANT_BYTES_MAX].lower(), _KNOWN, n=1, cutoff=0.5)
+    return f", did you mean {near[0]}?" if near else f", known are {' '.join(_KNOWN)}"
+
+
 def parse_target(raw: bytes, verb: str = "get") -> Target:
     """A key, `<queue>[/<option>...]`; raises ClientError that names what is wrong and allowed."""
     return parse_naming(raw, verb)[0]
@@ -160,9 +178,7 @@ def _split_option(part: bytes) -> tuple[str, str | None]:
     value = unquote_to_bytes(value_bytes).decode("utf-8", "backslashreplace") if equals else None
     refuse_later(word)
     if word not in _KNOWN:
-        near = difflib.get_close_matches(word.lower(), _KNOWN, n=1, cutoff=0.5)
-        hint = f", did you mean {near[0]}?" if near else f", known are {' '.join(_KNOWN)}"
-        raise ClientError(f"unknown option {word}{hint}")
+        raise UnknownOption(word)
     if word in _FLAGS and value is not None and word != "dead":
         raise ClientError(f"option {word} takes no value")
     return word, value

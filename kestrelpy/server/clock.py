@@ -14,6 +14,9 @@ _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 # the other moves nothing.
 WALL_STEP_MS: Final = 10
 
+# Seconds on a clock that never steps: how long something took.
+elapsed: Final = time.perf_counter
+
 
 def now_ms() -> int:
     """Milliseconds on the clock that never goes back."""

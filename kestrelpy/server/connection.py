@@ -1,7 +1,7 @@
 """One socket: bytes in, replies out in one write per turn.
 
-One rule: a client that does not read is not read from, so its answers are bounded; and its end,
-however it comes, gives back what it held.
+One rule: a client that does not read is not read from, so its answers are bounded, and neither is
+one that has sent more than its share; and its end, however it comes, gives back what it held.
 """
 
 from __future__ import annotations
@@ -40,15 +40,21 @@ class Door(Host, Protocol):
 class Connection(asyncio.Protocol):
     """Between a transport and a conversation."""
 
-    __slots__ = ("_at_end", "_daemon", "_reading", "_transport", "_turn", "conversation")
+    __slots__ = (
+        "_at_end", "_daemon", "_reading", "_shares", "_transport", "_turn", "conversation",
+        "heavy_until_ms", "is_lined_up",
+    )  # fmt: skip
 
     def __init__(self, daemon: Door) -> None:
         self._daemon = daemon
         self._turn = daemon.turn
+        self._shares = daemon.turn.shares
         self._transport: asyncio.Transport | None = None
         self._reading = True
         self._at_end = False
         self.conversation: Conversation | None = None
+        self.heavy_until_ms = 0
+        self.is_lined_up = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the methods of asyncio.Transport without being one.
@@ -76,17 +82,24 @@ class Connection(asyncio.Protocol):
         if conversation is None:
             return
         self._daemon.broker.counters.bytes_read += len(data)
-        conversation.feed(data, clock.now_ms())
-        if self._reading and conversation.parser.buffered > AHEAD_BYTES_MAX:
+        now_ms, shares = clock.now_ms(), self._shares
+        until = shares.until(self, now_ms)
+        if until:
+            conversation.feed(data, now_ms, until)
+            shares.note(self, conversation.has_overrun, now_ms)
+            self._turn.fed = True
+        else:
+            conversation.take_in(data)
+        waits = not until or conversation.has_overrun
+        if self._reading and (waits or conversation.parser.buffered > AHEAD_BYTES_MAX):
             self._stop_reading_ahead()
-        self._turn.fed = True
         self._turn.touch(conversation)
 
     def eof_received(self) -> bool:
         """The client has said all it will say; what it asked for is still answered."""
         self._at_end = True
         if self.conversation is not None:
-            self.conversation.hear_end(clock.now_ms())
+            self.conversation.hear_end()
             self._turn.touch(self.conversation)
         return True
 
@@ -114,22 +127,38 @@ class Connection(asyncio.Protocol):
         conversation, transport = self.conversation, self._transport
         if conversation is None or transport is None:
             return
-        data = conversation.output(now_ms)
-        if data and conversation.has_more:  # what that lets go on may be answered along with it
-            conversation.run(now_ms)
-            data += conversation.output(now_ms)
+        data = conversation.output()
+        if data and conversation.has_more and (until := self._shares.until(self, now_ms)):
+            conversation.go_on(now_ms, until)  # what comes next may be answered along with it
+            self._shares.note(self, conversation.has_overrun, now_ms)
+            data += conversation.output()
             self._turn.owe()  # whatever that began goes on by turns
         if data:
             self._daemon.broker.counters.bytes_written += len(data)
             transport.write(data)
         if conversation.has_more:
-            conversation.run(now_ms)
-            self._turn.touch(conversation)
+            self._shares.line_up(self, now_ms)
+            self._turn.owe()
         if not self._reading and not (conversation.is_blocked or conversation.is_behind):
             self._reading = True
             transport.resume_reading()
         if conversation.is_finished or (self._at_end and self._nothing_left(conversation)):
             transport.close()
+
+    @property
+    def is_long(self) -> bool:
+        """True while it is in the middle of a long answer."""
+        return self.conversation is not None and self.conversation.stream is not None
+
+    def go_on(self, now_ms: int, until: float) -> None:
+        """Carry out more, until that moment of the clock `elapsed`."""
+        conversation = self.conversation
+        if conversation is not None and conversation.has_more:
+            conversation.go_on(now_ms, until)
+            self._shares.note(self, conversation.has_overrun, now_ms)
+            if not conversation.is_behind:
+                conversation.parser.forget()
+            self._turn.touch(conversation)
 
     def close(self) -> None:
         """End it from our side; what is written is still sent."""

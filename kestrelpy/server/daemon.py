@@ -60,6 +60,7 @@ class Daemon:
     """One running server. It is the host of every conversation."""
 
     version = kestrelpy.__version__
+    elapsed = staticmethod(clock.elapsed)
 
     def __init__(
         self,

@@ -15,9 +15,11 @@ from typing import Final
 # items: 10,000 take 2 to 5 ms, and 50,000, after four such, 10 to 20. Everything is looked through
 # after 50 millions.
 GARBAGE_THRESHOLDS: Final = (10_000, 3, 1700)
-# How long a sync thread that is done may have to wait for a busy loop before it can say so; the
-# interpreter's own 5 ms would be longer than many syncs.
-SWITCH_SECONDS: Final = 0.0005
+# How long a sync thread may have to wait for a busy loop. It has to be less than a part of a turn
+# takes (`shares.LINE_SECONDS`): the loop gives the interpreter away in each turn, and takes it back
+# before a thread wakes up; a thread that waits for longer than that interval is sure to get it.
+# With 0.5 ms a sync waited for 100 ms beside one flooding connection.
+SWITCH_SECONDS: Final = 0.0001
 _FILES_WANTED: Final = 65536
 
 

@@ -1,6 +1,7 @@
 """The turn: once per turn of the loop, commit what is pending and speak what has become true.
 
     due work -> who was served -> write every dirty journal -> start its sync -> send what is true
+             -> go on with connections that used up their share
 
 Requests that come in one breath share a write and a sync: as long as the sockets have more, a
 sync is put off for a few turns, three milliseconds at most.
@@ -26,6 +27,7 @@ from kestrelpy.server import clock
 from kestrelpy.server.background import Background
 from kestrelpy.server.committer import Committer
 from kestrelpy.server.schedules import Schedules, sooner
+from kestrelpy.server.shares import Sharer, Shares
 
 log = logging.getLogger("kestrelpy.turn")
 
@@ -41,15 +43,16 @@ FEEDS_MAX: Final = 16
 LAZY_SYNC_SECONDS: Final = 0.01
 # A journal with nothing to do for so long says that it is synced, and closes its files.
 REST_SECONDS: Final = 1.0
-# Waiters resumed in one turn: a resumed conversation can serve others, and so on.
-_WOKEN_ROUNDS_MAX: Final = 100
 
 
-class Speaker(Protocol):
+class Speaker(Sharer, Protocol):
     """A connection, as the turn sees it."""
 
     def speak(self, now_ms: int) -> None:
         """Send what is true."""
+
+    def go_on(self, now_ms: int, until: float) -> None:
+        """Carry out more, until that moment of the clock `elapsed`."""
 
     def abort(self) -> None:
         """End it now."""
@@ -83,6 +86,7 @@ class Turn:
         self.background: Background | None = None
         self.schedules: Schedules | None = None
         self._starving: list[Reader] = []
+        self.shares = Shares(clock.elapsed)
 
     def touch(self, conversation: Conversation) -> None:
         """This connection may have something to say."""
@@ -129,21 +133,19 @@ class Turn:
             self._feed_hungry()
         dirty = len(self._dirty)
         self._speak(now_ms)
+        if self.shares:
+            self._share_out(now_ms)
         if len(self._dirty) > dirty or broker.woken or broker.deleted:
-            self.owe()  # the rest of a long answer did something, too
+            self.owe()  # what went on has changed something
+        self.shares.renew()
         self._arm(now_ms)
 
     def _resume_woken(self, now_ms: int) -> None:
-        for _ in range(_WOKEN_ROUNDS_MAX):
-            woken = self._broker.take_woken()
-            if not woken:
-                return
-            for waiter in woken:
-                conversation = waiter.conversation
-                assert isinstance(conversation, Conversation)
-                conversation.resume(waiter, now_ms)
-                self.touch(conversation)
-        self.owe()
+        for waiter in self._broker.take_woken():
+            conversation = waiter.conversation
+            assert isinstance(conversation, Conversation)
+            conversation.resume(waiter, now_ms)
+            self.touch(conversation)
 
     def _move(self, now_ms: int) -> None:
         """Moves go on as far as they can."""
@@ -273,6 +275,7 @@ class Turn:
 
     def _speak(self, now_ms: int) -> None:
         """Each connection sends all that is true with one write."""
+        self.shares.renew()
         touched = self._touched
         self._touched = []
         for conversation in touched:
@@ -283,6 +286,18 @@ class Turn:
             except Exception:  # a mistake of ours: this connection ends, the others do not
                 log.exception("speaking to %s", conversation.holder.name)
                 connection.abort()
+
+    def _share_out(self, now_ms: int) -> None:
+        """Go on with connections that have more to do than their share, as far as a turn allows."""
+        for sharer, until in self.shares.take(now_ms):
+            connection = cast(Speaker, sharer)
+            try:
+                connection.go_on(now_ms, until)
+            except Exception:  # a mistake of ours: this connection ends, the others do not
+                log.exception("carrying out more")
+                connection.abort()
+        if self.shares:
+            self.owe()
 
     # -- what comes back --------------------------------------------------------------------
 

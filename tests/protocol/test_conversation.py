@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from kestrelpy.core.log import JournalLog
-from kestrelpy.protocol.conversation import HELD_REPLIES_MAX
+from kestrelpy.protocol.conversation import HELD_REPLIES_MAX, SHARE_COMMANDS
+from kestrelpy.protocol.fetching import STEP_KEYS
 from kestrelpy.protocol.replies import HELD_BYTES_MAX
 from tests.support.stage import Client, Stage
 
@@ -110,10 +111,10 @@ def test_many_requests_for_a_large_item_are_answered_a_few_at_a_time() -> None:
 
     assert MIB < made(client) < HELD_BYTES_MAX + 2 * MIB
     total = most = 0
-    while data := client.conversation.output(stage.now_ms):
+    while data := client.conversation.output():
         most = max(most, len(data))
         total += data.count(b"VALUE")
-        client.conversation.run(stage.now_ms)
+        client.conversation.go_on(stage.now_ms)
     assert total == 100
     assert most < HELD_BYTES_MAX + 2 * MIB
 
@@ -131,11 +132,11 @@ def test_many_keys_with_large_items_are_answered_a_few_at_a_time() -> None:
     for _ in range(100):
         stage.write()
         stage.sync()
-        data = client.conversation.output(stage.now_ms)
+        data = client.conversation.output()
         most = max(most, len(data))
         answer += data
         if client.conversation.has_more:
-            client.conversation.run(stage.now_ms)
+            client.conversation.go_on(stage.now_ms)
     assert answer.count(b"VALUE jobs/peek") == 30
     assert answer.count(b"VALUE jobs 0") == 3
     assert answer.endswith(b"\r\nEND\r\nVERSION 0.0.0\r\n")
@@ -176,7 +177,8 @@ def test_what_a_stream_leaves_to_a_journal_that_has_failed_is_its_error_at_once(
         yield from ()
 
     conversation.stream = told_after_a_reading()
-    said = conversation.output(stage.now_ms)
+    conversation.go_on(stage.now_ms)
+    said = conversation.output()
     assert said == b"SERVER_ERROR the segment: syncing failed: no\r\n"
 
 
@@ -205,6 +207,87 @@ def test_half_a_request_gives_nothing_to_do(half: bytes) -> None:
 
     assert stage.client("a").take() == b"VERSION 0.0.0\r\n"
     assert not stage.client("a").conversation.has_more
+
+
+# -- shares ----------------------------------------------------------------------------------
+
+QUIET = [
+    b"touch jobs 1 noreply\r\n",
+    b"set jobs/nosuch 0 0 1 noreply\r\nx\r\n",
+    b"delete jobs/token=1 noreply\r\n",
+    b"set jobs 0 0 1 noreply\r\nx\r\n",
+]
+
+
+@pytest.mark.parametrize("line", [*QUIET, b"version\r\n", b"get jobs/nosuch\r\n"])
+def test_a_flood_of_any_lines_ends_after_a_share_of_them(line: bytes) -> None:
+    stage = make_stage()
+    conversation = stage.client("a").conversation
+    count = 3 * SHARE_COMMANDS
+
+    conversation.feed(line * count, stage.now_ms)
+
+    assert conversation.has_overrun
+    assert conversation.parser.buffered == len(line) * (count - SHARE_COMMANDS)
+    stage.work()
+    assert conversation.parser.buffered == 0
+
+
+@pytest.mark.parametrize("line", QUIET)
+def test_a_share_ends_with_its_time_however_few_lines_were_carried_out(line: bytes) -> None:
+    stage = make_stage()
+    stage.look_s = 0.001
+    conversation = stage.client("a").conversation
+
+    conversation.feed(line * 100, stage.now_ms, until=stage.elapsed_s + 0.0105)
+
+    assert conversation.has_overrun
+    assert conversation.parser.buffered == len(line) * (100 - 11)
+
+
+def test_one_command_is_carried_out_however_little_time_is_left() -> None:
+    stage = make_stage()
+    conversation = stage.client("a").conversation
+    conversation.take_in(b"version\r\n" * 2)
+
+    conversation.go_on(stage.now_ms, until=-1.0)
+
+    assert conversation.output() == b"VERSION 0.0.0\r\n"
+    assert conversation.has_more
+
+
+def test_many_keys_are_answered_a_few_at_a_time_as_one_answer() -> None:
+    stage = make_stage()
+    stage.send("p", a_set(b"x"))
+    client = stage.client("a")
+
+    client.conversation.feed(b"get" + b" jobs/peek" * 100 + b"\r\n", stage.now_ms)
+    steps = 0
+    while client.conversation.has_more:
+        client.conversation.go_on(stage.now_ms)
+        steps += 1
+
+    assert steps >= 100 // STEP_KEYS
+    stage.work()
+    answer = client.take()
+    assert answer.count(b"VALUE jobs/peek") == 100
+    assert answer.endswith(b"END\r\n")
+
+
+def test_the_nearest_option_is_looked_for_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(
+        "kestrelpy.protocol.conversation.nearest", lambda option: looked.append(option) or "!"
+    )
+    stage = make_stage()
+
+    answer = stage.say("a", *[b"get jobs/opn"] * 50)
+    stage.pass_time(1000)
+    answer += stage.say("a", b"get jobs/opn")
+
+    assert looked == ["opn", "opn"]
+    assert answer.count(b"CLIENT_ERROR unknown option opn\r\n") == 49
+    assert answer.count(b"CLIENT_ERROR unknown option opn!\r\n") == 2
 
 
 # -- expired items before live ones ----------------------------------------------------------

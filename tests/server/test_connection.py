@@ -8,6 +8,8 @@ import socket
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from tests.support.running import running
 
 
@@ -83,3 +85,52 @@ async def test_a_hand_off_and_the_open_behind_it_are_answered_in_one_write(tmp_p
         peer.writer.write(b"set next/confirm 0 0 1\r\na\r\nget jobs/open\r\n")
         assert [await peer.line() for _ in range(4)][2] == b"b\r\n"
         assert overheard.writes == [b"STORED\r\nVALUE jobs/open 0 1\r\nb\r\nEND\r\n"]
+
+
+FLOODS = {
+    "quiet touches": b"touch a 1 noreply\r\n",
+    "quiet sets that are refused": b"set a/nosuch 0 0 1 noreply\r\nx\r\n",
+    "gets that are refused": b"get a/open/peek\r\n",
+    "unknown verbs": b"frobnicate\r\n",
+}
+
+
+@pytest.mark.parametrize("name", list(FLOODS))
+async def test_a_flood_is_not_carried_out_ahead_of_a_small_request(
+    name: str, tmp_path: Path
+) -> None:
+    line = FLOODS[name]
+    lines = (4 << 20) // len(line)
+    async with running(tmp_path) as server:
+        other, flood = await server.client(), await server.client()
+        assert server.daemon is not None
+        reading = asyncio.create_task(flood.reader.read(-1))
+        before = server.daemon.broker.counters.bytes_read
+        flood.writer.write(line * lines)
+        answered = 0
+        while server.daemon.broker.counters.bytes_read - before < len(line) * lines // 2:
+            assert (await other.ask(b"version\r\n")).startswith(b"VERSION")
+            answered += 1
+
+        most_at_once = 256 << 10  # what is read from a socket, and then not before it is done
+        assert answered >= len(line) * lines // 2 // most_at_once
+        flood.writer.close()
+        reading.cancel()
+
+
+async def test_a_connection_that_overran_its_share_is_not_read_from(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        flood = await server.client()
+        assert server.daemon is not None
+        (connection,) = server.daemon._connections
+        assert connection.conversation is not None
+        conversation = connection.conversation
+        flood.writer.write(FLOODS["quiet touches"] * 100_000 + b"quit\r\n")
+        times = 0
+        while not conversation.is_finished:
+            if conversation.has_overrun:
+                times += 1
+                assert not connection._reading
+            await asyncio.sleep(0)
+
+        assert times

@@ -108,7 +108,7 @@ async def test_with_sync_never_stored_waits_for_no_sync(tmp_path: Path) -> None:
 
 async def test_with_sync_every_so_often_the_sync_comes_by_itself(tmp_path: Path) -> None:
     disk = HeldDisk()
-    async with running(tmp_path, disk, '[queue_defaults]\nsync = "20ms"\n') as server:
+    async with running(tmp_path, disk, '[queue_defaults]\nsync = "400ms"\n') as server:
         peer = await server.client()
         assert await peer.ask(b"set jobs 0 0 1\r\na\r\n") == b"STORED\r\n"
         before = disk.syncs

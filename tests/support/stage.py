@@ -77,6 +77,8 @@ class Stage:
         self._clearing: list[tuple[Queue, Gate]] = []
         self._observing: list[Work] = []
         self.said: list[str] = []  # lines for the log
+        self.elapsed_s = 0.0  # on the clock of shares; a test may have each look at it take time
+        self.look_s = 0.0
         self.policies = Policies(Config())
         self.declaration, self.settings = self.policies.declaration, self.policies.settings
         self._configure()
@@ -103,6 +105,10 @@ class Stage:
         else:
             gate.open()
         return gate
+
+    def elapsed(self) -> float:
+        self.elapsed_s += self.look_s
+        return self.elapsed_s
 
     def shutdown(self) -> None:
         self.shut_down = True
@@ -248,7 +254,7 @@ class Stage:
 
     def end(self, name: str) -> None:
         """The client says no more."""
-        self.client(name).conversation.hear_end(self.now_ms)
+        self.client(name).conversation.hear_end()
         self.work()
 
     # -- the turn ---------------------------------------------------------------------------
@@ -410,12 +416,11 @@ class Stage:
         conversation = client.conversation
         if client.closed or conversation.paused:
             return False
-        streams = conversation.stream is not None
-        data = conversation.output(self.now_ms)
+        data = conversation.output()
         client.sent += data
-        more = conversation.has_more or (streams and conversation.stream is None)
+        more = conversation.has_more
         if more:
-            conversation.run(self.now_ms)
+            conversation.go_on(self.now_ms)
         if conversation.is_finished:
             client.closed = True
             if not self.is_leaving:

@@ -1,0 +1,105 @@
+"""Shares of a turn: how much each connection has carried out before others have theirs.
+
+    bytes come ──▶ carried out at once, for SHARE_SECONDS ──▶ answered with this turn
+                     │ more than that came
+                     ▼
+                   heavy line ──▶ LINE_SECONDS of each turn, for all that stand in it, in turns
+
+A connection that used up its share is heavy for a while: its bytes go straight to the heavy line,
+and its socket is not read until they are carried out. Long answers stand there too. When many
+connections have bytes at once, a turn carries out some for DIRECT_SECONDS, and the others first
+thing in the turns after it, in the order in which they came.
+
+One rule: a small request waits for a bounded part of a turn, whatever the others ask for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+# What one connection has carried out at once: some hundred small requests.
+SHARE_SECONDS: Final = 0.0005
+# What a turn carries out at once, of all connections together.
+DIRECT_SECONDS: Final = 0.003
+# What a turn gives to the heavy line. A small request waits for that much, and a turn itself takes
+# a tenth of a millisecond: less would cost the heavy ones more than it saves the others.
+LINE_SECONDS: Final = 0.00025
+# For so long after it used up its share, or stood in the heavy line, a connection counts as heavy.
+HEAVY_MS: Final = 100
+
+
+class Sharer(Protocol):
+    """A connection, as far as its shares go."""
+
+    heavy_until_ms: int
+    is_lined_up: bool
+
+    @property
+    def is_long(self) -> bool:
+        """True while it is in the middle of a long answer."""
+
+
+class Shares:
+    """Who goes on when. `elapsed` gives seconds on a clock that never steps."""
+
+    __slots__ = ("_direct_until", "_elapsed", "_heavy", "_light")
+
+    def __init__(self, elapsed: Callable[[], float]) -> None:
+        self._elapsed = elapsed
+        self._direct_until = 0.0
+        self._light: deque[Sharer] = deque()
+        self._heavy: deque[Sharer] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._light or self._heavy)
+
+    def renew(self) -> None:
+        """Begin another part of a turn, in which connections are carried out at once."""
+        self._direct_until = 0.0
+
+    def until(self, sharer: Sharer, now_ms: int) -> float:
+        """Return the moment until which it may go on at once; 0: it has to stand in line."""
+        if sharer.is_lined_up or now_ms < sharer.heavy_until_ms or sharer.is_long:
+            return 0.0
+        now = self._elapsed()
+        if not self._direct_until:
+            self._direct_until = now + DIRECT_SECONDS
+        elif now >= self._direct_until:
+            return 0.0
+        return now + SHARE_SECONDS
+
+    def note(self, sharer: Sharer, has_overrun: bool, now_ms: int) -> None:
+        """Take note of a share that is over."""
+        if has_overrun:
+            sharer.heavy_until_ms = now_ms + HEAVY_MS
+
+    def line_up(self, sharer: Sharer, now_ms: int) -> None:
+        """Put it at the end of its line, unless it stands in one."""
+        if sharer.is_lined_up:
+            return
+        sharer.is_lined_up = True
+        is_heavy = now_ms < sharer.heavy_until_ms or sharer.is_long
+        (self._heavy if is_heavy else self._light).append(sharer)
+
+    def take(self, now_ms: int) -> Iterator[tuple[Sharer, float]]:
+        """Yield those whose turn it is, each with the moment until which it may go on.
+
+        One of each line has its turn in any case, and each of them once at the most.
+        """
+        began = self._elapsed()
+        yield from self._take(self._light, began + DIRECT_SECONDS, SHARE_SECONDS)
+        for sharer, until in self._take(self._heavy, self._elapsed() + LINE_SECONDS, LINE_SECONDS):
+            sharer.heavy_until_ms = now_ms + HEAVY_MS
+            yield sharer, until
+
+    def _take(
+        self, line: deque[Sharer], until: float, share_s: float
+    ) -> Iterator[tuple[Sharer, float]]:
+        for _ in range(len(line)):
+            sharer = line.popleft()
+            sharer.is_lined_up = False
+            yield sharer, min(self._elapsed() + share_s, until)
+            if self._elapsed() >= until:
+                return
