@@ -73,6 +73,8 @@ class ServerConfig(_Section):
     max_queues: Count = 10_000
     # Four busy queues at the most they keep; a machine with 1 GiB has as much again left over.
     max_memory_bytes: Bytes = Field(default=256 * MIB, alias="max_memory")
+    # Requests and answers under way: half of what waits, and sixteen of the largest items.
+    max_connection_memory_bytes: Bytes = Field(default=128 * MIB, alias="max_connection_memory")
     # Room for the confirms is reserved apart from this: how much others need, only they know.
     min_disk_free_bytes: BytesOrZero = Field(default=0, alias="min_disk_free")
     idle_timeout_ms: MsOrNone = Field(default=3_600_000, alias="idle_timeout")

@@ -63,7 +63,7 @@ class Conversation:
     __slots__ = (
         "_elapsed", "_is_handing_off", "_order", "_suggests_ms", "broker", "closing", "fetching",
         "has_overrun", "holder", "host", "is_behind", "is_touched", "last_command_ms", "parser",
-        "paused", "replies", "shell", "storing", "stream",
+        "paused", "replies", "shell", "storing", "stream", "wants_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +85,7 @@ class Conversation:
         self._is_handing_off = False  # the next command waits for the answer
         self.is_touched = False
         self.shell: object = None
+        self.wants_bytes = 0  # of memory, for an answer that waits for it
         self.last_command_ms = now_ms
         self._order: Order | None = None
         self._suggests_ms = now_ms
@@ -215,7 +216,9 @@ class Conversation:
 
     @property
     def is_waiting(self) -> bool:
-        """Does it wait for an item, for one to be read, or for some to be moved?"""
+        """Does it wait for an item, for one to be read, for some to be moved, or for memory?"""
+        if self.wants_bytes:
+            return True
         if self._order is not None and not self._order.is_over:
             return True
         return self.fetching.is_held_up
@@ -229,6 +232,8 @@ class Conversation:
         """The client is gone: what it held goes back, what it waited for goes to others."""
         self.closing = True
         self.stream = None  # the rest of a long answer is for nobody
+        self.parser.clear()  # a circle holds it, and garbage is seldom looked for
+        self.replies.clear()
         if self._order is not None:
             self._order.give_up("whoever asked for it hung up")
         self.fetching.hang_up(now_ms)

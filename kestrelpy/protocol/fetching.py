@@ -26,6 +26,7 @@ from kestrelpy.protocol.ending import end_lease, named
 from kestrelpy.protocol.host import Talk
 from kestrelpy.protocol.observing import Observing
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies, Together, say
+from kestrelpy.protocol.room import must_wait_for_room, with_room
 from kestrelpy.protocol.shape import full_value, value
 from kestrelpy.protocol.streams import check_stream, show_stream
 from kestrelpy.protocol.waiting import Waiting, shown
@@ -33,8 +34,7 @@ from kestrelpy.protocol.waiting import Waiting, shown
 log = logging.getLogger("kestrelpy.conversation")
 
 _END: Final = b"END\r\n"
-# Keys of one get that are answered before others have their turn: half a millisecond.
-STEP_KEYS: Final = 8
+STEP_KEYS: Final = 8  # of one get, before others have their turn: half a millisecond
 
 
 class Fetching:
@@ -70,6 +70,8 @@ class Fetching:
         targets = command.targets
         if self.host.mode == "quiescent" and any(t.takes or t.lends or t.peeks for t in targets):
             raise ServerError("quiescent: this server hands out nothing now")
+        if self.host.room.is_short and must_wait_for_room(self._talk, targets, now_ms):
+            return with_room(self._talk, partial(self.fetch, command))
         if len(targets) == 1:
             target = targets[0]
             queue = self.broker.queues.get(target.name)

@@ -32,6 +32,17 @@ class Work(Protocol):
         """Do it; never raises. Whoever had it run says on the loop that it `is_over`."""
 
 
+class Room(Protocol):
+    """The memory that all connections share."""
+
+    is_short: bool  # what is large has to wait
+
+    def reserve(self, talk: Talk, size: int) -> bool:
+        """Return whether there is room for so large an answer; else `talk.wants_bytes` is set, and
+        is 0 again when there is.
+        """
+
+
 class Host(Protocol):
     """What a conversation asks of the process around it."""
 
@@ -40,6 +51,7 @@ class Host(Protocol):
     started_ms: int
     mode: str
     timetable: Timetable
+    room: Room
 
     @property
     def allow_delete(self) -> bool:
@@ -89,6 +101,8 @@ class Talk(Protocol):
     replies: Replies
     stream: Iterator[bytes] | None  # the rest of a long answer
     closing: bool
+    shell: object
+    wants_bytes: int
     last_command_ms: int
     holder: Holder
 

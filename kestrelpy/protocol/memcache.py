@@ -111,6 +111,34 @@ class Parser:
         """Bytes taken in and not yet parsed."""
         return len(self._data) - self._at
 
+    @property
+    def held_bytes(self) -> int:
+        """How much is kept of what came in: lines and bodies that are not carried out yet."""
+        return len(self._data) - self._at + (0 if self._parts is None else len(self._parts))
+
+    @property
+    def is_in_body(self) -> bool:
+        """True while a body is on its way."""
+        return self._pending is not None
+
+    @property
+    def missing_bytes(self) -> int:
+        """How much of a body is still to come."""
+        return self._left
+
+    def drop_body(self, refusal: Refused) -> None:
+        """Keep nothing of the body that is on its way; when it has come it is refused."""
+        command = self._pending
+        if command is not None and not isinstance(command, Bad):
+            self._pending = bad(refusal, command.quiet)
+            self._parts = None
+
+    def clear(self) -> None:
+        """Keep nothing at all: the client is gone."""
+        self._data, self._at, self._searched = b"", 0, 0
+        self._pending = self._parts = None
+        self._left = 0
+
     def forget(self) -> None:
         """Keep nothing of what was parsed: an idle connection costs no buffer."""
         if self._at:

@@ -191,6 +191,9 @@ class Observing:
         due_ms = talk.last_command_ms + target.wait_ms
         shape = Shape(target.raw, numbered, target.full)
         after, since_ms = view.after, view.since_ms
+        if view.most > 1 and not talk.host.room.reserve(talk, ANSWER_BYTES_MAX):
+            while talk.wants_bytes:
+                yield b""
         while True:
             queue = talk.broker.queues.get(target.name)
             queue = queue or mentioned(talk, target, talk.last_command_ms)

@@ -188,6 +188,13 @@ class Replies:
         else:
             log.waiting_written.add(self._conversation)
 
+    def clear(self) -> None:
+        """Keep nothing: the client is gone."""
+        self.out.clear()
+        self.held.clear()
+        self._rests = None
+        self.value_bytes = 0
+
     def take(self) -> bytes:
         """What may be sent now."""
         out = self.out

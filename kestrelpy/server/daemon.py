@@ -30,16 +30,18 @@ from kestrelpy.core.null_log import NullLog
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.wall import Wall
 from kestrelpy.errors import ServerError
+from kestrelpy.protocol.host import Room
 from kestrelpy.protocol.memcache import Lines
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server import clock
-from kestrelpy.server.abandoned import name_abandoned
 from kestrelpy.server.background import Background
 from kestrelpy.server.committer import Committer
 from kestrelpy.server.connection import Connection
+from kestrelpy.server.connection_memory import ConnectionMemory
+from kestrelpy.server.connection_sweep import ConnectionSweep
 from kestrelpy.server.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies
-from kestrelpy.server.process import raise_file_limit, settle_down
+from kestrelpy.server.process import raise_file_limit, return_large_memory, settle_down
 from kestrelpy.server.removals import Removals
 from kestrelpy.server.schedules import Schedules
 from kestrelpy.server.turn import Turn
@@ -48,7 +50,6 @@ log = logging.getLogger("kestrelpy")
 
 DRAIN_SECONDS: Final = 5.0
 BACKLOG: Final = 1024
-_IDLE_SWEEP_SECONDS_MAX: Final = 60.0
 _SYNC_PROBES: Final = 3
 
 
@@ -113,6 +114,12 @@ class Daemon:
             self.turn.observed,
         )  # fmt: skip
         self.observe = self.background.observe
+        self.memory = ConnectionMemory(config.server.max_connection_memory_bytes)
+        self.room: Room = self.memory
+        self._sweep = ConnectionSweep(
+            self.broker, self.memory, self._connections,
+            lambda: self.config.server.idle_timeout_ms,
+        )  # fmt: skip
         self._limit()
         self.policies.declared_of = self.broker.declared_of
         self.policies.name_aliases(self.broker)
@@ -135,6 +142,7 @@ class Daemon:
     async def start(self) -> None:
         """Own the directory, recover what is in it, listen."""
         raise_file_limit()
+        return_large_memory()
         path = self.directory.path
         try:
             await wrap(self.directory.lock)()
@@ -164,7 +172,7 @@ class Daemon:
         self._loop.add_signal_handler(signal.SIGTERM, self.shutdown)
         self._loop.add_signal_handler(signal.SIGINT, self.shutdown)
         self._loop.add_signal_handler(signal.SIGHUP, self.reload)
-        self._start_task(self._close_idle())
+        self._start_task(self._sweep.run())
         self.schedules.put_in_force(self.config, clock.now_ms())
         for queue in self.broker.logged:
             if isinstance(queue.log, JournalLog) and queue.log.journal.ledger.replaced:
@@ -280,25 +288,6 @@ class Daemon:
         self._connections.discard(connection)
         self.broker.counters.connections = len(self._connections)
 
-    async def _close_idle(self) -> None:
-        """End connections on which no whole request came for too long; name what is abandoned."""
-        named: set[bytes] = set()
-        while True:
-            idle_ms = self.config.server.idle_timeout_ms
-            seconds = _IDLE_SWEEP_SECONDS_MAX
-            if idle_ms is not None:
-                seconds = min(seconds, max(idle_ms / 4000, 0.05))
-            await asyncio.sleep(seconds)
-            now_ms = clock.now_ms()
-            named = name_abandoned(self.broker, named, now_ms)
-            for connection in list(self._connections):
-                conversation = connection.conversation
-                if idle_ms is None or conversation is None:
-                    continue
-                if now_ms - conversation.last_command_ms > idle_ms and conversation.is_idle:
-                    log.info("%s: idle, closed", conversation.holder.name)
-                    connection.abort()
-
     # -- what conversations ask for ---------------------------------------------------------
 
     @property
@@ -356,6 +345,7 @@ class Daemon:
     def _limit(self) -> None:
         """Take over what all queues together may use."""
         self.broker.memory.limit = self.config.server.max_memory_bytes
+        self.memory.change_limit(self.config.server.max_connection_memory_bytes)
         self.committer.reserve_bytes = self.config.server.min_disk_free_bytes
 
     def _start_task(self, work: Coroutine[object, object, None]) -> None:

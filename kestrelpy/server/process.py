@@ -6,6 +6,7 @@ One rule: nothing here changes what anybody is answered, only how soon.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import resource
 import sys
@@ -21,6 +22,11 @@ GARBAGE_THRESHOLDS: Final = (10_000, 3, 1700)
 # With 0.5 ms a sync waited for 100 ms beside one flooding connection.
 SWITCH_SECONDS: Final = 0.0001
 _FILES_WANTED: Final = 65536
+# Larger pieces of memory go back to the system as soon as they are free. glibc raises this by
+# itself to 32 MiB, and keeps what is below in an arena that shrinks only from its end: after 200
+# bodies of 8 MiB 1.6 GiB stayed with the process.
+_MMAP_THRESHOLD_BYTES: Final = 1 << 20
+_M_MMAP_THRESHOLD: Final = -3  # its number in glibc's malloc.h
 
 
 def settle_down() -> None:
@@ -31,6 +37,18 @@ def settle_down() -> None:
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     sys.setswitchinterval(SWITCH_SECONDS)
+
+
+def return_large_memory() -> None:
+    """Have large pieces of memory go back to the system at once, where glibc is the allocator."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
+
+
+def trim_memory() -> None:
+    """Give free memory back to the system, where glibc is the allocator. Blocks: tens of ms."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def raise_file_limit() -> None:

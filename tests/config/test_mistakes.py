@@ -20,6 +20,7 @@ WRONG_VALUES = [
     ("server", 'socket = "\\u0000"', "a path"),
     ("server", "max_connections = 0", "a whole number from 1 to 9007199254740991"),
     ("server", 'max_queues = "none"', "a whole number from 1 to 9007199254740991"),
+    ("server", 'max_connection_memory = "none"', "a size from 1 to 9007199254740991"),
     ("server", "max_memory = 0", "a size from 1 to 9007199254740991"),
     ("server", 'min_disk_free = "5%"', "a size from 0 to 9007199254740991"),
     ("server", "idle_timeout = 60", 'say 60s or 60ms), or "none"'),

@@ -36,6 +36,7 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.Mo
         "max_connections": 10_000,
         "max_queues": 10_000,
         "max_memory_bytes": 268_435_456,
+        "max_connection_memory_bytes": 134_217_728,
         "min_disk_free_bytes": 0,
         "idle_timeout_ms": 3_600_000,
         "max_open_reads": 1,
@@ -85,6 +86,7 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         max_connections = 5
         max_queues = 6
         max_memory = "1GiB"
+        max_connection_memory = "32MiB"
         min_disk_free = "20MiB"
         idle_timeout = "none"
         max_open_reads = 7
@@ -131,6 +133,7 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         "max_connections": 5,
         "max_queues": 6,
         "max_memory_bytes": 1 << 30,
+        "max_connection_memory_bytes": 32 << 20,
         "min_disk_free_bytes": 20 << 20,
         "idle_timeout_ms": None,
         "max_open_reads": 7,

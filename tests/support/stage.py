@@ -33,6 +33,18 @@ _ROUNDS_MAX: Final = 10_000
 _SIZES: Final = Sizes(64 << 10, 1 << 20, 4 << 20)
 
 
+class Memory:
+    """The memory of all connections: `is_short` is set by hand."""
+
+    def __init__(self) -> None:
+        self.is_short = False
+
+    def reserve(self, talk: Talk, size: int) -> bool:
+        if self.is_short:
+            talk.wants_bytes = size
+        return not self.is_short
+
+
 class Client:
     """One connection: what it was sent, and whether it still is one."""
 
@@ -77,6 +89,7 @@ class Stage:
         self._clearing: list[tuple[Queue, Gate]] = []
         self._observing: list[Work] = []
         self.said: list[str] = []  # lines for the log
+        self.room = Memory()
         self.elapsed_s = 0.0  # on the clock of shares; a test may have each look at it take time
         self.look_s = 0.0
         self.policies = Policies(Config())
@@ -416,6 +429,8 @@ class Stage:
         conversation = client.conversation
         if client.closed or conversation.paused:
             return False
+        if not self.room.is_short:
+            conversation.wants_bytes = 0
         data = conversation.output()
         client.sent += data
         more = conversation.has_more

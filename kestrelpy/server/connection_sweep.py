@@ -1,0 +1,112 @@
+"""What is looked at now and then: connections that do nothing, and memory that they hold.
+
+One rule: a look costs nothing where nothing is held, and ends nobody who waits or holds an item.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from aiofiles.base import wrap
+
+from kestrelpy.core.broker import Broker
+from kestrelpy.protocol.conversation import Conversation
+from kestrelpy.server import clock
+from kestrelpy.server.abandoned import name_abandoned
+from kestrelpy.server.connection import Connection
+from kestrelpy.server.connection_memory import ConnectionMemory
+from kestrelpy.server.process import trim_memory
+
+log = logging.getLogger("kestrelpy")
+
+MEMORY_SECONDS: Final = 1.0
+IDLE_SECONDS_MAX: Final = 60.0
+# The allocator may keep that much of what connections held.
+TRIM_BYTES: Final = 32 << 20
+# A body of which no byte came for so long does not come any more.
+BODY_MS: Final = 60_000
+
+
+class ConnectionSweep:
+    """Owned by the loop's thread."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        memory: ConnectionMemory,
+        connections: Iterable[Connection],
+        idle_timeout_ms: Callable[[], int | None],
+    ) -> None:
+        self._broker = broker
+        self._memory = memory
+        self._connections = connections
+        self._idle_timeout_ms = idle_timeout_ms
+        self._abandoned: set[bytes] = set()
+
+    async def run(self) -> None:
+        """Look at all of it, until cancelled."""
+        looked = clock.elapsed()
+        while True:
+            idle_ms = self._idle_timeout_ms()
+            pause = IDLE_SECONDS_MAX
+            if idle_ms is not None:
+                pause = min(pause, max(idle_ms / 4000, 0.05))
+            await asyncio.sleep(min(pause, MEMORY_SECONDS))
+            now_ms = clock.now_ms()
+            self.look_at_memory(now_ms)
+            await self._trim()
+            if clock.elapsed() - looked >= pause:
+                looked = clock.elapsed()
+                self._abandoned = name_abandoned(self._broker, self._abandoned, now_ms)
+                self.close_idle(now_ms, idle_ms)
+
+    def look_at_memory(self, now_ms: int) -> None:
+        """Take note of what was read meanwhile; while memory is short, stalled clients lose it."""
+        for holder in self._memory.holders:
+            assert isinstance(holder, Connection)
+            holder.look_at_memory(now_ms)
+        if shed := self._memory.shed(now_ms):
+            log.warning(
+                "max_connection_memory is used up: %d clients that moved nothing were refused "
+                "their items, or closed", shed,
+            )  # fmt: skip
+
+    async def _trim(self) -> None:
+        """After a crowd has gone, give back what it took: the allocator keeps much of it."""
+        memory = self._memory
+        if memory.peak >= TRIM_BYTES and memory.used <= memory.peak // 4:
+            memory.peak = memory.used
+            await wrap(trim_memory)()
+
+    def close_idle(self, now_ms: int, idle_ms: int | None) -> None:
+        """End connections on which no whole request came for too long, or no more of a body."""
+        for connection in list(self._connections):
+            conversation = connection.conversation
+            if conversation is None:
+                continue
+            name = conversation.holder.name
+            if _has_stalled(connection, conversation, now_ms, self._memory):
+                log.info("%s: a body came no further, closed", name)
+                connection.abort()
+            elif (
+                idle_ms is not None
+                and now_ms - conversation.last_command_ms > idle_ms
+                and conversation.is_idle
+            ):
+                log.info("%s: idle, closed", name)
+                connection.abort()
+
+
+def _has_stalled(
+    connection: Connection, conversation: Conversation, now_ms: int, memory: ConnectionMemory
+) -> bool:
+    """True if a body that may come on has not for long."""
+    return (
+        conversation.parser.is_in_body
+        and now_ms - connection.moved_ms > BODY_MS
+        and not memory.is_waiting(connection)
+        and not conversation.is_blocked
+    )
