@@ -16,10 +16,13 @@ import contextlib
 import math
 import multiprocessing
 import os
+import shutil
 import socket
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, cycle
+from pathlib import Path
 from statistics import median
 from typing import Final
 
@@ -27,15 +30,21 @@ from bench.daemon import Daemon, Line
 from bench.figures import MIB, Figure
 from bench.scenarios import Bench, Goals
 from bench.servers import ServerFailed
+from kestrelpy.examples.lines import Failed, Run
+from kestrelpy.examples.results import expected_checksums, verdict
 
 PAUSE_S: Final = 0.001
 WARM_UP_S: Final = 0.5
 SETTLE_S: Final = 2.0
 NICE: Final = 10  # the victim's own process must not wait for the attacker's
 KINDS: Final = ("version", "set", "get")
+MAIN_JOB_SEED: Final = 14
 _READ_BYTES: Final = 1 << 16
 _BODY_BYTES: Final = 8 << 20
 _CONNECT_LIMIT_S: Final = 30.0
+_LOOK_S: Final = 0.1
+_PUMP_PAUSE_S: Final = 0.0005
+_AGAIN_S: Final = 0.1
 
 Attack = Callable[[int], None]  # given the port; runs until its process is ended
 Waits = dict[str, list[float]]
@@ -84,26 +93,40 @@ def _connected(port: int, count: int) -> list[socket.socket]:
     for _ in range(count):
         with contextlib.suppress(OSError):
             found.append(socket.create_connection(("127.0.0.1", port), _CONNECT_LIMIT_S))
+            found[-1].setblocking(False)
     return found
+
+
+def _hold(links: Sequence[socket.socket]) -> None:
+    """Keep these connections and read nothing, until the server has ended them all."""
+    while links:
+        time.sleep(_LOOK_S)
+        links = [link for link in links if not _has_ended(link)]
+
+
+def _has_ended(link: socket.socket) -> bool:
+    try:
+        return not link.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 def _pump(port: int, count: int, data: bytes, reads: bool = True) -> None:
     """Send the same bytes on and on over so many connections, as far as the server takes them."""
-    links = _connected(port, count)
-    for link in links:
-        link.setblocking(False)
-    sent = dict.fromkeys(links, 0)
-    while True:
+    sent = dict.fromkeys(_connected(port, count), 0)
+    while sent:
         moved = False
-        for link in links:
-            with contextlib.suppress(BlockingIOError, OSError):
+        for link in sent:
+            with contextlib.suppress(BlockingIOError):
                 sent[link] = (sent[link] + link.send(data[sent[link] :])) % len(data)
                 moved = True
             if reads:
-                with contextlib.suppress(BlockingIOError, OSError):
+                with contextlib.suppress(BlockingIOError):
                     link.recv(_READ_BYTES)
         if not moved:
-            time.sleep(0.0005)
+            time.sleep(_PUMP_PAUSE_S)
 
 
 def _whole(line: bytes) -> bytes:
@@ -129,51 +152,49 @@ def _unread(port: int) -> None:
         filler.line()
     links = _connected(port, 200)
     for link in links:
-        link.sendall(b"get big/peek/after=0/n=10000\r\n" * 3)
-    time.sleep(3600)
+        link.send(b"get big/peek/after=0/n=10000\r\n" * 3)
+    _hold(links)
 
 
 def _stalled(port: int) -> None:
     """All but the last byte of a large body, on 200 connections."""
-    links = _connected(port, 200)
-    head = b"set big%d 0 0 %d\r\n"
-    for number, link in enumerate(links):
-        link.setblocking(False)
-        with contextlib.suppress(OSError):
-            link.send(head % (number, _BODY_BYTES))
-    left = dict.fromkeys(links, _BODY_BYTES - 1)
-    while True:
+    left = dict.fromkeys(_connected(port, 200), _BODY_BYTES - 1)
+    for number, link in enumerate(left):
+        link.send(b"set big%d 0 0 %d\r\n" % (number, _BODY_BYTES))
+    while left:
         for link, size in left.items():
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(BlockingIOError):
                 left[link] = size - link.send(bytes(min(size, 1 << 20))) if size else 0
-        time.sleep(0.001)
+        time.sleep(0.001 if any(left.values()) else _LOOK_S)
+        if all(map(_has_ended, left)):
+            return
 
 
 def _many_queues(port: int) -> None:
     """A thousand queues written at once by a thousand connections, one set in flight each."""
     links = _connected(port, 1000)
-    for number, link in enumerate(links):
-        link.setblocking(False)
-        link.send(b"set many%d 0 0 100\r\n%b\r\n" % (number, bytes(100)))
+    sets = [b"set many%d 0 0 100\r\n%b\r\n" % (n, bytes(100)) for n in range(len(links))]
+    for link, data in zip(links, sets, strict=True):
+        link.send(data)
     while True:
-        for number, link in enumerate(links):
-            with contextlib.suppress(OSError):
-                if link.recv(_READ_BYTES):
-                    link.send(b"set many%d 0 0 100\r\n%b\r\n" % (number, bytes(100)))
+        for link, data in zip(links, sets, strict=True):
+            with contextlib.suppress(BlockingIOError):
+                if not link.recv(_READ_BYTES):
+                    return
+                link.send(data)
 
 
 def _wrong_protocol(port: int) -> None:
     """HTTP requests and binary packets, each on a connection of its own."""
     for data in cycle((b"GET / HTTP/1.1\r\n\r\n", b"\x80" + bytes(23))):
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as link:
+        with socket.create_connection(("127.0.0.1", port)) as link:
             link.sendall(data)
-            link.recv(_READ_BYTES)
+            with contextlib.suppress(ConnectionResetError):
+                link.recv(_READ_BYTES)
 
 
 def _idle_crowd(port: int) -> None:
-    links = _connected(port, 9000)
-    time.sleep(3600)
-    del links
+    _hold(_connected(port, 9000))
 
 
 _KEYS: Final = b"get" + b" a" * 4080 + b"\r\n"
@@ -203,8 +224,27 @@ ATTACKS: Final[dict[str, Attack]] = {
 
 
 def _run(attack: Attack, port: int) -> None:
+    """Attack, and again when the server has ended the connections, or was started again."""
     os.nice(NICE)
-    attack(port)
+    while True:
+        with contextlib.suppress(OSError, ServerFailed):
+            attack(port)
+        time.sleep(_AGAIN_S)
+
+
+@contextlib.contextmanager
+def attacking(names: Sequence[str], port: int) -> Iterator[None]:
+    """Have these attackers at work, each in a process of its own."""
+    fork = multiprocessing.get_context("fork")
+    processes = [fork.Process(target=_run, args=(ATTACKS[n], port), daemon=True) for n in names]
+    for process in processes:
+        process.start()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
 
 
 # -- what is found --------------------------------------------------------------------------
@@ -219,17 +259,10 @@ def beside(bench: Bench, name: str) -> list[Figure]:
         victim(line, WARM_UP_S)
         before = daemon.memory_bytes()
         alone = victim(line, seconds)
-        process = multiprocessing.get_context("fork").Process(
-            target=_run, args=(ATTACKS[name], daemon.port), daemon=True
-        )
-        process.start()
-        try:
+        with attacking([name], daemon.port):
             time.sleep(WARM_UP_S)
             during = victim(line, seconds)
             most = daemon.memory_bytes("VmHWM")
-        finally:
-            process.kill()
-            process.join()
         time.sleep(SETTLE_S)
         after = daemon.memory_bytes()
     figures = []
@@ -254,3 +287,64 @@ def beside(bench: Bench, name: str) -> list[Figure]:
         f"{(most - before) / MIB:.0f} MiB, {(after - before) / MIB:.0f} MiB left"
     )
     return figures
+
+
+# -- the main job ---------------------------------------------------------------------------
+
+# All at once, beside the main job.
+CROWD: Final = (
+    "quiet-touches-x6", "refused-gets-x20", "declarations-64KiB", "stalled-bodies-x200",
+    "wrong-protocols", "idle-x9000",
+)  # fmt: skip
+
+
+class CrowdedRun(Run):
+    """The main job, with attackers at work from when its daemon listens."""
+
+    def __init__(self, folder: Path, lines: int, seed: int, names: Sequence[str]) -> None:
+        super().__init__(folder, lines, seed)
+        self._names = names
+        self._crowd = contextlib.ExitStack()
+
+    def start(self, name: str) -> None:
+        super().start(name)
+        if name == "daemon":
+            self._crowd.close()
+            self._crowd.enter_context(attacking(self._names, self.port))
+
+    def end(self) -> None:
+        self._crowd.close()
+        super().end()
+
+    def kill_all(self) -> None:
+        self._crowd.close()
+        super().kill_all()
+
+
+def main_job(bench: Bench) -> list[Figure]:
+    """Lines of real text through four workers with kills, alone and beside a crowd."""
+    count = bench.sizes.main_job_lines
+    expected = expected_checksums(count)
+    seconds, lost = [], 0
+    for names in ((), CROWD):
+        folder = Path(tempfile.mkdtemp(prefix="lines-", dir=bench.parent))
+        run = CrowdedRun(folder, len(expected), MAIN_JOB_SEED, names)
+        try:
+            run.run()
+        except Failed as failure:
+            raise ServerFailed(str(failure)) from failure
+        finally:
+            run.kill_all()
+            shutil.rmtree(folder, ignore_errors=True)
+        seconds.append(time.monotonic() - run.began)
+        sentences, holds = verdict(expected, run.results, run.reasons)
+        lost += not holds
+        bench.say(f"{' '.join(names) or 'alone'}: {seconds[-1]:.1f} s; {' '.join(sentences)}")
+    where = f"main job, {len(expected):,} lines"
+    return [
+        Figure(where, "alone", seconds[0], "s"),
+        Figure(where, "beside a crowd", seconds[1], "s"),
+        Figure(where, "beside a crowd over alone", seconds[1] / seconds[0],
+               at_most=Goals.main_job_ratio),
+        Figure(where, "runs in which anything was lost", float(lost), at_most=0.0),
+    ]  # fmt: skip

@@ -54,7 +54,7 @@ BACKLOG: dict[str, Scenario] = {
 SPARK: dict[str, Scenario] = {"read": tables.read, "live": tables.live, "audit": tables.audit}
 ATTACKERS: dict[str, Scenario] = {
     name: partial(attackers.beside, name=name) for name in attackers.ATTACKS
-}
+} | {"main-job": attackers.main_job}
 SCENARIOS = BACKLOG | SPARK | ATTACKERS
 SETS = {"backlog": BACKLOG, "spark": SPARK, "attackers": ATTACKERS}
 TITLES = {
