@@ -72,6 +72,9 @@ class Files(Protocol):
     def size(self, path: str) -> int:
         """The file's length in bytes."""
 
+    def mode(self, path: str) -> int:
+        """The file's kind and permissions, as `lstat` says them: no link is followed."""
+
     def free(self, path: str) -> int:
         """How many bytes this process may still write to the disk on which `path` lies."""
 
@@ -246,6 +249,9 @@ class Disk:
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
+
+    def mode(self, path: str) -> int:
+        return os.lstat(path).st_mode
 
     def free(self, path: str) -> int:
         disk = os.statvfs(path)

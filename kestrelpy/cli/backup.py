@@ -15,7 +15,7 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Final
 
@@ -26,22 +26,9 @@ from journal.files import Disk, Files
 from journal.reader import journal_folders, parse_folder_name
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import data_folder, watch
+from kestrelpy.cli.manifest import MANIFEST, BackedUp, encode
 
-MANIFEST: Final = "backup.json"
-FORMAT: Final = 1
 _SERVER_ID: Final = "server-id"
-
-
-@dataclass(frozen=True, slots=True)
-class BackedUp:
-    """One queue in a backup."""
-
-    folder: str
-    queue: str
-    generation: int
-    items: int
-    bytes: int
-    lsn: int
 
 
 def backup(destination: str, data_dir: str | None, as_json: bool) -> None:
@@ -123,32 +110,11 @@ def summary(made: list[BackedUp]) -> str:
     )
 
 
-def read_manifest(files: Files, folder: str) -> list[BackedUp]:
-    """What a backup says is in it; raises JournalError when it is not a finished one."""
-    if MANIFEST not in files.names(folder):
-        raise JournalError(f"{folder}: no {MANIFEST} here: not a finished backup")
-    path = os.path.join(folder, MANIFEST)
-    try:
-        facts = json.loads(files.read(path))
-        if facts["format"] != FORMAT:
-            raise JournalError(f"{path}: made by a newer kestrelpy ({facts['kestrelpy']})")
-        return [BackedUp(**each) for each in facts["queues"]]
-    except (ValueError, KeyError, TypeError):
-        raise JournalError(f"{path}: not what a backup says of itself") from None
-
-
 def _manifest(files: Files, source: str, made: list[BackedUp]) -> bytes:
     server = ""
     if _SERVER_ID in files.names(source):
         server = files.read(os.path.join(source, _SERVER_ID)).decode("ascii", "replace").strip()
-    facts = {
-        "format": FORMAT,
-        "kestrelpy": kestrelpy.__version__,
-        "made_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
-        "of_server": server,
-        "queues": [asdict(each) for each in made],
-    }
-    return json.dumps(facts, indent=2).encode() + b"\n"
+    return encode(kestrelpy.__version__, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", server, made)
 
 
 def _newest(folders: list[str]) -> list[str]:

@@ -31,9 +31,10 @@ from journal.repair import opening_behind
 from journal.resume import recovered_journal
 from journal.rotation import Sizes
 from kestrelpy.cli.asking import asked
-from kestrelpy.cli.backup import BackedUp, read_manifest, summary
+from kestrelpy.cli.backup import summary
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import data_folder, watch
+from kestrelpy.cli.manifest import BackedUp, check_contents, read_manifest
 
 _STAGED: Final = "~removed"  # what a daemon removes when it starts
 _SERVER_ID: Final = "server-id"
@@ -67,7 +68,7 @@ def put_back(
     """Restore every queue of a backup; raises JournalError or OSError. Blocks."""
     queues = read_manifest(files, backup)
     for queue in queues:
-        _check(files, os.path.join(backup, queue.folder), watching(f"verify {queue.folder}"))
+        _check(files, backup, queue, watching(f"verify {queue.folder}"))
     files.make_folder(data_dir)
     lock = files.lock(os.path.join(data_dir, "lock"))
     try:
@@ -98,15 +99,23 @@ def replaced(files: Files, backup: str, data_dir: str) -> list[str]:
     return [os.path.basename(path) for path in _older(files, data_dir, queues)]
 
 
-def _check(files: Files, folder: str, progress: Callable[[int, int], None]) -> None:
-    names = files.names(folder)
-    if not names:
+def _check(
+    files: Files, backup: str, queue: BackedUp, progress: Callable[[int, int], None]
+) -> None:
+    folder = os.path.join(backup, queue.folder)
+    if queue.folder not in files.names(backup) or not files.names(folder):
         raise JournalError(f"{folder}: it is in the backup's list and not there")
+    check_contents(files, folder)
     report = check_journal(files, folder, progress)
     if report.damages:
         raise JournalError(
             f"the backup is damaged: {report.damages[0].sentence()} "
             "(kestrelpy journal repair sets that aside)"
+        )
+    if report.name != queue.queue.encode():
+        inside = report.name.decode("ascii", "backslashreplace")
+        raise JournalError(
+            f"{folder}: this is the journal of a queue {inside}, not of {queue.queue}"
         )
 
 
