@@ -17,7 +17,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Final
 
 import kestrelpy
 from journal.copying import copy_journal
@@ -27,8 +26,8 @@ from journal.reader import journal_folders, parse_folder_name
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import data_folder, watch
 from kestrelpy.cli.manifest import MANIFEST, BackedUp, encode
-
-_SERVER_ID: Final = "server-id"
+from kestrelpy.server.server_id import NAME as SERVER_ID
+from kestrelpy.server.server_id import read_server_id
 
 
 def backup(destination: str, data_dir: str | None, as_json: bool) -> None:
@@ -64,7 +63,7 @@ def back_up(
         raise JournalError(f"{destination}: lies in the data directory itself")
     if files.names(destination):
         raise JournalError(f"{destination}: is not empty; a backup needs a folder of its own")
-    if _SERVER_ID not in files.names(source) and not journal_folders(files, source):
+    if SERVER_ID not in files.names(source) and not journal_folders(files, source):
         raise JournalError(f"{source}: no data directory of kestrelpy")
     made: list[BackedUp] = []
     damages: list[Damage] = []
@@ -111,9 +110,7 @@ def summary(made: list[BackedUp]) -> str:
 
 
 def _manifest(files: Files, source: str, made: list[BackedUp]) -> bytes:
-    server = ""
-    if _SERVER_ID in files.names(source):
-        server = files.read(os.path.join(source, _SERVER_ID)).decode("ascii", "replace").strip()
+    server = read_server_id(files, source)
     return encode(kestrelpy.__version__, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", server, made)
 
 

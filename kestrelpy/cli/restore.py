@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -35,9 +34,9 @@ from kestrelpy.cli.backup import summary
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import data_folder, watch
 from kestrelpy.cli.manifest import BackedUp, check_contents, read_manifest
+from kestrelpy.server.server_id import make_server_id, new_id
 
 _STAGED: Final = "~removed"  # what a daemon removes when it starts
-_SERVER_ID: Final = "server-id"
 
 
 def restore(backup: str, data_dir: str | None, to_replace: bool, yes: bool) -> None:
@@ -77,12 +76,11 @@ def put_back(
             raise JournalError(
                 f"{older[0]}: there is a queue of this name; --replace puts the backup's there"
             )
-        server = uuid.uuid4().hex
+        server = new_id()
         generation = _next_generation(files, data_dir, queues, wall_ms)
         staged = [_stage(files, backup, data_dir, queue, generation, server, wall_ms)
                   for queue in queues]  # fmt: skip
-        data = server.encode() + b"\n"
-        files.create(os.path.join(data_dir, _SERVER_ID), data, len(data)).close()
+        make_server_id(files, data_dir, server)
         for path in staged:
             files.rename(path, path.removesuffix(_STAGED))
         for path in older:
@@ -138,7 +136,7 @@ def _next_generation(
 
 
 def _stage(
-    files: Files, backup: str, data_dir: str, queue: BackedUp, generation: int, server: str,
+    files: Files, backup: str, data_dir: str, queue: BackedUp, generation: int, server: bytes,
     wall_ms: int,
 ) -> str:  # fmt: skip
     """A copy of one journal that goes on as the new generation, on disk; its path."""
@@ -152,7 +150,7 @@ def _stage(
         pass
     name = parse_folder_name(queue.folder)[0]
     opening = opening_behind(recovery, account, name, generation)
-    opening = replace(opening, generation=generation, server=server.encode())
+    opening = replace(opening, generation=generation, server=server)
     recovery.torn = True  # go on in a fresh segment, which says who this is from now on
     journal = recovered_journal(recovery, Sizes(), lambda: opening, wall_ms)
     journal.close(wall_ms)
