@@ -38,6 +38,7 @@ from kestrelpy.server.background import Background
 from kestrelpy.server.committer import Committer
 from kestrelpy.server.connection import Connection
 from kestrelpy.server.data_directory import DataDirectory
+from kestrelpy.server.owner_only import name_what_is_open
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.process import raise_file_limit, settle_down
 from kestrelpy.server.removals import Removals
@@ -164,6 +165,7 @@ class Daemon:
         self._loop.add_signal_handler(signal.SIGINT, self.shutdown)
         self._loop.add_signal_handler(signal.SIGHUP, self.reload)
         self._start_task(self._close_idle())
+        self._start_task(name_what_is_open(self._files, path))
         self.schedules.put_in_force(self.config, clock.now_ms())
         for queue in self.broker.logged:
             if isinstance(queue.log, JournalLog) and queue.log.journal.ledger.replaced:
