@@ -53,9 +53,10 @@ class Stage:
 
     version = "0.0.0"
 
-    def __init__(self) -> None:
-        self.now_ms = 1_000_000
-        self.disk = MemoryDisk()
+    def __init__(self, disk: MemoryDisk | None = None, now_ms: int = 1_000_000) -> None:
+        """A start from this disk, at this moment."""
+        self.now_ms = now_ms
+        self.disk = disk or MemoryDisk()
         self.mode = "up"
         self.shut_down = False
         self.is_leaving = False
