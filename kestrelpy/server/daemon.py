@@ -30,6 +30,7 @@ from kestrelpy.core.null_log import NullLog
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.wall import Wall
 from kestrelpy.errors import ServerError
+from kestrelpy.protocol.log_limit import LogLimit, address_of
 from kestrelpy.protocol.memcache import Lines
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server import clock
@@ -81,6 +82,7 @@ class Daemon:
         journal = config.journal
         self.lines: Lines = {}
         self.mode = "up"
+        self.log_limit = LogLimit()
         self.server_id = ""
         self.started_ms = clock.now_ms()
         self.is_leaving = False
@@ -292,12 +294,15 @@ class Daemon:
             await asyncio.sleep(seconds)
             now_ms = clock.now_ms()
             named = name_abandoned(self.broker, named, now_ms)
+            for line in self.log_limit.rest(now_ms):
+                log.warning("%s", line)
             for connection in list(self._connections):
                 conversation = connection.conversation
                 if idle_ms is None or conversation is None:
                     continue
                 if now_ms - conversation.last_command_ms > idle_ms and conversation.is_idle:
-                    log.info("%s: idle, closed", conversation.holder.name)
+                    peer = conversation.holder.name
+                    self._log(logging.INFO, f"{address_of(peer)}, idle", f"{peer}: idle, closed")
                     connection.abort()
 
     # -- what conversations ask for ---------------------------------------------------------
@@ -319,8 +324,9 @@ class Daemon:
 
     def set_mode(self, mode: str) -> None:
         """up, readonly or quiescent."""
+        if mode != self.mode:
+            self._log(logging.INFO, "status", f"status {mode}")
         self.mode = mode
-        log.info("status %s", mode)
 
     def shutdown(self) -> None:
         """Drain and end."""
@@ -339,7 +345,8 @@ class Daemon:
             self.policies.refuse_aliases(config, self.broker)
             self.policies.take(config, self.broker)
         except ConfigError as error:
-            log.error("configuration not reloaded: %s", error)
+            text = f"configuration not reloaded: {error}"
+            self._log(logging.ERROR, text, text)
             gate.failure = ServerError(f"configuration not reloaded: {error.problems[0]}")
         else:
             self._limit()
@@ -347,9 +354,10 @@ class Daemon:
             self.policies.put_in_force(self.broker, clock.now_ms())
             self.schedules.put_in_force(config, clock.now_ms())
             self._taken(config)
-            log.info("configuration reloaded")
+            self._log(logging.INFO, "reload", "configuration reloaded")
             if later := ", ".join(_taken_at_start(self._began_with, config)):
-                log.warning("%s: taken with the next start, not by a reload", later)
+                text = f"{later}: taken with the next start, not by a reload"
+                self._log(logging.WARNING, text, text)
             gate.open()
         self.turn.touch_all(gate.waiting_stored)
         self.turn.owe()
@@ -358,6 +366,12 @@ class Daemon:
         """Take over what all queues together may use."""
         self.broker.memory.limit = self.config.server.max_memory_bytes
         self.committer.reserve_bytes = self.config.server.min_disk_free_bytes
+
+    def _log(self, level: int, key: str, text: str) -> None:
+        """A line that a client can provoke."""
+        end = self.log_limit.take(key, clock.now_ms())
+        if end is not None:
+            log.log(level, "%s%s", text, end)
 
     def _start_task(self, work: Coroutine[object, object, None]) -> None:
         task = self._loop.create_task(work)

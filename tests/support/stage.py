@@ -21,6 +21,7 @@ from kestrelpy.core.wall import Wall
 from kestrelpy.errors import ServerError
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.host import Talk, Work
+from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.protocol.memcache import Lines
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server.data_directory import DataDirectory
@@ -78,6 +79,7 @@ class Stage:
         self._clearing: list[tuple[Queue, Gate]] = []
         self._observing: list[Work] = []
         self.said: list[str] = []  # lines for the log
+        self.log_limit = LogLimit()
         self.policies = Policies(Config())
         self.declaration, self.settings = self.policies.declaration, self.policies.settings
         self._configure()
