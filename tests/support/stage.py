@@ -398,7 +398,8 @@ class Stage:
         if isinstance(log, JournalLog):
             held = self.broker.moves.passages.holds(queue)
             held |= would_come_back(self.broker, queue, self._removing)
-            if log.failure is None and (held or log.lsn_stored < log.lsn_appended):
+            is_kept = log.failure is None and (held or log.lsn_stored < log.lsn_appended)
+            if is_kept or self.broker.moves.passages.follows(queue):
                 self._gates[queue] = gate
                 return False
             log.journal.commit.fail(JournalFailed("the queue was deleted"))
