@@ -3,7 +3,7 @@
     data/
       lock                     held while a daemon runs
       server-id                made once
-      tokens                   which lease tokens deleted queues may have issued
+      tokens                   which lease tokens and generations deleted queues may have had
       jobs.1763712000/         the queue `jobs`, made at that second: its generation
         0000000001.segment
         set-aside/             copies of what was cut or damaged
@@ -134,6 +134,7 @@ class DataDirectory:
         known = (queue.reader.tokens_below for queue in broker.logged)
         self.tokens.rise_above(max(known, default=1))
         broker.tokens.on_disk = max(broker.tokens.on_disk, self.tokens.below)
+        broker.generation_deleted = max(broker.generation_deleted, self.tokens.generation)
         return found
 
     def _was_written(self, broker: Broker, folder: str, now_ms: int) -> bool:
@@ -243,7 +244,7 @@ class DataDirectory:
         Else a queue of this name would come back with the next start. Its tokens are remembered.
         """
         name, generation = queue.name, queue.generation
-        self.tokens.keep(queue.reader.tokens_below)
+        self.tokens.keep(queue.reader.tokens_below, generation)
         found = [(parse_folder_name(folder)[1], folder) for folder in self.files.names(self.path)]
         stay = {other.generation for other in [*self._remnants] if other.name == name}
         for made, folder in sorted(found):

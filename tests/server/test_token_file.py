@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 from random import Random
 
 import pytest
@@ -10,10 +11,11 @@ import pytest
 from journal.checkpoint import TOKENS_SKIPPED
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.tokens import TOKENS_PER_MS
-from kestrelpy.server.token_file import TokenFile
+from kestrelpy.server.token_file import GENERATIONS_SKIPPED, TokenFile
 from kestrelpy.server.word_file import content
 from tests.support.life import NAME, Life
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
+from tests.support.stage import Stage
 
 PATH = "data/tokens"
 
@@ -41,7 +43,7 @@ def test_a_fresh_server_begins_at_1_and_makes_the_file() -> None:
     file = TokenFile(disk, "data")
     assert file.read(WALL_MS) == ""
     assert file.below == 1
-    assert disk.read(PATH) == content(b"1")
+    assert disk.read(PATH) == content(b"1/0")
 
 
 def test_what_was_kept_is_on_disk_and_a_lower_number_changes_nothing() -> None:
@@ -55,16 +57,45 @@ def test_what_was_kept_is_on_disk_and_a_lower_number_changes_nothing() -> None:
     assert again.below == 1 << 21
 
 
+def test_of_tokens_and_generations_the_highest_are_kept() -> None:
+    disk = with_number(77)
+    file = TokenFile(disk, "data")
+    file.read(WALL_MS)
+    file.keep(5, 1_700_000_002)
+    file.keep(78, 1_700_000_001)
+    assert disk.read(PATH) == content(b"78/1700000002")
+    again = TokenFile(disk.crash_clone(Random(0), "lost"), "data")
+    assert again.read(WALL_MS) == ""
+    assert (again.below, again.generation) == (78, 1_700_000_002)
+
+
+def test_what_many_threads_keep_at_once_is_written_together() -> None:
+    disk = with_number(1)
+    file = TokenFile(disk, "data")
+    file.read(WALL_MS)
+    with file._writing:  # one of them is being written
+        threads = [threading.Thread(target=file.keep, args=(n, n)) for n in range(2, 42)]
+        for thread in threads:
+            thread.start()
+        while file._wanted != (41, 41):
+            pass
+        before = disk.trace.count("sync tokens")
+    for thread in threads:
+        thread.join()
+    assert disk.trace.count("sync tokens") == before + 2, "each copy once"
+    assert (file.below, file.generation) == (41, 41)
+
+
 @pytest.mark.parametrize("place", [0, 4096])
 def test_every_flipped_bit_of_a_copy_is_named_and_mended(place: int) -> None:
-    kept, whole = with_number(1048577), content(b"1048577")
+    kept, whole = with_number(1048577), content(b"1048577/0")
     for at in range(place, place + 512):
         for bit in range(8):
             disk = kept.kill_clone()
             disk.damage(PATH, at, bytes([whole[at] ^ 1 << bit]))
             file = TokenFile(disk, "data")
             assert file.read(WALL_MS) == (
-                f"{PATH}: one of its two copies was damaged; the other one holds, 1048577"
+                f"{PATH}: one of its two copies was damaged; the other one holds, 1048577/0"
             )
             assert file.below == 1048577
             assert disk.read(PATH) == whole
@@ -96,6 +127,7 @@ def test_when_both_copies_are_damaged_numbering_goes_on_above_all_that_was_issue
         f"{PATH}: both copies are damaged; new queues begin with token {begin}"
     )
     assert file.below == begin < 1 << 53
+    assert file.generation == WALL_MS // 1000 + GENERATIONS_SKIPPED
     again = TokenFile(disk.crash_clone(Random(0), "lost"), "data")
     assert again.read(WALL_MS - 1) == ""
     assert again.below == begin
@@ -143,7 +175,7 @@ def test_a_file_of_an_earlier_version_is_read_and_written_anew() -> None:
     file = TokenFile(disk, "data")
     assert file.read(WALL_MS) == ""
     assert file.below == 1048577
-    assert disk.crash_clone(Random(0), "lost").read(PATH) == content(b"1048577")
+    assert disk.crash_clone(Random(0), "lost").read(PATH) == content(b"1048577/0")
 
 
 def test_a_file_of_an_earlier_version_is_written_over_on_a_full_disk() -> None:
@@ -155,7 +187,7 @@ def test_a_file_of_an_earlier_version_is_written_over_on_a_full_disk() -> None:
     file.keep(1048578)
     assert disk.read(PATH) == b"1048578" + b" " * 24 + b"\n"
     file.keep(1048579)
-    assert disk.read(PATH) == content(b"1048579"), "there is room again"
+    assert disk.read(PATH) == content(b"1048579/0"), "there is room again"
 
 
 @pytest.mark.parametrize("text", [b"x1", b"0048577", b"1048577\x00", b"9" * 31, b""])
@@ -167,7 +199,7 @@ def test_a_file_of_an_earlier_version_that_is_no_number_is_named(text: bytes) ->
     assert file.read(WALL_MS) == (
         f"{PATH}: the number is damaged; new queues begin with token {begin}"
     )
-    assert disk.read(PATH) == content(b"%d" % begin)
+    assert disk.read(PATH) == content(b"%d/%d" % (begin, WALL_MS // 1000 + GENERATIONS_SKIPPED))
 
 
 def test_it_is_written_over_in_place_so_that_a_full_disk_does_not_matter() -> None:
@@ -185,7 +217,7 @@ def test_a_start_on_a_full_disk_needs_no_such_file() -> None:
     file = TokenFile(disk, "data")
     assert file.read(WALL_MS) == ""
     file.keep(77)
-    assert disk.read(PATH) == content(b"77")
+    assert disk.read(PATH) == content(b"77/0")
 
 
 def test_a_disk_that_fails_otherwise_is_no_start() -> None:
@@ -243,3 +275,19 @@ def test_a_queue_made_again_and_never_written_does_not_lose_the_tokens_of_the_on
     life.disk.make_folder(life.directory.folder(made))
     again = Life(Policy(), disk=life.disk.kill_clone(), now_ms=life.now_ms + 1000)
     assert issued(again) > token
+
+
+@pytest.mark.parametrize("end", ["restart", "kill", "cut_power"])
+@pytest.mark.parametrize("back_ms", [0, 3_600_000])
+def test_no_generation_comes_twice_within_a_second_over_a_restart(end: str, back_ms: int) -> None:
+    stage = Stage()
+    seen = set[int]()
+    for _ in range(5):
+        for _ in range(3):
+            assert stage.say("ann", b"set jobs 0 0 1", b"1") == b"STORED\r\n"
+            generation = stage.queue("jobs").generation
+            assert generation not in seen
+            seen.add(generation)
+            assert stage.say("ann", b"delete jobs") == b"DELETED\r\n"
+        stage.broker.step_wall(stage.broker.wall.offset_ms - back_ms)
+        getattr(stage, end)()
