@@ -26,7 +26,7 @@ from kestrelpy.protocol.names import check_name
 MANIFEST: Final = "backup.json"
 FORMAT: Final = 1
 # Numbers of a journal stay below 2^53, so that every reader of JSON has them exactly.
-_NUMBER_MAX: Final = (1 << 53) - 1
+NUMBER_MAX: Final = (1 << 53) - 1
 # A queue takes at most 800 bytes: room for 80,000 queues, and a bound for what is parsed.
 _BYTES_MAX: Final = 64 << 20
 _SHOWN_MAX: Final = 80  # characters of a bad value in an error: one line on a screen
@@ -156,9 +156,9 @@ def _check_keys(where: str, facts: dict[str, object], keys: Sequence[str]) -> No
 
 
 def _check_number(where: str, value: object, least: int) -> None:
-    if type(value) is not int or not least <= value <= _NUMBER_MAX:
+    if type(value) is not int or not least <= value <= NUMBER_MAX:
         raise _Mistake(
-            f"{where} is {_shown(value)}: a whole number from {least} to {_NUMBER_MAX} is allowed"
+            f"{where} is {_shown(value)}: a whole number from {least} to {NUMBER_MAX} is allowed"
         )
 
 

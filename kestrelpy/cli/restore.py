@@ -33,7 +33,7 @@ from kestrelpy.cli.asking import asked
 from kestrelpy.cli.backup import summary
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import data_folder, watch
-from kestrelpy.cli.manifest import BackedUp, check_contents, read_manifest
+from kestrelpy.cli.manifest import NUMBER_MAX, BackedUp, check_contents, read_manifest
 from kestrelpy.server.server_id import make_server_id, new_id
 
 _STAGED: Final = "~removed"  # what a daemon removes when it starts
@@ -132,7 +132,10 @@ def _next_generation(
     """Higher than any of the backup's and any in D, those that are being removed too."""
     there = (name.removesuffix(_STAGED) for name in files.names(data_dir))
     known = [parse_folder_name(name)[1] for name in there]
-    return max([wall_ms // 1000, *(q.generation + 1 for q in queues), *(g + 1 for g in known)])
+    highest = max([wall_ms // 1000, *(q.generation + 1 for q in queues), *(g + 1 for g in known)])
+    if highest > NUMBER_MAX:
+        raise JournalError(f"{data_dir}: a generation is too high here: {NUMBER_MAX} is the last")
+    return highest
 
 
 def _stage(

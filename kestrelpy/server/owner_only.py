@@ -34,7 +34,7 @@ async def name_what_is_open(files: Files, folder: str) -> None:
 def open_to_others(files: Files, folder: str) -> str:
     """Return a sentence on the first folder or file that others may open; empty: none. Blocks."""
     for path, mode in _modes(files, folder):
-        if mode & _OTHERS and not stat.S_ISLNK(mode):
+        if mode & _OTHERS and (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             return (
                 f"{path}: others than its owner may open it (mode {stat.S_IMODE(mode):04o}); "
                 f"chmod -R go-rwx {shlex.quote(os.path.abspath(folder))} closes all that is there"

@@ -121,7 +121,8 @@ class TokenFile:
     def keep(self, below: int, generation: int = 0) -> None:
         """Remember a queue that goes; on disk on return. Blocks.
 
-        Many at once are written together, as in a group commit.
+        Many at once are written together, as in a group commit. A full disk that has no room for
+        the file keeps no queue from going whose tokens were never issued: to delete makes room.
         """
         asked = _Numbers(below, generation)
         with self._asking:
@@ -129,8 +130,13 @@ class TokenFile:
         with self._writing:
             if self._held.or_higher(asked) != self._held:
                 wanted = self._held.or_higher(self._wanted)
-                self._write(wanted)
-                self._held = wanted
+                try:
+                    self._write(wanted)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC or below > self._held.below:
+                        raise
+                else:
+                    self._held = wanted
 
     def _write(self, numbers: _Numbers) -> None:
         if self._is_there:

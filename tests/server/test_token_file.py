@@ -220,6 +220,18 @@ def test_a_start_on_a_full_disk_needs_no_such_file() -> None:
     assert disk.read(PATH) == content(b"77/0")
 
 
+def test_on_a_full_disk_a_queue_goes_whose_tokens_were_never_issued() -> None:
+    disk = laid()
+    disk.faults.append(Fault("create", "*", error=errno.ENOSPC, times=3))
+    file = TokenFile(disk, "data")
+    file.read(WALL_MS)
+    file.keep(1, 1_700_000_001)
+    with pytest.raises(OSError, match="No space left"):
+        file.keep(77, 1_700_000_002)
+    file.keep(1, 1_700_000_003)
+    assert disk.read(PATH) == content(b"77/1700000003"), "there is room again"
+
+
 def test_a_disk_that_fails_otherwise_is_no_start() -> None:
     disk = laid()
     disk.faults.append(Fault("create", "*", error=errno.EIO))
