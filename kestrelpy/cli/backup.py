@@ -22,7 +22,7 @@ import kestrelpy
 from journal.copying import copy_journal
 from journal.errors import Damage, JournalError
 from journal.files import Disk, Files
-from journal.reader import journal_folders, parse_folder_name
+from journal.reader import folder_name, journal_folders, parse_folder_name
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import data_folder, watch
 from kestrelpy.cli.manifest import MANIFEST, BackedUp, encode
@@ -84,6 +84,11 @@ def back_up(
                 continue  # deleted meanwhile
             generation = parse_folder_name(name)[1]
             queue = copied.name.decode("utf-8", "backslashreplace")
+            own = folder_name(copied.name, generation)
+            if own != name and own not in files.names(destination):
+                # Somebody named the folder by hand; a restore takes only a queue's own.
+                files.rename(os.path.join(destination, name), os.path.join(destination, own))
+                name = own
             made.append(
                 BackedUp(name, queue, generation, copied.items, copied.bytes, copied.lsn)
             )
@@ -92,9 +97,9 @@ def back_up(
         data = _manifest(files, source, made)
         files.create(os.path.join(destination, MANIFEST), data, len(data)).close()
     except BaseException:
-        for folder in folders:
+        for name in (*map(os.path.basename, folders), *(each.folder for each in made)):
             with suppress(OSError):
-                files.remove_folder(os.path.join(destination, os.path.basename(folder)))
+                files.remove_folder(os.path.join(destination, name))
         raise
     finally:
         progress(total, total)

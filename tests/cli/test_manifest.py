@@ -158,6 +158,18 @@ def test_a_manifest_as_it_was_written_is_taken() -> None:
     ]  # fmt: skip
 
 
+def test_a_folder_that_was_named_by_hand_has_its_queue_s_name_in_the_backup() -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk, TINY, "/old/jobs.7")
+    writer.put_all(b"one")
+    writer.close()
+    disk.rename("/old/jobs.7", "/old/My Jobs.7")
+    back_up(disk, "/old", "/backup", lambda done, total: None)
+    assert [(q.queue, q.folder) for q in read_manifest(disk, "/backup")] == [("jobs", "jobs.7")]
+    assert disk.names("/backup") == ["backup.json", "jobs.7"]
+    restore(disk)
+
+
 def test_a_journal_of_another_queue_is_refused() -> None:
     disk = backed_up()
     journal_of(disk, "/other/jobs.7", b"not of jobs")
