@@ -34,8 +34,8 @@ _SIZES = Sizes(2048, 4096, 1 << 20)
 _AROUND = 16  # bytes around a word that are no filler
 _LEAST = 50  # bytes of each file that are named whatever is flipped in them
 _BITS = 8
-PARTS = ("first", "second", "left", "timed", "jobs*.chunk", "jobs*.snapshot", "jobs*.segment",
-         "server-id", "tokens")  # fmt: skip
+PARTS = ("first", "second", "left", "timed", "jobs*.chunk", "jobs*.snapshot", "jobs*[0-4].segment",
+         "jobs*5.segment", "jobs*[6-9].segment", "server-id", "tokens")  # fmt: skip
 _CRON = "0 0 * * * *"  # at every full hour
 
 
