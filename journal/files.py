@@ -25,6 +25,9 @@ _ZEROS: Final = bytes(1 << 20)
 _BLOCK_BYTES: Final = 4096
 # A disk that says so has lost bytes; any other error says something else.
 MEDIUM_ERRORS: Final = frozenset({errno.EIO, errno.EBADMSG})
+# Bodies of items are for the owner alone, whatever the process's umask says.
+FOLDER_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
 # What `create` has not finished; a crash may leave it behind, and nothing ever reads it.
 SUFFIX_NEW: Final = ".new"
 
@@ -71,6 +74,9 @@ class Files(Protocol):
 
     def size(self, path: str) -> int:
         """The file's length in bytes."""
+
+    def mode(self, path: str) -> int:
+        """The file's kind and permissions, as `lstat` says them: no link is followed."""
 
     def free(self, path: str) -> int:
         """How many bytes this process may still write to the disk on which `path` lies."""
@@ -126,6 +132,12 @@ def read_around(files: Files, path: str, offset: int, size: int) -> bytes:
     if lost >= size:
         raise whole
     return b"".join(parts)
+
+
+def _set_mode(file: str | int, mode: int) -> None:
+    """Set permissions exactly; a file system that knows none keeps its own."""
+    with contextlib.suppress(PermissionError):
+        os.chmod(file, mode)
 
 
 def full_sync(descriptor: int) -> None:
@@ -192,15 +204,18 @@ class Disk:
             self._sync_folder(os.path.dirname(at))
         for path in reversed(missing):
             with contextlib.suppress(FileExistsError):
-                os.mkdir(path, 0o750)
+                os.mkdir(path, FOLDER_MODE)
+                _set_mode(path, FOLDER_MODE)
             self._sync_folder(os.path.dirname(path))
         self._sync_folder(folder)
 
     def create(self, path: str, data: bytes, size: int) -> Handle:
         fresh = path + SUFFIX_NEW
-        descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        descriptor = os.open(fresh, flags, FILE_MODE)
         handle = DiskHandle(path, descriptor)
         try:
+            _set_mode(descriptor, FILE_MODE)
             handle.write(0, data)
             at = len(data)
             while at < size:
@@ -247,6 +262,9 @@ class Disk:
     def size(self, path: str) -> int:
         return os.stat(path).st_size
 
+    def mode(self, path: str) -> int:
+        return os.lstat(path).st_mode
+
     def free(self, path: str) -> int:
         disk = os.statvfs(path)
         return disk.f_bavail * disk.f_frsize
@@ -278,7 +296,12 @@ class Disk:
         shutil.rmtree(folder, ignore_errors=True)
 
     def lock(self, path: str) -> Handle:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = os.open(path, flags, FILE_MODE)
+            _set_mode(descriptor, FILE_MODE)
+        except FileExistsError:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -15,33 +15,19 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Final
 
 import kestrelpy
 from journal.copying import copy_journal
 from journal.errors import Damage, JournalError
 from journal.files import Disk, Files
-from journal.reader import journal_folders, parse_folder_name
+from journal.reader import folder_name, journal_folders, parse_folder_name
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import data_folder, watch
-
-MANIFEST: Final = "backup.json"
-FORMAT: Final = 1
-_SERVER_ID: Final = "server-id"
-
-
-@dataclass(frozen=True, slots=True)
-class BackedUp:
-    """One queue in a backup."""
-
-    folder: str
-    queue: str
-    generation: int
-    items: int
-    bytes: int
-    lsn: int
+from kestrelpy.cli.manifest import MANIFEST, BackedUp, encode
+from kestrelpy.server.server_id import NAME as SERVER_ID
+from kestrelpy.server.server_id import read_server_id
 
 
 def backup(destination: str, data_dir: str | None, as_json: bool) -> None:
@@ -77,7 +63,7 @@ def back_up(
         raise JournalError(f"{destination}: lies in the data directory itself")
     if files.names(destination):
         raise JournalError(f"{destination}: is not empty; a backup needs a folder of its own")
-    if _SERVER_ID not in files.names(source) and not journal_folders(files, source):
+    if SERVER_ID not in files.names(source) and not journal_folders(files, source):
         raise JournalError(f"{source}: no data directory of kestrelpy")
     made: list[BackedUp] = []
     damages: list[Damage] = []
@@ -98,6 +84,11 @@ def back_up(
                 continue  # deleted meanwhile
             generation = parse_folder_name(name)[1]
             queue = copied.name.decode("utf-8", "backslashreplace")
+            own = folder_name(copied.name, generation)
+            if own != name and own not in files.names(destination):
+                # Somebody named the folder by hand; a restore takes only a queue's own.
+                files.rename(os.path.join(destination, name), os.path.join(destination, own))
+                name = own
             made.append(
                 BackedUp(name, queue, generation, copied.items, copied.bytes, copied.lsn)
             )
@@ -106,9 +97,9 @@ def back_up(
         data = _manifest(files, source, made)
         files.create(os.path.join(destination, MANIFEST), data, len(data)).close()
     except BaseException:
-        for folder in folders:
+        for name in (*map(os.path.basename, folders), *(each.folder for each in made)):
             with suppress(OSError):
-                files.remove_folder(os.path.join(destination, os.path.basename(folder)))
+                files.remove_folder(os.path.join(destination, name))
         raise
     finally:
         progress(total, total)
@@ -123,32 +114,9 @@ def summary(made: list[BackedUp]) -> str:
     )
 
 
-def read_manifest(files: Files, folder: str) -> list[BackedUp]:
-    """What a backup says is in it; raises JournalError when it is not a finished one."""
-    if MANIFEST not in files.names(folder):
-        raise JournalError(f"{folder}: no {MANIFEST} here: not a finished backup")
-    path = os.path.join(folder, MANIFEST)
-    try:
-        facts = json.loads(files.read(path))
-        if facts["format"] != FORMAT:
-            raise JournalError(f"{path}: made by a newer kestrelpy ({facts['kestrelpy']})")
-        return [BackedUp(**each) for each in facts["queues"]]
-    except (ValueError, KeyError, TypeError):
-        raise JournalError(f"{path}: not what a backup says of itself") from None
-
-
 def _manifest(files: Files, source: str, made: list[BackedUp]) -> bytes:
-    server = ""
-    if _SERVER_ID in files.names(source):
-        server = files.read(os.path.join(source, _SERVER_ID)).decode("ascii", "replace").strip()
-    facts = {
-        "format": FORMAT,
-        "kestrelpy": kestrelpy.__version__,
-        "made_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
-        "of_server": server,
-        "queues": [asdict(each) for each in made],
-    }
-    return json.dumps(facts, indent=2).encode() + b"\n"
+    server = read_server_id(files, source)
+    return encode(kestrelpy.__version__, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", server, made)
 
 
 def _newest(folders: list[str]) -> list[str]:

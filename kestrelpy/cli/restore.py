@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -31,12 +30,13 @@ from journal.repair import opening_behind
 from journal.resume import recovered_journal
 from journal.rotation import Sizes
 from kestrelpy.cli.asking import asked
-from kestrelpy.cli.backup import BackedUp, read_manifest, summary
+from kestrelpy.cli.backup import summary
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import data_folder, watch
+from kestrelpy.cli.manifest import NUMBER_MAX, BackedUp, check_contents, read_manifest
+from kestrelpy.server.server_id import make_server_id, new_id
 
 _STAGED: Final = "~removed"  # what a daemon removes when it starts
-_SERVER_ID: Final = "server-id"
 
 
 def restore(backup: str, data_dir: str | None, to_replace: bool, yes: bool) -> None:
@@ -67,7 +67,7 @@ def put_back(
     """Restore every queue of a backup; raises JournalError or OSError. Blocks."""
     queues = read_manifest(files, backup)
     for queue in queues:
-        _check(files, os.path.join(backup, queue.folder), watching(f"verify {queue.folder}"))
+        _check(files, backup, queue, watching(f"verify {queue.folder}"))
     files.make_folder(data_dir)
     lock = files.lock(os.path.join(data_dir, "lock"))
     try:
@@ -76,12 +76,11 @@ def put_back(
             raise JournalError(
                 f"{older[0]}: there is a queue of this name; --replace puts the backup's there"
             )
-        server = uuid.uuid4().hex
+        server = new_id()
         generation = _next_generation(files, data_dir, queues, wall_ms)
         staged = [_stage(files, backup, data_dir, queue, generation, server, wall_ms)
                   for queue in queues]  # fmt: skip
-        data = server.encode() + b"\n"
-        files.create(os.path.join(data_dir, _SERVER_ID), data, len(data)).close()
+        make_server_id(files, data_dir, server)
         for path in staged:
             files.rename(path, path.removesuffix(_STAGED))
         for path in older:
@@ -98,15 +97,23 @@ def replaced(files: Files, backup: str, data_dir: str) -> list[str]:
     return [os.path.basename(path) for path in _older(files, data_dir, queues)]
 
 
-def _check(files: Files, folder: str, progress: Callable[[int, int], None]) -> None:
-    names = files.names(folder)
-    if not names:
+def _check(
+    files: Files, backup: str, queue: BackedUp, progress: Callable[[int, int], None]
+) -> None:
+    folder = os.path.join(backup, queue.folder)
+    if queue.folder not in files.names(backup) or not files.names(folder):
         raise JournalError(f"{folder}: it is in the backup's list and not there")
+    check_contents(files, folder)
     report = check_journal(files, folder, progress)
     if report.damages:
         raise JournalError(
             f"the backup is damaged: {report.damages[0].sentence()} "
             "(kestrelpy journal repair sets that aside)"
+        )
+    if report.name != queue.queue.encode():
+        inside = report.name.decode("ascii", "backslashreplace")
+        raise JournalError(
+            f"{folder}: this is the journal of a queue {inside}, not of {queue.queue}"
         )
 
 
@@ -125,11 +132,14 @@ def _next_generation(
     """Higher than any of the backup's and any in D, those that are being removed too."""
     there = (name.removesuffix(_STAGED) for name in files.names(data_dir))
     known = [parse_folder_name(name)[1] for name in there]
-    return max([wall_ms // 1000, *(q.generation + 1 for q in queues), *(g + 1 for g in known)])
+    highest = max([wall_ms // 1000, *(q.generation + 1 for q in queues), *(g + 1 for g in known)])
+    if highest > NUMBER_MAX:
+        raise JournalError(f"{data_dir}: a generation is too high here: {NUMBER_MAX} is the last")
+    return highest
 
 
 def _stage(
-    files: Files, backup: str, data_dir: str, queue: BackedUp, generation: int, server: str,
+    files: Files, backup: str, data_dir: str, queue: BackedUp, generation: int, server: bytes,
     wall_ms: int,
 ) -> str:  # fmt: skip
     """A copy of one journal that goes on as the new generation, on disk; its path."""
@@ -143,7 +153,7 @@ def _stage(
         pass
     name = parse_folder_name(queue.folder)[0]
     opening = opening_behind(recovery, account, name, generation)
-    opening = replace(opening, generation=generation, server=server.encode())
+    opening = replace(opening, generation=generation, server=server)
     recovery.torn = True  # go on in a fresh segment, which says who this is from now on
     journal = recovered_journal(recovery, Sizes(), lambda: opening, wall_ms)
     journal.close(wall_ms)

@@ -67,7 +67,7 @@ class Broker:
         self._absent: dict[bytes, Waiters] = {}
         self._timers: Timers[Any] = Timers()
         self.moves = Moves(self)
-        self._generation_deleted = 0
+        self.generation_deleted = 0  # no deleted queue had a higher one
         self.remnants: list[Queue] = []  # deleted, and there for the sake of their children
 
     # -- queues -----------------------------------------------------------------------------
@@ -90,9 +90,9 @@ class Broker:
         if name in self.aliases:
             raise ServerError(f"{name.decode('ascii')} is an alias of several queues, and none")
         self.refuse_more()
-        # The second it was made in, so that a name is never used twice, restarts or not.
+        # The second it was made in, and higher than that of any deleted one, restarts or not.
         made = (now_ms + self.wall.offset_ms) // 1000
-        generation = max(made, self._generation_deleted + 1)
+        generation = max(made, self.generation_deleted + 1)
         queue = self.fresh(name, generation, now_ms, declared)
         queue.created_ms = now_ms
         queue.attach(self._make_log(queue))
@@ -123,7 +123,7 @@ class Broker:
         """Into the books, with whoever waits for it; its leases by token go on."""
         name = queue.name
         if queue.is_remnant:
-            self._generation_deleted = max(self._generation_deleted, queue.generation)
+            self.generation_deleted = max(self.generation_deleted, queue.generation)
             for child in queue.children.values():
                 if child.branch is not None:
                     enroll(self, child.branch, now_ms)
@@ -145,7 +145,7 @@ class Broker:
         if queue is None:
             return None
         queue.deleted = True
-        self._generation_deleted = max(self._generation_deleted, queue.generation)
+        self.generation_deleted = max(self.generation_deleted, queue.generation)
         self.tokens.passed(queue)
         queue.alarm.silence()
         self.empty(queue.reader)

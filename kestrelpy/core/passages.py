@@ -70,8 +70,8 @@ class Passages:
     """
 
     __slots__ = (
-        "_broker", "_doubted", "_leaving", "_orphans", "_over", "_stored", "_stranded", "_told",
-        "mover", "quiet",
+        "_broker", "_doubted", "_leaving", "_orphans", "_over", "_staying", "_stored", "_stranded",
+        "_told", "mover", "quiet",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, over: Callable[[Order, int], None]) -> None:
@@ -84,6 +84,7 @@ class Passages:
         self._doubted: dict[Queue, set[Queue]] = {}  # by source: where the copies are
         self._orphans: dict[Queue, list[tuple[Queue, list[int]]]] = {}
         self._stranded: dict[Queue, list[_Stored]] = {}
+        self._staying: set[Queue] = set()  # deleted ones whose files could not be removed
         self._told: dict[Queue, int] = {}  # deleted ones whose logs say so, and by which record
         self.quiet: dict[Queue, None] = {}
 
@@ -218,6 +219,8 @@ class Passages:
         files = whose_files(source)
         if files.is_gone:
             self._close(target, copies, now_ms)
+        elif files in self._staying:
+            self._doubted.setdefault(files, set()).add(whose_files(target))
         elif _goes(files) and _is_stuck(files):
             self._orphans.setdefault(files, []).append((target, copies))
         else:
@@ -253,6 +256,41 @@ class Passages:
             return True
         leaving = (each for waiting in self._leaving.values() for each in waiting)
         return any(_goes_with(each.target, queue) for each in leaving)
+
+    def follows(self, queue: Queue) -> bool:
+        """Do other files go first, which still have originals of copies in this queue's?
+
+        Their logs cannot say any more that these are gone, so only the order of removal does. Two
+        queues that follow each other wait for neither.
+        """
+        for source in self._sources(queue):
+            before, found = {source}, [source]
+            while found:
+                more = [each for each in self._sources(found.pop()) if each not in before]
+                before.update(more)
+                found += more
+            if queue not in before:
+                return True
+        return False
+
+    def _sources(self, queue: Queue) -> list[Queue]:
+        """Deleted queues with stuck logs whose files have originals of what this one's hold."""
+        pairs = [(files, target) for files, some in self._orphans.items() for target, _ in some]
+        for waiting in self._leaving.values():
+            pairs += [(whose_files(each.source), each.target) for each in waiting]
+        for target, stored in self._stored.items():
+            pairs += [(whose_files(source), target) for _, _, _, source, _ in stored]
+        return [
+            files for files, target in pairs
+            if files is not queue and _goes(files) and _is_stuck(files) and not files.is_gone
+            and files not in self._staying and _goes_with(target, queue)
+        ]  # fmt: skip
+
+    def stays(self, queue: Queue) -> None:
+        """The files of this deleted queue could not be removed: a restart finds originals there."""
+        self._staying.add(queue)
+        for target, _ in self._orphans.pop(queue, []):
+            self._doubted.setdefault(queue, set()).add(whose_files(target))
 
     def doubts(self, queue: Queue) -> bool:
         """Do only these files say that an item of a failed journal is moved, until a restart?"""

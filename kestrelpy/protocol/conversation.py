@@ -10,7 +10,6 @@ nothing; and a connection that is waiting, or has too much in flight, handles no
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterator
 from typing import Final
@@ -37,6 +36,7 @@ from kestrelpy.protocol.commands import (
 from kestrelpy.protocol.ending import named
 from kestrelpy.protocol.fetching import Fetching
 from kestrelpy.protocol.host import Host
+from kestrelpy.protocol.log_limit import complain
 from kestrelpy.protocol.memcache import Lines, Parser
 from kestrelpy.protocol.observing import Observing
 from kestrelpy.protocol.plain import answer_plain
@@ -44,8 +44,6 @@ from kestrelpy.protocol.removing import remove, withdraw
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies
 from kestrelpy.protocol.storing import Storing, limit_of
 from kestrelpy.protocol.targets import nearest
-
-log = logging.getLogger("kestrelpy.conversation")
 
 # One connection's requests in flight: enough for any pipeline, small enough for ten thousand.
 HELD_REPLIES_MAX: Final = 1024
@@ -339,7 +337,7 @@ class Conversation:
 
     def _bad(self, command: Bad, now_ms: int) -> None:
         if command.log:
-            log.warning("%s: %s", self.holder.name, command.log)
+            complain(self, command.log)
         if command.closes:
             self.closing = True
         if not command.quiet:

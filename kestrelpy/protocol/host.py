@@ -20,6 +20,7 @@ from kestrelpy.protocol.replies import Gate, Replies
 
 if TYPE_CHECKING:
     from kestrelpy.protocol.commands import Store
+    from kestrelpy.protocol.log_limit import LogLimit
     from kestrelpy.protocol.observing import Observing
 
 
@@ -52,6 +53,7 @@ class Host(Protocol):
     mode: str
     timetable: Timetable
     room: Room
+    log_limit: LogLimit
 
     @property
     def allow_delete(self) -> bool:

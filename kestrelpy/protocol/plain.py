@@ -53,6 +53,11 @@ def _flush(conversation: Talk, command: Plain, now_ms: int) -> None:
 
 def _flush_all(conversation: Talk, command: Plain, now_ms: int) -> None:
     _refuse_unless_up(conversation)
+    if command.words and command.words != [b"0"]:
+        raise ClientError(
+            f"flush_all takes no delay ({readable(b' '.join(command.words))}): it flushes at once; "
+            "flush_all or flush_all 0 is allowed"
+        )
     queues = list(conversation.broker.queues.values())
     for queue in queues:
         if queue.log.failure is not None:

@@ -39,6 +39,8 @@ from kestrelpy.core.log import JournalLog, Log
 from kestrelpy.core.reader import Reader
 from kestrelpy.core.shared_log import SharedLog, on_disk
 from kestrelpy.protocol.host import Talk, Work
+from kestrelpy.protocol.log_limit import LogLimit
+from kestrelpy.server import clock
 from kestrelpy.server.shared_reads import SharedReads
 
 log = logging.getLogger("kestrelpy.background")
@@ -94,6 +96,7 @@ class Background:
         self._tasks: set[asyncio.Task[None]] = set()
         self._reviving: set[Reader] = set()
         self._shared = SharedReads(loop)
+        self._log_limit = LogLimit()
         self._snapshots: dict[JournalLog, SnapshotJob] = {}
         self._busy: dict[JournalLog, int] = {}
 
@@ -102,7 +105,9 @@ class Background:
     def feed(self, reader: Reader) -> bool:
         """Have read back what `reader` needs next; False: nothing of it can be read yet."""
         for note in reader.notes:
-            log.warning("%s", note)
+            end = self._log_limit.take(f"queue {reader.name.decode('ascii')}", clock.now_ms())
+            if end is not None:
+                log.warning("%s%s", note, end)
         reader.notes.clear()
         target = on_disk(reader.log)
         if target is None:

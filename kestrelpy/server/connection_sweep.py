@@ -14,6 +14,7 @@ from aiofiles.base import wrap
 
 from kestrelpy.core.broker import Broker
 from kestrelpy.protocol.conversation import Conversation
+from kestrelpy.protocol.log_limit import LogLimit, address_of
 from kestrelpy.server import clock
 from kestrelpy.server.abandoned import name_abandoned
 from kestrelpy.server.connection import Connection
@@ -39,11 +40,13 @@ class ConnectionSweep:
         memory: ConnectionMemory,
         connections: Iterable[Connection],
         idle_timeout_ms: Callable[[], int | None],
+        log_limit: LogLimit,
     ) -> None:
         self._broker = broker
         self._memory = memory
         self._connections = connections
         self._idle_timeout_ms = idle_timeout_ms
+        self._log_limit = log_limit
         self._abandoned: set[bytes] = set()
 
     async def run(self) -> None:
@@ -61,6 +64,8 @@ class ConnectionSweep:
             if clock.elapsed() - looked >= pause:
                 looked = clock.elapsed()
                 self._abandoned = name_abandoned(self._broker, self._abandoned, now_ms)
+                for line in self._log_limit.rest(now_ms):
+                    log.warning("%s", line)
                 self.close_idle(now_ms, idle_ms)
 
     def look_at_memory(self, now_ms: int) -> None:
@@ -87,17 +92,23 @@ class ConnectionSweep:
             conversation = connection.conversation
             if conversation is None:
                 continue
-            name = conversation.holder.name
             if _has_stalled(connection, conversation, now_ms, self._memory):
-                log.info("%s: a body came no further, closed", name)
-                connection.abort()
+                self._close(connection, conversation, now_ms, "a body came no further")
             elif (
                 idle_ms is not None
                 and now_ms - conversation.last_command_ms > idle_ms
                 and conversation.is_idle
             ):
-                log.info("%s: idle, closed", name)
-                connection.abort()
+                self._close(connection, conversation, now_ms, "idle")
+
+    def _close(
+        self, connection: Connection, conversation: Conversation, now_ms: int, why: str
+    ) -> None:
+        peer = conversation.holder.name
+        end = self._log_limit.take(f"{address_of(peer)}, {why}", now_ms)
+        if end is not None:
+            log.info("%s: %s, closed%s", peer, why, end)
+        connection.abort()
 
 
 def _has_stalled(

@@ -31,6 +31,7 @@ from kestrelpy.core.queue import Queue
 from kestrelpy.core.wall import Wall
 from kestrelpy.errors import ServerError
 from kestrelpy.protocol.host import Room
+from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.protocol.memcache import Lines
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server import clock
@@ -40,6 +41,7 @@ from kestrelpy.server.connection import Connection
 from kestrelpy.server.connection_memory import ConnectionMemory
 from kestrelpy.server.connection_sweep import ConnectionSweep
 from kestrelpy.server.data_directory import DataDirectory
+from kestrelpy.server.owner_only import name_what_is_open
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.process import raise_file_limit, return_large_memory, settle_down
 from kestrelpy.server.removals import Removals
@@ -82,6 +84,7 @@ class Daemon:
         journal = config.journal
         self.lines: Lines = {}
         self.mode = "up"
+        self.log_limit = LogLimit()
         self.server_id = ""
         self.started_ms = clock.now_ms()
         self.is_leaving = False
@@ -118,7 +121,7 @@ class Daemon:
         self.room: Room = self.memory
         self._sweep = ConnectionSweep(
             self.broker, self.memory, self._connections,
-            lambda: self.config.server.idle_timeout_ms,
+            lambda: self.config.server.idle_timeout_ms, self.log_limit,
         )  # fmt: skip
         self._limit()
         self.policies.declared_of = self.broker.declared_of
@@ -173,6 +176,7 @@ class Daemon:
         self._loop.add_signal_handler(signal.SIGINT, self.shutdown)
         self._loop.add_signal_handler(signal.SIGHUP, self.reload)
         self._start_task(self._sweep.run())
+        self._start_task(name_what_is_open(self._files, path))
         self.schedules.put_in_force(self.config, clock.now_ms())
         for queue in self.broker.logged:
             if isinstance(queue.log, JournalLog) and queue.log.journal.ledger.replaced:
@@ -307,8 +311,9 @@ class Daemon:
 
     def set_mode(self, mode: str) -> None:
         """up, readonly or quiescent."""
+        if mode != self.mode:
+            self._log(logging.INFO, "status", f"status {mode}")
         self.mode = mode
-        log.info("status %s", mode)
 
     def shutdown(self) -> None:
         """Drain and end."""
@@ -327,7 +332,8 @@ class Daemon:
             self.policies.refuse_aliases(config, self.broker)
             self.policies.take(config, self.broker)
         except ConfigError as error:
-            log.error("configuration not reloaded: %s", error)
+            text = f"configuration not reloaded: {error}"
+            self._log(logging.ERROR, text, text)
             gate.failure = ServerError(f"configuration not reloaded: {error.problems[0]}")
         else:
             self._limit()
@@ -335,9 +341,10 @@ class Daemon:
             self.policies.put_in_force(self.broker, clock.now_ms())
             self.schedules.put_in_force(config, clock.now_ms())
             self._taken(config)
-            log.info("configuration reloaded")
+            self._log(logging.INFO, "reload", "configuration reloaded")
             if later := ", ".join(_taken_at_start(self._began_with, config)):
-                log.warning("%s: taken with the next start, not by a reload", later)
+                text = f"{later}: taken with the next start, not by a reload"
+                self._log(logging.WARNING, text, text)
             gate.open()
         self.turn.touch_all(gate.waiting_stored)
         self.turn.owe()
@@ -347,6 +354,12 @@ class Daemon:
         self.broker.memory.limit = self.config.server.max_memory_bytes
         self.memory.change_limit(self.config.server.max_connection_memory_bytes)
         self.committer.reserve_bytes = self.config.server.min_disk_free_bytes
+
+    def _log(self, level: int, key: str, text: str) -> None:
+        """A line that a client can provoke."""
+        end = self.log_limit.take(key, clock.now_ms())
+        if end is not None:
+            log.log(level, "%s%s", text, end)
 
     def _start_task(self, work: Coroutine[object, object, None]) -> None:
         task = self._loop.create_task(work)

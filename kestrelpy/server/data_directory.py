@@ -3,7 +3,7 @@
     data/
       lock                     held while a daemon runs
       server-id                made once
-      tokens                   which lease tokens deleted queues may have issued
+      tokens                   which lease tokens and generations deleted queues may have had
       jobs.1763712000/         the queue `jobs`, made at that second: its generation
         0000000001.segment
         set-aside/             copies of what was cut or damaged
@@ -15,7 +15,6 @@ share a folder.
 from __future__ import annotations
 
 import os
-import uuid
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -32,6 +31,7 @@ from kestrelpy.core.log import JournalLog
 from kestrelpy.core.once import take_in
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.replay import Replay
+from kestrelpy.server.server_id import take_server_id
 from kestrelpy.server.token_file import TokenFile
 
 REMOVED_SUFFIX: Final = "~removed"
@@ -55,6 +55,7 @@ class DataDirectory:
         self.path = path
         self.sizes = sizes
         self.server_id = ""
+        self._damaged_id = ""  # a sentence on the file it is kept in
         self.tokens = TokenFile(files, path)
         self._lock: Handle | None = None
         self._remnants: list[Queue] = []  # the broker's: their folders stay
@@ -63,13 +64,7 @@ class DataDirectory:
         """Own it; raises DirectoryLocked or OSError. Blocks."""
         self.files.make_folder(self.path)
         self._lock = self.files.lock(os.path.join(self.path, "lock"))
-        path = os.path.join(self.path, "server-id")
-        if "server-id" in self.files.names(self.path):
-            self.server_id = self.files.read(path).decode("ascii", "replace").strip("\0\n ")
-        else:
-            self.server_id = uuid.uuid4().hex
-            data = self.server_id.encode() + b"\n"
-            self.files.create(path, data, len(data)).close()
+        self.server_id, self._damaged_id = take_server_id(self.files, self.path)
 
     def unlock(self) -> None:
         """Somebody else may own it."""
@@ -97,9 +92,8 @@ class DataDirectory:
         """
         found = Found()
         self._remnants = broker.remnants
-        damaged = self.tokens.read()
-        if damaged:
-            found.notes.append(damaged)
+        damaged = (self._damaged_id, self.tokens.read(wall_ms))
+        found.notes += [each for each in damaged if each]
         lives = dict[bytes, list[tuple[int, str]]]()  # of each queue, by generation
         for name in self.files.names(self.path):
             if name.endswith(REMOVED_SUFFIX):
@@ -137,7 +131,10 @@ class DataDirectory:
         for queue in broker.queues.values():
             self._read_first(queue, wall_ms)
             found.items += len(queue.reader.live)
+        known = (queue.reader.tokens_below for queue in broker.logged)
+        self.tokens.rise_above(max(known, default=1))
         broker.tokens.on_disk = max(broker.tokens.on_disk, self.tokens.below)
+        broker.generation_deleted = max(broker.generation_deleted, self.tokens.generation)
         return found
 
     def _was_written(self, broker: Broker, folder: str, now_ms: int) -> bool:
@@ -247,7 +244,7 @@ class DataDirectory:
         Else a queue of this name would come back with the next start. Its tokens are remembered.
         """
         name, generation = queue.name, queue.generation
-        self.tokens.keep(queue.reader.tokens_below)
+        self.tokens.keep(queue.reader.tokens_below, generation)
         found = [(parse_folder_name(folder)[1], folder) for folder in self.files.names(self.path)]
         stay = {other.generation for other in [*self._remnants] if other.name == name}
         for made, folder in sorted(found):

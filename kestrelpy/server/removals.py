@@ -102,6 +102,7 @@ class Removals:
         if self._broker.moves.passages.doubts(queue):
             why = "an item that came here is in doubt until a restart, for its journal failed"
             gate.failure = ServerError(f"queue {name} was not removed from disk: {why}")
+            self._broker.moves.passages.stays(queue)
             self._touch(gate.waiting_stored)
             return
         try:
@@ -110,6 +111,7 @@ class Removals:
             log.error("queue %s: its files were not removed: %s", name, error)
             why = os.strerror(error.errno) if error.errno else str(error)
             gate.failure = ServerError(f"queue {name} was not removed from disk: {why}")
+            self._broker.moves.passages.stays(queue)
         else:
             self._broker.moves.passages.gone(queue, clock.now_ms())
             gate.open()
@@ -135,4 +137,5 @@ class Removals:
             or turn.background.is_busy(target)
             or not (commit.failure or target.no_room or has_all)
             or would_come_back(self._broker, queue, self._going)
+            or self._broker.moves.passages.follows(queue)
         )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from journal.errors import JournalError
 from journal.record import Kind
 from journal.recovery import Recovery
 from kestrelpy.cli.backup import back_up
@@ -67,6 +68,15 @@ def test_a_generation_is_higher_than_any_there_is() -> None:
     journal_of(disk, "/data/far.9999999999", b"from the future")
     restore(disk)
     assert "jobs.10000000000" in disk.names("/data")
+
+
+def test_no_generation_is_given_that_a_start_would_not_see() -> None:
+    disk = prepared()
+    journal_of(disk, f"/data/far.{10**18 - 1}", b"from the end of time")
+    before = disk.names("/data")
+    with pytest.raises(JournalError, match="a generation is too high here"):
+        restore(disk)
+    assert disk.names("/data") == sorted([*before, "lock"])
 
 
 @pytest.mark.slow

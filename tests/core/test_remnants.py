@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from kestrelpy.core.log import JournalLog
-from tests.support.moving import Town
+from tests.support.memory_disk import PowerCut
+from tests.support.moving import Town, both_deleted_and_the_first_failed
 from tests.support.stage import Stage
 
 
@@ -392,3 +393,26 @@ def test_what_was_handed_off_stays_gone_when_its_queue_and_where_it_went_are_del
         assert (source, b"0") not in town.places(), "what was handed off came back"
         town.go()
         town.cut_power()
+
+
+def test_the_files_that_still_have_an_original_go_before_those_with_its_copy() -> None:
+    for step in range(1, 100):
+        town = both_deleted_and_the_first_failed()
+        town.disk.cut_power_at(step)
+        try:
+            town.work()
+        except PowerCut:
+            town.come_back(town.disk.crash_clone(Random(step), "random"), True)
+            assert ("jobs", b"0") not in town.places(), f"it came back at step {step}"
+        else:
+            assert town.client("eve").take() == town.client("eva").take() == b"DELETED\r\n"
+            assert step > 5
+            return
+    raise AssertionError("it never ended")
+
+
+def test_two_deleted_queues_with_copies_of_each_other_s_originals_do_not_wait_for_good() -> None:
+    town = both_deleted_and_the_first_failed(is_back=True)
+    town.work()
+    assert town.client("eve").take() == town.client("eva").take() == b"DELETED\r\n"
+    assert not [name for name in town.disk.names("data") if "." in name]

@@ -15,6 +15,7 @@ FETCHING = "kestrelpy/protocol/fetching.py"
 READER = "kestrelpy/core/reader.py"
 UPKEEP = "journal/upkeep.py"
 KEYS = "kestrelpy/core/keys.py"
+MANIFEST = "kestrelpy/cli/manifest.py"
 
 TESTS_OF_THE_JOURNAL = ("tests/journal/test_commit.py", "tests/journal/test_journal.py")
 TESTS_OF_FILES = (
@@ -286,7 +287,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a deleted queue takes the knowledge of its tokens with it",
         "kestrelpy/server/data_directory.py",
-        "        self.tokens.keep(queue.reader.tokens_below)\n        found",
+        "        self.tokens.keep(queue.reader.tokens_below, generation)\n        found",
         "        found",
         ("tests/server/test_token_file.py",),
     ),
@@ -610,5 +611,125 @@ FAULTS: tuple[Fault, ...] = (
         "            reader.dead.lend(entry.item)\n",
         "",
         ("tests/core/test_by_token.py",),
+    ),
+    # -- restore, tokens, files ------------------------------------------------------------------
+    Fault(
+        "a backup's manifest is trusted",
+        MANIFEST,
+        "    if queue.folder != allowed:\n",
+        "    if not queue.folder:\n",
+        ("tests/cli/test_manifest.py",),
+    ),
+    Fault(
+        "a backup's manifest may say what nobody knows",
+        MANIFEST,
+        "        if key not in keys:\n",
+        "        if not key:\n",
+        ("tests/cli/test_manifest.py",),
+    ),
+    Fault(
+        "a link in a backup is followed",
+        MANIFEST,
+        "        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):\n",
+        "        if stat.S_ISCHR(mode):\n",
+        ("tests/cli/test_manifest.py",),
+    ),
+    Fault(
+        "the checksum of a token file is not looked at",
+        "kestrelpy/server/word_file.py",
+        "    return word if word and copy == _encoded(word) else None\n",
+        "    return word or None\n",
+        ("tests/server/test_token_file.py",),
+    ),
+    Fault(
+        "where a token file is damaged tokens begin at 1",
+        "kestrelpy/server/token_file.py",
+        "            below = max(wall_ms * TOKENS_PER_MS, TOKENS_SKIPPED)\n",
+        "            below = 1\n",
+        ("tests/server/test_token_file.py",),
+    ),
+    Fault(
+        "a token file is damaged and nobody hears of it",
+        "kestrelpy/server/data_directory.py",
+        "        found.notes += [each for each in damaged if each]\n",
+        "",
+        ("tests/server/test_server_id.py",),
+    ),
+    Fault(
+        "a server whose id is damaged is another one",
+        "kestrelpy/server/server_id.py",
+        "        taken = votes[0][0] if votes else new_id()\n",
+        "        taken = new_id()\n",
+        ("tests/server/test_server_id.py",),
+    ),
+    Fault(
+        "a generation comes twice over a restart",
+        "kestrelpy/server/data_directory.py",
+        "max(broker.generation_deleted, self.tokens.generation)\n",
+        "broker.generation_deleted\n",
+        ("tests/server/test_token_file.py",),
+    ),
+    Fault(
+        "the umask decides what the owner of a file may do",
+        FILES,
+        "            _set_mode(descriptor, FILE_MODE)\n            handle.write",
+        "            handle.write",
+        ("tests/server/test_owner_only.py",),
+    ),
+    Fault(
+        "the owner's group may read every item",
+        FILES,
+        "FILE_MODE: Final = 0o600",
+        "FILE_MODE: Final = 0o640",
+        ("tests/server/test_owner_only.py",),
+    ),
+    Fault(
+        "a data directory that others may open is not named",
+        "kestrelpy/server/owner_only.py",
+        "        if mode & _OTHERS and (",
+        "        if not mode and (",
+        ("tests/server/test_owner_only.py",),
+    ),
+    Fault(
+        "files with a copy go before those with the original",
+        "kestrelpy/server/removals.py",
+        "            or self._broker.moves.passages.follows(queue)\n",
+        "",
+        ("tests/server/test_removals.py",),
+    ),
+    Fault(
+        "two deleted queues wait for each other's files for good",
+        "kestrelpy/core/passages.py",
+        "            if queue not in before:\n",
+        "            if before:\n",
+        ("tests/core/test_remnants.py",),
+    ),
+    Fault(
+        "each connection with a wrong protocol has a line in the log",
+        "kestrelpy/protocol/log_limit.py",
+        "            said.left += 1\n            return None\n",
+        "            return \"\"\n",
+        ("tests/protocol/test_log_limit.py",),
+    ),
+    Fault(
+        "one client with many addresses fills the log",
+        "kestrelpy/protocol/log_limit.py",
+        "                key = MANY\n",
+        "                pass\n",
+        ("tests/protocol/test_log_limit.py",),
+    ),
+    Fault(
+        "flush_all with a delay flushes at once",
+        "kestrelpy/protocol/plain.py",
+        "    if command.words and command.words != [b\"0\"]:\n",
+        "    if not command:\n",
+        ("tests/protocol/test_transcripts.py",),
+    ),
+    Fault(
+        "a name is a formula in a report's CSV files",
+        "kestrelpy/spark/jobs/figures.py",
+        "cell.startswith(_FORMULA_BEGINS)\n",
+        "not cell\n",
+        ("tests/spark/jobs/test_figures.py",),
     ),
 )

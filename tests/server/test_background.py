@@ -11,6 +11,7 @@ import pytest
 from journal.journal import Sizes
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import ABORTED
+from kestrelpy.server import clock
 from kestrelpy.server.background import Pause
 from tests.support.life import Life, at_once
 from tests.support.memory_disk import Fault
@@ -162,4 +163,20 @@ def test_an_item_that_came_back_ten_times_is_worth_a_line(
         life.settle()
     assert [r.getMessage() for r in caplog.records] == [
         "queue jobs: item 1 came back 10 times; at max_attempts = 100 it is dead"
+    ]
+
+
+def test_many_items_that_came_back_ten_times_are_a_line_a_second(
+    life: Life, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ms = 5000
+    monkeypatch.setattr(clock, "now_ms", lambda: now_ms)
+    life.reader.notes += [f"queue jobs: item {n} came back 10 times" for n in range(100)]
+    life.background.feed(life.reader)
+    now_ms += 1000
+    life.reader.notes.append("queue jobs: item 100 came back 10 times")
+    life.background.feed(life.reader)
+    assert caplog.messages == [
+        "queue jobs: item 0 came back 10 times",
+        "queue jobs: item 100 came back 10 times (99 more like it were not logged)",
     ]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kestrelpy.server import clock
 from kestrelpy.server.daemon import StartError
 from tests.support.disks import HeldDisk
 from tests.support.running import Peer, Running, running
@@ -165,7 +166,7 @@ async def test_a_stop_removes_the_socket_that_it_listened_on_and_no_other(tmp_pa
 
 
 async def test_a_reload_names_what_only_a_restart_takes(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO", "kestrelpy")
     async with running(tmp_path) as server:
@@ -178,5 +179,28 @@ async def test_a_reload_names_what_only_a_restart_takes(
             assert await peer.ask(b"reload\r\n") == b"Reloaded config.\r\n"
             assert caplog.messages[-1] == f"{named}: taken with the next start, not by a reload"
         server.config_file.write_text("")
+        later_ms = clock.now_ms() + 1000
+        monkeypatch.setattr(clock, "now_ms", lambda: later_ms)
         assert await peer.ask(b"reload\r\n") == b"Reloaded config.\r\n"
-        assert caplog.messages[-1] == "configuration reloaded"
+        assert caplog.messages[-1].startswith("configuration reloaded")
+
+
+async def test_a_client_that_switches_to_and_fro_fills_no_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO")
+    async with running(tmp_path) as server:
+        now_ms = clock.now_ms()
+        monkeypatch.setattr(clock, "now_ms", lambda: now_ms)
+        peer = await server.client()
+        for _ in range(50):
+            for word in (b"readonly", b"readonly", b"up"):
+                assert await peer.ask(b"status %b\r\n" % word) == b"END\r\n"
+            assert await peer.ask(b"reload\r\n") == b"Reloaded config.\r\n"
+        now_ms += 1000
+        assert await peer.ask(b"status quiescent\r\n") == b"END\r\n"
+    said = [r.message for r in caplog.records if r.message.startswith(("status", "configuration"))]
+    assert said == [
+        "status readonly", "configuration reloaded",
+        "status quiescent (99 more like it were not logged)",
+    ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from random import Random
 
@@ -9,6 +10,7 @@ from journal.checkpoint import Checkpoint
 from journal.files import Files, Handle
 from journal.ids import IdSet
 from journal.journal import Journal, Sizes
+from journal.reader import parse_folder_name
 from journal.record import Draft, Kind, Record
 from journal.recovery import Recovery
 from journal.resume import recovered_journal
@@ -27,11 +29,12 @@ class Queue:
     """What a checkpoint asks of a queue: its next numbers."""
 
     next_item: int = 1
+    name: bytes = b"jobs"
     live: dict[int, int] = field(default_factory=dict)  # item to the lsn of its put
 
     def checkpoint(self) -> Checkpoint:
         return Checkpoint(
-            b"jobs", self.next_item, self.next_item, total_items=self.next_item - 1
+            self.name, self.next_item, self.next_item, total_items=self.next_item - 1
         )
 
 
@@ -143,7 +146,8 @@ def start(files: Files, sizes: Sizes = TINY, folder: str = FOLDER) -> Writer:
 
 def fresh(files: Files, sizes: Sizes = TINY, folder: str = FOLDER) -> Writer:
     """A new journal whose identity is known, so that its bytes are the same in every run."""
-    queue = Queue()
+    name, generation = parse_folder_name(os.path.basename(folder))
+    queue = Queue(name=name if generation else b"jobs")
     journal = Journal(files, folder, IDENTITY, sizes, queue.checkpoint)
     return Writer(journal, queue, Recovery(files, folder), [])
 

@@ -124,6 +124,7 @@ class Life:
         )  # fmt: skip
         found = self.directory.recover(self.broker, self.dirty, now_ms, self.wall_ms)
         self.damages += found.damages
+        self.notes = found.notes
         if NAME not in self.broker.queues:
             self.broker.create(NAME, now_ms)
         self.starving: list[Reader] = []

@@ -18,6 +18,7 @@ from __future__ import annotations
 import copy
 import errno
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -353,6 +354,11 @@ class MemoryDisk:
     def size(self, path: str) -> int:
         self._step("size", path)
         return len(self._file(path).shown)
+
+    def mode(self, path: str) -> int:
+        self._step("mode", path)
+        is_folder = isinstance(self._node(path), _Folder)
+        return stat.S_IFDIR | 0o700 if is_folder else stat.S_IFREG | 0o600
 
     def free(self, path: str) -> int:
         self._step("free", path)

@@ -18,6 +18,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
+from journal.errors import JournalFailed
 from journal.reader import JournalView
 from journal.record import Record
 from kestrelpy.core.leases import Lease
@@ -242,6 +243,42 @@ class Town(Stage):
         """What is lent to the mover."""
         leases = (lease for queue in self.broker.queues.values() for lease in queue.reader.leases)
         return [lease for lease in leases if lease.is_moving]
+
+
+def both_deleted_and_the_first_failed(is_back: bool = False) -> Town:
+    """An item was handed off from jobs to next; both are deleted, and jobs cannot say so.
+
+    The files of next are the first to go. `is_back`: another was handed off the other way.
+    """
+    town = Town()
+    for queue in ("jobs", "next"):
+        town.put(queue, b"made")
+        town.finish(queue)
+    town.put("jobs", b"0")
+    assert town.take("jobs") == b"0"
+    if is_back:
+        town.put("next", b"1")
+        assert town.take("next", "other") == b"1"
+    town.removes = False
+    town.hold_writes()
+    assert town.pass_on("next", b"0") == b""
+    if is_back:
+        assert town.pass_on("jobs", b"1", "other") == b""
+    for queue in ("next", "jobs") if is_back else ("next",):
+        town.write_queue(queue)
+        town.sync_queue(queue)
+    logs = [town.queue(queue).log for queue in (("jobs", "next") if is_back else ("jobs",))]
+    # Before the copy is known to be stored, so nothing is said of the original yet.
+    assert town.say("eve", b"delete jobs") == b""
+    assert town.say("eva", b"delete next") == b""
+    for log in logs:
+        assert isinstance(log, JournalLog)
+        log.journal.commit.fail(JournalFailed("Input/output error"))
+    town.go()
+    town._removing.sort(key=lambda queue: queue.name, reverse=True)
+    assert [queue.name for queue in town._removing] == [b"next", b"jobs"]
+    town.removes = True
+    return town
 
 
 def unmarked(body: bytes) -> bytes:

@@ -21,6 +21,7 @@ from kestrelpy.core.wall import Wall
 from kestrelpy.errors import ServerError
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.host import Talk, Work
+from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.protocol.memcache import Lines
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server.data_directory import DataDirectory
@@ -65,9 +66,10 @@ class Stage:
 
     version = "0.0.0"
 
-    def __init__(self) -> None:
-        self.now_ms = 1_000_000
-        self.disk = MemoryDisk()
+    def __init__(self, disk: MemoryDisk | None = None, now_ms: int = 1_000_000) -> None:
+        """A start from this disk, at this moment."""
+        self.now_ms = now_ms
+        self.disk = disk or MemoryDisk()
         self.mode = "up"
         self.shut_down = False
         self.is_leaving = False
@@ -92,6 +94,7 @@ class Stage:
         self.room = Memory()
         self.elapsed_s = 0.0  # on the clock of shares; a test may have each look at it take time
         self.look_s = 0.0
+        self.log_limit = LogLimit()
         self.policies = Policies(Config())
         self.declaration, self.settings = self.policies.declaration, self.policies.settings
         self._configure()
@@ -414,7 +417,8 @@ class Stage:
         if isinstance(log, JournalLog):
             held = self.broker.moves.passages.holds(queue)
             held |= would_come_back(self.broker, queue, self._removing)
-            if log.failure is None and (held or log.lsn_stored < log.lsn_appended):
+            is_kept = log.failure is None and (held or log.lsn_stored < log.lsn_appended)
+            if is_kept or self.broker.moves.passages.follows(queue):
                 self._gates[queue] = gate
                 return False
             log.journal.commit.fail(JournalFailed("the queue was deleted"))

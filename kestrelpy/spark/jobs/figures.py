@@ -31,6 +31,7 @@ _FINE_MS: Final = (1_000, 5_000, 15_000)
 _FINE_BUCKETS_MAX: Final = 120
 _WIDE_MS: Final = tuple(n * _MINUTE_MS for n in (1, 5, 15, 60, 360, 1440, 10_080))
 _FEW_MINUTES: Final = 10
+_FORMULA_BEGINS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")  # to a spreadsheet
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,10 @@ def instant(ms: int | None) -> str:
 
 
 def write_csv(figures: Figures, folder: Path) -> list[Path]:
-    """Every figure of the page, as tables for programs; returns the files."""
+    """Every figure of the page, as tables for programs; returns the files.
+
+    A text that a spreadsheet would take for a formula has an apostrophe before it.
+    """
     tables = {
         "minutes.csv": _minutes(figures),
         "queues.csv": _queues(figures),
@@ -191,12 +195,18 @@ def write_csv(figures: Figures, folder: Path) -> list[Path]:
     for name, rows in tables.items():
         path = folder / name
         with path.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows(rows)
+            csv.writer(file).writerows([_as_text(cell) for cell in row] for row in rows)
         paths.append(path)
     return paths
 
 
 Cells = Sequence[object]
+
+
+def _as_text(cell: object) -> object:
+    """Keep a spreadsheet from taking a text for a formula; clients name queues and servers."""
+    is_formula = isinstance(cell, str) and cell.startswith(_FORMULA_BEGINS)
+    return f"'{cell}" if is_formula else cell
 
 
 def _spread_names(name: str) -> tuple[str, ...]:

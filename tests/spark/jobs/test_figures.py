@@ -57,6 +57,18 @@ def test_an_interval_has_a_word() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r"])
+def test_no_name_is_a_formula_to_a_spreadsheet(begin: str, tmp_path: Path) -> None:
+    name = f'{begin}HYPERLINK("http://192.0.2.1","x")'
+    figures = make_figures(name, whole=False)
+
+    for path in write_csv(figures, tmp_path):
+        with path.open(newline="") as file:
+            cells = [cell for row in csv.reader(file) for cell in row]
+        assert f"'{name}" in cells
+        assert not [cell for cell in cells if cell.startswith(begin)]
+
+
 def test_every_figure_is_in_a_table(tmp_path: Path) -> None:
     figures = make_figures('he said "<b>,', whole=False)
 
