@@ -119,23 +119,23 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a new file has its name before its bytes are on disk",
         FILES,
-        "            handle.sync()\n            os.rename(fresh, path)\n",
-        "            os.rename(fresh, path)\n",
+        "            handle.sync()\n            with _changing(os.path.dirname(path)):\n",
+        "            with _changing(os.path.dirname(path)):\n",
         TESTS_OF_FILES,
     ),
     Fault(
         "the folder of a new file is not synced",
         FILES,
-        "            os.rename(fresh, path)\n"
-        "            self._sync_folder(os.path.dirname(path))\n",
+        "            with _changing(os.path.dirname(path)):\n"
+        "                os.rename(fresh, path)\n",
         "            os.rename(fresh, path)\n",
         TESTS_OF_FILES,
     ),
     Fault(
         "removals are not synced, so they may lose their order",
         FILES,
-        "            return\n        self._sync_folder(os.path.dirname(path))\n",
-        "            return\n",
+        "(FileNotFoundError), _changing(os.path.dirname(path)):\n",
+        "(FileNotFoundError):\n",
         TESTS_OF_FILES,
     ),
     Fault(
