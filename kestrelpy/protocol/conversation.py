@@ -17,7 +17,7 @@ from kestrelpy.core.broker import Broker
 from kestrelpy.core.orders import Order
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.waiters import Waiter
-from kestrelpy.errors import Refused, ServerError
+from kestrelpy.errors import Refused, ServerError, Unread
 from kestrelpy.protocol.children import delete_child, move_on
 from kestrelpy.protocol.commands import (
     Bad,
@@ -164,7 +164,11 @@ class Conversation:
             and replies.value_bytes < HELD_BYTES_MAX
         ):
             self.last_command_ms = now_ms
-            piece = next(self.stream, None)
+            try:
+                piece = next(self.stream, None)
+            except Unread as unread:  # before anything of the answer was said
+                self.refuse(unread)
+                piece = None
             if piece is None:
                 self.stream = None
             elif piece:

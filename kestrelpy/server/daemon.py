@@ -103,7 +103,9 @@ class Daemon:
         self.removal, self.clearance = self.removals.gate, self.removals.clearance
         self.turn = Turn(self.broker, loop, self._dirty, self.removals.begin)
         self.removals.turn = self.turn
-        self.committer = Committer(self._files, loop, self.turn.synced, self.turn.spare_ready)
+        self.committer = Committer(
+            self._files, loop, self.turn.synced, self.turn.spare_ready, self.turn.shortage
+        )
         self.turn.committer = self.committer
         self.schedules = self.turn.schedules = Schedules(self.broker, lambda: self.mode)
         self.timetable = self.schedules.timetable
