@@ -40,7 +40,9 @@ class Door(Host, Protocol):
 class Connection(asyncio.Protocol):
     """Between a transport and a conversation."""
 
-    __slots__ = ("_at_end", "_daemon", "_reading", "_transport", "_turn", "conversation")
+    __slots__ = (
+        "_at_end", "_daemon", "_reading", "_transport", "_turn", "conversation", "is_local",
+    )  # fmt: skip
 
     def __init__(self, daemon: Door) -> None:
         self._daemon = daemon
@@ -48,6 +50,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._reading = True
         self._at_end = False
+        self.is_local = False  # through the Unix socket
         self.conversation: Conversation | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -61,6 +64,7 @@ class Connection(asyncio.Protocol):
         if sock is not None and isinstance(peer, tuple):
             with contextlib.suppress(OSError):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self.is_local = sock is not None and sock.family == socket.AF_UNIX
         if not self._daemon.admit(self):
             if not self._daemon.is_leaving:
                 transport.write(b"SERVER_ERROR too many connections\r\n")

@@ -7,12 +7,10 @@ asked for.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Final
@@ -21,8 +19,9 @@ from aiofiles.base import wrap
 
 import kestrelpy
 from journal.errors import JournalError
-from journal.files import Disk, Files, sync_call_name
+from journal.files import Disk, Files, is_shortage, sync_call_name
 from journal.journal import Sizes
+from journal.patience import pause
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import JournalLog, Log
@@ -38,8 +37,9 @@ from kestrelpy.server.background import Background
 from kestrelpy.server.committer import Committer
 from kestrelpy.server.connection import Connection
 from kestrelpy.server.data_directory import DataDirectory
+from kestrelpy.server.descriptors import OWN, raise_file_limit, share
 from kestrelpy.server.policies import Policies
-from kestrelpy.server.process import raise_file_limit, settle_down
+from kestrelpy.server.process import settle_down
 from kestrelpy.server.removals import Removals
 from kestrelpy.server.schedules import Schedules
 from kestrelpy.server.turn import Turn
@@ -49,7 +49,6 @@ log = logging.getLogger("kestrelpy")
 DRAIN_SECONDS: Final = 5.0
 BACKLOG: Final = 1024
 _IDLE_SWEEP_SECONDS_MAX: Final = 60.0
-_SYNC_PROBES: Final = 3
 
 
 class StartError(Exception):
@@ -89,6 +88,8 @@ class Daemon:
         self._ending = asyncio.Event()
         self._servers: list[asyncio.AbstractServer] = []
         self._socket: Path | None = None  # the one we listen on
+        self._shares = share(OWN, 1, 1)
+        self._lowered = ""  # what was said of that
         self._began_with = config
         self.broker = Broker(
             self.policies.of, self._make_log, Wall(clock.wall_offset_ms()), config.server.max_queues
@@ -111,7 +112,7 @@ class Daemon:
         self.timetable = self.schedules.timetable
         self.background = self.turn.background = Background(
             self._files, loop, self.turn.read_back, self.turn.settled, self.committer.remove,
-            self.turn.observed,
+            self.turn.observed, self.turn.shortage,
         )  # fmt: skip
         self.observe = self.background.observe
         self._limit()
@@ -135,7 +136,7 @@ class Daemon:
 
     async def start(self) -> None:
         """Own the directory, recover what is in it, listen."""
-        raise_file_limit()
+        self._share_files()
         path = self.directory.path
         try:
             await wrap(self.directory.lock)()
@@ -147,11 +148,10 @@ class Daemon:
             )
             self.policies.refuse_circles(self.config, self.broker)
             self.policies.refuse_aliases(self.config, self.broker)
-            sync_ms = await wrap(self._measure_sync)()
+            sync_ms = await wrap(self.directory.measure_sync)()
         except (JournalError, ConfigError, OSError) as error:
             self.directory.unlock()
-            reason = f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)
-            raise StartError(reason) from error
+            raise StartError(_why_not(error, path)) from error
         for note in found.notes + self.policies.notes(self.broker):
             log.warning("%s", note)
         for damage in found.damages:
@@ -177,11 +177,16 @@ class Daemon:
             + (f"{sync_ms:.2f} ms" if sync_ms else "a time unknown, the disk is full")
         )
 
+    @property
+    def _backlog(self) -> int:
+        """As many as may come at once and be refused, so that the journals do not notice."""
+        return max(min(BACKLOG, self._shares.own // 2), 1)
+
     async def _listen(self) -> None:
         server = self.config.server
         try:
             listener = await self._loop.create_server(
-                self._new_connection, server.host, server.port, backlog=BACKLOG
+                self._new_connection, server.host, server.port, backlog=self._backlog
             )
         except OSError as error:
             raise StartError(
@@ -201,7 +206,7 @@ class Daemon:
                     raise StartError(f"cannot listen on {path}: somebody answers there")
                 path.unlink()  # left behind by a daemon that was killed
             listener = await self._loop.create_unix_server(
-                self._new_connection, str(path), backlog=BACKLOG
+                self._new_connection, str(path), backlog=self._backlog
             )
         except OSError as error:
             raise StartError(f"cannot listen on {path}: {_why(error)}") from error
@@ -238,28 +243,9 @@ class Daemon:
         for queue in self.broker.logged:
             if isinstance(queue.log, JournalLog) and not queue.log.journal.commit.lsn_in_flight:
                 try:
-                    queue.log.journal.close(wall_ms)
+                    queue.log.journal.close(wall_ms, pause)
                 except JournalError as error:
                     log.error("%s", error)
-
-    def _measure_sync(self) -> float:
-        """Milliseconds that one small write and sync take here."""
-        path = os.path.join(self.directory.path, "sync-probe")
-        try:
-            handle = self._files.create(path, b"", 4096)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            return 0.0  # a full disk can be drained
-        took = []
-        for _ in range(_SYNC_PROBES):
-            handle.write(0, b"probe")
-            began = time.perf_counter()
-            handle.sync()
-            took.append((time.perf_counter() - began) * 1000)
-        handle.close()
-        self._files.remove(path)
-        return min(took)
 
     # -- connections ------------------------------------------------------------------------
 
@@ -270,7 +256,10 @@ class Daemon:
         """May it stay?"""
         counters = self.broker.counters
         counters.connections_total += 1
-        if self.is_leaving or len(self._connections) >= self.config.server.max_connections:
+        most = self._shares.connections
+        if connection.is_local:
+            most += self._shares.reserved
+        if self.is_leaving or len(self._connections) >= most:
             return False
         self._connections.add(connection)
         counters.connections = len(self._connections)
@@ -343,6 +332,7 @@ class Daemon:
             gate.failure = ServerError(f"configuration not reloaded: {error.problems[0]}")
         else:
             self._limit()
+            self._share_files()
             self.broker.queues_max = config.server.max_queues
             self.policies.put_in_force(self.broker, clock.now_ms())
             self.schedules.put_in_force(config, clock.now_ms())
@@ -353,6 +343,17 @@ class Daemon:
             gate.open()
         self.turn.touch_all(gate.waiting_stored)
         self.turn.owe()
+
+    def _share_files(self) -> None:
+        """Share out the descriptors that there are; say it if that leaves fewer connections."""
+        server = self.config.server
+        wanted, queues = server.max_connections, server.max_queues
+        shares = self._shares = share(raise_file_limit(wanted, queues), wanted, queues)
+        self.turn.files.most = shares.journals
+        line = shares.lowered(wanted)
+        if line and line != self._lowered:
+            log.warning("%s", line)
+        self._lowered = line
 
     def _limit(self) -> None:
         """Take over what all queues together may use."""
@@ -394,6 +395,18 @@ async def _answers(path: Path) -> bool:
     finally:
         probe.close()
     return True
+
+
+def _why_not(error: Exception, path: str) -> str:
+    """Why there is no start, as one sentence."""
+    if not isinstance(error, OSError):
+        return str(error)
+    if not is_shortage(error):
+        return f"{path}: {error.strerror}"
+    return (
+        f"{error.filename or path}: {error.strerror}, and no start without it: raise the limit of "
+        "open files (ulimit -n), or give the process more memory"
+    )
 
 
 def _why(error: OSError) -> str:

@@ -35,7 +35,7 @@ class OpenJournals:
         sync: Callable[[JournalLog], None],
         again: Callable[[JournalLog], None],
     ) -> None:
-        """`sync` has what was written synced, `again` has a turn write what waits."""
+        """`sync` has what is pending written and synced, `again` has a turn write what waits."""
         self._loop = loop
         self._shortage = shortage
         self._sync = sync
@@ -59,7 +59,7 @@ class OpenJournals:
         return target in self._waiting
 
     def has_room_for(self, target: JournalLog, wall_ms: int) -> bool:
-        """True if it may open its files now; else there will be room when a sync has finished."""
+        """True if it may open its files now; else a turn is owed when there is room."""
         if len(self._holding) < self.most or target in self._holding:
             return True
         if self._is_stuck:
@@ -67,9 +67,10 @@ class OpenJournals:
         if self._let_go(1, wall_ms):
             return True
         oldest = list(islice(self._holding, _LOOKS_MAX))
-        for each in oldest:  # those whose sync nobody waits for
-            self._sync(each)
-        self._is_stuck = any(each.journal.commit.lsn_in_flight for each in oldest)
+        for each in oldest:
+            if not each.no_room:
+                self._sync(each)  # nobody may wait for that
+        self._is_stuck = any(map(_is_about_to_rest, oldest))
         return not self._is_stuck  # where none will ever let go it is tried beyond the limit
 
     def wrote(self, target: JournalLog, wall_ms: int) -> None:
@@ -122,3 +123,13 @@ class OpenJournals:
     def _end(self, target: JournalLog) -> None:
         target.stall(_OPENING, "")
         self._shortage.over(target)
+
+
+def _is_about_to_rest(target: JournalLog) -> bool:
+    """True if a turn is owed when it can: behind a write, a sync, or a segment being prepared."""
+    journal = target.journal
+    if target.no_room:
+        return bool(journal.commit.lsn_in_flight)
+    return bool(
+        journal.commit.lsn_in_flight or journal.spares.is_ordered or journal.has_pending
+    )

@@ -5,9 +5,7 @@ One rule: nothing here changes what anybody is answered, only how soon.
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import resource
 import sys
 from typing import Final
 
@@ -18,7 +16,6 @@ GARBAGE_THRESHOLDS: Final = (10_000, 3, 1700)
 # How long a sync thread that is done may have to wait for a busy loop before it can say so; the
 # interpreter's own 5 ms would be longer than many syncs.
 SWITCH_SECONDS: Final = 0.0005
-_FILES_WANTED: Final = 65536
 
 
 def settle_down() -> None:
@@ -29,12 +26,3 @@ def settle_down() -> None:
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     sys.setswitchinterval(SWITCH_SECONDS)
-
-
-def raise_file_limit() -> None:
-    """One descriptor per connection and per segment: ask for as many as we may have."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES_WANTED if hard == resource.RLIM_INFINITY else min(_FILES_WANTED, hard)
-    if soft < wanted:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -263,7 +263,10 @@ class Turn:
             self._unsynced[target] = self._loop.call_later(seconds, self._sync_later, target)
 
     def _sync_now(self, target: JournalLog) -> None:
-        if self.committer is not None:
+        if target.journal.has_pending:
+            target.mark()
+            self.owe()
+        elif self.committer is not None:
             self.committer.sync(target)
 
     def _sync_later(self, target: JournalLog) -> None:
