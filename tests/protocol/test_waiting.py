@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from journal.journal import Sizes
+from kestrelpy.core.reader import Reader
 from tests.support.memory_disk import Fault
 from tests.support.stage import Stage
 
@@ -103,3 +104,27 @@ def test_a_get_of_several_keys_is_refused_before_anything_is_taken(stage: Stage)
     answer = stage.say("worker", b"get mail jobs")
     assert answer == b"SERVER_ERROR %b\r\n" % UNREAD.encode()
     assert stage.say("worker", b"get mail").startswith(b"VALUE mail 0 1\r\nm")
+
+
+def test_what_one_key_was_given_is_said_when_the_next_can_be_read(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.say("producer", b"set mail 0 0 1", b"m")
+    cannot_be_read(stage)
+    reader, turns = stage.broker.queues[b"jobs"].reader, [0]
+    reader.unread = ""  # that shows when it is tried
+
+    def first(self: Reader, now_ms: int, dead: bool = False) -> None:
+        turns[0] += 1
+        self.unread = UNREAD
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Reader, "first", first)
+        assert stage.say("worker", b"get mail jobs") == b""
+        stage.pass_time(1000)
+        assert stage.client("worker").take() == b""
+        assert turns[0] < 30, "it looks again after a pause, not in every turn"
+    reader.unread = ""
+    reader.line.clear()  # others took the rest
+    stage.pass_time(200)
+    assert stage.client("worker").take() == b"VALUE mail 0 1\r\nm\r\nEND\r\n"
