@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from journal.by_id import ReadSome, order
 from journal.errors import ITEM_MAX, Damage
-from journal.files import Files, read_around
+from journal.files import Files, is_shortage, read_around
 from journal.record import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, padded
 from journal.seeking import PIECE_BYTES, Extent, find_frame
 from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
@@ -227,11 +227,15 @@ class Backlog:
         self._needed = 0
 
     def failed(self, life: int, error: OSError) -> None:
-        """It could not be read: the rest of that segment is passed over, and named."""
+        """It could not be read: the rest of that segment is passed over, and named.
+
+        After a shortage nothing is known to be lost: it is as if it had not been ordered.
+        """
         if life != self._life:
             return
         self._is_reading = False
-        self._lose(f"cannot be read: {error.strerror or error}")
+        if not is_shortage(error):
+            self._lose(f"cannot be read: {error.strerror or error}")
 
     def rest(self) -> None:
         """Nothing is needed for now: keep the place, and no bytes."""

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from journal.files import Files, read_around
+from journal.files import Files, is_shortage, read_around
 from journal.record import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, frame_bytes
 from journal.seeking import Extent, find_frame
 from journal.segment import FOOTER_SPACE_BYTES
@@ -32,10 +32,14 @@ _PUT: Final = int(Kind.PUT)
 
 @dataclass(slots=True)
 class Found:
-    """What was read, by item; `reasons` has those that the disk did not give."""
+    """What was read, by item; `reasons` has those that the disk did not give.
+
+    After a `shortage` there may be more: these are to be read again.
+    """
 
     records: dict[int, Record] = field(default_factory=dict)
     reasons: dict[int, str] = field(default_factory=dict)
+    shortage: OSError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,9 @@ class ReadSome:
                 try:
                     record = walk.find(id_)
                 except OSError as error:
+                    if is_shortage(error):
+                        found.shortage = error
+                        return found
                     found.reasons[id_] = error.strerror or str(error)
                 else:
                     if record is not None:

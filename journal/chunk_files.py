@@ -164,7 +164,11 @@ def _first_item(
         for chunk in used:
             if chunk.first > lsn and chunk.keys:
                 check_chunk(files, folder, chunk.name, identity, see)
-    except (ChunkDamaged, OSError):  # it was whole a moment ago
+    except ChunkDamaged:  # it was whole a moment ago
+        return 0
+    except OSError as error:
+        if error.errno not in MEDIUM_ERRORS:
+            raise
         return 0
     return min(items, default=0)
 

@@ -15,6 +15,7 @@ import errno
 import fcntl
 import os
 import shutil
+from collections.abc import Iterator
 from typing import Final, Protocol
 
 from journal.errors import DirectoryLocked
@@ -28,6 +29,12 @@ MEDIUM_ERRORS: Final = frozenset({errno.EIO, errno.EBADMSG})
 # Bodies of items are for the owner alone, whatever the process's umask says.
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
+# The process or the machine has no descriptor or memory to spare for the moment. Where a file could
+# not be opened or read because of that, nothing was written, nothing is lost and nothing is known
+# to be damaged: it is tried again. (A write or a sync that failed stays failed, whatever it says.)
+SHORTAGE_ERRORS: Final = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN}
+)
 # What `create` has not finished; a crash may leave it behind, and nothing ever reads it.
 SUFFIX_NEW: Final = ".new"
 
@@ -48,7 +55,11 @@ class Handle(Protocol):
 
 
 class Files(Protocol):
-    """What the journal asks of a disk."""
+    """What the journal asks of a disk.
+
+    Where a verb needs a folder to be synced it opens the folder first; so a shortage changes no
+    name that is not synced.
+    """
 
     def names(self, folder: str) -> list[str]:
         """Names in `folder`, sorted; none when it does not exist."""
@@ -102,6 +113,17 @@ class Files(Protocol):
 
     def lock(self, path: str) -> Handle:
         """Own `path` until the handle is closed or the process ends; else DirectoryLocked."""
+
+
+def is_shortage(error: OSError) -> bool:
+    """True if a file could not be opened or read for the moment, and may be later."""
+    return error.errno in SHORTAGE_ERRORS
+
+
+def _for_good(error: OSError, path: str) -> OSError:
+    """The error of a write or a sync, which no shortage excuses: whatever it says, it is final."""
+    number = errno.EIO if is_shortage(error) else error.errno
+    return OSError(number, error.strerror, path)
 
 
 def read_around(files: Files, path: str, offset: int, size: int) -> bytes:
@@ -163,12 +185,18 @@ class DiskHandle:
         self._descriptor = descriptor
 
     def write(self, offset: int, data: bytes) -> None:
-        written = os.pwrite(self._descriptor, data, offset)
+        try:
+            written = os.pwrite(self._descriptor, data, offset)
+        except OSError as error:
+            raise _for_good(error, self.path) from None
         if written == len(data):
             return
         view = memoryview(data)
         while written < len(data):  # a short write: a nearly full disk, or a signal
-            more = os.pwrite(self._descriptor, view[written:], offset + written)
+            try:
+                more = os.pwrite(self._descriptor, view[written:], offset + written)
+            except OSError as error:
+                raise _for_good(error, self.path) from None
             if more == 0:
                 raise OSError(errno.EIO, "the disk accepted no more bytes", self.path)
             written += more
@@ -176,7 +204,10 @@ class DiskHandle:
     def sync(self) -> None:
         if self._descriptor < 0:
             raise OSError(errno.EBADF, "the handle is closed", self.path)
-        full_sync(self._descriptor)
+        try:
+            full_sync(self._descriptor)
+        except OSError as error:
+            raise _for_good(error, self.path) from None
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -201,13 +232,12 @@ class Disk:
             at = os.path.dirname(at)
         # The last one that exists may be the work of a process that was killed before its sync.
         with contextlib.suppress(PermissionError):
-            self._sync_folder(os.path.dirname(at))
+            _sync_folder(os.path.dirname(at))
         for path in reversed(missing):
-            with contextlib.suppress(FileExistsError):
+            with _changing(os.path.dirname(path)), contextlib.suppress(FileExistsError):
                 os.mkdir(path, FOLDER_MODE)
                 _set_mode(path, FOLDER_MODE)
-            self._sync_folder(os.path.dirname(path))
-        self._sync_folder(folder)
+        _sync_folder(folder)
 
     def create(self, path: str, data: bytes, size: int) -> Handle:
         fresh = path + SUFFIX_NEW
@@ -225,8 +255,8 @@ class Disk:
                 handle.sync()
                 at += piece
             handle.sync()
-            os.rename(fresh, path)
-            self._sync_folder(os.path.dirname(path))
+            with _changing(os.path.dirname(path)):
+                os.rename(fresh, path)
         except BaseException:
             handle.close()
             with contextlib.suppress(OSError):
@@ -270,27 +300,23 @@ class Disk:
         return disk.f_bavail * disk.f_frsize
 
     def rename(self, old: str, new: str) -> None:
-        os.rename(old, new)
-        self._sync_folder(os.path.dirname(new))
+        with _changing(os.path.dirname(new)):
+            os.rename(old, new)
 
     def link(self, old: str, new: str) -> None:
-        try:
-            os.link(old, new)
-        except FileExistsError:
-            if not os.path.samefile(old, new):
-                raise
-        # Also when the name was there: a process that was killed may not have synced it.
-        self._sync_folder(os.path.dirname(new))
+        with _changing(os.path.dirname(new)):
+            try:
+                os.link(old, new)
+            except FileExistsError:  # a process that was killed may not have synced it
+                if not os.path.samefile(old, new):
+                    raise
 
     def links(self, path: str) -> int:
         return os.stat(path).st_nlink
 
     def remove(self, path: str) -> None:
-        try:
+        with contextlib.suppress(FileNotFoundError), _changing(os.path.dirname(path)):
             os.unlink(path)
-        except FileNotFoundError:
-            return
-        self._sync_folder(os.path.dirname(path))
 
     def remove_folder(self, folder: str) -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -313,10 +339,24 @@ class Disk:
             raise
         return DiskHandle(path, descriptor)
 
-    @staticmethod
-    def _sync_folder(folder: str) -> None:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+@contextlib.contextmanager
+def _changing(folder: str) -> Iterator[None]:
+    """Names in `folder` change inside the block, and are on disk at its end.
+
+    The folder is opened first: where it cannot be, nothing has changed.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield
         try:
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        except OSError as error:
+            raise _for_good(error, folder) from None
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(folder: str) -> None:
+    with _changing(folder):
+        pass

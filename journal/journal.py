@@ -16,10 +16,10 @@ from typing import Final
 
 from journal.backlog import Backlog
 from journal.checkpoint import Checkpoint
-from journal.closing import close
+from journal.closing import abandon, close, rest
 from journal.commit import GroupCommit, SyncJob
 from journal.errors import JournalFailed
-from journal.files import Files, Handle
+from journal.files import Files, Handle, is_shortage
 from journal.ids import IdSet
 from journal.ledger import Ledger
 from journal.record import (
@@ -33,20 +33,13 @@ from journal.record import (
     ended_bytes,
 )
 from journal.recovery import usable_bytes
-from journal.rotation import (
-    BATCH_BYTES,
-    CHECKPOINT_BYTES_MAX,
-    Segment,
-    Sizes,
-    SpareOrder,
-)
+from journal.rotation import BATCH_BYTES, CHECKPOINT_BYTES_MAX, Segment, Sizes, SpareOrder, batch_of
 from journal.segment import FOOTER_SPACE_BYTES
 from journal.spares import Spares
 from journal.upkeep import Upkeep
 
 __all__ = ["Journal", "Segment", "Sizes", "SpareOrder", "SyncJob"]
 
-_BATCH: Final = int(Kind.BATCH)
 _PUT: Final = int(Kind.PUT)
 # Instead of the put that it ends, of a draft that says of many items whether they are needed.
 _RECOUNTED: Final = -1
@@ -59,8 +52,8 @@ class Journal:
 
     __slots__ = (
         "_flushed", "_pending", "_retired", "_to_sync", "active", "backlog", "checkpoint", "commit",
-        "files", "folder", "identity", "is_starved", "ledger", "short_identity", "sizes", "spares",
-        "turns", "upkeep",
+        "files", "folder", "identity", "is_starved", "ledger", "short_identity", "shortage",
+        "sizes", "spares", "turns", "upkeep",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +80,7 @@ class Journal:
         self.active: Segment | None = None
         self.turns = False  # the next record stands in a segment of its own
         self.is_starved = False  # what is pending waits for a segment
+        self.shortage: OSError | None = None  # why its segment could not be opened for the moment
         self._pending: list[RawDraft] = []
         self._flushed: list[list[tuple[int, int]] | IdSet] = []
         self._to_sync: list[Handle] = []
@@ -126,7 +120,7 @@ class Journal:
         """Is something pending that the next `write` will write? (A turn writes a bounded part.)"""
         return (
             bool(self._pending)
-            and not self.is_starved
+            and not (self.is_starved or self.shortage)
             and self.active is not None
             and self.commit.failure is None
         )
@@ -136,10 +130,12 @@ class Journal:
     def write(self, time_ms: int) -> None:
         """Hand what is pending to the operating system, as far as there is room and a turn allows.
 
-        Never raises: a failed write is kept in `commit.failure`.
+        Never raises: a failed write is kept in `commit.failure`. Where a segment cannot be opened
+        for the moment nothing is written, and the `shortage` says why.
         """
         if self.commit.failure is not None:
             return
+        self.shortage = None
         budget = self.sizes.batch_max
         turns = self.turns and self._pending and self.active is not None
         if turns and not self.spares.is_short and not self._rotate(time_ms):
@@ -152,6 +148,9 @@ class Journal:
                 self.is_starved = True
                 return
             self.is_starved = False
+            assert self.active is not None
+            if not self._open(self.active):
+                return
             written = self._write_batch(budget, time_ms)
             if self.commit.failure is not None:
                 return
@@ -211,7 +210,7 @@ class Journal:
         segment.puts = counts[_PUT]
         tally.see_items(item_first, item_last)
         tally.see_places(place_first, place_last)
-        batch = self._batch(segment, offset - start, taken, time_ms)
+        batch = batch_of(commit, journal, segment, offset - start, taken, time_ms)
         batch.extend(frames)
         del pending[:taken]
         if not self._write_at(segment, start, b"".join(batch)):
@@ -227,21 +226,25 @@ class Journal:
         else:
             self.ledger.end_all_but(kept, lsn)
 
-    def _batch(self, segment: Segment, size: int, count: int, time_ms: int) -> list[bytes]:
-        """The record that opens `count` others, `size` bytes in all, and says what is synced."""
-        commit, out = self.commit, list[bytes]()
-        draft = (_BATCH, size, commit.lsn_durable, count, time_ms, b"", b"", 0, 0)
-        lsn = commit.lsn_written + 1
-        encode(draft, lsn, self.short_identity, segment.number, segment.at, out)
-        return out
+    def _open(self, segment: Segment) -> bool:
+        """Have it open for writing, before anything of what is to be written is counted."""
+        if segment.handle is not None:
+            return True
+        try:
+            segment.handle = self.files.open(segment.path)
+        except OSError as error:
+            if is_shortage(error):
+                self.shortage = error
+            else:
+                self.fail("opening", segment.path, error)
+        return segment.handle is not None
 
     def _write_at(self, segment: Segment, offset: int, data: bytes) -> bool:
+        handle = segment.handle
+        assert handle is not None, "a segment is opened before it is written to"
+        if segment.recycled:
+            data += segment.stop(offset + len(data))
         try:
-            handle = segment.handle
-            if handle is None:
-                handle = segment.handle = self.files.open(segment.path)
-            if segment.recycled:
-                data += segment.stop(offset + len(data))
             handle.write(offset, data)
         except OSError as error:
             self.fail("writing", segment.path, error)
@@ -273,9 +276,9 @@ class Journal:
         """The ordered segment is on disk."""
         self.spares.ready(order, handle)
 
-    def spare_failed(self, order: SpareOrder) -> None:
+    def spare_failed(self, order: SpareOrder, error: OSError | None = None) -> None:
         """There was no room for it; it may be ordered again."""
-        self.spares.failed(order)
+        self.spares.failed(order, error)
 
     def _rotate(self, time_ms: int) -> bool:
         """Seal the active segment and go on in the spare; False: there is none to go on in."""
@@ -283,11 +286,14 @@ class Journal:
         if spare is None:
             self.is_starved = True
             return False
+        self.is_starved = False
+        # Both are open before either is written to: a log that is sealed goes on elsewhere.
+        if not self._open(spare) or (self.active is not None and not self._open(self.active)):
+            return False
         if self.active is not None and not self._seal(self.active, time_ms):
             return False
         if not self._open_segment(spare, time_ms):
             return False
-        self.is_starved = False
         self.spares.taken()
         self.upkeep.has_rotated = True
         self.active = spare
@@ -389,31 +395,25 @@ class Journal:
 
         So a process killed later ends as if it had closed this journal. Only when it `is_resting`.
         """
-        if self.active is not None and self.active.handle is not None:
-            self.write_end(self.active, time_ms)
+        rest(self, time_ms)
         self._to_sync.clear()
-        self.abandon()
 
     def write_end(self, segment: Segment, time_ms: int) -> bool:
         """A batch of no records behind the last one: all of this is synced. It is written over."""
-        if segment.at + 2 * BATCH_BYTES >= usable_bytes(segment.capacity):
+        if segment.at + 2 * BATCH_BYTES >= usable_bytes(segment.capacity) or not segment.handle:
             return False
-        out = b"".join(self._batch(segment, BATCH_BYTES, 0, time_ms))
-        return self._write_at(segment, segment.at, out)
+        out = batch_of(self.commit, self.short_identity, segment, BATCH_BYTES, 0, time_ms)
+        return self._write_at(segment, segment.at, b"".join(out))
 
-    def close(self, time_ms: int) -> None:
+    def close(self, time_ms: int, pause: Callable[[], None] = lambda: None) -> None:
         """Write, sync, and say at the end that everything is synced. Blocks; raises JournalFailed.
 
         The last empty batch lets the next start go on in this segment. No sync may be in flight.
+        Before what a shortage kept from being done is tried again there is a `pause`.
         """
-        close(self, time_ms)
+        close(self, time_ms, pause)
 
     def abandon(self) -> None:
         """Close the descriptors and promise nothing."""
-        handles = [s.handle for s in self.segments if s.handle is not None]
-        handles += [s.handle for s in self.spares.waiting if s.handle is not None]
-        for handle in [*handles, *self._retired]:
-            handle.close()
-        for segment in (*self.segments, *self.spares.waiting):
-            segment.handle = None
+        abandon(self, self._retired)
         self._retired = []

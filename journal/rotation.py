@@ -21,9 +21,10 @@ import os
 from dataclasses import dataclass, field
 from typing import Final
 
+from journal.commit import GroupCommit
 from journal.errors import NewerFormat
-from journal.files import Files, Handle
-from journal.record import HEADER_BYTES, Draft, Kind, RawDraft, encode_meta, padded
+from journal.files import Files, Handle, is_shortage
+from journal.record import HEADER_BYTES, Draft, Kind, RawDraft, encode, encode_meta, padded
 from journal.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
@@ -35,6 +36,7 @@ from journal.segment import (
 GROWTH: Final = 4  # each segment is this many times the last one, up to the largest
 SECTOR_BYTES: Final = 512
 BATCH_BYTES: Final = HEADER_BYTES
+_BATCH: Final = int(Kind.BATCH)
 CHECKPOINT_BYTES_MAX: Final = 1024
 # What a segment needs beside its records.
 OVERHEAD_BYTES: Final = (
@@ -119,17 +121,22 @@ class SpareOrder:
         """The file with its header and its name; on disk on return.
 
         Whatever becomes of the order, the file to recycle is used up: it has the segment's name,
-        or it is removed and zeros were written as if there were none. Raises OSError, ENOSPC when
-        too little room would be left.
+        or it is removed and zeros were written as if there were none. Only a shortage leaves it
+        for the next order. Raises OSError, ENOSPC when too little room would be left.
         """
         folder = os.path.dirname(self.path)
         files.make_folder(folder)
         if self.recycle:
             # Of any trouble with it we are rid by writing a new file: what is wrong with the disk
             # itself shows there again.
-            with contextlib.suppress(OSError, NewerFormat):
+            try:
                 if self._may_recycle(files):
                     return self._take_recycled(files)
+            except NewerFormat:
+                pass
+            except OSError as error:
+                if is_shortage(error):
+                    raise
             with contextlib.suppress(OSError):
                 files.remove(self.recycle)
         capacity = self.header.capacity
@@ -163,6 +170,16 @@ class SpareOrder:
             handle.close()
         files.rename(self.recycle, self.path)
         return files.open(self.path)
+
+
+def batch_of(
+    commit: GroupCommit, owner: int, segment: Segment, size: int, count: int, time_ms: int
+) -> list[bytes]:
+    """The record that opens `count` others, `size` bytes in all, and says what is synced."""
+    out = list[bytes]()
+    draft = (_BATCH, size, commit.lsn_durable, count, time_ms, b"", b"", 0, 0)
+    encode(draft, commit.lsn_written + 1, owner, segment.number, segment.at, out)
+    return out
 
 
 def least_capacity(draft: RawDraft | None) -> int:

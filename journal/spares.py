@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from journal.files import Handle
+from journal.files import Handle, is_shortage
 from journal.record import RawDraft
 from journal.rotation import GROWTH, Segment, SpareOrder, least_capacity
 from journal.segment import SegmentHeader, segment_path, usable_bytes
@@ -121,10 +121,18 @@ class Spares:
             )
         )
 
-    def failed(self, order: SpareOrder) -> None:
-        """There was no room for it: it may be ordered again, under the same number."""
-        self.is_ordered, self.is_short = False, True
+    def failed(self, order: SpareOrder, error: OSError | None = None) -> None:
+        """There was no room for it: it may be ordered again, under the same number.
+
+        After a shortage it will be there: what needs room waits for it, and so does the file that
+        was to be recycled.
+        """
+        self.is_ordered = False
         self._failed = order.header.segment
+        if error is None or not is_shortage(error):
+            self.is_short = True
+        elif order.recycle:
+            self.recycled = (order.recycle, order.header.capacity)
 
     def next_for(self, first: RawDraft) -> Segment | None:
         """The next segment with room for this record; those prepared before it came may be small.

@@ -46,6 +46,10 @@ class ItemRefused(ServerError):
     """This item is not taken here, whenever it comes; others are."""
 
 
+class Unread(ServerError):
+    """A file cannot be opened or read for the moment: what is in it nobody knows until it can."""
+
+
 class LeaseExpired(ServerError):
     """The item was lent, the lease ended, and the item may be with somebody else."""
 

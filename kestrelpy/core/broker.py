@@ -267,7 +267,7 @@ class Broker:
             queue.reader.serve(now_ms)
             if waiter.done:
                 return
-            if queue.reader.is_busy(now_ms, waiter.dead, lends):
+            if not queue.reader.unread and queue.reader.is_busy(now_ms, waiter.dead, lends):
                 waiter.timer = self._timers.push(now_ms + BUSY_MS, waiter)
                 return
         self.give_up(waiter)

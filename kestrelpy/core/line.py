@@ -137,7 +137,7 @@ class Line:
     def is_cut_off(self) -> bool:
         """Will what waits behind the frontier never be written?"""
         reader, backlog = self._reader, self._reader.log.backlog
-        if reader.log.failure is None or reader.is_hungry or backlog is None:
+        if reader.log.failure is None or reader.is_hungry or reader.unread or backlog is None:
             return False
         is_reading = backlog.is_reading or reader.ready.stubs.is_fetching
         return not (is_reading or backlog.has_more)

@@ -65,6 +65,10 @@ class Log(Protocol):
         """Why nothing new is stored now; empty: it is."""
 
     @property
+    def is_short(self) -> bool:
+        """True if that is for want of a descriptor or memory, which passes by itself."""
+
+    @property
     def backlog(self) -> Backlog | None:
         """Reads back what memory has no room for; None: all is in memory."""
 
@@ -184,11 +188,10 @@ class JournalLog(Records):
     """A queue on disk. `dirty` is the shell's list of logs that have something to write."""
 
     __slots__ = (
-        "_append", "_dirty", "_gone", "_is_dirty", "_journal", "archive_to", "awaited_lsn",
-        "backlog",
-        "failure", "is_reported", "item_stored", "lsn_appended", "lsn_durable", "lsn_stored",
-        "lsn_told", "lsn_written", "no_room", "state", "sync_ms", "waiting_stored",
-        "waiting_written",
+        "_append", "_dirty", "_gone", "_is_dirty", "_journal", "_stalls", "archive_to",
+        "awaited_lsn", "backlog", "failure", "is_reported", "is_short", "item_stored",
+        "lsn_appended", "lsn_durable", "lsn_stored", "lsn_told", "lsn_written", "no_room", "state",
+        "sync_ms", "waiting_stored", "waiting_written",
     )  # fmt: skip
 
     def __init__(
@@ -212,6 +215,8 @@ class JournalLog(Records):
         self._is_dirty = False
         self.sync_ms = sync_ms
         self.no_room = ""
+        self.is_short = False
+        self._stalls: dict[str, tuple[str, bool]] = {}
         self.awaited_lsn = 0
         self.is_reported = False
         self.failure: Exception | None = None
@@ -248,6 +253,18 @@ class JournalLog(Records):
         self.lsn_stored = commit.lsn_durable if waits else commit.lsn_written
         self.item_stored = commit.item_durable if waits else commit.item_written
         self.lsn_appended = commit.lsn_appended
+
+    def stall(self, cause: str, why: str, is_short: bool = False) -> None:
+        """Nothing new is stored, `why` says why; "": of this cause there is no reason any more.
+
+        `is_short`: it is for want of a descriptor or memory.
+        """
+        if why:
+            self._stalls[cause] = why, is_short
+        else:
+            self._stalls.pop(cause, None)
+        self.no_room = next((why for why, _ in self._stalls.values()), "")
+        self.is_short = bool(self._stalls) and all(short for _, short in self._stalls.values())
 
     def cleaned(self) -> None:
         """The shell has taken it off the dirty list."""

@@ -22,8 +22,8 @@ class NullLog:
     """A queue in memory: every record is true already and leaves no trace."""
 
     __slots__ = (
-        "archive_to", "backlog", "failure", "item_stored", "lsn_appended", "lsn_durable",
-        "lsn_stored", "lsn_written", "no_room", "waiting_stored", "waiting_written",
+        "archive_to", "backlog", "failure", "is_short", "item_stored", "lsn_appended",
+        "lsn_durable", "lsn_stored", "lsn_written", "no_room", "waiting_stored", "waiting_written",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -36,6 +36,7 @@ class NullLog:
         self.backlog: Backlog | None = None
         self.failure: Exception | None = None
         self.no_room = ""
+        self.is_short = False
         self.waiting_stored: set[object] = set()
         self.waiting_written: set[object] = set()
 

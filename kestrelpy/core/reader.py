@@ -59,7 +59,7 @@ class Reader:
         "dead", "delays", "elsewhere", "hungry", "is_hungry", "keyed", "leases", "lent_bytes",
         "line", "live", "live_bytes", "log", "marks", "moving", "name", "notes", "number",
         "outgoing", "paused", "policy", "ready", "residency", "token_holder", "tokens",
-        "tokens_lsn", "waiters", "wall", "woken",
+        "tokens_lsn", "unread", "waiters", "wall", "woken",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +104,7 @@ class Reader:
         self.residency = Residency(memory, UNLIMITED)
         self.hungry = hungry
         self.is_hungry = False
+        self.unread = ""  # why nothing can be read back for the moment; "": no read has said so
         self.damages: list[Damage] = []
         self.counters = QueueCounters()
         self.token_holder = Holder("token")

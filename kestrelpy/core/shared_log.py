@@ -92,6 +92,10 @@ class SharedLog(Records):
         return self.base.no_room
 
     @property
+    def is_short(self) -> bool:
+        return self.base.is_short
+
+    @property
     def backlog(self) -> Backlog | None:
         return self._own_backlog if self.number else self.base.backlog
 

@@ -192,13 +192,15 @@ def add(
     queue: Queue, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
     delay: Delay | None = None, stamp: Stamp | None = None,
 ) -> int:  # fmt: skip
-    """Store an item if none is ready, delayed or lent."""
+    """Store an item if none is ready, delayed or lent; one that could not be read is there."""
     if queue.log.failure is not None or len(body) > queue.policy.max_item_bytes:
         refuse_put(queue, len(body))
     queue.reader.first(now_ms)  # what has expired is not there
     reader = queue.reader
     if reader.ready.count or len(reader.leases) or reader.elsewhere.count:
         return NOT_STORED
+    if len(reader.live) > len(reader.dead.deaths):
+        return NOT_STORED  # damaged: a start may find it again
     return put(queue, body, flags, expires_ms, now_ms, key, delay=delay, stamp=stamp)
 
 

@@ -56,8 +56,8 @@ def mention_since(
     begin, queue = target.begin, talk.broker.queues.get(target.parent)
     if begin is None or queue is None:
         return
-    marker = yield from talk.observer().find_begin(queue, begin.since_ms)
     try:
+        marker = yield from talk.observer().find_begin(queue, begin.since_ms)
         if target.name not in talk.broker.queues:
             _made(talk, target.name, marker, talk.last_command_ms)
         stream = fetch(talk.last_command_ms)

@@ -19,7 +19,7 @@ from kestrelpy.core.broker import Broker
 from kestrelpy.core.orders import Order
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.waiters import Waiter
-from kestrelpy.errors import Refused, ServerError, fitted
+from kestrelpy.errors import Refused, ServerError, Unread, fitted
 from kestrelpy.protocol.children import delete_child, move_on
 from kestrelpy.protocol.commands import (
     Bad,
@@ -108,7 +108,11 @@ class Conversation:
             self.run(now_ms, until)
             return
         self.last_command_ms = now_ms
-        piece = next(self.stream, None)
+        try:
+            piece = next(self.stream, None)
+        except Unread as unread:  # before anything of the answer was said
+            self.refuse(unread)
+            piece = None
         if piece is None:
             self.stream = None
         elif piece:

@@ -5,11 +5,16 @@ One rule: a token names one lease of the queue it stands with, from any connecti
 
 from __future__ import annotations
 
+import logging
+
 from kestrelpy.core.by_token import find
 from kestrelpy.core.leases import Lease
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import ABORTED, DEFERRED, Reader
 from kestrelpy.protocol.commands import Ending, Target
+from kestrelpy.protocol.host import Talk
+
+log = logging.getLogger("kestrelpy.conversation")
 
 
 def named(token: int, queue: Queue | None, now_ms: int) -> Lease | None:
@@ -25,3 +30,16 @@ def end_lease(target: Target, lease: Lease, reader: Reader, now_ms: int) -> int:
         return reader.bury(lease, now_ms, target.why)
     reason = ABORTED if target.ending is Ending.GIVE_BACK else DEFERRED
     return reader.give_back(lease, now_ms, reason, target.delay)
+
+
+def note_nothing_open(talk: Talk, target: Target, queue: Queue | None) -> None:
+    """Count, and log once a minute, a close or the like where nothing was open."""
+    if queue is None or target.ending is None:
+        return
+    queue.reader.counters.closes_without_open += 1
+    if queue.may_complain(talk.last_command_ms):
+        log.warning(
+            "queue %s: %s by %s with nothing open on that connection (a pooled client uses "
+            "another connection for open and close)",
+            target.name.decode("ascii"), target.ending.value, talk.holder.name,
+        )  # fmt: skip

@@ -8,7 +8,6 @@ of one request.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from functools import partial
 from typing import Final
@@ -19,22 +18,21 @@ from kestrelpy.core.log import Log
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import DEFERRED, Reader
 from kestrelpy.core.waiters import Waiter, Want
-from kestrelpy.errors import ClientError, LeaseExpired, Refused, ServerError
+from kestrelpy.errors import ClientError, LeaseExpired, Refused, ServerError, Unread
 from kestrelpy.protocol.children import begins_at_a_time, mention_since, mentioned, note_asked
 from kestrelpy.protocol.commands import Ending, Fetch, Target
-from kestrelpy.protocol.ending import end_lease, named
+from kestrelpy.protocol.ending import end_lease, named, note_nothing_open
 from kestrelpy.protocol.host import Talk
 from kestrelpy.protocol.observing import Observing
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies, Together, say
 from kestrelpy.protocol.room import must_wait_for_room, with_room
 from kestrelpy.protocol.shape import full_value, value
 from kestrelpy.protocol.streams import check_stream, show_stream
-from kestrelpy.protocol.waiting import Waiting, shown
-
-log = logging.getLogger("kestrelpy.conversation")
+from kestrelpy.protocol.waiting import Waiting, patiently, shown, why_unread
 
 _END: Final = b"END\r\n"
 STEP_KEYS: Final = 8  # of one get, before others have their turn: half a millisecond
+UNREAD_MS: Final = 100  # until one key of several looks again for what could not be read
 
 
 class Fetching:
@@ -104,6 +102,8 @@ class Fetching:
             queue = self.broker.queues.get(target.name)
             check_stream(target, queue)
             self._check(target, queue, now_ms)
+            if why := why_unread(target, queue, now_ms):
+                raise Unread(why)
         for target in targets:  # none was refused
             queue = self.broker.queues.get(target.name) or mentioned(self._talk, target, now_ms)
             note_asked(self._talk, queue, now_ms)
@@ -137,13 +137,16 @@ class Fetching:
                     return  # the error was the end of the answer
                 part = Together()
             if target.view is not None or target.key:
-                yield from self._observe(target, command.numbered, b"", part)
+                observe = partial(self._observe, target, command.numbered, b"", part)
+                yield from patiently(observe)
                 continue
             queue = self.broker.queues.get(target.name)
             if queue is not None:
                 lends = not target.peeks
                 while queue.reader.is_busy(self._talk.last_command_ms, target.dead, lends):
                     queue.reader.first(self._talk.last_command_ms, target.dead)
+                    if queue.reader.unread:
+                        self.observer().pause(target.name, self._talk.last_command_ms + UNREAD_MS)
                     yield b""
             lease = self.oldest(queue) if self.holder.leases else None
             now_ms = self._talk.last_command_ms
@@ -223,7 +226,7 @@ class Fetching:
                 pass  # it went back already; nobody's fault, nothing to count
             elif lease is None or queue is None:
                 if not target.lends:  # with close/open a worker begins
-                    self._note_nothing_open(target, queue)
+                    note_nothing_open(self._talk, target, queue)
             else:
                 awaited = queue.log
                 lsn = end_lease(target, lease, queue.reader, now_ms)
@@ -326,17 +329,6 @@ class Fetching:
                 return lease
         return None
 
-    def _note_nothing_open(self, target: Target, queue: Queue | None) -> None:
-        if queue is None or target.ending is None:
-            return
-        queue.reader.counters.closes_without_open += 1
-        if queue.may_complain(self._talk.last_command_ms):
-            log.warning(
-                "queue %s: %s by %s with nothing open on that connection (a pooled client uses "
-                "another connection for open and close)",
-                target.name.decode("ascii"), target.ending.value, self.holder.name,
-            )  # fmt: skip
-
     # -- waiting ----------------------------------------------------------------------------
 
     def _wait(self, waiting: Waiting, now_ms: int) -> None:
@@ -415,6 +407,13 @@ class Fetching:
                 queue.raise_failed()
             if why and waiting.awaited is None:
                 raise ServerError(why)
+            unread = why_unread(waiting.target, queue, self._talk.last_command_ms)
+            if unread and waiting.awaited is None:
+                raise Unread(unread)
+            if unread:
+                line = Unread(f"the item that was open is ended; {unread}").line() + b"\r\n"
+                say(self.replies, line, waiting.awaited, waiting.stored, waiting.written)
+                return
             say(self.replies, _END, waiting.awaited, waiting.stored, waiting.written)
         except Refused as refused:
             self.replies.say(refused.line() + b"\r\n")

@@ -28,9 +28,13 @@ class Work(Protocol):
     """Something that blocks, for a thread."""
 
     is_over: bool
+    error: OSError | None
 
     def run(self, files: Files) -> None:
-        """Do it; never raises. Whoever had it run says on the loop that it `is_over`."""
+        """Do it, be it again; never raises, an `error` is kept.
+
+        Whoever had it run says on the loop that it `is_over`.
+        """
 
 
 class Room(Protocol):

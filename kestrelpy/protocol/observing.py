@@ -20,7 +20,7 @@ from typing import Final
 
 from journal import gather
 from journal.backlog import ReadOne
-from journal.files import Files
+from journal.files import Files, is_shortage
 from journal.gather import Gathered, Gathering, Place, Put, TimeSearch
 from journal.record import Record
 from kestrelpy.core.children import offered
@@ -32,6 +32,7 @@ from kestrelpy.core.log import JournalLog, Log
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.shared_log import on_disk
 from kestrelpy.core.waiters import Waiter, Want
+from kestrelpy.errors import Unread
 from kestrelpy.protocol.children import mentioned
 from kestrelpy.protocol.commands import Target
 from kestrelpy.protocol.host import Talk
@@ -48,6 +49,7 @@ SLICE_ITEMS: Final = 2500
 # A connection remembers where it was in so many queues.
 _PLACES_MAX: Final = 16
 _SEARCHES_MAX: Final = 3
+_NO_MARKER: Final = 1 << 63  # nothing is ever behind it
 _expires, _body = itemgetter(4), itemgetter(5)  # of a put
 _PLAIN: Final = standing(READY, 0)
 
@@ -75,7 +77,8 @@ class Reading:
         self.is_over = False
 
     def run(self, files: Files) -> None:
-        """Read, check, and prepare what is said; an error is kept."""
+        """Read, check, and prepare what is said; an error is kept. It may be done again."""
+        self.error = None
         try:
             if isinstance(self.order, TimeSearch):
                 self.begin = self.order.run(files)
@@ -179,6 +182,12 @@ class Observing:
             return False
         self._talk.broker.give_up(waiter)
         return True
+
+    def pause(self, name: bytes, due_ms: int) -> None:
+        """Go on at `due_ms`."""
+        self.waiter = self._talk.broker.wait(
+            Want.OBSERVE, name, self._holder, False, self._talk, due_ms, _NO_MARKER
+        )
 
     def observe(
         self, target: Target, numbered: bool, end: bytes, to: Replies | Together
@@ -391,9 +400,13 @@ class Observing:
         return marker
 
     def _run(self, log: Log, reading: Reading) -> Generator[bytes, None, Reading]:
+        """Have it read; raises ServerError after a shortage: what is there nobody knows then."""
         self._reading = reading
         self._talk.host.observe(log, reading, self._talk)
         yield b""
         self._reading = None
         assert reading.is_over, "a reading that came to no end"
+        error = reading.error
+        if error is not None and is_shortage(error):
+            raise Unread(f"the queue's files cannot be read now ({error.strerror}); try again")
         return reading

@@ -36,8 +36,14 @@ class Released:
         self.seen = 0  # up to which marker they were looked for
 
     def run(self, files: Files) -> list[Put]:
-        """Those that can be read, as many as there is room for, but one in any case."""
-        records, puts, left = self._some.run(files).records, list[Put](), self._bytes_most
+        """Those that can be read, as many as there is room for, but one in any case.
+
+        Raises OSError after a shortage, when nobody knows yet which can be read.
+        """
+        found, puts, left = self._some.run(files), list[Put](), self._bytes_most
+        if found.shortage is not None:
+            raise found.shortage
+        records, self.seen = found.records, 0
         for marker, id_ in self._pairs:
             record = records.get(id_)
             if record is not None and (puts or record.time_ms >= self._since_ms):

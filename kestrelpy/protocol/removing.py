@@ -56,8 +56,8 @@ def _read_and_cancel(talk: Talk, queue: Queue, id_: int, quiet: bool) -> Iterato
     if id_ > queue.log.item_stored:
         talk.replies.hold(b"", queue.log, queue.log.lsn_appended)
         yield b""
-    put = yield from talk.observer().find(queue, id_)
     try:
+        put = yield from talk.observer().find(queue, id_)
         if queue.log.failure is not None:
             queue.raise_failed()
         wall_ms = talk.last_command_ms + queue.wall.offset_ms

@@ -2,7 +2,9 @@
 
 Health tells two things apart, for the server (the worst of its queues) and for each queue:
 
-    ok  ->  disk_full   no room to prepare a segment or less than min_disk_free: nothing new is
+    ok  ->  out_of_files  no descriptor or memory to open a file with: it is tried again, nothing
+                        is lost, and it ends by itself
+        ->  disk_full   no room to prepare a segment or less than min_disk_free: nothing new is
                         stored, fetching and confirming go on, and it ends by itself
         ->  abandoned   a child has items, and nobody asked for any for a day: they stay on disk
         ->  failed      a write or a sync failed: nothing is acknowledged until a restart
@@ -30,20 +32,24 @@ _LEASES_PER_SLICE: Final = 500
 # Paths are in it, and a line of stats should stay one that can be read.
 _REASON_CHARACTERS_MAX: Final = 300
 
-State = Literal["ok", "abandoned", "disk_full", "failed"]
-_WORST_FIRST: Final[tuple[State, ...]] = ("failed", "disk_full", "abandoned")
+State = Literal["ok", "abandoned", "out_of_files", "disk_full", "failed"]
+_WORST_FIRST: Final[tuple[State, ...]] = ("failed", "disk_full", "out_of_files", "abandoned")
 
 
 def state_of(log: Log) -> State:
     """How a queue's journal is."""
     if log.failure is not None:
         return "failed"
-    return "disk_full" if log.no_room else "ok"
+    if log.no_room:
+        return "out_of_files" if log.is_short else "disk_full"
+    return "ok"
 
 
 def _state(queue: Queue, now_ms: int) -> State:
     """How a queue, or a child, is."""
     state = state_of(queue.log)
+    if state == "ok" and queue.reader.unread:
+        state = "out_of_files"
     return "abandoned" if state == "ok" and is_abandoned(queue, now_ms) else state
 
 
@@ -56,7 +62,7 @@ def health(broker: Broker, now_ms: int) -> State:
 def _reason(queue: Queue, now_ms: int) -> str:
     """Why it is not ok, as one word: clients split a line of stats at its blanks."""
     log = queue.log
-    text = str(log.failure) if log.failure is not None else log.no_room
+    text = str(log.failure) if log.failure is not None else log.no_room or queue.reader.unread
     if not text and isinstance(queue, Branch):
         text = why_abandoned(queue, now_ms)
     word = "_".join(text.split()).encode("ascii", "backslashreplace").decode()

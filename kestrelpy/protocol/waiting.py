@@ -5,10 +5,14 @@ One rule: what it ended before it waited is said with what it gets, and not befo
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from kestrelpy.core.item import Item
 from kestrelpy.core.kept import state_of
 from kestrelpy.core.log import Log
+from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import Reader
+from kestrelpy.errors import Unread
 from kestrelpy.protocol.commands import Target
 from kestrelpy.protocol.shape import full_value, value
 
@@ -33,3 +37,22 @@ def shown(target: Target, numbered: bool, item: Item, reader: Reader, end: bytes
     if target.full:
         return full_value(target.raw, item, end, item.marker, *state_of(reader, item.id))
     return value(target.raw, item, end, item.marker if numbered else 0)
+
+
+def why_unread(target: Target, queue: Queue | None, now_ms: int) -> str:
+    """Return why what is next cannot be read back for the moment; "": it can, or there is none."""
+    if queue is None or not queue.reader.unread:
+        return ""
+    is_busy = queue.reader.is_busy(now_ms, target.dead, not target.peeks)
+    return queue.reader.unread if is_busy else ""
+
+
+def patiently(observe: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
+    """Answer one key among several: what the others were given is said, so a shortage is waited
+    out, however often it takes to `observe`."""
+    while True:
+        try:
+            yield from observe()
+        except Unread:
+            continue  # each attempt takes its time
+        return

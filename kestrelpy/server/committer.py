@@ -15,15 +15,17 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from queue import SimpleQueue
 from typing import Final
 
 from aiofiles.base import wrap
 
-from journal.files import Files, Handle
+from journal.files import Files, Handle, is_shortage
 from journal.journal import SpareOrder, SyncJob
 from journal.reclaim import archived_path, recycled_path, retire
 from kestrelpy.core.log import JournalLog
+from kestrelpy.server.shortage import Shortage
 
 log = logging.getLogger("kestrelpy.committer")
 
@@ -32,6 +34,7 @@ SYNC_THREADS_MAX: Final = 8
 SPARE_RETRY_SECONDS: Final = 1.0
 _ARCHIVE_NAMES_MAX: Final = 100
 RECYCLED_LOOK_SECONDS: Final = 0.05
+_SPARE: Final = "spare"  # the cause of a stall
 
 _Job = tuple[JournalLog, SyncJob]
 
@@ -45,11 +48,13 @@ class Committer:
         loop: asyncio.AbstractEventLoop,
         finished: Callable[[JournalLog], None],
         prepared: Callable[[JournalLog], None],
+        shortage: Shortage | None = None,
     ) -> None:
         self._files = files
         self._loop = loop
         self._finished = finished
         self._prepared = prepared
+        self._shortage = shortage or Shortage(loop)
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads = 0
         self._idle = 0
@@ -111,33 +116,48 @@ class Committer:
             try:
                 handle: Handle = await self._prepare(order, self._files)
             except OSError as error:
-                reason = error.strerror or str(error)
-                if not target.no_room and not target.is_reported:
-                    log.error("%s: no room for the next segment: %s", order.path, reason)
-                is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-                state = "disk full: no room for" if is_full else "nothing is stored: cannot prepare"
-                target.no_room = f"{state} the next segment ({reason})"
-                self.without_room.add(target)
+                self._tell(target, order, error)
+                journal.spare_failed(order, error)
+                short = error if is_shortage(error) else None
             else:
-                if target.no_room:
-                    log.info("%s: there is room again", order.path)
-                target.no_room = ""
-                self.without_room.discard(target)
+                self._tell(target, order, None)
                 journal.spare_ready(order, handle)
                 self._prepared(target)
                 return
-            journal.spare_failed(order)
             self._prepared(target)  # whoever waits hears of it
             if target.is_reported:  # deleted or failed meanwhile: nobody needs it
-                self.without_room.discard(target)
+                self._tell(target, order, None)
                 return
             # Until then it counts as ordered; a segment that is emptied meanwhile may be taken.
             journal.spares.is_ordered = True
-            waited = 0.0
+            if short is not None:
+                await asyncio.sleep(self._shortage.pause((target, _SPARE), order.path, short))
+            waited = 0.0 if short is None else SPARE_RETRY_SECONDS
             while waited < SPARE_RETRY_SECONDS and not journal.spares.recycled[0]:
                 await asyncio.sleep(RECYCLED_LOOK_SECONDS)
                 waited += RECYCLED_LOOK_SECONDS
             order = journal.order_spare(order.header.created_ms, self.reserve_bytes)
+
+    def _tell(self, target: JournalLog, order: SpareOrder, error: OSError | None) -> None:
+        """Say what came of an order: why there is no segment, or (None) that there is."""
+        if error is None:
+            if target in self.without_room:
+                if not target.is_short:
+                    log.info("%s: there is room again", order.path)
+                self.without_room.remove(target)
+                target.stall(_SPARE, "")
+            self._shortage.over((target, _SPARE))
+            return
+        reason, is_short = error.strerror or str(error), is_shortage(error)
+        if not (is_short or target.no_room or target.is_reported):
+            log.error("%s: no room for the next segment: %s", order.path, reason)
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        state = "disk full: no room for" if is_full else "nothing is stored: cannot prepare"
+        again = "; it is tried again" if is_short else ""
+        target.stall(_SPARE, f"{state} the next segment ({reason}){again}", is_short)
+        self.without_room.add(target)
+        if not is_short:
+            self._shortage.over((target, _SPARE))
 
     def remove(self, target: JournalLog, paths: list[str]) -> None:
         """Take away segments that hold nothing alive, off the loop and strictly in this order.
@@ -163,7 +183,8 @@ class Committer:
                 if target.archive_to:
                     archive = archived_path(target.archive_to, path)
                 keep = recycled_path(path) if journal.spares.may_recycle else ""
-                kept, size = await self._retire(self._files, path, archive, keep)
+                retire = partial(self._retire, self._files, path, archive, keep)
+                kept, size = await self._shortage.patiently(path, retire)
                 if kept:
                     journal.spares.recycled = (kept, size)
                 paths.popleft()

@@ -50,7 +50,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_at_end", "_daemon", "_memory", "_reading", "_reserved_bytes", "_shares", "_transport",
         "_turn", "_unsent_bytes", "conversation", "heavy_until_ms", "held_bytes", "is_lined_up",
-        "moved_ms",
+        "is_local", "moved_ms",
     )  # fmt: skip
 
     def __init__(self, daemon: Door) -> None:
@@ -60,6 +60,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._reading = True
         self._at_end = False
+        self.is_local = False  # through the Unix socket
         self.conversation: Conversation | None = None
         self.heavy_until_ms = 0
         self.is_lined_up = False
@@ -80,6 +81,7 @@ class Connection(asyncio.Protocol):
         if sock is not None and isinstance(peer, tuple):
             with contextlib.suppress(OSError):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self.is_local = sock is not None and sock.family == socket.AF_UNIX
         if not self._daemon.admit(self):
             if not self._daemon.is_leaving:
                 transport.write(b"SERVER_ERROR too many connections\r\n")

@@ -7,12 +7,10 @@ asked for.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Final
@@ -21,8 +19,9 @@ from aiofiles.base import wrap
 
 import kestrelpy
 from journal.errors import JournalError
-from journal.files import Disk, Files, sync_call_name
+from journal.files import Disk, Files, is_shortage, sync_call_name
 from journal.journal import Sizes
+from journal.patience import pause
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import JournalLog, Log
@@ -41,9 +40,10 @@ from kestrelpy.server.connection import Connection
 from kestrelpy.server.connection_memory import ConnectionMemory
 from kestrelpy.server.connection_sweep import ConnectionSweep
 from kestrelpy.server.data_directory import DataDirectory
+from kestrelpy.server.descriptors import OWN, raise_file_limit, share
 from kestrelpy.server.owner_only import name_what_is_open
 from kestrelpy.server.policies import Policies
-from kestrelpy.server.process import raise_file_limit, return_large_memory, settle_down
+from kestrelpy.server.process import return_large_memory, settle_down
 from kestrelpy.server.removals import Removals
 from kestrelpy.server.schedules import Schedules
 from kestrelpy.server.turn import Turn
@@ -52,7 +52,6 @@ log = logging.getLogger("kestrelpy")
 
 DRAIN_SECONDS: Final = 5.0
 BACKLOG: Final = 1024
-_SYNC_PROBES: Final = 3
 
 
 class StartError(Exception):
@@ -94,6 +93,8 @@ class Daemon:
         self._ending = asyncio.Event()
         self._servers: list[asyncio.AbstractServer] = []
         self._socket: Path | None = None  # the one we listen on
+        self._shares = share(OWN, 1, 1)
+        self._lowered = ""  # what was said of that
         self._began_with = config
         self.broker = Broker(
             self.policies.of, self._make_log, Wall(clock.wall_offset_ms()), config.server.max_queues
@@ -108,21 +109,19 @@ class Daemon:
         self.removal, self.clearance = self.removals.gate, self.removals.clearance
         self.turn = Turn(self.broker, loop, self._dirty, self.removals.begin)
         self.removals.turn = self.turn
-        self.committer = Committer(self._files, loop, self.turn.synced, self.turn.spare_ready)
+        self.committer = Committer(
+            self._files, loop, self.turn.synced, self.turn.spare_ready, self.turn.shortage
+        )
         self.turn.committer = self.committer
         self.schedules = self.turn.schedules = Schedules(self.broker, lambda: self.mode)
         self.timetable = self.schedules.timetable
         self.background = self.turn.background = Background(
             self._files, loop, self.turn.read_back, self.turn.settled, self.committer.remove,
-            self.turn.observed,
+            self.turn.observed, self.turn.shortage,
         )  # fmt: skip
         self.observe = self.background.observe
         self.memory = ConnectionMemory(config.server.max_connection_memory_bytes)
         self.room: Room = self.memory
-        self._sweep = ConnectionSweep(
-            self.broker, self.memory, self._connections,
-            lambda: self.config.server.idle_timeout_ms, self.log_limit,
-        )  # fmt: skip
         self._limit()
         self.policies.declared_of = self.broker.declared_of
         self.policies.name_aliases(self.broker)
@@ -144,7 +143,7 @@ class Daemon:
 
     async def start(self) -> None:
         """Own the directory, recover what is in it, listen."""
-        raise_file_limit()
+        self._share_files()
         return_large_memory()
         path = self.directory.path
         try:
@@ -157,11 +156,10 @@ class Daemon:
             )
             self.policies.refuse_circles(self.config, self.broker)
             self.policies.refuse_aliases(self.config, self.broker)
-            sync_ms = await wrap(self._measure_sync)()
+            sync_ms = await wrap(self.directory.measure_sync)()
         except (JournalError, ConfigError, OSError) as error:
             self.directory.unlock()
-            reason = f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)
-            raise StartError(reason) from error
+            raise StartError(_why_not(error, path)) from error
         for note in found.notes + self.policies.notes(self.broker):
             log.warning("%s", note)
         for damage in found.damages:
@@ -175,7 +173,7 @@ class Daemon:
         self._loop.add_signal_handler(signal.SIGTERM, self.shutdown)
         self._loop.add_signal_handler(signal.SIGINT, self.shutdown)
         self._loop.add_signal_handler(signal.SIGHUP, self.reload)
-        self._start_task(self._sweep.run())
+        self._start_task(self._sweep().run())
         self._start_task(name_what_is_open(self._files, path))
         self.schedules.put_in_force(self.config, clock.now_ms())
         for queue in self.broker.logged:
@@ -188,11 +186,16 @@ class Daemon:
             + (f"{sync_ms:.2f} ms" if sync_ms else "a time unknown, the disk is full")
         )
 
+    @property
+    def _backlog(self) -> int:
+        """As many as may come at once and be refused, so that the journals do not notice."""
+        return max(min(BACKLOG, self._shares.own // 2), 1)
+
     async def _listen(self) -> None:
         server = self.config.server
         try:
             listener = await self._loop.create_server(
-                self._new_connection, server.host, server.port, backlog=BACKLOG
+                self._new_connection, server.host, server.port, backlog=self._backlog
             )
         except OSError as error:
             raise StartError(
@@ -212,7 +215,7 @@ class Daemon:
                     raise StartError(f"cannot listen on {path}: somebody answers there")
                 path.unlink()  # left behind by a daemon that was killed
             listener = await self._loop.create_unix_server(
-                self._new_connection, str(path), backlog=BACKLOG
+                self._new_connection, str(path), backlog=self._backlog
             )
         except OSError as error:
             raise StartError(f"cannot listen on {path}: {_why(error)}") from error
@@ -249,28 +252,9 @@ class Daemon:
         for queue in self.broker.logged:
             if isinstance(queue.log, JournalLog) and not queue.log.journal.commit.lsn_in_flight:
                 try:
-                    queue.log.journal.close(wall_ms)
+                    queue.log.journal.close(wall_ms, pause)
                 except JournalError as error:
                     log.error("%s", error)
-
-    def _measure_sync(self) -> float:
-        """Milliseconds that one small write and sync take here."""
-        path = os.path.join(self.directory.path, "sync-probe")
-        try:
-            handle = self._files.create(path, b"", 4096)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            return 0.0  # a full disk can be drained
-        took = []
-        for _ in range(_SYNC_PROBES):
-            handle.write(0, b"probe")
-            began = time.perf_counter()
-            handle.sync()
-            took.append((time.perf_counter() - began) * 1000)
-        handle.close()
-        self._files.remove(path)
-        return min(took)
 
     # -- connections ------------------------------------------------------------------------
 
@@ -281,7 +265,10 @@ class Daemon:
         """May it stay?"""
         counters = self.broker.counters
         counters.connections_total += 1
-        if self.is_leaving or len(self._connections) >= self.config.server.max_connections:
+        most = self._shares.connections
+        if connection.is_local:
+            most += self._shares.reserved
+        if self.is_leaving or len(self._connections) >= most:
             return False
         self._connections.add(connection)
         counters.connections = len(self._connections)
@@ -291,6 +278,12 @@ class Daemon:
         """It is gone."""
         self._connections.discard(connection)
         self.broker.counters.connections = len(self._connections)
+
+    def _sweep(self) -> ConnectionSweep:
+        return ConnectionSweep(
+            self.broker, self.memory, self._connections,
+            lambda: self.config.server.idle_timeout_ms, self.log_limit,
+        )  # fmt: skip
 
     # -- what conversations ask for ---------------------------------------------------------
 
@@ -337,6 +330,7 @@ class Daemon:
             gate.failure = ServerError(f"configuration not reloaded: {error.problems[0]}")
         else:
             self._limit()
+            self._share_files()
             self.broker.queues_max = config.server.max_queues
             self.policies.put_in_force(self.broker, clock.now_ms())
             self.schedules.put_in_force(config, clock.now_ms())
@@ -348,6 +342,17 @@ class Daemon:
             gate.open()
         self.turn.touch_all(gate.waiting_stored)
         self.turn.owe()
+
+    def _share_files(self) -> None:
+        """Share out the descriptors that there are; say it if that leaves fewer connections."""
+        server = self.config.server
+        wanted, queues = server.max_connections, server.max_queues
+        shares = self._shares = share(raise_file_limit(wanted, queues), wanted, queues)
+        self.turn.files.most = shares.journals
+        line = shares.lowered(wanted)
+        if line and line != self._lowered:
+            log.warning("%s", line)
+        self._lowered = line
 
     def _limit(self) -> None:
         """Take over what all queues together may use."""
@@ -396,6 +401,18 @@ async def _answers(path: Path) -> bool:
     finally:
         probe.close()
     return True
+
+
+def _why_not(error: Exception, path: str) -> str:
+    """Why there is no start, as one sentence."""
+    if not isinstance(error, OSError):
+        return str(error)
+    if not is_shortage(error):
+        return f"{path}: {error.strerror}"
+    return (
+        f"{error.filename or path}: {error.strerror}, and no start without it: raise the limit of "
+        "open files (ulimit -n), or give the process more memory"
+    )
 
 
 def _why(error: OSError) -> str:

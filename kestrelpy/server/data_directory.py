@@ -14,7 +14,10 @@ share a folder.
 
 from __future__ import annotations
 
+import errno
 import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +26,7 @@ from journal.chunk_files import Chunks, read_chunks
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Files, Handle
 from journal.journal import Journal, Sizes
+from journal.patience import patient_files, pause
 from journal.reader import folder_name, parse_folder_name
 from journal.recovery import Recovery
 from journal.resume import recovered_journal, set_aside
@@ -35,6 +39,7 @@ from kestrelpy.server.server_id import take_server_id
 from kestrelpy.server.token_file import TokenFile
 
 REMOVED_SUFFIX: Final = "~removed"
+_SYNC_PROBES: Final = 3
 
 
 @dataclass(slots=True)
@@ -50,21 +55,44 @@ class Found:
 class DataDirectory:
     """One data directory, owned from `lock` to `unlock`."""
 
-    def __init__(self, files: Files, path: str, sizes: Sizes) -> None:
+    def __init__(
+        self, files: Files, path: str, sizes: Sizes, pause: Callable[[], None] = pause
+    ) -> None:
+        """What blocks is tried again after a `pause` where a shortage stops it."""
         self.files = files
+        self.patient = patient_files(files, pause)
         self.path = path
         self.sizes = sizes
         self.server_id = ""
         self._damaged_id = ""  # a sentence on the file it is kept in
-        self.tokens = TokenFile(files, path)
+        self.tokens = TokenFile(self.patient, path)
         self._lock: Handle | None = None
         self._remnants: list[Queue] = []  # the broker's: their folders stay
 
     def lock(self) -> None:
         """Own it; raises DirectoryLocked or OSError. Blocks."""
-        self.files.make_folder(self.path)
-        self._lock = self.files.lock(os.path.join(self.path, "lock"))
-        self.server_id, self._damaged_id = take_server_id(self.files, self.path)
+        self.patient.make_folder(self.path)
+        self._lock = self.patient.lock(os.path.join(self.path, "lock"))
+        self.server_id, self._damaged_id = take_server_id(self.patient, self.path)
+
+    def measure_sync(self) -> float:
+        """Return how many milliseconds one small write and sync take here; 0: the disk is full."""
+        path = os.path.join(self.path, "sync-probe")
+        try:
+            handle = self.patient.create(path, b"", 4096)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            return 0.0  # a full disk can be drained
+        took = []
+        for _ in range(_SYNC_PROBES):
+            handle.write(0, b"probe")
+            began = time.perf_counter()
+            handle.sync()
+            took.append((time.perf_counter() - began) * 1000)
+        handle.close()
+        self.patient.remove(path)
+        return min(took)
 
     def unlock(self) -> None:
         """Somebody else may own it."""
@@ -95,9 +123,9 @@ class DataDirectory:
         damaged = (self._damaged_id, self.tokens.read(wall_ms))
         found.notes += [each for each in damaged if each]
         lives = dict[bytes, list[tuple[int, str]]]()  # of each queue, by generation
-        for name in self.files.names(self.path):
+        for name in self.patient.names(self.path):
             if name.endswith(REMOVED_SUFFIX):
-                self.files.remove_folder(os.path.join(self.path, name))
+                self.patient.remove_folder(os.path.join(self.path, name))
                 continue
             queue_name, generation = parse_folder_name(name)
             if generation:
@@ -141,7 +169,7 @@ class DataDirectory:
         """Is there anything that may have been acknowledged?"""
         queue = broker.fresh(*parse_folder_name(folder), now_ms)
         try:
-            recovery, _, _ = _replayed(self.files, os.path.join(self.path, folder), queue)
+            recovery, _, _ = _replayed(self.patient, os.path.join(self.path, folder), queue)
         except JournalError:
             return True
         is_damaged = any(damage.kind != "torn" for damage in recovery.damages)
@@ -153,7 +181,7 @@ class DataDirectory:
         queue.deleted = True
         path = os.path.join(self.path, folder)
         try:
-            _replayed(self.files, path, queue)
+            _replayed(self.patient, path, queue)
         except JournalError:
             queue.reader._apply_tokens(queue.reader.tokens_below + TOKENS_SKIPPED)
         self.tokens.keep(queue.reader.tokens_below)
@@ -171,12 +199,12 @@ class DataDirectory:
     ) -> None:
         path = os.path.join(self.path, folder)
         try:
-            recovery, replay, chunks = _replayed(self.files, path, queue)
+            recovery, replay, chunks = _replayed(self.patient, path, queue)
         except JournalError as error:
             raise JournalError(f"{path}: {error}") from error
         if not any(n.endswith((".segment", ".snapshot")) for n in recovery.names):
             # Made and never written: nothing was ever acknowledged here.
-            self.files.remove_folder(path)
+            self.patient.remove_folder(path)
             return
         checkpoint = None
         if recovery.checkpoint is not None:
@@ -189,6 +217,8 @@ class DataDirectory:
         if any(d.kind in ("corrupt", "truncated") for d in recovery.damages):
             replay.skip_tokens()
         journal = recovered_journal(recovery, self.sizes, queue.checkpoint, wall_ms)
+        journal.files = self.files  # it is opened by the loop, which must not block
+        journal.abandon()  # ten thousand queues need no descriptor until they are written
         self._remember(queue, journal, recovery, chunks, wall_ms)
         kept = queue.kept_now()
         journal.ledger.adopt(kept, max(reader.live_bytes for reader in queue.readers))
@@ -215,9 +245,9 @@ class DataDirectory:
         for chunk in lost:
             if chunk.keys:
                 queue.versions.lose(chunk.item_lost, chunk.keys_ms)
-        set_aside(self.files, journal.folder, chunks.damages)
+        set_aside(self.patient, journal.folder, chunks.damages)
         for path in chunks.obsolete:
-            self.files.remove(path)
+            self.patient.remove(path)
 
     def _read_first(self, queue: Queue, wall_ms: int) -> None:
         """So that the first items are there, or known to be expired, before they are asked for."""
@@ -225,13 +255,13 @@ class DataDirectory:
         if backlog is None:
             return
         wanted = reader.line.begin_fetch()
-        reader.line.fetched(backlog.some(wanted).run(self.files).records.values())
+        reader.line.fetched(backlog.some(wanted).run(self.patient).records.values())
         reader.ready.stubs.put_back()  # the others are asked for again, and named
         made = backlog.order(reader.ready.frontier) if reader.ready.beyond else None
         if made is not None:
             life, order = made
             try:
-                backlog.arrived(life, *order.run(self.files))
+                backlog.arrived(life, *order.run(self.patient))
             except OSError as error:
                 backlog.failed(life, error)
         reader.line.refill(wall_ms)
@@ -245,7 +275,7 @@ class DataDirectory:
         """
         name, generation = queue.name, queue.generation
         self.tokens.keep(queue.reader.tokens_below, generation)
-        found = [(parse_folder_name(folder)[1], folder) for folder in self.files.names(self.path)]
+        found = [(parse_folder_name(folder)[1], folder) for folder in self.patient.names(self.path)]
         stay = {other.generation for other in [*self._remnants] if other.name == name}
         for made, folder in sorted(found):
             if 0 < made <= generation and made not in stay and folder == folder_name(name, made):
@@ -253,10 +283,10 @@ class DataDirectory:
 
     def remove(self, folder: str) -> None:
         """Remove a queue's folder; it is gone for good on return. Blocks."""
-        if os.path.basename(folder) in self.files.names(os.path.dirname(folder)):
+        if os.path.basename(folder) in self.patient.names(os.path.dirname(folder)):
             removed = folder + REMOVED_SUFFIX
-            self.files.rename(folder, removed)
-            self.files.remove_folder(removed)
+            self.patient.rename(folder, removed)
+            self.patient.remove_folder(removed)
 
 
 def _replayed(files: Files, path: str, queue: Queue) -> tuple[Recovery, Replay, Chunks]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import resource
 import sys
 from typing import Final
 
@@ -21,7 +20,6 @@ GARBAGE_THRESHOLDS: Final = (10_000, 3, 1700)
 # before a thread wakes up; a thread that waits for longer than that interval is sure to get it.
 # With 0.5 ms a sync waited for 100 ms beside one flooding connection.
 SWITCH_SECONDS: Final = 0.0001
-_FILES_WANTED: Final = 65536
 # Larger pieces of memory go back to the system as soon as they are free. glibc raises this by
 # itself to 32 MiB, and keeps what is below in an arena that shrinks only from its end: after 200
 # bodies of 8 MiB 1.6 GiB stayed with the process.
@@ -49,12 +47,3 @@ def trim_memory() -> None:
     """Give free memory back to the system, where glibc is the allocator. Blocks: tens of ms."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def raise_file_limit() -> None:
-    """One descriptor per connection and per segment: ask for as many as we may have."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES_WANTED if hard == resource.RLIM_INFINITY else min(_FILES_WANTED, hard)
-    if soft < wanted:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

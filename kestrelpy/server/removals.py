@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aiofiles.base import wrap
@@ -99,6 +100,8 @@ class Removals:
         target.advance()
         self._touch(target.waiting_stored | target.waiting_written)
         journal.abandon()
+        assert self.turn is not None
+        self.turn.files.rested(target)
         if self._broker.moves.passages.doubts(queue):
             why = "an item that came here is in doubt until a restart, for its journal failed"
             gate.failure = ServerError(f"queue {name} was not removed from disk: {why}")
@@ -106,7 +109,8 @@ class Removals:
             self._touch(gate.waiting_stored)
             return
         try:
-            await wrap(self._directory.remove_queue)(queue)
+            remove = partial(wrap(self._directory.remove_queue), queue)
+            await self.turn.shortage.patiently(journal.folder, remove)
         except OSError as error:
             log.error("queue %s: its files were not removed: %s", name, error)
             why = os.strerror(error.errno) if error.errno else str(error)

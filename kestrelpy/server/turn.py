@@ -26,8 +26,10 @@ from kestrelpy.protocol.host import Talk
 from kestrelpy.server import clock
 from kestrelpy.server.background import Background
 from kestrelpy.server.committer import Committer
+from kestrelpy.server.open_journals import OpenJournals
 from kestrelpy.server.schedules import Schedules, sooner
 from kestrelpy.server.shares import Sharer, Shares
+from kestrelpy.server.shortage import Shortage
 
 log = logging.getLogger("kestrelpy.turn")
 
@@ -84,6 +86,8 @@ class Turn:
         self.fed = False  # have bytes come in since the last turn?
         self.committer: Committer | None = None
         self.background: Background | None = None
+        self.shortage = Shortage(loop)
+        self.files = OpenJournals(loop, self.shortage, self._sync_now, self.spare_ready)
         self.schedules: Schedules | None = None
         self._starving: list[Reader] = []
         self.shares = Shares(clock.elapsed)
@@ -199,11 +203,16 @@ class Turn:
         wall_ms = now_ms + self._broker.wall.offset_ms
         dirty = self._dirty[:]
         self._dirty.clear()
+        self.files.begin_turn()
         for target in dirty:
+            if self.files.is_waiting(target):
+                target.cleaned()  # it is marked again when it is tried again
+                continue
             # What is pending behind a sync that is under way is written when it is over, all at
             # once, unless somebody waits for the write alone.
             may_write = quiet and not target.journal.commit.lsn_in_flight
-            if may_write or target.waiting_written:
+            is_now = may_write or target.waiting_written
+            if is_now and self.files.has_room_for(target, wall_ms):
                 target.cleaned()
                 self._write(target, wall_ms)
                 if quiet or not target.waiting_stored:
@@ -226,6 +235,7 @@ class Turn:
             log.exception("writing the journal of %s", journal.folder)
             journal.commit.fail(JournalFailed(f"{journal.folder}: {error!r}"))
         target.advance()
+        self.files.wrote(target, wall_ms)
         if journal.wants_spare:
             committer.prepare_spare(target, wall_ms)
         if journal.upkeep.wants_snapshot and self.background is not None:
@@ -253,6 +263,13 @@ class Turn:
         elif sync_ms >= 0 and target not in self._unsynced:
             seconds = sync_ms / 1000 or LAZY_SYNC_SECONDS
             self._unsynced[target] = self._loop.call_later(seconds, self._sync_later, target)
+
+    def _sync_now(self, target: JournalLog) -> None:
+        if target.journal.has_pending:
+            target.mark()
+            self.owe()
+        elif self.committer is not None:
+            self.committer.sync(target)
 
     def _sync_later(self, target: JournalLog) -> None:
         self._unsynced.pop(target, None)
@@ -324,6 +341,7 @@ class Turn:
             return
         if target.journal.is_resting:
             target.journal.rest(clock.now_ms() + self._broker.wall.offset_ms)
+            self.files.rested(target)
 
     def settled(self, target: JournalLog) -> None:
         """Segments may be superfluous now."""
@@ -347,7 +365,7 @@ class Turn:
         self.touch(talk)
 
     def spare_ready(self, target: JournalLog) -> None:
-        """There is a segment to go on in."""
+        """There is a segment to go on in, or one that may be opened again."""
         target.mark()
         self.owe()
 

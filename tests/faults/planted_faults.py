@@ -44,6 +44,11 @@ TESTS_OF_THE_WORKER = (
     "tests/client/test_client.py", "tests/client/test_client_lost.py",
     "tests/client/test_renewal.py",
 )  # fmt: skip
+TESTS_OF_A_SHORTAGE = (
+    "tests/journal/test_shortage.py", "tests/journal/test_files.py",
+    "tests/server/test_read_back.py", "tests/server/test_open_journals.py",
+    "tests/protocol/test_waiting.py", "tests/server/test_daemon.py",
+)  # fmt: skip
 SIMULATION = ("tests/simulation/test_simulation.py",)
 
 
@@ -59,6 +64,70 @@ class Fault:
 
 
 FAULTS: tuple[Fault, ...] = (
+    # -- shortages -------------------------------------------------------------------------
+    Fault(
+        "out of files: an EMFILE fails a journal",
+        JOURNAL,
+        "            if is_shortage(error):\n                self.shortage = error\n",
+        "            if not error:\n                self.shortage = error\n",
+        TESTS_OF_A_SHORTAGE,
+    ),
+    Fault(
+        "out of files: a segment is sealed before the next one is open",
+        JOURNAL,
+        "        if not self._open(spare) or (self.active",
+        "        if (self.active",
+        TESTS_OF_A_SHORTAGE,
+    ),
+    Fault(
+        "out of files: an EMFILE while reading back counts as damage",
+        "journal/backlog.py",
+        "        if not is_shortage(error):\n            self._lose",
+        "        if error:\n            self._lose",
+        TESTS_OF_A_SHORTAGE,
+    ),
+    Fault(
+        "out of files: what cannot be read by its number now is hidden",
+        "journal/by_id.py",
+        "                    if is_shortage(error):\n",
+        "                    if not error:\n",
+        TESTS_OF_A_SHORTAGE,
+    ),
+    Fault(
+        "out of files: a dead item that cannot be read now is hidden",
+        "kestrelpy/server/read_back.py",
+        "            if is_shortage(error):\n                self._reviving.discard(reader)\n",
+        "            if not error:\n                self._reviving.discard(reader)\n",
+        TESTS_OF_A_SHORTAGE,
+    ),
+    Fault(
+        "out of files: a get answers END for what cannot be read now",
+        FETCHING,
+        "            if unread and waiting.awaited is None:\n",
+        "            if unread and not waiting.target:\n",
+        TESTS_OF_A_SHORTAGE,
+    ),
+    Fault(
+        "out of files: an observer is told that there is nothing",
+        "kestrelpy/protocol/observing.py",
+        "        if error is not None and is_shortage(error):\n",
+        "        if error is not None and not error:\n",
+        TESTS_OF_A_SHORTAGE,
+    ),
+    Fault(
+        "out of files: a write that failed for want of memory passes for one not begun",
+        FILES,
+        "    number = errno.EIO if is_shortage(error) else error.errno\n",
+        "    number = error.errno\n",
+        TESTS_OF_A_SHORTAGE,
+    ),
+    Fault(
+        "out of files: more journals than their share keep their files open",
+        "kestrelpy/server/open_journals.py",
+        "        if len(self._holding) < self.most or target in self._holding:\n",
+        "        if self.most or target in self._holding:\n",
+        TESTS_OF_A_SHORTAGE,
+    ),
     # -- syncs -----------------------------------------------------------------------------
     Fault(
         "a record counts as synced when the sync begins",
@@ -120,23 +189,23 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a new file has its name before its bytes are on disk",
         FILES,
-        "            handle.sync()\n            os.rename(fresh, path)\n",
-        "            os.rename(fresh, path)\n",
+        "            handle.sync()\n            with _changing(os.path.dirname(path)):\n",
+        "            with _changing(os.path.dirname(path)):\n",
         TESTS_OF_FILES,
     ),
     Fault(
         "the folder of a new file is not synced",
         FILES,
-        "            os.rename(fresh, path)\n"
-        "            self._sync_folder(os.path.dirname(path))\n",
+        "            with _changing(os.path.dirname(path)):\n"
+        "                os.rename(fresh, path)\n",
         "            os.rename(fresh, path)\n",
         TESTS_OF_FILES,
     ),
     Fault(
         "removals are not synced, so they may lose their order",
         FILES,
-        "            return\n        self._sync_folder(os.path.dirname(path))\n",
-        "            return\n",
+        "(FileNotFoundError), _changing(os.path.dirname(path)):\n",
+        "(FileNotFoundError):\n",
         TESTS_OF_FILES,
     ),
     Fault(

@@ -6,6 +6,7 @@ What a power loss may do cannot be shown on a real disk; there the memory disk s
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -13,7 +14,7 @@ from random import Random
 import pytest
 
 from journal.errors import DirectoryLocked
-from journal.files import Disk, Files, full_sync, read_around, sync_call_name
+from journal.files import Disk, Files, full_sync, is_shortage, read_around, sync_call_name
 from tests.support.memory_disk import SECTOR_BYTES, Fault, MemoryDisk, PowerCut
 
 SEEDS = range(200)
@@ -335,24 +336,78 @@ def test_a_create_that_fails_leaves_nothing(
 def test_create_remove_rename_and_link_sync_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk, synced = Disk(), []
-    monkeypatch.setattr(Disk, "_sync_folder", staticmethod(synced.append))
+    disk, synced = Disk(), list[int]()
+    monkeypatch.setattr("os.fsync", lambda number: synced.append(os.fstat(number).st_ino))
+
+    def were_synced(*folders: Path) -> bool:
+        found, synced[:] = synced[:], []
+        return found == [folder.stat().st_ino for folder in folders]
+
     disk.create(str(tmp_path / "x"), b"", 1).close()
     disk.rename(str(tmp_path / "x"), str(tmp_path / "y"))
     disk.remove(str(tmp_path / "y"))
     disk.remove(str(tmp_path / "y"))
-    assert synced == [str(tmp_path)] * 3
+    assert were_synced(tmp_path, tmp_path, tmp_path)
 
     disk.make_folder(str(tmp_path / "a" / "b"))
-    assert synced[3:] == [
-        str(tmp_path.parent), str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b"),
-    ]  # fmt: skip
+    assert were_synced(tmp_path.parent, tmp_path, tmp_path / "a", tmp_path / "a" / "b")
 
-    synced.clear()
     disk.create(str(tmp_path / "x"), b"", 1).close()
     for _ in range(2):
         disk.link(str(tmp_path / "x"), str(tmp_path / "a" / "y"))
-    assert synced == [str(tmp_path), *[str(tmp_path / "a")] * 2]
+    assert were_synced(tmp_path, tmp_path / "a", tmp_path / "a")
+
+
+# -- shortages ----------------------------------------------------------------------------------
+
+
+def test_without_a_descriptor_for_the_folder_no_name_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, opens = Disk(), os.open
+    disk.create(str(tmp_path / "x"), b"there", 5).close()
+    (tmp_path / "sub").mkdir()
+
+    def none_left(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_DIRECTORY:
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return opens(path, flags, mode)
+
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr("os.open", none_left)
+    changes = (
+        lambda: disk.rename(str(tmp_path / "x"), str(tmp_path / "y")),
+        lambda: disk.remove(str(tmp_path / "x")),
+        lambda: disk.link(str(tmp_path / "x"), str(tmp_path / "sub" / "x")),
+        lambda: disk.create(str(tmp_path / "z"), b"new", 3),
+        lambda: disk.create(str(tmp_path / "x"), b"other", 5),
+        lambda: disk.make_folder(str(tmp_path / "made")),
+    )
+    for change in changes:
+        with pytest.raises(OSError, match="Too many open files") as caught:
+            change()
+        assert is_shortage(caught.value)
+        assert sorted(tmp_path.rglob("*")) == before
+    assert disk.read(str(tmp_path / "x")) == b"there"
+
+
+def test_no_shortage_excuses_a_write_or_a_sync_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk()
+    handle = disk.create(str(tmp_path / "x"), b"there", 5)
+
+    def short(*_: object) -> int:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    for call in ("os.pwrite", "journal.files.full_sync", "os.fsync"):
+        monkeypatch.setattr(call, short)
+    for act in (
+        lambda: handle.write(0, b"x"), handle.sync, lambda: disk.remove(str(tmp_path / "x"))
+    ):
+        with pytest.raises(OSError, match="Cannot allocate memory") as caught:
+            act()
+        assert not is_shortage(caught.value)
 
 
 def test_a_link_to_another_disk_is_an_error(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -89,6 +91,34 @@ async def test_one_connection_too_many_is_told_so(tmp_path: Path) -> None:
             await asyncio.sleep(0.002)
         again = await server.client()
         assert (await again.ask(b"version\r\n")).startswith(b"VERSION")
+
+
+class ShortDisk(HeldDisk):
+    """Reads no segment for want of a descriptor."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        if path.endswith(".segment") and self.times:
+            self.times -= 1
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        return super().read(path, offset, size)
+
+
+async def test_a_start_without_descriptors_is_tried_for_a_while_and_then_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("journal.patience.PAUSE_SECONDS", 0)
+    async with running(tmp_path) as server:
+        await (await server.client()).ask(b"set jobs 0 0 1\r\na\r\n")
+    with pytest.raises(StartError, match="Too many open files, and no start without it") as caught:
+        await Running(tmp_path, ShortDisk(1 << 20)).start()
+    assert "\n" not in str(caught.value)
+    async with running(tmp_path, ShortDisk(5)) as server:
+        peer = await server.client()
+        assert await peer.ask(b"get jobs\r\n") == b"VALUE jobs 0 1\r\n"
 
 
 async def test_an_idle_connection_is_closed_but_not_one_that_waits_or_holds(

@@ -117,7 +117,7 @@ def patched(world: World) -> Iterator[None]:
             (committer, "SimpleQueue", lambda: _jobs(world)),
             (daemon, "settle_down", nothing),
             (daemon, "Connection", SimConnection),
-            (daemon, "raise_file_limit", nothing),
+            (daemon, "raise_file_limit", lambda *_: 1 << 16),
             (os, "urandom", chance.randbytes),
             (uuid, "uuid4", lambda: SimpleNamespace(hex=chance.randbytes(16).hex())),
             (Conversation, "__hash__", _hash_of),

@@ -45,17 +45,36 @@ def at_once(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+class HandTimer:
+    """What `call_later` returns."""
+
+    def __init__(self, loop: HandLoop, entry: tuple[Callable[..., Any], tuple[Any, ...]]) -> None:
+        self._loop, self._entry = loop, entry
+
+    def cancel(self) -> None:
+        if self._entry in self._loop.soon:
+            self._loop.soon.remove(self._entry)
+
+
 class HandLoop:
     """Collects what is to be called."""
 
     def __init__(self) -> None:
         self.soon: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
 
+    def time(self) -> float:
+        return 0.0
+
     def call_soon(self, call: Callable[..., Any], *args: Any) -> None:
         self.soon.append((call, args))
 
-    def call_later(self, _: float, call: Callable[..., Any], *args: Any) -> None:
+    def call_later(self, _: float, call: Callable[..., Any], *args: Any) -> HandTimer:
         self.soon.append((call, args))
+        return HandTimer(self, self.soon[-1])
+
+
+async def no_sleep(_: float) -> None:
+    """Time is nothing in the hand."""
 
 
 class HandBackground(Background):
@@ -69,6 +88,7 @@ class HandBackground(Background):
             lambda talk: None,
         )
         self.work: list[Coroutine[object, object, None]] = []
+        self._sleep = no_sleep
 
     def _start(self, target: JournalLog, work: Coroutine[object, object, None]) -> None:
         self.work.append(work)

@@ -1,0 +1,53 @@
+"""A disk that is asked again: for a start, which has nothing to answer until it has read.
+
+One rule: only a shortage is waited out, and only so long; then it is the error that it was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, cast
+
+from journal.files import Files, is_shortage
+
+TRIES_MAX: Final = 20
+PAUSE_SECONDS: Final = 0.1
+
+
+def pause() -> None:
+    """Wait until something may be free."""
+    time.sleep(PAUSE_SECONDS)
+
+
+def patient_files(files: Files, pause: Callable[[], None] = pause) -> Files:
+    """The same disk; where a shortage stops a verb there is a `pause`, and it is tried again.
+
+    (A verb that a shortage stops has changed nothing that is not on disk.) Every verb may block for
+    seconds.
+    """
+    return cast(Files, _Patient(files, pause))
+
+
+class _Patient:
+    """Every verb of `Files`, up to `TRIES_MAX` times."""
+
+    __slots__ = ("_files", "_pause")
+
+    def __init__(self, files: Files, pause: Callable[[], None]) -> None:
+        self._files = files
+        self._pause = pause
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        return partial(self._ask, getattr(self._files, verb))
+
+    def _ask(self, verb: Callable[..., Any], *args: Any) -> Any:
+        for _ in range(TRIES_MAX - 1):
+            try:
+                return verb(*args)
+            except OSError as error:
+                if not is_shortage(error):
+                    raise
+            self._pause()
+        return verb(*args)

@@ -1,0 +1,52 @@
+"""Descriptors are shared out so that no crowd of connections takes what the queues need."""
+
+from __future__ import annotations
+
+import pytest
+
+from kestrelpy.server.descriptors import OWN, RESERVED, raise_file_limit, share
+from kestrelpy.server.open_journals import DESCRIPTORS_EACH
+
+
+@pytest.mark.parametrize("limit", [24, 64, 100, 256, 1024, 4096, 20_000, 65_536, 1 << 20])
+def test_shares_fit_into_the_limit(limit: int) -> None:
+    shares = share(limit, 10_000, 10_000)
+    taken = shares.own + shares.journals * DESCRIPTORS_EACH + shares.reserved + shares.connections
+    assert taken <= limit
+    assert min(shares.own, shares.journals, shares.connections) >= 1
+
+
+def test_with_enough_of_them_nobody_is_lowered() -> None:
+    shares = share(65_536, 10_000, 10_000)
+    assert (shares.own, shares.reserved) == (OWN, RESERVED)
+    assert (shares.connections, shares.journals) == (10_000, 10_000)
+    assert shares.lowered(10_000) == ""
+
+
+def test_the_warning_names_both_numbers_and_the_limit() -> None:
+    shares = share(1024, 10_000, 10_000)
+    assert 0 < shares.connections < 1024
+    line = shares.lowered(10_000)
+    assert line.startswith(f"max_connections lowered from 10000 to {shares.connections}: ")
+    assert "1024" in line and "\n" not in line
+
+
+def test_fewer_connections_leave_more_to_the_journals() -> None:
+    assert share(1024, 10, 10_000).journals > share(1024, 10_000, 10_000).journals
+
+
+def test_the_soft_limit_is_raised_to_what_is_needed_up_to_the_hard_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = [1024, 524_288]
+
+    def set_limit(_: int, wanted: tuple[int, int]) -> None:
+        limits[:] = wanted
+
+    monkeypatch.setattr("resource.getrlimit", lambda _: tuple(limits))
+    monkeypatch.setattr("resource.setrlimit", set_limit)
+    assert raise_file_limit(10_000, 10_000) == 65_536
+    assert limits == [65_536, 524_288]
+    assert raise_file_limit(200_000, 10_000) > 230_000, "a reload that wants more"
+    limits[:] = [256, 256]
+    assert raise_file_limit(10_000, 10_000) == 256
