@@ -1,5 +1,5 @@
-"""`python -m bench backlog|spark [--quick] [--only NAMES]`: what a backlog and its like cost, and
-what Spark does with journals and servers.
+"""`python -m bench backlog|spark|stalls [--quick] [--only NAMES]`: what a backlog and its like
+cost, what Spark does with journals and servers, and how long one operation holds up the others.
 
 The one rule: a scenario that fails is a sentence in the report, and the others go on.
 """
@@ -13,9 +13,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
-from bench import hung, loadgen, tables
+from bench import hung, loadgen, stalls_queue, stalls_server, tables
 from bench.backlog import backlog
 from bench.delayed import delayed
 from bench.fanout import fanout
@@ -29,6 +30,7 @@ from bench.once import once
 from bench.queues import queues
 from bench.scenarios import FULL, QUICK, Bench
 from bench.servers import ServerFailed, file_system
+from bench.stalls import stall
 from bench.stuck import stuck
 from bench.tokens import tokens
 
@@ -51,9 +53,17 @@ BACKLOG: dict[str, Scenario] = {
     "hung": hung.hung,
 }
 SPARK: dict[str, Scenario] = {"read": tables.read, "live": tables.live, "audit": tables.audit}
-SCENARIOS = BACKLOG | SPARK
-SETS = {"backlog": BACKLOG, "spark": SPARK}
-TITLES = {"backlog": "What a backlog costs", "spark": "What Spark does with journals and servers"}
+STALLS: dict[str, Scenario] = {
+    name: partial(stall, operation=operation)
+    for name, operation in (stalls_server.OPERATIONS | stalls_queue.OPERATIONS).items()
+}
+SCENARIOS = BACKLOG | SPARK | STALLS
+SETS = {"backlog": BACKLOG, "spark": SPARK, "stalls": STALLS}
+TITLES = {
+    "backlog": "What a backlog costs",
+    "spark": "What Spark does with journals and servers",
+    "stalls": "How long one operation holds up the others",
+}
 
 
 def arguments(name: str, words: Sequence[str]) -> argparse.Namespace:
