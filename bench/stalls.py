@@ -43,7 +43,7 @@ class Stage:
         """So many of what a full run has `full` of."""
         return scaled(self.bench, full)
 
-    def fill(self, queue: str, items: int, body_bytes: int = 10) -> None:
+    def fill(self, queue: str, items: int, body_bytes: int = 26) -> None:
         """Store so many items in a queue, with the load generator."""
         self.bench.load("memcache-set", self.daemon.port, queue, ops=items,
                         body_bytes=body_bytes, in_flight=64)  # fmt: skip

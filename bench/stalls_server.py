@@ -3,10 +3,18 @@
 The one rule: as in `bench/stalls.py`: one operation, one entry.
 """
 
-from bench.stalls import Operation, Stage
+from typing import Final
 
-QUEUES = 10_000
-PIPELINED = 500
+from bench.servers import ServerFailed
+from bench.stalls import AT_ONCE, Operation, Stage
+
+QUEUES: Final = 10_000
+PIPELINED: Final = 500
+CHILDREN: Final = 3_000
+LIVE: Final = 3_000_000
+# A snapshot comes with 50,000 records at the latest.
+SETS_MAX: Final = 120_000
+_SET: Final = b"set jobs 0 0 1\r\nx\r\n"
 
 
 def _queues(stage: Stage) -> None:
@@ -25,9 +33,53 @@ def _create(stage: Stage) -> None:
         stage.expect(b"set q", b"STORED")
 
 
-OPERATIONS: dict[str, Operation] = {
+def _children(stage: Stage) -> None:
+    stage.ask(_SET, b"STORED")
+    count = stage.count(CHILDREN)
+    stage.say([b"get jobs+c%04d/peek\r\n" % n for n in range(count)], b"END")
+    stage.ask(_SET, b"STORED")
+
+
+def _live(stage: Stage) -> None:
+    stage.fill("jobs", stage.count(LIVE))
+
+
+def _until_snapshot(stage: Stage) -> None:
+    """Store items, few at once, until the queue has one more snapshot."""
+    before = _snapshots(stage)
+    for _ in range(SETS_MAX // AT_ONCE):
+        stage.say([_SET] * AT_ONCE, b"STORED")
+        if _snapshots(stage) - before:
+            return
+    raise ServerFailed("no snapshot was written")
+
+
+def _snapshots(stage: Stage) -> set[str]:
+    return {path.name for path in stage.daemon.data.glob("jobs.*/*.snapshot")}
+
+
+def _lease(stage: Stage) -> None:
+    """Lease one item by token."""
+    stage.line.send(b"gets jobs/open/lease=1h\r\n")
+    if not (answer := stage.line.line()).startswith(b"VALUE "):
+        raise ServerFailed(f"gets jobs/open/lease=1h: {answer.decode(errors='replace')}")
+    for _ in range(2):
+        stage.line.line()
+
+
+OPERATIONS: Final[dict[str, Operation]] = {
     "reload": Operation("reload with {} queues", QUEUES, _reload, begin=_queues),
     "create": Operation(
         "{} queues created in one pipeline", PIPELINED, _create, is_fresh_each=True
     ),
-}
+    "snapshot_children": Operation(
+        "a snapshot with {} children", CHILDREN, _until_snapshot, begin=_children
+    ),
+    "snapshot_live": Operation(
+        "a snapshot with {} live items", LIVE, _until_snapshot, begin=_live
+    ),
+    "lease_children": Operation(
+        "a lease by token beside {} children", CHILDREN, _lease, begin=_children,
+        prepare=lambda stage: stage.ask(_SET, b"STORED"), rounds=5,
+    ),
+}  # fmt: skip

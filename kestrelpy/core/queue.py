@@ -23,6 +23,7 @@ from journal.stamp import Stamp
 from journal.upkeep import State
 from kestrelpy.core import fanning, retained, storing
 from kestrelpy.core.idle import Idle
+from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.log import Log
 from kestrelpy.core.missed import Missed
 from kestrelpy.core.once import NOT_DUE, Ids, begin_tending, remembered, tend
@@ -170,6 +171,12 @@ class Queue:
         self.alarm.need(self.next_due(now_ms))
         if self.reader.waiters:
             self.reader.serve(now_ms)
+
+    def set_keys(self, keys: KeySettings) -> None:
+        """Other rules for keys from now on; it holds no items."""
+        assert not self.reader.live, "what is there has its key by the old rules"
+        self.reader.keyed.keys.matches_any = keys.matches_any
+        self.policy = self.reader.policy = replace(self.policy, keys=keys)
 
     def declare(self, declared: bytes, policy: Policy, now_ms: int) -> int:
         """Keep these settings, with the rules they make; returns the record to wait for."""

@@ -40,6 +40,7 @@ from kestrelpy.server.connection import Connection
 from kestrelpy.server.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.process import raise_file_limit, settle_down
+from kestrelpy.server.reloading import Reload, refuse_at_start
 from kestrelpy.server.removals import Removals
 from kestrelpy.server.schedules import Schedules
 from kestrelpy.server.turn import Turn
@@ -87,6 +88,8 @@ class Daemon:
         self._dirty: list[JournalLog] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
+        self._reloading = asyncio.Lock()
+        self._next_reload: Gate | None = None  # asked for, and not begun
         self._servers: list[asyncio.AbstractServer] = []
         self._socket: Path | None = None  # the one we listen on
         self._began_with = config
@@ -143,8 +146,7 @@ class Daemon:
             found = await wrap(self.directory.recover)(
                 self.broker, self._dirty, now_ms, now_ms + self.broker.wall.offset_ms
             )
-            self.policies.refuse_circles(self.config, self.broker)
-            self.policies.refuse_aliases(self.config, self.broker)
+            refuse_at_start(self.policies, self.broker)
             sync_ms = await wrap(self._measure_sync)()
         except (JournalError, ConfigError, OSError) as error:
             self.directory.unlock()
@@ -325,32 +327,46 @@ class Daemon:
         self._ending.set()
 
     def reload(self) -> Gate:
-        """Read the configuration again: all of it counts, or nothing."""
-        gate = Gate()
-        self._start_task(self._reload(gate))
+        """Read the configuration again: all of it counts, or nothing.
+
+        One reload at a time; all that are asked for meanwhile are one, which begins behind it.
+        """
+        gate, self._next_reload = self._next_reload, self._next_reload or Gate()
+        if gate is None:
+            gate = self._next_reload
+            self._start_task(self._reload())
         return gate
 
-    async def _reload(self, gate: Gate) -> None:
-        try:
-            config = await wrap(self._load)()
-            self.policies.refuse_circles(config, self.broker)
-            self.policies.refuse_aliases(config, self.broker)
-            self.policies.take(config, self.broker)
-        except ConfigError as error:
-            log.error("configuration not reloaded: %s", error)
-            gate.failure = ServerError(f"configuration not reloaded: {error.problems[0]}")
-        else:
-            self._limit()
-            self.broker.queues_max = config.server.max_queues
-            self.policies.put_in_force(self.broker, clock.now_ms())
-            self.schedules.put_in_force(config, clock.now_ms())
-            self._taken(config)
-            log.info("configuration reloaded")
-            if later := ", ".join(_taken_at_start(self._began_with, config)):
-                log.warning("%s: taken with the next start, not by a reload", later)
-            gate.open()
-        self.turn.touch_all(gate.waiting_stored)
-        self.turn.owe()
+    async def _reload(self) -> None:
+        async with self._reloading:
+            gate, self._next_reload = self._next_reload, None
+            assert gate is not None
+            try:
+                await self._take_configuration(await wrap(self._load)())
+            except ConfigError as error:
+                log.error("configuration not reloaded: %s", error)
+                gate.failure = ServerError(f"configuration not reloaded: {error.problems[0]}")
+            else:
+                gate.open()
+            self.turn.touch_all(gate.waiting_stored)
+            self.turn.owe()
+
+    async def _take_configuration(self, config: Config) -> None:
+        """Put it in force for everything; raises ConfigError, and nothing has changed."""
+        reload = Reload(self.policies, self.broker, config)
+        await wrap(reload.check)()
+        while not reload.take():
+            await wrap(reload.check)()
+        self._limit()
+        self.broker.queues_max = config.server.max_queues
+        while not reload.go_on(clock.now_ms()):
+            self.turn.owe()
+            await asyncio.sleep(0)
+        self.schedules.put_in_force(config, clock.now_ms())
+        self._taken(config)
+        log.info("configuration reloaded")
+        if later := ", ".join(_taken_at_start(self._began_with, config)):
+            log.warning("%s: taken with the next start, not by a reload", later)
 
     def _limit(self) -> None:
         """Take over what all queues together may use."""
