@@ -6,7 +6,7 @@ out where it is read, on a thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from journal.apart import PlacedEntry
 from kestrelpy.core.reader import Reader
@@ -14,18 +14,31 @@ from kestrelpy.core.reader import Reader
 Where = tuple[int, int, int]  # place, id, size
 
 
-class Placed:
+def placed(reader: Reader) -> Iterable[PlacedEntry]:
     """Those of a reader at this moment."""
-
-    __slots__ = ("_delayed", "_few", "_hidden", "_marks", "_parked", "_stubs")
-
-    def __init__(self, reader: Reader) -> None:
-        self._few: list[Where] = list(reader.ready.apart())
-        self._few += [
+    few = list(reader.ready.apart())
+    if reader.leases:
+        few += [
             (lease.place, lease.item.id, lease.item.size)
             for lease in reader.leases
             if not lease.dead and lease.place != lease.item.id
         ]
+    is_plain = not (
+        reader.elsewhere.count or reader.marks or reader.delays.ids.count
+        or reader.ready.stubs.ids.count or reader.keyed.keys.parked.count
+    )  # fmt: skip
+    if is_plain:  # of thousands of children most are so
+        return [PlacedEntry(id_, place, id_, size) for place, id_, size in few]
+    return Placed(reader, few)
+
+
+class Placed:
+    """The same of a reader that has many; `few` are in memory, or lent."""
+
+    __slots__ = ("_delayed", "_few", "_hidden", "_marks", "_parked", "_stubs")
+
+    def __init__(self, reader: Reader, few: list[Where]) -> None:
+        self._few = few
         self._parked = reader.keyed.keys.rows()
         self._stubs = reader.ready.stubs.copy()
         self._marks = reader.marks.copy()

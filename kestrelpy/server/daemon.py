@@ -39,7 +39,7 @@ from kestrelpy.server.committer import Committer
 from kestrelpy.server.connection import Connection
 from kestrelpy.server.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies
-from kestrelpy.server.process import raise_file_limit, settle_down
+from kestrelpy.server.process import collecting_nothing, raise_file_limit, settle_down
 from kestrelpy.server.reloading import Reload, refuse_at_start
 from kestrelpy.server.removals import Removals
 from kestrelpy.server.schedules import Schedules
@@ -143,9 +143,10 @@ class Daemon:
             self.server_id = self.directory.server_id
             self.broker.server_id = self.server_id.encode()
             now_ms = clock.now_ms()
-            found = await wrap(self.directory.recover)(
-                self.broker, self._dirty, now_ms, now_ms + self.broker.wall.offset_ms
-            )
+            with collecting_nothing():
+                found = await wrap(self.directory.recover)(
+                    self.broker, self._dirty, now_ms, now_ms + self.broker.wall.offset_ms
+                )
             refuse_at_start(self.policies, self.broker)
             sync_ms = await wrap(self._measure_sync)()
         except (JournalError, ConfigError, OSError) as error:

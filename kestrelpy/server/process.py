@@ -9,6 +9,7 @@ import contextlib
 import gc
 import resource
 import sys
+from collections.abc import Iterator
 from typing import Final
 
 # Each collection looks through what was made since the last one of its kind, which may be waiting
@@ -21,11 +22,23 @@ SWITCH_SECONDS: Final = 0.0005
 _FILES_WANTED: Final = 65536
 
 
+@contextlib.contextmanager
+def collecting_nothing() -> Iterator[None]:
+    """Look for no garbage: what is made stays, and looking through it takes as long as making it.
+
+    It must leave no circles, which would stay for good.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def settle_down() -> None:
     """What was made so far lives as long as the process, and what a request makes holds no circles:
     looking for garbage among a million waiting items would only cost time.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     sys.setswitchinterval(SWITCH_SECONDS)
