@@ -58,13 +58,23 @@ def _snapshots(stage: Stage) -> set[str]:
     return {path.name for path in stage.daemon.data.glob("jobs.*/*.snapshot")}
 
 
-def _lease(stage: Stage) -> None:
-    """Lease one item by token."""
-    stage.line.send(b"gets jobs/open/lease=1h\r\n")
-    if not (answer := stage.line.line()).startswith(b"VALUE "):
-        raise ServerFailed(f"gets jobs/open/lease=1h: {answer.decode(errors='replace')}")
-    for _ in range(2):
-        stage.line.line()
+def _at_work(stage: Stage) -> None:
+    """Children, each of which has leased an item."""
+    _children(stage)
+    names = [b"jobs+c%04d" % number for number in range(stage.count(CHILDREN))]
+    for first in range(0, len(names), AT_ONCE):
+        _lease(stage, *names[first : first + AT_ONCE])
+
+
+def _lease(stage: Stage, *names: bytes) -> None:
+    """Lease an item by token from each of these, all in one write."""
+    stage.line.send(b"".join(b"gets %b/open/lease=1h\r\n" % name for name in names))
+    for name in names:
+        if not (answer := stage.line.line()).startswith(b"VALUE "):
+            said = answer.decode(errors="replace")
+            raise ServerFailed(f"gets {name.decode()}/open/lease=1h: {said}")
+        for _ in range(2):
+            stage.line.line()
 
 
 OPERATIONS: Final[dict[str, Operation]] = {
@@ -75,11 +85,16 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "snapshot_children": Operation(
         "a snapshot with {} children", CHILDREN, _until_snapshot, begin=_children
     ),
+    "snapshot_at_work": Operation(
+        "a snapshot with {} children that leased an item each", CHILDREN, _until_snapshot,
+        begin=_at_work,
+    ),
     "snapshot_live": Operation(
         "a snapshot with {} live items", LIVE, _until_snapshot, begin=_live
     ),
     "lease_children": Operation(
-        "a lease by token beside {} children", CHILDREN, _lease, begin=_children,
+        "a lease by token beside {} children that leased an item each", CHILDREN,
+        lambda stage: _lease(stage, b"jobs"), begin=_at_work,
         prepare=lambda stage: stage.ask(_SET, b"STORED"), rounds=5,
     ),
 }  # fmt: skip
