@@ -39,9 +39,6 @@ class Marks:
         self.retains = False  # those of what is done are still asked for
         self.latest = 0  # the last that was given
 
-    def __bool__(self) -> bool:
-        return self.hidden.count > 0 or len(self._ids) > 0 or bool(self._kept)
-
     def hide(self, id_: int) -> None:
         """It was put and is not due yet."""
         self.hidden.add(id_)

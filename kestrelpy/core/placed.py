@@ -16,20 +16,22 @@ Where = tuple[int, int, int]  # place, id, size
 
 def placed(reader: Reader) -> Iterable[PlacedEntry]:
     """Those of a reader at this moment."""
-    few = list(reader.ready.apart())
+    ready, few = reader.ready, list[Where]()
+    if ready.resident:
+        few += ready.apart()
     if reader.leases:
         few += [
             (lease.place, lease.item.id, lease.item.size)
             for lease in reader.leases
             if not lease.dead and lease.place != lease.item.id
         ]
-    is_plain = not (
-        reader.elsewhere.count or reader.marks or reader.delays.ids.count
-        or reader.ready.stubs.ids.count or reader.keyed.keys.parked.count
-    )  # fmt: skip
-    if is_plain:  # of thousands of children most are so
-        return [PlacedEntry(id_, place, id_, size) for place, id_, size in few]
-    return Placed(reader, few)
+    if (
+        reader.elsewhere.count or reader.marks.hidden.count or reader.delays.ids.count
+        or ready.stubs.ids.count or reader.keyed.keys.parked.count
+    ):  # fmt: skip
+        return Placed(reader, few)
+    # Of thousands of children most are so.
+    return [PlacedEntry(id_, place, id_, size) for place, id_, size in few] if few else ()
 
 
 class Placed:

@@ -43,6 +43,7 @@ TESTS_OF_THE_WORKER = (
     "tests/client/test_client.py", "tests/client/test_client_lost.py",
     "tests/client/test_renewal.py",
 )  # fmt: skip
+TESTS_OF_RELOADS = ("tests/server/test_reloading.py",)
 SIMULATION = ("tests/simulation/test_simulation.py",)
 
 
@@ -462,9 +463,9 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a reload forgets what was declared",
-        "kestrelpy/server/policies.py",
-        "self.of(queue.name, queue.declared), now_ms)",
-        'self.of(queue.name, b""), now_ms)',
+        "kestrelpy/server/reloading.py",
+        "policy_in(config, queue.name, declared)",
+        'policy_in(config, queue.name, b"")',
         ("tests/protocol/test_transcripts.py", "tests/wire/test_declaring.py"),
     ),
     Fault(
@@ -610,5 +611,34 @@ FAULTS: tuple[Fault, ...] = (
         "            reader.dead.lend(entry.item)\n",
         "",
         ("tests/core/test_by_token.py",),
+    ),
+    # -- slices --------------------------------------------------------------------------------
+    Fault(
+        "a reload leaves out the queues that were declared meanwhile",
+        "kestrelpy/server/reloading.py",
+        "            policy = self._policies.of(name, queue.declared)\n",
+        "            return\n",
+        TESTS_OF_RELOADS,
+    ),
+    Fault(
+        "a reload does not check what was declared during its check",
+        "kestrelpy/server/reloading.py",
+        "if seen is None or seen.queue is not queue or seen.declared != queue.declared:",
+        "if seen is None or seen.queue is not queue:",
+        TESTS_OF_RELOADS,
+    ),
+    Fault(
+        "a reload is put in force for all queues in one turn",
+        "kestrelpy/server/reloading.py",
+        "self._enforcement.go_on(now_ms, STEPS_MAX)",
+        "self._enforcement.go_on(now_ms, 1 << 30)",
+        TESTS_OF_RELOADS,
+    ),
+    Fault(
+        "the confirms of a child that begins its work have no room",
+        "kestrelpy/core/child.py",
+        "            self.parent.to_come.forget()  # it is at work from now on\n",
+        "            pass\n",
+        ("tests/core/test_to_come.py",),
     ),
 )
