@@ -614,10 +614,17 @@ FAULTS: tuple[Fault, ...] = (
     ),
     # -- slices --------------------------------------------------------------------------------
     Fault(
-        "a reload leaves out the queues that were declared meanwhile",
+        "an item that comes before the turn of its queue has its key by the old settings",
         "kestrelpy/server/reloading.py",
-        "            policy = self._policies.of(name, queue.declared)\n",
-        "            return\n",
+        "            each.queue.set_keys(each.policy.keys)\n",
+        "            pass\n",
+        TESTS_OF_RELOADS,
+    ),
+    Fault(
+        "a reload goes on with a queue that was deleted meanwhile",
+        "kestrelpy/server/reloading.py",
+        "if broker.queues.get(name) is not queue:",
+        "if name not in broker.queues:",
         TESTS_OF_RELOADS,
     ),
     Fault(
