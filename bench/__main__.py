@@ -1,6 +1,6 @@
 """`python -m bench [--quick] [--dir DIR]`: run the comparison, print the table, write it down.
 
-`python -m bench backlog` and `python -m bench spark` measure something else: see `bench/growth.py`.
+`python -m bench backlog`, `spark` and `stalls` measure something else: see `bench/growth.py`.
 
 The one rule: what cannot be measured here is said in one sentence, and the rest goes on. Ends with
 code 0 when everything was measured, whatever the figures; 1 when something was missing or failed.

@@ -1,5 +1,5 @@
-"""`python -m bench backlog|spark [--quick] [--only NAMES]`: what a backlog and its like cost, and
-what Spark does with journals and servers.
+"""`python -m bench backlog|spark|stalls [--quick] [--only NAMES]`: what a backlog and its like
+cost, what Spark does with journals and servers, and how long one operation holds up the others.
 
 The one rule: a scenario that fails is a sentence in the report, and the others go on.
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from bench import attackers, hung, loadgen, tables
+from bench import attackers, hung, loadgen, stalls_queue, stalls_server, tables
 from bench.backlog import backlog
 from bench.delayed import delayed
 from bench.fanout import fanout
@@ -30,6 +30,7 @@ from bench.once import once
 from bench.queues import queues
 from bench.scenarios import FULL, QUICK, Bench
 from bench.servers import ServerFailed, file_system
+from bench.stalls import stall
 from bench.stuck import stuck
 from bench.tokens import tokens
 
@@ -55,12 +56,17 @@ SPARK: dict[str, Scenario] = {"read": tables.read, "live": tables.live, "audit":
 ATTACKERS: dict[str, Scenario] = {
     name: partial(attackers.beside, name=name) for name in attackers.ATTACKS
 } | {"main-job": attackers.main_job}
-SCENARIOS = BACKLOG | SPARK | ATTACKERS
-SETS = {"backlog": BACKLOG, "spark": SPARK, "attackers": ATTACKERS}
+STALLS: dict[str, Scenario] = {
+    name: partial(stall, operation=operation)
+    for name, operation in (stalls_server.OPERATIONS | stalls_queue.OPERATIONS).items()
+}
+SCENARIOS = BACKLOG | SPARK | ATTACKERS | STALLS
+SETS = {"backlog": BACKLOG, "spark": SPARK, "attackers": ATTACKERS, "stalls": STALLS}
 TITLES = {
     "backlog": "What a backlog costs",
     "spark": "What Spark does with journals and servers",
     "attackers": "What a client notices beside a bad one",
+    "stalls": "How long one operation holds up the others",
 }
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -34,6 +35,9 @@ from journal.snapshot import SegmentState, Snapshot, SnapshotDamaged, snapshot_l
 HEADER_LOST: Final = "the file header is not readable"
 SNAPSHOTS_KEPT: Final = 2
 _FRONT_BYTES: Final = 2048  # holds any segment's header and opening record
+# The last segment is read to its end in any case. Of a small one the front is not read twice: of
+# thousands of quiet queues each has such a one, and nothing else.
+_SMALL_BYTES: Final = 128 << 10
 _IDENTITY_BYTES: Final = 2 << 20  # holds the first frame of a segment without a header
 
 
@@ -116,12 +120,14 @@ class Chain:
     snapshot_lsns: list[int] = field(default_factory=list)  # of those to keep, newest first
     snapshots_outdated: list[str] = field(default_factory=list)
     snapshots_damaged: list[str] = field(default_factory=list)
+    _small: tuple[str, bytes] = ("", b"")  # the last segment, if it is small
 
     def find(self) -> None:
         """Look at every file's front, and read the newest snapshot that can be read."""
         names = self.names = self.files.names(self.folder)
         numbered = [(n, name) for name in names if (n := segment_number(name)) is not None]
-        found = [self._look_at(number, name) for number, name in numbered]
+        last = max((number for number, _ in numbered), default=0)
+        found = [self._look_at(number, name, number == last) for number, name in numbered]
         self._find_owner(found)
         self._read_snapshots(
             sorted(((lsn, n) for n in names if (lsn := snapshot_lsn(n)) is not None), reverse=True)
@@ -157,7 +163,12 @@ class Chain:
             return Scan.of_unreadable(segment.path, segment.number, made, segment.unreadable)
         try:
             data = self.files.read(segment.path, start) if start > FILE_HEADER_BYTES else None
-            data = bytes(start) + data if data is not None else self.files.read(segment.path)
+            if data is not None:
+                data = bytes(start) + data
+            elif segment.path == self._small[0]:
+                data = self._small[1]
+            else:
+                data = self.files.read(segment.path)
         except OSError as error:
             segment.unreadable = _medium_error(error)
             return Scan.of_unreadable(segment.path, segment.number, made, segment.unreadable)
@@ -206,11 +217,15 @@ class Chain:
 
     # -- files --------------------------------------------------------------------------------
 
-    def _look_at(self, number: int, name: str) -> SegmentFile:
+    def _look_at(self, number: int, name: str, is_last: bool) -> SegmentFile:
         path = os.path.join(self.folder, name)
         size = self.files.size(path)
+        if is_last and size <= _SMALL_BYTES:
+            with suppress(OSError):  # its front may be readable nevertheless
+                self._small = path, self.files.read(path)
         try:
-            front = self.files.read(path, 0, _FRONT_BYTES)
+            front = self._small[1][:_FRONT_BYTES] if self._small[0] == path else b""
+            front = front or self.files.read(path, 0, _FRONT_BYTES)
         except OSError as error:
             return SegmentFile(number, path, None, 0, size, unreadable=_medium_error(error))
         header = SegmentHeader.decode(front, path)

@@ -109,16 +109,18 @@ class Chunks:
 
 def read_chunks(
     files: Files, folder: str, identity: bytes, wanted: list[Chunk] | None,
-    take: Callable[[Record], None],
+    take: Callable[[Record], None], names: list[str] | None = None,
 ) -> Chunks:  # fmt: skip
     """Hand every frame of entries that counts to `take`, those of older chunks first.
 
-    `wanted` are those that the snapshot lists; None: there is no snapshot, so all count.
+    `wanted` are those that the snapshot lists; None: there is no snapshot, so all count. `names`
+    are those of all files there, if the folder was listed before.
     """
-    found = [(bounds, n) for n in files.names(folder) if (bounds := chunk_range(n)) is not None]
+    names = files.names(folder) if names is None else names
+    found = [(bounds, n) for n in names if (bounds := chunk_range(n)) is not None]
     found.sort(key=lambda named: (named[0][0], -named[0][1]))
     used: list[Chunk] = []
-    obsolete = [os.path.join(folder, n) for n in files.names(folder) if n.endswith(_LEFT_OVER)]
+    obsolete = [os.path.join(folder, n) for n in names if n.endswith(_LEFT_OVER)]
     reasons: dict[str, str] = {}
     for (first, last), name in found:
         path = os.path.join(folder, name)

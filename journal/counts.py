@@ -71,8 +71,9 @@ class IdCounts:
     def copy(self) -> IdCounts:
         """One that changes on its own."""
         other = IdCounts()
-        other._pages = {number: bytearray(page) for number, page in self._pages.items()}
-        other._used, other._large = dict(self._used), dict(self._large)
+        if self._pages:
+            other._pages = {number: page[:] for number, page in self._pages.items()}
+            other._used, other._large = self._used.copy(), self._large.copy()
         return other
 
     def encode(self) -> tuple[bytes, bytes]:

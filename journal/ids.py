@@ -298,8 +298,9 @@ class IdSet:
     def copy(self) -> IdSet:
         """One that changes on its own."""
         other = IdSet()
-        other._bits = {page: bytearray(bits) for page, bits in self._bits.items()}
-        other._counts = dict(self._counts)
+        if self._counts:
+            other._bits = {page: bits[:] for page, bits in self._bits.items()}
+            other._counts = self._counts.copy()
         other._first, other._last, other.count = self._first, self._last, self.count
         return other
 

@@ -46,8 +46,7 @@ def recovered_journal(
     names = recovery.names
     if names and not (recovery.clean and len(names) == len(recovery.segments)):
         files.make_folder(folder)  # what a killed process has named is on disk from here on
-    if recovery.damages:
-        set_aside(files, folder, recovery.damages)
+    set_aside(files, folder, recovery.damages)
     journal = Journal(
         files, folder, recovery.identity or os.urandom(16), sizes, checkpoint,
         lsn_last=recovery.lsn_next - 1, segment_last=last_segment_number(names),
@@ -134,6 +133,8 @@ def set_aside(files: Files, folder: str, damages: list[Damage]) -> list[str]:
     Not of a foreign file: it is left where it is.
     """
     copies: list[str] = []
+    if not damages:
+        return copies
     aside = os.path.join(folder, SET_ASIDE_FOLDER)
     there = files.names(aside)
     for damage in damages:

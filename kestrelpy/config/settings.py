@@ -203,6 +203,16 @@ class QueueBlock(_Section):
             raise ValueError(f"{where} {asked} cannot be set beside durable = false: {why}")
 
 
+@dataclass(frozen=True, slots=True)
+class _InForce:
+    """The settings of the blocks, each laid over the defaults: found without pydantic's detours,
+    which take longer than all the rest of making a queue's settings."""
+
+    default: QueueSettings
+    named: dict[bytes, QueueSettings]
+    children: dict[bytes, tuple[bytes, ...]]
+
+
 class Config(_Section):
     """All of kestrelpy.toml, checked."""
 
@@ -212,9 +222,7 @@ class Config(_Section):
     queues: dict[str, QueueBlock] = {}
     schedules: dict[str, ScheduleBlock] = {}
     aliases: dict[str, AliasBlock] = {}
-    _default: QueueSettings = pydantic.PrivateAttr(_DEFAULTS)
-    _named: dict[bytes, QueueSettings] = pydantic.PrivateAttr(default_factory=dict)
-    _children: dict[bytes, tuple[bytes, ...]] = pydantic.PrivateAttr(default_factory=dict)
+    _in_force: _InForce = pydantic.PrivateAttr(_InForce(_DEFAULTS, {}, {}))
 
     @pydantic.model_validator(mode="after")
     def _checked(self) -> Self:
@@ -222,18 +230,17 @@ class Config(_Section):
         return self
 
     def _put_in_force(self) -> Self:
-        self._default = self.queue_defaults.over(_DEFAULTS)
-        self.queue_defaults.refuse_contradictions(self._default, "[queue_defaults]")
-        self._named = {}
+        default = self.queue_defaults.over(_DEFAULTS)
+        self.queue_defaults.refuse_contradictions(default, "[queue_defaults]")
+        named: dict[bytes, QueueSettings] = {}
+        children: dict[bytes, tuple[bytes, ...]] = {}
         for name, block in self.queues.items():
-            settings = self._named[name.encode()] = block.over(self._default)
+            settings = named[name.encode()] = block.over(default)
             block.refuse_contradictions(settings, as_written(("queues", name), {}))
-        self._children = {}
-        for name in self.queues:
             if parent := parent_of(name):
                 child = name.removeprefix(f"{parent}+").encode()
-                others = self._children.get(parent.encode(), ())
-                self._children[parent.encode()] = (*others, child)
+                children[parent.encode()] = (*children.get(parent.encode(), ()), child)
+        self._in_force = _InForce(default, named, children)
         return self
 
     def _refuse_aliases(self) -> Self:
@@ -304,19 +311,20 @@ class Config(_Section):
         fan-out child, `orders+audit`: those of its parent, for which that was declared, and over
         them its own limits; what the defaults send to its parent ends in it.
         """
+        known = self._in_force
         if b"+" in name:
             parent = self.queue(name.partition(b"+")[0], declared)
-            own = self._named.get(name) or self._default.away_from(parent_of(name.decode("ascii")))
+            own = known.named.get(name) or known.default.away_from(parent_of(name.decode("ascii")))
             return replace(own, **{each: getattr(parent, each) for each in SHARED})
         if declared is None:
-            return self._named.get(name, self._default)
+            return known.named.get(name, known.default)
         block = self.block(name)
-        settings = declared.over(self._default)
+        settings = declared.over(known.default)
         return settings if block is None else block.over(settings)
 
     def children(self, name: bytes) -> tuple[bytes, ...]:
         """The children that the file names for this queue, each without it: `audit`."""
-        return self._children.get(name, ())
+        return self._in_force.children.get(name, ())
 
     def block(self, name: bytes) -> QueueBlock | None:
         """`[queues."name"]`, if the file has it."""

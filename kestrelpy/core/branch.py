@@ -62,6 +62,7 @@ class Branch(Queue):
         self.readers_named = 0
         self.idle = parent.idle
         self.fresh = parent.fresh
+        self.to_come = parent.to_come
         self._complained_ms = parent._complained_ms
 
     @property

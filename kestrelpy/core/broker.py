@@ -65,6 +65,7 @@ class Broker:
         self.tokens = TokenFloor()
         self._make_log = make_log
         self._absent: dict[bytes, Waiters] = {}
+        self._absent_children: dict[bytes, dict[bytes, None]] = {}  # of these, by their parent
         self._timers: Timers[Any] = Timers()
         self.moves = Moves(self)
         self.generation_deleted = 0  # no deleted queue had a higher one
@@ -200,6 +201,9 @@ class Broker:
             line = queue.reader.waiters
         else:
             line = self._absent.setdefault(name, Waiters())
+            parent, plus, _ = name.partition(b"+")
+            if plus:
+                self._absent_children.setdefault(parent, {})[name] = None
         waiter.line = line
         line.add(waiter)
         if isinstance(queue, Branch):
@@ -209,11 +213,21 @@ class Broker:
 
     def take_absent(self, name: bytes) -> Waiters | None:
         """Those who wait for a queue, or child, of this name since before it was there."""
-        return self._absent.pop(name, None)
+        waiting = self._absent.pop(name, None)
+        parent, plus, _ = name.partition(b"+")
+        if plus and waiting is not None:
+            del self._absent_children[parent][name]
+            if not self._absent_children[parent]:
+                del self._absent_children[parent]
+        return waiting
 
-    def absent_behind(self, prefix: bytes) -> list[bytes]:
-        """The names for which somebody waits, and that begin so."""
-        return [name for name in self._absent if name.startswith(prefix)]
+    def absent_children(self, parent: bytes) -> list[bytes]:
+        """The children of this queue that are not there, and for which somebody waits."""
+        return list(self._absent_children.get(parent, ()))
+
+    def is_awaited(self, name: bytes) -> bool:
+        """Does somebody wait for a queue, or child, of this name that is not there?"""
+        return name in self._absent
 
     def give_up(self, waiter: Waiter) -> None:
         """It waits no more and will not be answered."""
@@ -222,7 +236,7 @@ class Broker:
         if waiter.line is not None:
             waiter.line.finish(waiter)
             if not waiter.line.count and self._absent.get(waiter.name) is waiter.line:
-                del self._absent[waiter.name]
+                self.take_absent(waiter.name)
             queue = self.queues.get(waiter.name)
             if queue is not None and waiter.line and (
                 queue.reader.paused or queue.policy.max_leased is not None

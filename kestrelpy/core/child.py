@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from kestrelpy.core.delays import Delay
 from kestrelpy.core.item import Item
+from kestrelpy.core.leases import Holder, Lease
 from kestrelpy.core.missed import Digest, stubs_of
 from kestrelpy.core.reader import Reader
 from kestrelpy.core.returns import put_off
@@ -79,6 +80,13 @@ class Child(Reader):
 
     def left(self, expires_ms: int) -> None:
         self.parent.idle.need(expires_ms)
+
+    def open(
+        self, holder: Holder, now_ms: int, dead: bool = False, lease_ms: int = 0
+    ) -> Lease | None:
+        if not self.counters.opened:
+            self.parent.to_come.forget()  # it is at work from now on
+        return super().open(holder, now_ms, dead, lease_ms)
 
     # -- what was put for all ---------------------------------------------------------------
 

@@ -128,11 +128,25 @@ def enroll_all(broker: Broker, queue: Queue, now_ms: int) -> None:
 
 def make_wanted(broker: Broker, queue: Queue, now_ms: int) -> None:
     """The children that its settings name, or that somebody waits for, and that are not there."""
-    wanted = [queue.name + b"+" + part for part in queue.policy.children]
-    for name in wanted + broker.absent_behind(queue.name + b"+"):
-        may_be = name not in broker.queues and (name in wanted or not broker.is_full)
-        if may_be and queue.log.failure is None and not queue.log.no_room:
-            mention(broker, name, now_ms)
+    for name in wanted(broker, queue):
+        mention_wanted(broker, queue, name, now_ms)
+
+
+def wanted(broker: Broker, queue: Queue) -> list[bytes]:
+    """The full names of these children."""
+    named = [queue.name + b"+" + part for part in queue.policy.children]
+    names = named + broker.absent_children(queue.name)
+    return [name for name in names if name not in broker.queues]
+
+
+def mention_wanted(broker: Broker, queue: Queue, name: bytes, now_ms: int) -> None:
+    """Make one of them, if that may be."""
+    if name in broker.queues or broker.queues.get(queue.name) is not queue:
+        return
+    is_named = name[len(queue.name) + 1 :] in queue.policy.children
+    may_be = is_named or (not broker.is_full and broker.is_awaited(name))
+    if may_be and queue.log.failure is None and not queue.log.no_room:
+        mention(broker, name, now_ms)
 
 
 def remove(broker: Broker, branch: Branch, now_ms: int) -> int:

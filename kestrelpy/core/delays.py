@@ -158,6 +158,8 @@ class Delays:
 
     def entries(self, offset_ms: int) -> Iterable[DelayedEntry]:
         """All of them, as a copy that a thread may look through."""
+        if not self.ids.count:
+            return ()
         own, shared = (self._dates.copy(), self._durations.copy()), self.shared
         if shared is None or self.ids.count == self.entry_count:
             return _Entries(own, None, offset_ms)

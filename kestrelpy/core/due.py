@@ -37,15 +37,18 @@ class DueTimes:
     __slots__ = ("_at", "_chunks", "_lasts", "_tidied", "count")
 
     def __init__(self, entries: Iterable[Due] = ()) -> None:
-        packed = sorted(ENTRY.pack(*entry) for entry in entries)
-        self._chunks = [
-            b"".join(packed[start : start + CHUNK_ENTRIES])
-            for start in range(0, len(packed), CHUNK_ENTRIES)
-        ]
-        self._lasts = [chunk[-_ENTRY_BYTES:] for chunk in self._chunks]
+        self._chunks: list[bytes] = []
+        self._lasts: list[bytes] = []
         self._at = 0
         self._tidied = 0  # up to this chunk, in this round
-        self.count = len(packed)
+        self.count = 0
+        if entries != ():  # of most queues nothing ever is
+            packed = sorted(ENTRY.pack(*entry) for entry in entries)
+            for start in range(0, len(packed), CHUNK_ENTRIES):
+                chunk = b"".join(packed[start : start + CHUNK_ENTRIES])
+                self._chunks.append(chunk)
+                self._lasts.append(chunk[-_ENTRY_BYTES:])
+            self.count = len(packed)
 
     def add(self, due: int, id_: int, size: int) -> None:
         """One more."""

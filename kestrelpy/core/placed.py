@@ -6,7 +6,7 @@ out where it is read, on a thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from journal.apart import PlacedEntry
 from kestrelpy.core.reader import Reader
@@ -14,18 +14,33 @@ from kestrelpy.core.reader import Reader
 Where = tuple[int, int, int]  # place, id, size
 
 
-class Placed:
+def placed(reader: Reader) -> Iterable[PlacedEntry]:
     """Those of a reader at this moment."""
-
-    __slots__ = ("_delayed", "_few", "_hidden", "_marks", "_parked", "_stubs")
-
-    def __init__(self, reader: Reader) -> None:
-        self._few: list[Where] = list(reader.ready.apart())
-        self._few += [
+    ready, few = reader.ready, list[Where]()
+    if ready.resident:
+        few += ready.apart()
+    if reader.leases:
+        few += [
             (lease.place, lease.item.id, lease.item.size)
             for lease in reader.leases
             if not lease.dead and lease.place != lease.item.id
         ]
+    if (
+        reader.elsewhere.count or reader.marks.hidden.count or reader.delays.ids.count
+        or ready.stubs.ids.count or reader.keyed.keys.parked.count
+    ):  # fmt: skip
+        return Placed(reader, few)
+    # Of thousands of children most are so.
+    return [PlacedEntry(id_, place, id_, size) for place, id_, size in few] if few else ()
+
+
+class Placed:
+    """The same of a reader that has many; `few` are in memory, or lent."""
+
+    __slots__ = ("_delayed", "_few", "_hidden", "_marks", "_parked", "_stubs")
+
+    def __init__(self, reader: Reader, few: list[Where]) -> None:
+        self._few = few
         self._parked = reader.keyed.keys.rows()
         self._stubs = reader.ready.stubs.copy()
         self._marks = reader.marks.copy()

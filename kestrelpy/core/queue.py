@@ -23,17 +23,19 @@ from journal.stamp import Stamp
 from journal.upkeep import State
 from kestrelpy.core import fanning, retained, storing
 from kestrelpy.core.idle import Idle
+from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.log import Log
 from kestrelpy.core.missed import Missed
 from kestrelpy.core.once import NOT_DUE, Ids, begin_tending, remembered, tend
 from kestrelpy.core.outgoing import send_on
-from kestrelpy.core.placed import Placed
+from kestrelpy.core.placed import placed
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import Reader
 from kestrelpy.core.residency import UNLIMITED, Memory
 from kestrelpy.core.retained import Retained
 from kestrelpy.core.shared_log import SharedLog
 from kestrelpy.core.timers import Alarm, Timers
+from kestrelpy.core.to_come import ToCome
 from kestrelpy.core.versions import Versions
 from kestrelpy.core.waiters import Waiter
 from kestrelpy.core.wall import Wall
@@ -54,7 +56,7 @@ class Queue:
         "_complained_ms", "alarm", "children", "created_ms", "declared", "deleted", "eager",
         "epochs", "fresh", "generation", "idle", "ids", "is_gone", "is_remnant", "log", "memory",
         "missed", "name", "next_number", "origins", "own_number", "passes_on", "policy",
-        "put_bytes", "reader", "readers_named", "retained", "server_id", "tended_ms",
+        "put_bytes", "reader", "readers_named", "retained", "server_id", "tended_ms", "to_come",
         "total_items", "versions", "wall",
     )  # fmt: skip
 
@@ -95,6 +97,7 @@ class Queue:
         self.fresh = Fresh()  # of the two below: what no file has yet
         self.ids = Ids(self.fresh)
         self.versions = Versions(self.fresh)
+        self.to_come = ToCome(self)
         self._complained_ms = -_COMPLAINT_MS
 
     # -- storing ----------------------------------------------------------------------------
@@ -111,7 +114,6 @@ class Queue:
     catch_up = fanning.catch_up
     set_passing = fanning.set_passing
     is_needed = fanning.is_needed
-    confirms_shared = fanning.confirms_shared
     kept_now = fanning.kept_now
     release_due = fanning.release_due
     release_shared = fanning.release_shared
@@ -156,7 +158,7 @@ class Queue:
         are items.
         """
         before = self.policy
-        if self.reader.live:
+        if policy.keys is not before.keys and self.reader.live:
             policy = replace(policy, keys=before.keys)
         self.reader.keyed.keys.matches_any = policy.keys.matches_any
         self.policy = policy
@@ -170,6 +172,12 @@ class Queue:
         self.alarm.need(self.next_due(now_ms))
         if self.reader.waiters:
             self.reader.serve(now_ms)
+
+    def set_keys(self, keys: KeySettings) -> None:
+        """Other rules for keys from now on; it holds no items."""
+        assert not self.reader.live, "what is there has its key by the old rules"
+        self.reader.keyed.keys.matches_any = keys.matches_any
+        self.policy = self.reader.policy = replace(self.policy, keys=keys)
 
     def declare(self, declared: bytes, policy: Policy, now_ms: int) -> int:
         """Keep these settings, with the rules they make; returns the record to wait for."""
@@ -200,20 +208,13 @@ class Queue:
         self.know(log.identity or self.server_id)
         if not log.identity:
             self.fresh.keep_nothing()
-        log.attached(self._records_to_come, self._first_open, partial(retained.lose, self))
+        log.attached(self.to_come.count, self._first_open, partial(retained.lose, self))
         self._tell_log(kept)
 
     def know(self, secret: bytes) -> None:
         """What ids and keys are hashed with; before any is remembered, or what it was then."""
         self.ids.set_secret(secret)
         self.versions.set_secret(secret)
-
-    def _records_to_come(self) -> int:
-        """That must find room: returns of leases by token, releases of what is delayed,
-        settlements of open origins, and confirms, where several readers are at work."""
-        count = sum(len(r.leases.entries) + r.delays.entry_count for r in self.readers)
-        due = self.missed.due.count if self.missed is not None else 0
-        return count + due + len(self.origins) + (self.confirms_shared() if self.children else 0)
 
     def _first_open(self) -> int:
         """The lsn of what no start would know before two snapshots have it: a put whose origin is
@@ -355,7 +356,7 @@ class Queue:
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
             paused=reader.paused, declared=self.declared, epochs=dict(self.epochs),
             origins=self.origins.copy(),
-            delayed=reader.delays.entries(self.wall.offset_ms), placed=Placed(reader),
+            delayed=reader.delays.entries(self.wall.offset_ms), placed=placed(reader),
             held=dict(reader.keyed.held), readers=fanning.readers_state(self),
             passes_on=self.passes_on, is_remnant=self.is_remnant, memory=remembered(self),
             retained=self.kept.copy() if self.retained else None,

@@ -153,6 +153,12 @@ class Replay:
             found += item_lost + 1 - since - places - met.count_between(since, item_lost)
         return found
 
+    def close(self) -> None:
+        """Nothing more is applied: what refers to itself does so no more."""
+        for line in (self._own, *self._lines.values()):
+            line.apply.clear()
+        self._apply.clear()
+
     def skip_tokens(self) -> None:
         """A record that reserved tokens may be lost: none that it may have covered is issued."""
         reader = self._queue.reader

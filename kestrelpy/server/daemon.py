@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
-import socket
 from collections.abc import Callable, Coroutine, Iterator
-from pathlib import Path
 from typing import Final
 
 from aiofiles.base import wrap
@@ -41,9 +38,11 @@ from kestrelpy.server.connection_memory import ConnectionMemory
 from kestrelpy.server.connection_sweep import ConnectionSweep
 from kestrelpy.server.data_directory import DataDirectory
 from kestrelpy.server.descriptors import OWN, raise_file_limit, share
+from kestrelpy.server.listeners import CannotListen, Listeners
 from kestrelpy.server.owner_only import name_what_is_open
 from kestrelpy.server.policies import Policies
-from kestrelpy.server.process import return_large_memory, settle_down
+from kestrelpy.server.process import collecting_nothing, return_large_memory, settle_down
+from kestrelpy.server.reloading import Reload, refuse_at_start
 from kestrelpy.server.removals import Removals
 from kestrelpy.server.schedules import Schedules
 from kestrelpy.server.turn import Turn
@@ -91,8 +90,9 @@ class Daemon:
         self._dirty: list[JournalLog] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
-        self._servers: list[asyncio.AbstractServer] = []
-        self._socket: Path | None = None  # the one we listen on
+        self._reloading = asyncio.Lock()
+        self._next_reload: Gate | None = None  # asked for, and not begun
+        self._listeners = Listeners(self._new_connection, BACKLOG)
         self._shares = share(OWN, 1, 1)
         self._lowered = ""  # what was said of that
         self._began_with = config
@@ -151,11 +151,11 @@ class Daemon:
             self.server_id = self.directory.server_id
             self.broker.server_id = self.server_id.encode()
             now_ms = clock.now_ms()
-            found = await wrap(self.directory.recover)(
-                self.broker, self._dirty, now_ms, now_ms + self.broker.wall.offset_ms
-            )
-            self.policies.refuse_circles(self.config, self.broker)
-            self.policies.refuse_aliases(self.config, self.broker)
+            with collecting_nothing():
+                found = await wrap(self.directory.recover)(
+                    self.broker, self._dirty, now_ms, now_ms + self.broker.wall.offset_ms
+                )
+            refuse_at_start(self.policies, self.broker)
             sync_ms = await wrap(self.directory.measure_sync)()
         except (JournalError, ConfigError, OSError) as error:
             self.directory.unlock()
@@ -186,48 +186,21 @@ class Daemon:
             + (f"{sync_ms:.2f} ms" if sync_ms else "a time unknown, the disk is full")
         )
 
-    @property
-    def _backlog(self) -> int:
-        """As many as may come at once and be refused, so that the journals do not notice."""
-        return max(min(BACKLOG, self._shares.own // 2), 1)
-
     async def _listen(self) -> None:
-        server = self.config.server
+        """Raises StartError, one sentence."""
+        server, most = self.config.server, self._shares.own // 2
+        # As many as may come at once and be refused, so that the journals do not notice.
+        listeners = self._listeners = Listeners(self._new_connection, max(min(BACKLOG, most), 1))
         try:
-            listener = await self._loop.create_server(
-                self._new_connection, server.host, server.port, backlog=self._backlog
-            )
-        except OSError as error:
-            raise StartError(
-                f"cannot listen on {server.host}:{server.port}: {_why(error)}"
-            ) from error
-        self._servers.append(listener)
-        for sock in listener.sockets:
-            host, port = sock.getsockname()[:2]
-            self._say(f"listening: memcache on {host}:{port}")
-        if server.socket is not None:
-            await self._listen_unix(server.socket)
-
-    async def _listen_unix(self, path: Path) -> None:
-        try:
-            if path.is_socket():
-                if await _answers(path):
-                    raise StartError(f"cannot listen on {path}: somebody answers there")
-                path.unlink()  # left behind by a daemon that was killed
-            listener = await self._loop.create_unix_server(
-                self._new_connection, str(path), backlog=self._backlog
-            )
-        except OSError as error:
-            raise StartError(f"cannot listen on {path}: {_why(error)}") from error
-        self._servers.append(listener)
-        self._socket = path
-        self._say(f"listening: memcache on {path}")
+            for line in await listeners.listen(server.host, server.port, server.socket):
+                self._say(line)
+        except CannotListen as error:
+            raise StartError(str(error)) from error
 
     async def stop(self) -> None:
         """Answer what is in flight, close every journal cleanly."""
         self.is_leaving = True
-        for listener in self._servers:
-            listener.close()
+        self._listeners.close()
         for task in list(self._tasks):
             task.cancel()
         for connection in list(self._connections):
@@ -244,8 +217,7 @@ class Daemon:
         self.turn.stop()
         await wrap(self._close_journals)()
         self.directory.unlock()
-        if self._socket is not None:
-            self._socket.unlink(missing_ok=True)
+        self._listeners.remove_socket()
 
     def _close_journals(self) -> None:
         wall_ms = clock.now_ms() + self.broker.wall.offset_ms
@@ -313,35 +285,49 @@ class Daemon:
         self._ending.set()
 
     def reload(self) -> Gate:
-        """Read the configuration again: all of it counts, or nothing."""
-        gate = Gate()
-        self._start_task(self._reload(gate))
+        """Read the configuration again: all of it counts, or nothing.
+
+        One reload at a time; all that are asked for meanwhile are one, which begins behind it.
+        """
+        gate, self._next_reload = self._next_reload, self._next_reload or Gate()
+        if gate is None:
+            gate = self._next_reload
+            self._start_task(self._reload())
         return gate
 
-    async def _reload(self, gate: Gate) -> None:
-        try:
-            config = await wrap(self._load)()
-            self.policies.refuse_circles(config, self.broker)
-            self.policies.refuse_aliases(config, self.broker)
-            self.policies.take(config, self.broker)
-        except ConfigError as error:
-            text = f"configuration not reloaded: {error}"
-            self._log(logging.ERROR, text, text)
-            gate.failure = ServerError(f"configuration not reloaded: {error.problems[0]}")
-        else:
-            self._limit()
-            self._share_files()
-            self.broker.queues_max = config.server.max_queues
-            self.policies.put_in_force(self.broker, clock.now_ms())
-            self.schedules.put_in_force(config, clock.now_ms())
-            self._taken(config)
-            self._log(logging.INFO, "reload", "configuration reloaded")
-            if later := ", ".join(_taken_at_start(self._began_with, config)):
-                text = f"{later}: taken with the next start, not by a reload"
-                self._log(logging.WARNING, text, text)
-            gate.open()
-        self.turn.touch_all(gate.waiting_stored)
-        self.turn.owe()
+    async def _reload(self) -> None:
+        async with self._reloading:
+            gate, self._next_reload = self._next_reload, None
+            assert gate is not None
+            try:
+                await self._take_configuration(await wrap(self._load)())
+            except ConfigError as error:
+                text = f"configuration not reloaded: {error}"
+                self._log(logging.ERROR, text, text)
+                gate.failure = ServerError(f"configuration not reloaded: {error.problems[0]}")
+            else:
+                gate.open()
+            self.turn.touch_all(gate.waiting_stored)
+            self.turn.owe()
+
+    async def _take_configuration(self, config: Config) -> None:
+        """Put it in force for everything; raises ConfigError, and nothing has changed."""
+        reload = Reload(self.policies, self.broker, config)
+        await wrap(reload.check)()
+        while not reload.take():
+            await wrap(reload.check)()
+        self._limit()
+        self._share_files()
+        self.broker.queues_max = config.server.max_queues
+        while not reload.go_on(clock.now_ms()):
+            self.turn.owe()
+            await asyncio.sleep(0)
+        self.schedules.put_in_force(config, clock.now_ms())
+        self._taken(config)
+        self._log(logging.INFO, "reload", "configuration reloaded")
+        if later := ", ".join(_taken_at_start(self._began_with, config)):
+            text = f"{later}: taken with the next start, not by a reload"
+            self._log(logging.WARNING, text, text)
 
     def _share_files(self) -> None:
         """Share out the descriptors that there are; say it if that leaves fewer connections."""
@@ -390,19 +376,6 @@ def _taken_at_start(began_with: Config, config: Config) -> Iterator[str]:
         yield "[journal]"
 
 
-async def _answers(path: Path) -> bool:
-    """Does somebody listen on this Unix socket?"""
-    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    probe.setblocking(False)
-    try:
-        await asyncio.wait_for(asyncio.get_running_loop().sock_connect(probe, str(path)), 1)
-    except (OSError, TimeoutError):
-        return False
-    finally:
-        probe.close()
-    return True
-
-
 def _why_not(error: Exception, path: str) -> str:
     """Why there is no start, as one sentence."""
     if not isinstance(error, OSError):
@@ -413,7 +386,3 @@ def _why_not(error: Exception, path: str) -> str:
         f"{error.filename or path}: {error.strerror}, and no start without it: raise the limit of "
         "open files (ulimit -n), or give the process more memory"
     )
-
-
-def _why(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno else str(error)

@@ -169,7 +169,7 @@ class DataDirectory:
         """Is there anything that may have been acknowledged?"""
         queue = broker.fresh(*parse_folder_name(folder), now_ms)
         try:
-            recovery, _, _ = _replayed(self.patient, os.path.join(self.path, folder), queue)
+            recovery, *_ = _replayed(self.patient, os.path.join(self.path, folder), queue)
         except JournalError:
             return True
         is_damaged = any(damage.kind != "torn" for damage in recovery.damages)
@@ -199,16 +199,14 @@ class DataDirectory:
     ) -> None:
         path = os.path.join(self.path, folder)
         try:
-            recovery, replay, chunks = _replayed(self.patient, path, queue)
+            recovery, replay, chunks, checkpoint = _replayed(self.patient, path, queue)
         except JournalError as error:
             raise JournalError(f"{path}: {error}") from error
         if not any(n.endswith((".segment", ".snapshot")) for n in recovery.names):
             # Made and never written: nothing was ever acknowledged here.
             self.patient.remove_folder(path)
             return
-        checkpoint = None
-        if recovery.checkpoint is not None:
-            checkpoint = Checkpoint.from_record(recovery.checkpoint)
+        if checkpoint is not None:
             queue.name = queue.reader.name = checkpoint.name or queue.name
         queue.set_policy(broker.policy_of(queue.name, queue.declared), now_ms)
         # What was torn was shown to nobody; other lost items keep their numbers to themselves.
@@ -231,6 +229,7 @@ class DataDirectory:
         target = JournalLog(journal, dirty, queue.policy.sync_ms, queue.state)
         target.holds(queue.declared, queue.reader.paused, queue.epochs, wall_ms)
         queue.attach(target, replay.kept(journal.segments) if queue.policy.retains else None)
+        replay.close()
         broker.adopt(queue, now_ms)
         found.damages += recovery.damages + chunks.damages
 
@@ -289,25 +288,33 @@ class DataDirectory:
             self.patient.remove_folder(removed)
 
 
-def _replayed(files: Files, path: str, queue: Queue) -> tuple[Recovery, Replay, Chunks]:
-    """Every record of this folder, applied to a fresh queue; raises JournalError or OSError."""
+def _replayed(
+    files: Files, path: str, queue: Queue
+) -> tuple[Recovery, Replay, Chunks, Checkpoint | None]:
+    """Every record of this folder, applied to a fresh queue, and the newest checkpoint; raises
+    JournalError or OSError."""
     recovery = Recovery(files, path)
     replay = Replay(queue)
     records = recovery.records()
     first = next(records, None)  # by now the snapshot to begin with is known
-    if recovery.checkpoint is not None:  # a folder's name may be cut
-        queue.name = Checkpoint.from_record(recovery.checkpoint).name or queue.name
+    opening, checkpoint = recovery.checkpoint, None
+    if opening is not None:  # a folder's name may be cut
+        checkpoint = Checkpoint.from_record(opening)
+        queue.name = checkpoint.name or queue.name
     snapshot = recovery.snapshot
     if snapshot is not None:
         replay.restore(snapshot)
     queue.know(recovery.identity)
     chunks = read_chunks(
         files, path, recovery.identity, snapshot.chunks if snapshot is not None else None,
-        lambda frame: take_in(queue, frame, snapshot is not None),
+        lambda frame: take_in(queue, frame, snapshot is not None), recovery.names,
     )  # fmt: skip
     if first is not None:
         replay.run([first])
     replay.run(records)
     if recovery.checkpoint is not None:
-        queue.reader._apply_tokens(Checkpoint.from_record(recovery.checkpoint).tokens)
-    return recovery, replay, chunks
+        if recovery.checkpoint is not opening:
+            checkpoint = Checkpoint.from_record(recovery.checkpoint)
+        assert checkpoint is not None
+        queue.reader._apply_tokens(checkpoint.tokens)
+    return recovery, replay, chunks, checkpoint

@@ -5,7 +5,9 @@ One rule: nothing is decided here; every default stands in the configuration.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Mapping
+from functools import lru_cache
+from typing import Final
 
 from kestrelpy.config import (
     Config,
@@ -20,11 +22,13 @@ from kestrelpy.config import (
     targets_of,
 )
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.children import make_wanted
 from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.policy import Policy
 from kestrelpy.errors import ClientError
 from kestrelpy.message_keys import MessageKey
+
+# Queues are many, and most have the same settings: these share one policy.
+_POLICIES_KEPT: Final = 1024
 
 
 class Policies:
@@ -37,20 +41,7 @@ class Policies:
 
     def of(self, name: bytes, declared: bytes) -> Policy:
         """The rules of a queue for which this was declared."""
-        return _policy(self.config, name, declared)
-
-    def take(self, config: Config, broker: Broker) -> None:
-        """Go by this one from now on, or raise ConfigError: a key stays as it was made."""
-        problems = [
-            f"queue {name.decode('ascii', 'replace')}: key settings cannot change while it holds "
-            "items: they can when it is empty."
-            for name, queue in sorted(broker.queues.items())
-            if queue.reader.live
-            and _policy(config, name, queue.declared).keys != queue.policy.keys
-        ]
-        if problems:
-            raise ConfigError(problems)
-        self.config = config
+        return policy_in(self.config, name, declared)
 
     def name_aliases(self, broker: Broker) -> None:
         """Those of the configuration, and no others."""
@@ -58,15 +49,6 @@ class Policies:
             name.encode(): tuple(target.encode() for target in alias.to)
             for name, alias in self.config.aliases.items()
         }
-
-    def put_in_force(self, broker: Broker, now_ms: int) -> None:
-        """Every queue goes by the configuration as it is now."""
-        self.name_aliases(broker)
-        for queue in list(broker.queues.values()):
-            queue.set_policy(self.of(queue.name, queue.declared), now_ms)
-            if not queue.is_child:
-                queue.set_passing(queue.policy.fanout_only, now_ms)
-                make_wanted(broker, queue, now_ms)
 
     def declaration(self, name: bytes, body: bytes) -> bytes:
         """What a client declares for a queue, in the form that is kept; raises ClientError."""
@@ -93,28 +75,39 @@ class Policies:
             if (target := getattr(block, key)) in self.config.aliases:
                 raise ConfigError([f"declaration: {key} must name a queue: {target} is an alias."])
 
-    def refuse_aliases(self, config: Config, broker: Broker) -> None:
-        """Raises ConfigError where an alias has the name of a queue that is there, or one to which
-        a queue's items go by what was declared."""
+    def refuse_alias_names(self, config: Config, queues: Container[bytes]) -> None:
+        """Raises ConfigError where an alias has the name of a queue that is there."""
         problems = [
             f"[aliases.{name}] has the name of a queue that is there: delete the queue first."
             for name in config.aliases
-            if name.encode() in broker.queues
+            if name.encode() in queues
         ]
-        problems += [
+        if problems:
+            raise ConfigError(problems)
+
+    def refuse_aliases(
+        self, config: Config, names: Iterable[bytes], declared_of: Mapping[bytes, bytes]
+    ) -> None:
+        """Raises ConfigError where items of a queue go to an alias by what was declared for it."""
+        if not config.aliases:
+            return
+        problems = [
             f"{key} of queue {name.decode('ascii', 'replace')} leads to an alias, with what was "
             f"declared for queues: {name.decode('ascii', 'replace')} -> {target}."
-            for name, queue in sorted(broker.queues.items())
-            if config.aliases and queue.declared
-            for key, target in targets_of(config, name, self._declared(name))
+            for name in sorted(names)
+            if declared_of.get(name)
+            for key, target in targets_of(config, name, _block(declared_of, name))
             if target in config.aliases
         ]
         if problems:
             raise ConfigError(problems)
 
-    def refuse_circles(self, config: Config, broker: Broker) -> None:
-        """Raises ConfigError where this file, with what was declared, makes a circle."""
-        circle = find_circle(config, broker.queues, self._declared)
+    def refuse_circles(
+        self, config: Config, names: Iterable[bytes], declared_of: Mapping[bytes, bytes]
+    ) -> None:
+        """Raises ConfigError where this file, with what was declared, makes a circle that can be
+        reached from one of these queues."""
+        circle = find_circle(config, names, lambda name: _block(declared_of, name))
         if circle is not None:
             raise ConfigError([
                 f"{circle.key} of queue {circle.names[0]} leads in a circle, with what was "
@@ -139,11 +132,18 @@ class Policies:
         ]
 
 
-def _policy(config: Config, name: bytes, declared: bytes) -> Policy:
+def _block(declared_of: Mapping[bytes, bytes], name: bytes) -> QueueBlock | None:
+    declared = declared_of.get(name)
+    return kept_block(declared)[0] if declared else None
+
+
+def policy_in(config: Config, name: bytes, declared: bytes) -> Policy:
+    """The rules that a configuration makes for a queue for which this was declared."""
     block = kept_block(declared)[0] if declared else None
     return policy_of(config.queue(name, block), config.children(name))
 
 
+@lru_cache(maxsize=_POLICIES_KEPT)
 def policy_of(settings: QueueSettings, children: tuple[bytes, ...] = ()) -> Policy:
     """A queue's settings as the core knows them."""
     sync = settings.sync

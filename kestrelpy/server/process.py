@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import gc
 import sys
+from collections.abc import Iterator
 from typing import Final
 
 # Each collection looks through what was made since the last one of its kind, which may be waiting
@@ -27,11 +28,23 @@ _MMAP_THRESHOLD_BYTES: Final = 1 << 20
 _M_MMAP_THRESHOLD: Final = -3  # its number in glibc's malloc.h
 
 
+@contextlib.contextmanager
+def collecting_nothing() -> Iterator[None]:
+    """Look for no garbage: what is made stays, and looking through it takes as long as making it.
+
+    It must leave no circles, which would stay for good.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def settle_down() -> None:
     """What was made so far lives as long as the process, and what a request makes holds no circles:
     looking for garbage among a million waiting items would only cost time.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     sys.setswitchinterval(SWITCH_SECONDS)

@@ -94,6 +94,11 @@ def declared(**blocks: str) -> Policies:
     return policies
 
 
+def declarations(broker: Broker) -> tuple[list[bytes], dict[bytes, bytes]]:
+    """The queues that are there, and what was declared for each."""
+    return list(broker.queues), {name: queue.declared for name, queue in broker.queues.items()}
+
+
 def test_a_declaration_that_closes_a_circle_is_refused_with_the_chain_named() -> None:
     policies = declared(b='dead_letter_to = "c"\n', c='expire_to = "a"\n')
     with pytest.raises(ClientError) as refusal:
@@ -114,11 +119,11 @@ def test_a_file_that_makes_a_circle_with_what_was_declared_is_refused() -> None:
     broker = Broker(policies.of, lambda _: NullLog(), Wall(0), 9)
     policies.declared_of = broker.declared_of
     broker.create(b"b", 0, b'dead_letter_to = "a"\n')
-    policies.refuse_circles(Config(), broker)
+    policies.refuse_circles(Config(), *declarations(broker))
 
     config = Config.model_validate({"queues": {"a": {"expire_to": "b"}}})
     with pytest.raises(ConfigError) as refusal:
-        policies.refuse_circles(config, broker)
+        policies.refuse_circles(config, *declarations(broker))
     assert str(refusal.value) == (
         "dead_letter_to of queue b leads in a circle, with what was declared for queues: "
         "b -> a -> b."
@@ -130,12 +135,12 @@ def test_an_alias_to_which_a_queue_was_declared_to_send_is_refused() -> None:
     broker = Broker(policies.of, lambda _: NullLog(), Wall(0), 9)
     policies.declared_of = broker.declared_of
     broker.create(b"a", 0, b'dead_letter_to = "b"\nexpire_to = "c"\n')
-    policies.refuse_aliases(Config(), broker)
+    policies.refuse_aliases(Config(), *declarations(broker))
 
     aliases = {"b": {"to": ["d"]}, "c": {"to": ["d"]}}
     file = {"aliases": aliases, "queues": {"a": {"expire_to": "none"}}}  # the file wins
     with pytest.raises(ConfigError) as refusal:
-        policies.refuse_aliases(Config.model_validate(file), broker)
+        policies.refuse_aliases(Config.model_validate(file), *declarations(broker))
     assert str(refusal.value) == (
         "dead_letter_to of queue a leads to an alias, with what was declared for queues: a -> b."
     )

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from kestrelpy.core.log import JournalLog
+from kestrelpy.server.reloading import put_in_force
 from tests.support.memory_disk import PowerCut
 from tests.support.moving import Town, both_deleted_and_the_first_failed
 from tests.support.stage import Stage
@@ -308,7 +309,7 @@ def test_that_a_queue_is_deleted_is_synced_whatever_its_items_wait_for(sync: str
     town.put("jobs", b"1")
     town.hold_syncs()
     assert town.say("eve", b"delete jobs") == b""
-    town.policies.put_in_force(town.broker, town.now_ms)
+    put_in_force(town.policies, town.broker, town.now_ms)
     town.work()
     assert town.client("eve").take() == b"", "not even after a reload"
     town.go()

@@ -49,6 +49,7 @@ TESTS_OF_A_SHORTAGE = (
     "tests/server/test_read_back.py", "tests/server/test_open_journals.py",
     "tests/protocol/test_waiting.py", "tests/server/test_daemon.py",
 )  # fmt: skip
+TESTS_OF_RELOADS = ("tests/server/test_reloading.py",)
 SIMULATION = ("tests/simulation/test_simulation.py",)
 
 
@@ -532,9 +533,9 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a reload forgets what was declared",
-        "kestrelpy/server/policies.py",
-        "self.of(queue.name, queue.declared), now_ms)",
-        'self.of(queue.name, b""), now_ms)',
+        "kestrelpy/server/reloading.py",
+        "policy_in(config, queue.name, declared)",
+        'policy_in(config, queue.name, b"")',
         ("tests/protocol/test_transcripts.py", "tests/wire/test_declaring.py"),
     ),
     Fault(
@@ -800,5 +801,41 @@ FAULTS: tuple[Fault, ...] = (
         "cell.startswith(_FORMULA_BEGINS)\n",
         "not cell\n",
         ("tests/spark/jobs/test_figures.py",),
+    ),
+    # -- slices --------------------------------------------------------------------------------
+    Fault(
+        "an item that comes before the turn of its queue has its key by the old settings",
+        "kestrelpy/server/reloading.py",
+        "            each.queue.set_keys(each.policy.keys)\n",
+        "            pass\n",
+        TESTS_OF_RELOADS,
+    ),
+    Fault(
+        "a reload goes on with a queue that was deleted meanwhile",
+        "kestrelpy/server/reloading.py",
+        "if broker.queues.get(name) is not queue:",
+        "if name not in broker.queues:",
+        TESTS_OF_RELOADS,
+    ),
+    Fault(
+        "a reload does not check what was declared during its check",
+        "kestrelpy/server/reloading.py",
+        "if seen is None or seen.queue is not queue or seen.declared != queue.declared:",
+        "if seen is None or seen.queue is not queue:",
+        TESTS_OF_RELOADS,
+    ),
+    Fault(
+        "a reload is put in force for all queues in one turn",
+        "kestrelpy/server/reloading.py",
+        "self._enforcement.go_on(now_ms, STEPS_MAX)",
+        "self._enforcement.go_on(now_ms, 1 << 30)",
+        TESTS_OF_RELOADS,
+    ),
+    Fault(
+        "the confirms of a child that begins its work have no room",
+        "kestrelpy/core/child.py",
+        "            self.parent.to_come.forget()  # it is at work from now on\n",
+        "            pass\n",
+        ("tests/core/test_to_come.py",),
     ),
 )

@@ -26,6 +26,7 @@ from kestrelpy.protocol.memcache import Lines
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies
+from kestrelpy.server.reloading import put_in_force
 from kestrelpy.server.schedules import Schedules, sooner
 from tests.support.memory_disk import MemoryDisk
 
@@ -151,7 +152,7 @@ class Stage:
         """Other settings, as after a reload: of one queue, or of all."""
         (self._named.setdefault(name, {}) if name else self._settings).update(settings)
         self._configure()
-        self.policies.put_in_force(self.broker, self.now_ms)
+        put_in_force(self.policies, self.broker, self.now_ms)
 
     def set_server(self, **settings: Any) -> None:
         """Other settings of the server."""
@@ -162,7 +163,7 @@ class Stage:
         """Another alias, as after a reload."""
         self._aliases[name] = {"to": to}
         self._configure()
-        self.policies.put_in_force(self.broker, self.now_ms)
+        put_in_force(self.policies, self.broker, self.now_ms)
 
     def set_schedule(self, name: str, **settings: str) -> None:
         """Another schedule, as after a reload."""

@@ -1,0 +1,171 @@
+"""A reload of the configuration, while all queues go on.
+
+    read ──▶ check, on a thread ──▶ take, at one moment ──▶ put in force, queue by queue ──▶ answer
+
+Queues that are created or declared between the check and the taking are checked at the taking. A
+queue that is created later goes by the new configuration at once. A queue that was there goes by
+the old one until its turn comes.
+
+One rule: a configuration is taken whole, by every queue, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from kestrelpy.config import Config, ConfigError
+from kestrelpy.core.broker import Broker
+from kestrelpy.core.children import mention_wanted, wanted
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue import Queue
+from kestrelpy.server.policies import Policies, policy_in
+
+# Queues and children that one turn puts a configuration in force for: 3 to 5 ms of work.
+STEPS_MAX: Final = 100
+# So many queues are checked at the moment of taking; more are checked on the thread before.
+LATE_MAX: Final = 100
+
+
+class _Known(NamedTuple):
+    """A queue as the check saw it, and its policy under the new configuration."""
+
+    queue: Queue
+    declared: bytes
+    policy: Policy
+
+
+class Reload:
+    """One configuration on its way. All but `check` is for the loop's thread."""
+
+    def __init__(self, policies: Policies, broker: Broker, config: Config) -> None:
+        self.config = config
+        self._policies = policies
+        self._broker = broker
+        self._known: dict[bytes, _Known] = {}
+        self._unchecked = self._late()
+        self._enforcement: Enforcement | None = None
+
+    def check(self) -> None:
+        """Check what the loop handed over last; raise ConfigError where it does not fit.
+
+        Pure, for any thread: it reads nothing that changes.
+        """
+        self._check(self._unchecked)
+
+    def take(self) -> bool:
+        """Go by this configuration from now on; False: `check` again, much has changed meanwhile.
+
+        Raises ConfigError where it does not fit any more.
+        """
+        queues, late = self._broker.queues, self._late()
+        if late:
+            self._known = {name: each for name, each in self._known.items() if name in queues}
+        if len(late) > LATE_MAX:
+            self._unchecked = late
+            return False
+        if late:
+            self._check(late)
+        known = self._known
+        self._policies.refuse_alias_names(self.config, queues)
+        other = [
+            each
+            for name, queue in queues.items()
+            if (each := known[name]).policy is not queue.policy
+            and each.policy.keys != queue.policy.keys
+        ]
+        problems = [
+            f"queue {each.queue.name.decode('ascii', 'replace')}: key settings cannot change while "
+            "it holds items: they can when it is empty."
+            for each in sorted(other, key=lambda each: each.queue.name)
+            if each.queue.reader.live
+        ]
+        if problems:
+            raise ConfigError(problems)
+        for each in other:  # before it holds an item whose key is made by the old rule
+            each.queue.set_keys(each.policy.keys)
+        self._policies.config = self.config
+        self._policies.name_aliases(self._broker)
+        self._enforcement = Enforcement(self._policies, self._broker, known)
+        return True
+
+    def go_on(self, now_ms: int) -> bool:
+        """Put it in force for the next few queues; True: it is for all of them."""
+        assert self._enforcement is not None, "what was not taken is not put in force"
+        return self._enforcement.go_on(now_ms, STEPS_MAX)
+
+    def _late(self) -> list[tuple[Queue, bytes]]:
+        """The queues that are not as the check saw them, each with what is declared for it."""
+        known, late = self._known, []
+        for name, queue in self._broker.queues.items():
+            seen = known.get(name)
+            if seen is None or seen.queue is not queue or seen.declared != queue.declared:
+                late.append((queue, queue.declared))
+        return late
+
+    def _check(self, some: list[tuple[Queue, bytes]]) -> None:
+        policies, config = self._policies, self.config
+        for queue, declared in some:
+            policy = policy_in(config, queue.name, declared)
+            self._known[queue.name] = _Known(queue, declared, policy)
+        declared_of = {name: each.declared for name, each in self._known.items()}
+        names = [queue.name for queue, _ in some]
+        policies.refuse_circles(config, names, declared_of)
+        policies.refuse_aliases(config, names, declared_of)
+
+
+class Enforcement:
+    """Puts the configuration in force for the queues that are there now, a few at a time."""
+
+    def __init__(
+        self, policies: Policies, broker: Broker, known: dict[bytes, _Known] | None = None
+    ) -> None:
+        """`known` has policies that were made before."""
+        self._policies = policies
+        self._broker = broker
+        self._known = known or {}
+        self._queues: deque[Queue] = deque(broker.queues.values())
+        self._children: deque[tuple[Queue, bytes]] = deque()  # to be made
+
+    def go_on(self, now_ms: int, steps: int) -> bool:
+        """Take so many steps; True: nothing is left."""
+        for _ in range(steps):
+            if self._children:
+                mention_wanted(self._broker, *self._children.popleft(), now_ms)
+            elif self._queues:
+                self._enforce(self._queues.popleft(), now_ms)
+            else:
+                return True
+        return not (self._children or self._queues)
+
+    def _enforce(self, queue: Queue, now_ms: int) -> None:
+        broker, name = self._broker, queue.name
+        if broker.queues.get(name) is not queue:
+            return  # deleted since
+        known = self._known.get(name)
+        if known is not None and known.queue is queue and known.declared == queue.declared:
+            policy = known.policy
+        else:
+            policy = self._policies.of(name, queue.declared)
+        queue.set_policy(policy, now_ms)
+        if not queue.is_child:
+            queue.set_passing(policy.fanout_only, now_ms)
+            self._children += ((queue, child) for child in wanted(broker, queue))
+
+
+def put_in_force(policies: Policies, broker: Broker, now_ms: int) -> None:
+    """Have every queue go by the configuration as it is now, all at once."""
+    policies.name_aliases(broker)
+    enforcement = Enforcement(policies, broker)
+    while not enforcement.go_on(now_ms, STEPS_MAX):
+        pass
+
+
+def refuse_at_start(policies: Policies, broker: Broker) -> None:
+    """Raise ConfigError where the configuration does not fit the queues that were recovered."""
+    declared_of = {name: queue.declared for name, queue in broker.queues.items()}
+    names: Iterable[bytes] = declared_of
+    policies.refuse_circles(policies.config, names, declared_of)
+    policies.refuse_alias_names(policies.config, broker.queues)
+    policies.refuse_aliases(policies.config, names, declared_of)

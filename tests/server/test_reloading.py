@@ -1,0 +1,230 @@
+"""A reload is taken whole and at one moment, and put in force for a few queues in each turn."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kestrelpy.config import Config, ConfigError
+from kestrelpy.server.reloading import LATE_MAX, STEPS_MAX, Reload
+from tests.support.running import running
+from tests.support.stage import Stage
+
+COUNT = 2 * STEPS_MAX + 50
+
+
+def stage_with(count: int) -> Stage:
+    stage = Stage()
+    for number in range(count):
+        stage.broker.create(b"q%d" % number, stage.now_ms)
+    stage.work()
+    return stage
+
+
+def reload_of(stage: Stage, **settings: Any) -> Reload:
+    """A reload that finds these defaults in the file."""
+    return Reload(stage.policies, stage.broker, Config.model_validate({"queue_defaults": settings}))
+
+
+def bounded(stage: Stage) -> int:
+    """How many queues go by `max_items = 1`."""
+    return sum(queue.policy.max_items == 1 for queue in stage.broker.queues.values())
+
+
+def finish(stage: Stage, reload: Reload) -> None:
+    while not reload.go_on(stage.now_ms):
+        stage.work()
+
+
+def test_one_turn_puts_a_reload_in_force_for_a_bounded_number_of_queues() -> None:
+    stage = stage_with(COUNT)
+    reload = reload_of(stage, max_items=1)
+    reload.check()
+    assert bounded(stage) == 0
+    assert reload.take()
+    assert bounded(stage) == 0
+    found = []
+    while not reload.go_on(stage.now_ms):
+        found.append(bounded(stage))
+        assert stage.say("other", b"set q%d 0 0 1" % (COUNT - 1), b"x") == b"STORED\r\n"
+    assert found == [STEPS_MAX, 2 * STEPS_MAX], "others are served between two of its turns"
+    assert bounded(stage) == COUNT
+    assert stage.say("other", b"set q%d 0 0 1" % (COUNT - 1), b"x") == b"NOT_STORED\r\n"
+
+
+def test_a_queue_that_is_created_in_the_middle_of_a_reload_goes_by_the_new_one() -> None:
+    stage = stage_with(COUNT)
+    reload = reload_of(stage, max_items=1)
+    reload.check()
+    stage.say("a", b"set before 0 0 1", b"x")
+    assert reload.take()
+    assert not reload.go_on(stage.now_ms)
+    assert stage.say("a", b"set after 0 0 1", b"x", b"set after 0 0 1", b"x") == (
+        b"STORED\r\nNOT_STORED\r\n"
+    )
+    finish(stage, reload)
+    assert bounded(stage) == COUNT + 2, "the one that was created before it was taken, too"
+
+
+def test_a_queue_that_is_deleted_in_the_middle_of_a_reload_stays_deleted() -> None:
+    stage = stage_with(COUNT)
+    reload = reload_of(stage, max_items=1)
+    reload.check()
+    stage.say("a", b"delete q0")
+    assert reload.take()
+    old = stage.queue(f"q{COUNT - 1}")
+    stage.say("a", b"delete q%d" % (COUNT - 1), b"delete q%d" % (COUNT - 2))
+    stage.say("a", b"set q%d 0 0 1" % (COUNT - 1), b"x")
+    finish(stage, reload)
+    assert b"q0" not in stage.broker.queues
+    assert b"q%d" % (COUNT - 2) not in stage.broker.queues
+    assert old.policy.max_items is None
+    assert bounded(stage) == COUNT - 2
+
+
+def test_a_declaration_between_the_check_and_the_taking_is_checked() -> None:
+    stage = stage_with(3)
+    config = Config.model_validate({"queues": {"q1": {"dead_letter_to": "q2"}}})
+    reload = Reload(stage.policies, stage.broker, config)
+    reload.check()
+    said = b'dead_letter_to = "q1"'
+    stage.say("a", b"set q2/declare 0 0 %d" % len(said), said)
+    with pytest.raises(ConfigError, match="leads in a circle"):
+        reload.take()
+    assert stage.policies.config is stage.config, "nothing of it counts"
+
+
+def test_a_declaration_in_the_middle_of_a_reload_is_laid_over_the_new_configuration() -> None:
+    stage = stage_with(COUNT)
+    reload = reload_of(stage, max_items=1)
+    reload.check()
+    assert reload.take()
+    said = b"max_bytes = 100"
+    last = f"q{COUNT - 1}"
+    stage.say("a", b"set %b/declare 0 0 %d" % (last.encode(), len(said)), said)
+    finish(stage, reload)
+    policy = stage.queue(last).policy
+    assert (policy.max_items, policy.max_bytes) == (1, 100)
+
+
+def test_queues_that_were_created_during_the_check_are_checked_before_it_is_taken() -> None:
+    stage = stage_with(2)
+    reload = reload_of(stage, max_items=1)
+    reload.check()
+    for number in range(LATE_MAX + 1):
+        stage.broker.create(b"late%d" % number, stage.now_ms)
+    assert not reload.take(), "so many are checked on the thread"
+    assert bounded(stage) == 0
+    reload.check()
+    assert reload.take()
+    finish(stage, reload)
+    assert bounded(stage) == LATE_MAX + 3
+
+
+def test_a_queue_that_was_deleted_during_the_check_does_not_refuse_the_reload() -> None:
+    stage = stage_with(2)
+    said = b'dead_letter_to = "q1"'
+    stage.say("a", b"set q0/declare 0 0 %d" % len(said), said)
+    config = Config.model_validate({"queues": {"late": {"dead_letter_to": "q0"}}})
+    reload = Reload(stage.policies, stage.broker, config)
+    reload.check()
+    stage.say("a", b"delete q0")
+    said = b'dead_letter_to = "late"'
+    stage.say("a", b"set q1/declare 0 0 %d" % len(said), said)
+    assert reload.take(), "q0 leads nowhere any more"
+
+
+def test_an_item_that_comes_between_check_and_taking_keeps_the_key_settings() -> None:
+    stage = stage_with(2)
+    reload = reload_of(stage, key_match="any", max_items=1)
+    reload.check()
+    stage.say("a", b"set q1/key=A 0 0 1", b"x")
+    with pytest.raises(ConfigError, match="queue q1: key settings cannot change while it holds"):
+        reload.take()
+    assert stage.policies.config is stage.config
+    assert bounded(stage) == 0
+
+
+def test_an_item_that_comes_before_the_turn_of_its_queue_has_its_key_by_the_new_settings() -> None:
+    stage = stage_with(COUNT)
+    last = f"q{COUNT - 1}"
+    reload = reload_of(stage, key_match="any")
+    reload.check()
+    assert reload.take()
+    stage.say("a", b"set %b/key=A,B 0 0 1" % last.encode(), b"1")
+    stage.say("a", b"set %b/key=B,C 0 0 1" % last.encode(), b"2")
+    finish(stage, reload)
+    opened = b"get %b/open" % last.encode()
+    assert stage.say("a", opened) != b"END\r\n"
+    assert stage.say("b", opened) == b"END\r\n", "B is in use"
+    assert stage.queue(last).policy.keys.matches_any
+
+
+def test_children_that_a_reload_names_are_made_a_bounded_number_in_each_turn() -> None:
+    stage = stage_with(1)
+    queues = {f"q0+c{number}": {"max_items": 5} for number in range(COUNT)}
+    reload = Reload(stage.policies, stage.broker, Config.model_validate({"queues": queues}))
+    reload.check()
+    assert reload.take()
+    assert not reload.go_on(stage.now_ms)
+    assert len(stage.queue("q0").children) == STEPS_MAX - 1
+    finish(stage, reload)
+    assert len(stage.queue("q0").children) == COUNT
+    assert stage.queue("q0+c7").policy.max_items == 5
+
+
+def test_a_kill_in_the_middle_of_a_reload_leaves_queues_that_the_next_start_can_take() -> None:
+    stage = stage_with(COUNT)
+    for number in (0, COUNT - 1):
+        stage.say("a", b"get q%d+c/peek" % number)
+    reload = reload_of(stage, fanout_only=True)
+    reload.check()
+    assert reload.take()
+    assert not reload.go_on(stage.now_ms)
+    stage.work()
+    stage.kill()
+    stage.set_queue(fanout_only=True)
+    for number in (0, COUNT - 1):
+        assert stage.queue(f"q{number}").passes_on
+        stage.say("a", b"set q%d 0 0 1" % number, b"x")
+        assert stage.say("a", b"get q%d" % number) == b"END\r\n"
+        assert stage.say("a", b"get q%d+c" % number) != b"END\r\n"
+
+
+async def test_reloads_that_are_asked_for_during_one_are_one_that_begins_behind_it(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as server:
+        assert server.daemon is not None
+        peers = [await server.client() for _ in range(4)]
+        await peers[0].ask(b"set jobs 0 0 1\r\na\r\n")
+        loads = []
+        load, reading, go = server.daemon._load, asyncio.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def slow_load() -> Config:
+            config = load()
+            loads.append(config.queue_defaults.max_items)
+            loop.call_soon_threadsafe(reading.set)
+            asyncio.run_coroutine_threadsafe(go.wait(), loop).result()
+            return config
+
+        server.daemon._load = slow_load
+        peers[0].writer.write(b"reload\r\n")
+        await reading.wait()  # the first has read the file
+        server.config_file.write_text("[queue_defaults]\nmax_items = 1\n")
+        for peer in peers[1:]:
+            peer.writer.write(b"reload\r\nreload\r\n")
+        while server.daemon._next_reload is None:
+            await asyncio.sleep(0)
+        go.set()
+        assert await peers[0].line() == b"Reloaded config.\r\n"
+        for peer in peers[1:]:
+            assert await peer.line() == b"Reloaded config.\r\n"
+            assert await peer.line() == b"Reloaded config.\r\n"
+        assert loads[:2] == [None, 1]
+        assert len(loads) < 1 + 2 * 3, "those that waited together were one"
+        assert await peers[1].ask(b"set jobs 0 0 1\r\nb\r\n") == b"NOT_STORED\r\n"
