@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from journal.ids import IdSet
 from kestrelpy.core.item import Item, bare_item
 from kestrelpy.core.keys import Keys, Parked
 from kestrelpy.core.ready import ITEM_COST
@@ -235,19 +236,21 @@ class Keyed:
         for id_, key in self.held.items():
             self.keys.hold(id_, key)
 
-    def keep_held(self, spared: list[int]) -> None:
+    def keep_held(self, spared: IdSet) -> None:
         """Of what was given back for later, these are left."""
-        for id_ in self.held.keys() - set(spared):
-            del self.held[id_]
+        if self.held:
+            self.held = {id_: key for id_, key in self.held.items() if id_ in spared}
 
-    def clear(self, spared: list[int]) -> None:
+    def clear(self, spared: IdSet) -> None:
         """Nothing is ready or delayed any more: only these, that are lent, have their keys."""
-        self.keys.clear()
-        self.whole.clear()
-        self.whole_bytes = 0
+        trash = self._reader.residency.trash
+        trash.take(self.whole)
+        self.keys.clear(trash)
+        self.whole, self.whole_bytes = {}, 0
         self.keep_held(spared)
-        for lease in self._reader.leases:
-            item = lease.item
-            if item.key and not lease.dead:
-                self.keys.hold(item.id, item.key)
+        if self.in_flight:
+            for lease in self._reader.leases:
+                item = lease.item
+                if item.key and not lease.dead:
+                    self.keys.hold(item.id, item.key)
         self._count()

@@ -21,6 +21,7 @@ from typing import Final
 
 from journal.canonical import split
 from journal.ids import IdSet
+from kestrelpy.core.trash import Trash
 
 _FIELDS: Final = 3  # of one that waits in a row: id, place, bytes of its body
 _COMPACT_ABOVE: Final = 64 * _FIELDS
@@ -119,16 +120,19 @@ class Keys:
 
     def __init__(self, matches_any: bool = False) -> None:
         self.matches_any = matches_any
-        self.clear()
-
-    def clear(self) -> None:
-        """Nobody claims anything."""
         # An item that has a value for which nobody waits is all there is to say.
         self._rows: dict[bytes, int | Row] = {}
         self._more: dict[int, int] = {}  # who waits for more than one value, and for how many
         self.parked = IdSet()
         self.parked_bytes = 0
         self.blocked = 0
+
+    def clear(self, trash: Trash) -> None:
+        """Nobody claims anything."""
+        trash.take(self._rows, self._more)
+        self._rows, self._more = {}, {}
+        self.parked = IdSet()
+        self.parked_bytes = self.blocked = 0
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -149,7 +149,7 @@ class Line:
         """
         reader = self._reader
         ready = reader.ready
-        ready.clear()
+        ready.clear(reader.residency.trash)
         deaths, apart = reader.dead.deaths, reader.elsewhere
         entries = reader.leases.entries.values()
         leased = [entry for entry in entries if entry.item not in deaths]
@@ -164,8 +164,10 @@ class Line:
 
     def clear(self) -> None:
         """Nothing is ready any more."""
-        self._reader.ready.clear()
-        self._expiries, self.watched = Timers(), {}
+        trash = self._reader.residency.trash
+        self._reader.ready.clear(trash)
+        trash.take(self._expiries.take_all(), self.watched)
+        self.watched = {}
         if self._reader.log.backlog is not None:
             self._reader.log.backlog.reset()
 
