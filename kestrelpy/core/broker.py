@@ -28,6 +28,7 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import HUNG_UP, Reader
 from kestrelpy.core.residency import Memory
+from kestrelpy.core.serving import latest_marker
 from kestrelpy.core.timers import Timers
 from kestrelpy.core.tokens import TokenFloor
 from kestrelpy.core.trash import Trash
@@ -258,11 +259,13 @@ class Broker:
     def _time_out(self, waiter: Waiter, now_ms: int) -> None:
         if waiter.done:
             return  # served in this very turn
+        queue = self.queues.get(waiter.name)
         if waiter.want is Want.OBSERVE:
             self.give_up(waiter)
+            if queue is not None and waiter.after < latest_marker(queue.reader):
+                waiter.owner = queue.reader  # it was its turn to be told, soon
             self._answer_nothing(waiter)
             return
-        queue = self.queues.get(waiter.name)
         lends = waiter.want is not Want.PEEK
         if queue is not None and queue.reader.is_busy(now_ms, waiter.dead, lends):
             # What stands at the front is to be cleared away or read back: there may be an item
