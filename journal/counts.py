@@ -72,9 +72,10 @@ class IdCounts:
                     id_ = number * PAGE_IDS + at
                     yield id_, count if count < _MANY else self._large[id_]
 
-    def keep_only(self, ids: IdSet) -> None:
-        """All other ids have 0 from now on."""
-        for number, page in [*self._pages.items()]:
+    def keep_only(self, ids: IdSet, up_to: int) -> None:
+        """All other ids up to this one have 0 from now on; those above it are among `ids`."""
+        for number in [number for number in self._pages if number <= up_to // PAGE_IDS]:
+            page = self._pages[number]
             bits = f"{ids._word(number):0{PAGE_IDS}b}"[::-1].encode()
             stay = int.from_bytes(page, "little") & int.from_bytes(bits.translate(_MASK), "little")
             kept = bytearray(stay.to_bytes(PAGE_IDS, "little"))

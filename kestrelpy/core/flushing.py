@@ -24,9 +24,8 @@ def flush(reader: Reader, last_id: int, now_ms: int) -> int:
     held = IdSet.of(item.id for item in items)
     spared = IdSet.union([leases.token_ids, held])
     size = leases.token_bytes + sum(item.size for item in items) + dead.bytes
-    ids = [*leases.entries, *held]
-    if len(ids) > spared.count:  # some are lent from the dead line
-        ids = [id_ for id_ in ids if id_ in spared]
+    ids = [id_ for id_ in leases.entries if id_ not in dead.deaths]
+    ids += held
     reader._apply_flushed(spared, last_id, size)
     reader.line.clear()
     reader.delays.clear(trash)
@@ -40,7 +39,7 @@ def flush(reader: Reader, last_id: int, now_ms: int) -> int:
 def apply_flushed(reader: Reader, spared: IdSet, last_id: int, live_bytes: int) -> None:
     """Of all items up to `last_id` these and the dead stay, with so many bytes of bodies."""
     stay, apart = IdSet.union([spared, reader.dead.ids]), reader.elsewhere
-    reader.attempts.keep_only(stay)
+    reader.attempts.keep_only(stay, last_id)
     reader.live.discard_range(1, last_id, stay)
     apart.discard_range(1, apart.last, stay.both(apart))
     reader.marks.keep_only(stay)

@@ -169,12 +169,14 @@ class Keyed:
             if self._reader.waiters:
                 self._reader.alarm.need(AT_ONCE_MS)
 
-    def drop_parked(self, last: int, stay: set[int]) -> int:
-        """Those up to this id that wait for others are gone, but these; the bytes of their bodies.
+    def drop_parked(self, ids: IdSet) -> int:
+        """Those of these that wait for others are gone; the bytes of their bodies.
 
         Nothing becomes possible by that: who has a key has it still.
         """
-        gone = self.keys.leave(last, stay)
+        if not self.keys.parked.count:
+            return 0
+        gone = self.keys.leave(ids)
         for id_ in gone:
             self._forget_whole(id_)
             self._reader.line.forget_expiry(id_)

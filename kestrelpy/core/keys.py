@@ -204,13 +204,13 @@ class Keys:
         values = [value for value in self._rows if self._is_in(id_, value)]
         return self._end(id_, tuple(values), body_bytes)
 
-    def leave(self, last: int, stay: set[int]) -> dict[int, int]:
-        """Nobody up to this id waits any more, but these; who did, with the bytes of the bodies."""
+    def leave(self, ids: IdSet) -> dict[int, int]:
+        """None of these waits any more; who did, with the bytes of the bodies."""
         gone: dict[int, int] = {}
         for value, row in [*self._rows.items()]:
             if isinstance(row, int):
                 continue
-            going = {id_: size for id_, _, size in row if id_ <= last and id_ not in stay}
+            going = {id_: size for id_, _, size in row if id_ in ids}
             row.leave(going)
             gone |= going
             if not row:

@@ -129,6 +129,10 @@ class Leases:
         granted, renewed = self._granted.leases, self._renewed.leases
         return [*granted.values(), *renewed.values(), *self._others.values()]
 
+    def moving(self) -> list[Lease]:
+        """Those of the mover but for dead items."""
+        return [each for each in self._others.values() if each.is_moving and not each.dead]
+
     def without_token(self) -> list[Lease]:
         """Those by connection, and those of the mover that never were by token."""
         if len(self) == len(self.entries):

@@ -244,11 +244,13 @@ class Line:
     def count_unlent(self, first: int, last: int) -> int:
         """How many of these are there, and in the plain line."""
         reader = self._reader
-        live, leases, deaths = reader.live, reader.leases, reader.dead.deaths
+        live, leases = reader.live, reader.leases
         if last - first < _FEW_IDS:
             return sum(i in live and self._is_plain(i) for i in range(first, last + 1))
-        apart = sum(first <= lease.item.id <= last for lease in leases if not lease.dead)
-        apart += sum(first <= i <= last for i in deaths)
+        loose = leases.without_token()
+        apart = sum(first <= lease.item.id <= last for lease in loose if not lease.dead)
+        apart += leases.token_ids.count_between(first, last)
+        apart += reader.dead.ids.count_between(first, last)
         apart += reader.elsewhere.count_between(first, last)
         return live.count_between(first, last) - apart
 

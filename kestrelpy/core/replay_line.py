@@ -208,8 +208,8 @@ class ReplayLine:
 
     def _upto(self, record: Record) -> None:
         reader, marker = self.reader, record.number
-        spared = set(struct.unpack(f"<{len(record.body) // 8}Q", record.body))
-        stay = self.apart.behind(marker) | spared
+        spared = struct.unpack(f"<{len(record.body) // 8}Q", record.body)
+        stay = IdSet.of(self.apart.behind(marker).union(spared))
         live_bytes = decode_meta(record.meta).get(Tag.BYTES, 0)
         assert isinstance(live_bytes, int)
         apply_upto(reader, marker, stay, live_bytes)
