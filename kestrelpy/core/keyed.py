@@ -183,15 +183,16 @@ class Keyed:
         self._count()
         return sum(gone.values())
 
-    def pop_oldest(self, below: int) -> Item | None:
-        """The parked item with the lowest place, if that is below this one: it is dropped."""
+    def oldest(self, below: int) -> Item | None:
+        """The parked item with the lowest place, if that is below this one; the caller drops it."""
         oldest = self.keys.oldest()
-        if oldest is None or oldest[1] >= below:
+        if oldest is None or oldest[0][1] >= below:
             return None
-        id_, _, body_bytes = oldest
-        item = self.whole.get(id_) or bare_item(id_, body_bytes)
-        self.drop(item)
-        return item
+        (id_, _, body_bytes), value = oldest
+        item = self.whole.get(id_)
+        if item is None and not self.keys.matches_any:
+            item = bare_item(id_, body_bytes, key=value)  # it waits for its whole key
+        return item or bare_item(id_, body_bytes)
 
     def _free(self, id_: int, freed: list[Parked]) -> None:
         self.held.pop(id_, None)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from journal.canonical import split
@@ -116,13 +117,18 @@ class Keys:
     `blocked` values have somebody waiting for them.
     """
 
-    __slots__ = ("_more", "_rows", "blocked", "matches_any", "parked", "parked_bytes")
+    __slots__ = (
+        "_heads", "_more", "_rows", "blocked", "matches_any", "parked", "parked_bytes",
+    )  # fmt: skip
 
     def __init__(self, matches_any: bool = False) -> None:
         self.matches_any = matches_any
         # An item that has a value for which nobody waits is all there is to say.
         self._rows: dict[bytes, int | Row] = {}
         self._more: dict[int, int] = {}  # who waits for more than one value, and for how many
+        # A heap: of each row the place of its first, with its value, and some that were it. None:
+        # nobody has asked for the oldest yet.
+        self._heads: list[tuple[int, bytes]] | None = None
         self.parked = IdSet()
         self.parked_bytes = 0
         self.blocked = 0
@@ -130,7 +136,7 @@ class Keys:
     def clear(self, trash: Trash) -> None:
         """Nobody claims anything."""
         trash.take(self._rows, self._more)
-        self._rows, self._more = {}, {}
+        self._rows, self._more, self._heads = {}, {}, None
         self.parked = IdSet()
         self.parked_bytes = self.blocked = 0
 
@@ -177,6 +183,8 @@ class Keys:
                     continue
                 rows[value] = row = Row(row)
                 self.blocked += 1
+                if self._heads is not None:
+                    heappush(self._heads, (place, value))
             elif row.holder == id_:
                 continue
             row.add(id_, place, body_bytes)
@@ -213,9 +221,7 @@ class Keys:
             going = {id_: size for id_, _, size in row if id_ in ids}
             row.leave(going)
             gone |= going
-            if not row:
-                self._rows[value] = row.holder
-                self.blocked -= 1
+            self._has_new_first(value, row)
         for id_, size in gone.items():
             self._more.pop(id_, None)
             self._unpark(id_, size)
@@ -233,10 +239,37 @@ class Keys:
             return []
         return [row.copy() for row in self._rows.values() if not isinstance(row, int)]
 
-    def oldest(self) -> Parked | None:
-        """Of those that are parked the one with the lowest place."""
-        rows = (row.first() for row in self._rows.values() if not isinstance(row, int))
-        return min(rows, key=lambda each: each[1], default=None)
+    def oldest(self) -> tuple[Parked, bytes] | None:
+        """Of those that are parked the one with the lowest place, and a value it waits for."""
+        heads, rows = self._heads, self._rows
+        if heads is None:
+            blocked = ((v, row) for v, row in rows.items() if not isinstance(row, int))
+            heads = self._heads = [(row.first()[1], value) for value, row in blocked]
+            heapify(heads)
+        elif len(heads) > 2 * self.blocked + _COMPACT_ABOVE:
+            heads = self._heads = [each for each in {*heads} if self._is_head(*each)]
+            heapify(heads)
+        while heads and not self._is_head(*heads[0]):
+            heappop(heads)
+        if not heads:
+            return None
+        value = heads[0][1]
+        row = rows[value]
+        assert not isinstance(row, int)
+        return row.first(), value
+
+    def _is_head(self, place: int, value: bytes) -> bool:
+        """Is this the place of the first who waits for the value?"""
+        row = self._rows.get(value, 0)
+        return not isinstance(row, int) and row.first()[1] == place
+
+    def _has_new_first(self, value: bytes, row: Row) -> None:
+        """Who waited longest in this row does not any more; without anybody it is none."""
+        if not row:
+            self._rows[value] = row.holder
+            self.blocked -= 1
+        elif self._heads is not None:
+            heappush(self._heads, (row.first()[1], value))
 
     def _is_in(self, id_: int, value: bytes) -> bool:
         row = self._rows[value]
@@ -261,9 +294,7 @@ class Keys:
                     self._unpark(first[0], first[2])
             elif id_ not in self.parked or not row.remove(id_):
                 continue
-            if not row:
-                rows[value] = row.holder
-                self.blocked -= 1
+            self._has_new_first(value, row)
         if id_ in self.parked:
             self._more.pop(id_, None)
             self._unpark(id_, body_bytes)

@@ -268,12 +268,15 @@ class Line:
         return found
 
     def pop_any(self, wall_ms: int) -> Item | None:
-        """The head, out of the line; if only the log knows it, its size is a guess."""
+        """The head, out of the line; if only the log knows it, its size is a guess.
+
+        It has its key, or waits for it, until the caller drops it.
+        """
         ready = self._reader.ready
         if ready.beyond and ready.resident < REFILL_ITEMS:
             self.refill(wall_ms)
         if ready.parked:
-            oldest = self._reader.keyed.pop_oldest(ready.first_place())
+            oldest = self._reader.keyed.oldest(ready.first_place())
             if oldest is not None:
                 return oldest
         found = ready.pop()
