@@ -19,13 +19,14 @@ from journal.ids import IdSet
 from kestrelpy.core.item import Item, bare_item
 from kestrelpy.core.keys import Keys, Parked
 from kestrelpy.core.ready import ITEM_COST
+from kestrelpy.core.residency import UNLIMITED
 
 if TYPE_CHECKING:
     from kestrelpy.core.reader import Reader
 
 # Items at the front that are expired or behind their key, passed over in one call: so that a
 # million of them cost many short turns and not one long one.
-SWEEP_ITEMS_MAX: Final = 1000
+SWEEP_ITEMS_MAX: Final = 2000
 AT_ONCE_MS: Final = 0  # due at the next tick
 _SOON_MS: Final = 1  # until one goes on with that
 _PART: Final = 2  # of what a line may have in memory, for those that wait for their key
@@ -65,26 +66,36 @@ class Keyed:
 
         None: there is none, or that is not known yet; then it is gone on with soon.
         """
-        reader, ready, passed = self._reader, self._reader.ready, 0
+        reader, ready, keys, passed = self._reader, self._reader.ready, self.keys, 0
         wall_ms = now_ms + reader.wall.offset_ms
         following: tuple[int, Item] | None = found
+        room = self._room(found[1])
         while following is not None:
             place, item = following
-            is_over = 0 < item.expires_ms <= wall_ms
-            if not is_over and (not item.key or self.keys.take(item.id, item.key)):
-                return following
+            id_, key, is_over = item.id, item.key, 0 < item.expires_ms <= wall_ms
             if passed == SWEEP_ITEMS_MAX:
+                self._count()
+                if not is_over and (not key or keys.take(id_, key)):
+                    return following
                 ready.give_back(place, item)
                 reader.alarm.need(now_ms + _SOON_MS)
                 return None
-            passed += 1
             if is_over:
                 reader.expire(item, wall_ms)
+            elif not key or keys.claim(id_, place, item.size, key):
+                if passed:
+                    self._count()
+                return following
             else:
-                self._park(place, item)
+                room = self._keep(item, room)
+            passed += 1
             if ready.beyond and not ready.resident:
+                self._count()
                 reader.line.refill(wall_ms)
+                if ready.resident:
+                    room = self._room()
             following = ready.pop()
+        self._count()
         self._look_ahead()
         return None
 
@@ -119,26 +130,37 @@ class Keyed:
 
     def _park(self, place: int, item: Item) -> None:
         """It stands at the front and has to wait."""
-        reader = self._reader
         self.keys.claim(item.id, place, item.size, item.key)
-        reader.elsewhere.add(item.id)
-        if self._has_room(item.size):
-            self.whole[item.id] = item
-            self.whole_bytes += item.size
-        else:
-            reader.line.forget_expiry(item.id)
+        self._keep(item, self._room(item))
         self._count()
 
-    def _has_room(self, body_bytes: int) -> bool:
-        """May one more such item stay in memory? (One that is only there has to.)"""
+    def _keep(self, item: Item, room: int) -> int:
+        """What is parked stays in memory if there is room for it; returns the room that is left."""
+        reader, id_ = self._reader, item.id
+        reader.elsewhere.add(id_)
+        cost = item.size + ITEM_COST
+        if cost <= room:
+            self.whole[id_] = item
+            self.whole_bytes += item.size
+            return room - cost
+        if reader.line.watched:
+            reader.line.forget_expiry(id_)
+        return room
+    def _room(self, popped: Item | None = None) -> int:
+        """How much of what is parked next may stay in memory, in bytes with its cost.
+
+        It was in the line, and `popped` was until now: it costs there what it costs here. (What is
+        only in memory has to stay.)
+        """
         reader, residency = self._reader, self._reader.residency
         if reader.log.backlog is None:
-            return True
-        more = body_bytes + ITEM_COST
-        if (self.cost + more) * _PART > residency.most:
-            return False
-        cost = reader.line.cost + more
-        return cost <= residency.allowed or residency.grow(cost)
+            return UNLIMITED
+        cost = reader.line.cost
+        if popped is not None:
+            cost += popped.size + ITEM_COST
+        if cost > residency.allowed and not residency.grow(cost):
+            return 0
+        return residency.most // _PART - self.cost
 
     # -- the end of an item -----------------------------------------------------------------
 

@@ -173,27 +173,33 @@ class Keys:
 
     def claim(self, id_: int, place: int, body_bytes: int, key: bytes) -> bool:
         """It stands at the front: may it be lent? If not, it is parked from now on."""
-        if self.take(id_, key):
+        if self.matches_any:
+            if self.take(id_, key):
+                return True
+            waits = sum(self._stand(value, id_, place, body_bytes) for value in self.values(key))
+            if waits > 1:
+                self._more[id_] = waits
+        elif not self._stand(key, id_, place, body_bytes):
             return True
-        rows, waits = self._rows, 0
-        for value in self.values(key):
-            row = rows.setdefault(value, id_)
-            if isinstance(row, int):
-                if row == id_:
-                    continue
-                rows[value] = row = Row(row)
-                self.blocked += 1
-                if self._heads is not None:
-                    heappush(self._heads, (place, value))
-            elif row.holder == id_:
-                continue
-            row.add(id_, place, body_bytes)
-            waits += 1
-        if waits > 1:
-            self._more[id_] = waits
         self.parked.add(id_)
         self.parked_bytes += body_bytes
         return False
+
+    def _stand(self, value: bytes, id_: int, place: int, body_bytes: int) -> bool:
+        """It has the value, or waits for it from now on; does it wait?"""
+        rows = self._rows
+        row = rows.setdefault(value, id_)
+        if isinstance(row, int):
+            if row == id_:
+                return False
+            rows[value] = row = Row(row)
+            self.blocked += 1
+            if self._heads is not None:
+                heappush(self._heads, (place, value))
+        elif row.holder == id_:
+            return False
+        row.add(id_, place, body_bytes)
+        return True
 
     def hold(self, id_: int, key: bytes) -> None:
         """It has its key since before now, as far as nobody else does."""

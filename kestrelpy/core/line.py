@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import Damage
-from journal.record import Record, said_of_put
+from journal.record import Record, decode_meta, said_of_put
 from journal.stamp import stamp_of_put
 from kestrelpy.core.item import Item, bare_item
 from kestrelpy.core.leases import Lease
@@ -403,10 +403,12 @@ class Line:
 
 def item_of(record: Record, marker: int = 0) -> Item:
     """The item that this put stored; its marker is its id, unless it has another one."""
-    expires_ms, key, _ = said_of_put(record.meta) if record.meta else (0, b"", b"")
+    meta = record.meta
+    said = decode_meta(meta) if meta else {}
+    expires_ms, key, _ = said_of_put(meta, said)
     return Item(
         record.item, marker or record.number, record.body, record.small, record.time_ms, expires_ms,
-        record.lsn, key, stamp_of_put(record.meta),
+        record.lsn, key, stamp_of_put(meta, 0, said),
     )  # fmt: skip
 
 
