@@ -44,6 +44,14 @@ class IdSet:
         self._last = 0
         self.count = 0
 
+    @classmethod
+    def of(cls, ids: Iterable[int]) -> IdSet:
+        """These, in any order."""
+        made = cls()
+        for id_ in sorted(ids):
+            made.add(id_)
+        return made
+
     def __len__(self) -> int:
         return self.count
 

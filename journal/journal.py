@@ -82,7 +82,7 @@ class Journal:
         self.is_starved = False  # what is pending waits for a segment
         self.shortage: OSError | None = None  # why its segment could not be opened for the moment
         self._pending: list[RawDraft] = []
-        self._flushed: list[list[tuple[int, int]] | IdSet] = []
+        self._flushed: list[IdSet] = []
         self._to_sync: list[Handle] = []
         self._retired: list[Handle] = []
 
@@ -99,10 +99,9 @@ class Journal:
         commit.lsn_appended += 1
         return commit.lsn_appended
 
-    def append_flush(self, draft: Draft, survivors: list[tuple[int, int]] | IdSet) -> int:
-        """Add a record after which these puts are needed, of all so far: items, and the bytes of
-        their bodies; or, where several read, the items alone."""
-        self._flushed.append(survivors)
+    def append_flush(self, draft: Draft, kept: IdSet) -> int:
+        """Add a record after which the puts of these items are needed, of all so far."""
+        self._flushed.append(kept)
         return self.append(draft._replace(put_lsn=_RECOUNTED))
 
     @property
@@ -220,11 +219,7 @@ class Journal:
         return offset - start
 
     def _recount(self, lsn: int) -> None:
-        kept = self._flushed.pop(0)
-        if isinstance(kept, IdSet):
-            self.ledger.recount(kept, lsn)
-        else:
-            self.ledger.end_all_but(kept, lsn)
+        self.ledger.recount(self._flushed.pop(0), lsn)
 
     def _open(self, segment: Segment) -> bool:
         """Have it open for writing, before anything of what is to be written is counted."""

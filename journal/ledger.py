@@ -94,17 +94,6 @@ class Ledger:
             segment.live_bytes = max(segment.live_bytes - live_bytes, 0)
             segment.emptied_lsn = lsn
 
-    def end_all_but(self, survivors: list[tuple[int, int]], lsn: int) -> None:
-        """The record `lsn` ends every item but these (with the bytes of their bodies)."""
-        for segment in self.segments:
-            segment.live = segment.live_bytes = 0
-            segment.emptied_lsn = lsn
-        for item, body_bytes in survivors:
-            segment_of = self.holding(item)
-            if segment_of is not None:
-                segment_of.live += 1
-                segment_of.live_bytes += HEADER_BYTES + body_bytes
-
     def recount(self, kept: IdSet, lsn: int) -> None:
         """The record `lsn` says of many items at once that they are needed, or are not any more.
 

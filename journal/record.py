@@ -277,9 +277,12 @@ def decode_meta(data: bytes) -> Meta:
     return meta
 
 
-def said_of_put(meta: bytes) -> tuple[int, bytes, bytes]:
-    """When its item expires (0: never), its key and its id (empty: none), by the meta of a put."""
-    said = decode_meta(meta)
+def said_of_put(meta: bytes, said: Meta | None = None) -> tuple[int, bytes, bytes]:
+    """When its item expires (0: never), its key and its id (empty: none), by the meta of a put.
+
+    `said` is the meta decoded, if the caller has that.
+    """
+    said = decode_meta(meta) if said is None else said
     expires_ms, key = said.get(Tag.EXPIRES_MS, 0), said.get(Tag.KEY, b"")
     id_ = said.get(Tag.ID, b"")
     return (

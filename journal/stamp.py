@@ -16,7 +16,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from journal.moving import Origin, origin_of
-from journal.record import NUMBER_TAG, TEXT_TAG, Tag, decode_meta
+from journal.record import NUMBER_TAG, TEXT_TAG, Meta, Tag, decode_meta
 
 # A put that only says when it expires has so much meta: those are many, and looked at each.
 _EXPIRY_META_BYTES: Final = 11
@@ -74,11 +74,14 @@ def says_only_expiry(meta: bytes) -> bool:
     return not meta or (len(meta) == _EXPIRY_META_BYTES and meta[0] == _EXPIRES)
 
 
-def stamp_of_put(meta: bytes, body_bytes: int = 0) -> Stamp | None:
-    """The inverse; None: the put says nothing of these. `body_bytes`: how large the item is."""
+def stamp_of_put(meta: bytes, body_bytes: int = 0, said: Meta | None = None) -> Stamp | None:
+    """The inverse; None: the put says nothing of these. `body_bytes`: how large the item is.
+
+    `said` is the meta decoded, if the caller has that.
+    """
     if says_only_expiry(meta):
         return None
-    said = decode_meta(meta)
+    said = decode_meta(meta) if said is None else said
     id_, version = said.get(Tag.ID, b""), said.get(Tag.VERSION, 0)
     origin = origin_of(meta, body_bytes) if Tag.ORIGIN in said else None
     if not (id_ or version or origin):

@@ -17,8 +17,9 @@ from kestrelpy.core.by_token import resume
 from kestrelpy.core.children import drop, enroll, enroll_all
 from kestrelpy.core.counters import ServerCounters
 from kestrelpy.core.dead import DeadLine
-from kestrelpy.core.leases import Holder
+from kestrelpy.core.leases import Holder, Leases
 from kestrelpy.core.log import Log
+from kestrelpy.core.marks import Marks
 from kestrelpy.core.moves import Moves
 from kestrelpy.core.null_log import NullLog
 from kestrelpy.core.orders import Order
@@ -27,8 +28,10 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import HUNG_UP, Reader
 from kestrelpy.core.residency import Memory
+from kestrelpy.core.serving import latest_marker
 from kestrelpy.core.timers import Timers
 from kestrelpy.core.tokens import TokenFloor
+from kestrelpy.core.trash import Trash
 from kestrelpy.core.waiters import Waiter, Waiters, Want
 from kestrelpy.core.wall import Wall
 from kestrelpy.errors import ServerError
@@ -57,7 +60,8 @@ class Broker:
         self.woken: list[Waiter] = []
         self.deleted: list[Queue] = []
         self.hungry: list[Reader] = []
-        self.memory = Memory()
+        self._timers: Timers[Any] = Timers()
+        self.memory = Memory(Trash(self._timers))
         self.policy_of = policy_of
         self.queues_max = queues_max
         self.aliases: dict[bytes, tuple[bytes, ...]] = {}  # names of several queues each
@@ -66,7 +70,6 @@ class Broker:
         self._make_log = make_log
         self._absent: dict[bytes, Waiters] = {}
         self._absent_children: dict[bytes, dict[bytes, None]] = {}  # of these, by their parent
-        self._timers: Timers[Any] = Timers()
         self.moves = Moves(self)
         self.generation_deleted = 0  # no deleted queue had a higher one
         self.remnants: list[Queue] = []  # deleted, and there for the sake of their children
@@ -175,16 +178,18 @@ class Broker:
 
     def empty(self, reader: Reader) -> None:
         """It is gone: its leases end, its waiters are answered, it holds nothing."""
-        for lease in list(reader.leases):
-            reader.leases.end(lease)
+        trash = self.memory.trash
+        reader.leases.drop(reader.token_holder, trash)
+        reader.leases = Leases()
         for waiter in reader.waiters.take_all():
             self._answer_nothing(waiter)
         # Whoever still has a mark of this reader (an overdue lease) does not keep its items.
         reader.line.clear()
-        reader.delays.clear()
-        reader.marks.retains = False
-        reader.marks.keep_only([])
-        reader.keyed.clear([])
+        reader.delays.clear(trash)
+        reader.marks = Marks()
+        reader.keyed.in_flight = 0
+        reader.keyed.clear(IdSet())
+        reader.dead.drop(trash)
         reader.dead, reader.live, reader.outgoing = DeadLine(), IdSet(), []
         reader.residency.release()
 
@@ -268,11 +273,13 @@ class Broker:
     def _time_out(self, waiter: Waiter, now_ms: int) -> None:
         if waiter.done:
             return  # served in this very turn
+        queue = self.queues.get(waiter.name)
         if waiter.want is Want.OBSERVE:
             self.give_up(waiter)
+            if queue is not None and waiter.after < latest_marker(queue.reader):
+                waiter.owner = queue.reader  # it was its turn to be told, soon
             self._answer_nothing(waiter)
             return
-        queue = self.queues.get(waiter.name)
         lends = waiter.want is not Want.PEEK
         if queue is not None and queue.reader.is_busy(now_ms, waiter.dead, lends):
             # What stands at the front is to be cleared away or read back: there may be an item
@@ -331,6 +338,8 @@ class Broker:
                     self.counters.queue_expires += 1
             elif isinstance(thing, Order):
                 self.moves.wake(thing)
+            elif isinstance(thing, Trash):
+                thing.free(now_ms)
             else:
                 self._time_out(thing, now_ms)
 

@@ -256,7 +256,7 @@ def _begin_with(child: Child, queue: Queue, begins: Beginning) -> None:
     views = [Kept(queue, reader) for reader in queue.readers]
     found = [(id_, view.item(id_)) for id_ in begins.live for view in views]
     items = {id_: item for id_, item in found if item is not None}
-    child.ready.clear()
+    child.ready.clear(child.residency.trash)
     child.live_bytes = sum(item.size for item in items.values())
     for id_, item in items.items():
         if id_ in child.delays:

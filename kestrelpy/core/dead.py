@@ -11,8 +11,10 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from journal.ids import IdSet
 from journal.snapshot import DeadEntry
 from kestrelpy.core.item import Item
+from kestrelpy.core.trash import Trash
 
 # Bodies of dead items kept in memory: enough that looking at a few needs no disk.
 KEPT_BYTES_MAX: Final = 1 << 20
@@ -22,15 +24,19 @@ PASSED_ENTRIES_MAX: Final = 1024
 
 
 class DeadLine:
-    """Dead items in the order in which they died; `count` of them are there to be lent."""
+    """Dead items in the order in which they died; `count` of them are there to be lent.
+
+    `ids` are those of `deaths`.
+    """
 
     __slots__ = (
         "_away", "_hidden", "_items", "_kept_bytes", "_line", "_order", "bytes", "count", "deaths",
-        "wanted",
+        "ids", "wanted",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.deaths: dict[int, DeadEntry] = {}
+        self.ids = IdSet()
         self.count = 0
         self.bytes = 0  # of all their bodies, lent ones included
         self._line: list[tuple[int, int]] = []  # a heap of orders, with ids
@@ -51,6 +57,7 @@ class DeadLine:
         """To the end of the dead line, or to its place there."""
         self._order = order = order or self._order + 1
         self.deaths[id_] = DeadEntry(id_, order, attempts, reason, died_ms, body_bytes)
+        self.ids.add(id_)
         self.count += 1
         self.bytes += body_bytes
         heappush(self._line, (order, id_))
@@ -144,6 +151,7 @@ class DeadLine:
     def forget(self, id_: int, is_lent: bool) -> None:
         """It is dead no more: confirmed while it was lent, or gone while it was not."""
         death = self.deaths.pop(id_)
+        self.ids.discard(id_)
         self._away.pop(id_, None)
         if id_ == self.wanted:
             self.wanted = 0
@@ -155,6 +163,10 @@ class DeadLine:
             item = self._items.pop(id_, None)
             if item is not None:
                 self._kept_bytes -= item.size
+
+    def drop(self, trash: Trash) -> None:
+        """The queue is deleted: nobody asks for them here."""
+        trash.take(self.deaths, self._line, self._items, self._hidden, self._away)
 
     def _first(self) -> int:
         line = self._line

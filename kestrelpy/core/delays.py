@@ -23,6 +23,7 @@ from journal.apart import DelayedEntry
 from journal.ids import IdSet
 from kestrelpy.core.due import DueTimes
 from kestrelpy.core.item import Item
+from kestrelpy.core.trash import Trash
 
 
 class Delay(NamedTuple):
@@ -148,12 +149,12 @@ class Delays:
             raise KeyError(id_)
         return self.shared.find(id_, offset_ms)
 
-    def clear(self) -> None:
+    def clear(self, trash: Trash) -> None:
         """None is there any more."""
         self._dates.clear()
         self._durations.clear()
-        self.items.clear()
-        self.unlogged.clear()
+        trash.take(self.items, self.unlogged)
+        self.items, self.unlogged = {}, set()
         self.ids, self.bytes = IdSet(), 0
 
     def entries(self, offset_ms: int) -> Iterable[DelayedEntry]:

@@ -2,14 +2,16 @@
 
 Its functions are methods of `Reader`, which names them.
 
-One rule: it is one record, however many items go; so it says which stay, by their numbers.
+One rule: it is one record, however many items go; so it says which stay, by their numbers. Whole
+structures are replaced, and sets of ids made of sets: nothing here looks at one item after the
+other but at what connections hold, and at what was given back for later and has a key.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from journal.ids import IdCounts
+from journal.ids import IdSet
 
 if TYPE_CHECKING:
     from kestrelpy.core.reader import Reader
@@ -17,29 +19,29 @@ if TYPE_CHECKING:
 
 def flush(reader: Reader, last_id: int, now_ms: int) -> int:
     """Everything ready is gone; what is lent or dead stays. Returns the record to wait for."""
-    stay = [(lease.item.id, lease.item.size) for lease in reader.leases if not lease.dead]
-    spared = [id_ for id_, _ in stay]
-    stay += [(id_, death.body_bytes) for id_, death in reader.dead.deaths.items()]
-    reader._apply_flushed(spared, last_id, sum(size for _, size in stay))
+    leases, dead, trash = reader.leases, reader.dead, reader.residency.trash
+    items = [lease.item for lease in leases.without_token() if not lease.dead]
+    held = IdSet.of(item.id for item in items)
+    spared = IdSet.union([leases.token_ids, held])
+    size = leases.token_bytes + sum(item.size for item in items) + dead.bytes
+    ids = [id_ for id_ in leases.entries if id_ not in dead.deaths]
+    ids += held
+    reader._apply_flushed(spared, last_id, size)
     reader.line.clear()
-    reader.delays.clear()
+    reader.delays.clear(trash)
     reader.keyed.clear(spared)
     reader.counters.flushes += 1
     return reader.log.flushed(
-        last_id, spared, stay, reader.live_bytes, now_ms + reader.wall.offset_ms
+        last_id, ids, IdSet.union([spared, dead.ids]), size, now_ms + reader.wall.offset_ms
     )
 
 
-def apply_flushed(reader: Reader, spared: list[int], last_id: int, live_bytes: int) -> None:
+def apply_flushed(reader: Reader, spared: IdSet, last_id: int, live_bytes: int) -> None:
     """Of all items up to `last_id` these and the dead stay, with so many bytes of bodies."""
-    stay = [*spared, *reader.dead.deaths]
-    kept = IdCounts()
-    for id_ in stay:
-        kept.set(id_, reader.attempts.get(id_))
-    reader.attempts = kept
-    reader.live.keep_only(stay, last_id)
-    apart = reader.elsewhere
-    apart.keep_only([i for i in stay if i in apart], apart.last)
+    stay, apart = IdSet.union([spared, reader.dead.ids]), reader.elsewhere
+    reader.attempts.keep_only(stay, last_id)
+    reader.live.discard_range(1, last_id, stay)
+    apart.discard_range(1, apart.last, stay.both(apart))
     reader.marks.keep_only(stay)
     reader.keyed.keep_held(spared)
     reader.live_bytes = live_bytes

@@ -15,16 +15,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from journal.ids import IdSet
 from kestrelpy.core.item import Item, bare_item
 from kestrelpy.core.keys import Keys, Parked
 from kestrelpy.core.ready import ITEM_COST
+from kestrelpy.core.residency import UNLIMITED
 
 if TYPE_CHECKING:
     from kestrelpy.core.reader import Reader
 
 # Items at the front that are expired or behind their key, passed over in one call: so that a
 # million of them cost many short turns and not one long one.
-SWEEP_ITEMS_MAX: Final = 1000
+SWEEP_ITEMS_MAX: Final = 2000
 AT_ONCE_MS: Final = 0  # due at the next tick
 _SOON_MS: Final = 1  # until one goes on with that
 _PART: Final = 2  # of what a line may have in memory, for those that wait for their key
@@ -64,26 +66,36 @@ class Keyed:
 
         None: there is none, or that is not known yet; then it is gone on with soon.
         """
-        reader, ready, passed = self._reader, self._reader.ready, 0
+        reader, ready, keys, passed = self._reader, self._reader.ready, self.keys, 0
         wall_ms = now_ms + reader.wall.offset_ms
         following: tuple[int, Item] | None = found
+        room = self._room(found[1])
         while following is not None:
             place, item = following
-            is_over = 0 < item.expires_ms <= wall_ms
-            if not is_over and (not item.key or self.keys.take(item.id, item.key)):
-                return following
+            id_, key, is_over = item.id, item.key, 0 < item.expires_ms <= wall_ms
             if passed == SWEEP_ITEMS_MAX:
+                self._count()
+                if not is_over and (not key or keys.take(id_, key)):
+                    return following
                 ready.give_back(place, item)
                 reader.alarm.need(now_ms + _SOON_MS)
                 return None
-            passed += 1
             if is_over:
                 reader.expire(item, wall_ms)
+            elif not key or keys.claim(id_, place, item.size, key):
+                if passed:
+                    self._count()
+                return following
             else:
-                self._park(place, item)
+                room = self._keep(item, room)
+            passed += 1
             if ready.beyond and not ready.resident:
+                self._count()
                 reader.line.refill(wall_ms)
+                if ready.resident:
+                    room = self._room()
             following = ready.pop()
+        self._count()
         self._look_ahead()
         return None
 
@@ -118,26 +130,37 @@ class Keyed:
 
     def _park(self, place: int, item: Item) -> None:
         """It stands at the front and has to wait."""
-        reader = self._reader
         self.keys.claim(item.id, place, item.size, item.key)
-        reader.elsewhere.add(item.id)
-        if self._has_room(item.size):
-            self.whole[item.id] = item
-            self.whole_bytes += item.size
-        else:
-            reader.line.forget_expiry(item.id)
+        self._keep(item, self._room(item))
         self._count()
 
-    def _has_room(self, body_bytes: int) -> bool:
-        """May one more such item stay in memory? (One that is only there has to.)"""
+    def _keep(self, item: Item, room: int) -> int:
+        """What is parked stays in memory if there is room for it; returns the room that is left."""
+        reader, id_ = self._reader, item.id
+        reader.elsewhere.add(id_)
+        cost = item.size + ITEM_COST
+        if cost <= room:
+            self.whole[id_] = item
+            self.whole_bytes += item.size
+            return room - cost
+        if reader.line.watched:
+            reader.line.forget_expiry(id_)
+        return room
+    def _room(self, popped: Item | None = None) -> int:
+        """How much of what is parked next may stay in memory, in bytes with its cost.
+
+        It was in the line, and `popped` was until now: it costs there what it costs here. (What is
+        only in memory has to stay.)
+        """
         reader, residency = self._reader, self._reader.residency
         if reader.log.backlog is None:
-            return True
-        more = body_bytes + ITEM_COST
-        if (self.cost + more) * _PART > residency.most:
-            return False
-        cost = reader.line.cost + more
-        return cost <= residency.allowed or residency.grow(cost)
+            return UNLIMITED
+        cost = reader.line.cost
+        if popped is not None:
+            cost += popped.size + ITEM_COST
+        if cost > residency.allowed and not residency.grow(cost):
+            return 0
+        return residency.most // _PART - self.cost
 
     # -- the end of an item -----------------------------------------------------------------
 
@@ -168,27 +191,30 @@ class Keyed:
             if self._reader.waiters:
                 self._reader.alarm.need(AT_ONCE_MS)
 
-    def drop_parked(self, last: int, stay: set[int]) -> int:
-        """Those up to this id that wait for others are gone, but these; the bytes of their bodies.
+    def drop_parked(self, ids: IdSet) -> int:
+        """Those of these that wait for others are gone; the bytes of their bodies.
 
         Nothing becomes possible by that: who has a key has it still.
         """
-        gone = self.keys.leave(last, stay)
+        if not self.keys.parked.count:
+            return 0
+        gone = self.keys.leave(ids)
         for id_ in gone:
             self._forget_whole(id_)
             self._reader.line.forget_expiry(id_)
         self._count()
         return sum(gone.values())
 
-    def pop_oldest(self, below: int) -> Item | None:
-        """The parked item with the lowest place, if that is below this one: it is dropped."""
+    def oldest(self, below: int) -> Item | None:
+        """The parked item with the lowest place, if that is below this one; the caller drops it."""
         oldest = self.keys.oldest()
-        if oldest is None or oldest[1] >= below:
+        if oldest is None or oldest[0][1] >= below:
             return None
-        id_, _, body_bytes = oldest
-        item = self.whole.get(id_) or bare_item(id_, body_bytes)
-        self.drop(item)
-        return item
+        (id_, _, body_bytes), value = oldest
+        item = self.whole.get(id_)
+        if item is None and not self.keys.matches_any:
+            item = bare_item(id_, body_bytes, key=value)  # it waits for its whole key
+        return item or bare_item(id_, body_bytes)
 
     def _free(self, id_: int, freed: list[Parked]) -> None:
         self.held.pop(id_, None)
@@ -235,19 +261,21 @@ class Keyed:
         for id_, key in self.held.items():
             self.keys.hold(id_, key)
 
-    def keep_held(self, spared: list[int]) -> None:
+    def keep_held(self, spared: IdSet) -> None:
         """Of what was given back for later, these are left."""
-        for id_ in self.held.keys() - set(spared):
-            del self.held[id_]
+        if self.held:
+            self.held = {id_: key for id_, key in self.held.items() if id_ in spared}
 
-    def clear(self, spared: list[int]) -> None:
+    def clear(self, spared: IdSet) -> None:
         """Nothing is ready or delayed any more: only these, that are lent, have their keys."""
-        self.keys.clear()
-        self.whole.clear()
-        self.whole_bytes = 0
+        trash = self._reader.residency.trash
+        trash.take(self.whole)
+        self.keys.clear(trash)
+        self.whole, self.whole_bytes = {}, 0
         self.keep_held(spared)
-        for lease in self._reader.leases:
-            item = lease.item
-            if item.key and not lease.dead:
-                self.keys.hold(item.id, item.key)
+        if self.in_flight:
+            for lease in self._reader.leases:
+                item = lease.item
+                if item.key and not lease.dead:
+                    self.keys.hold(item.id, item.key)
         self._count()

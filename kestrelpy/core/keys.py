@@ -17,10 +17,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from journal.canonical import split
 from journal.ids import IdSet
+from kestrelpy.core.trash import Trash
 
 _FIELDS: Final = 3  # of one that waits in a row: id, place, bytes of its body
 _COMPACT_ABOVE: Final = 64 * _FIELDS
@@ -115,20 +117,28 @@ class Keys:
     `blocked` values have somebody waiting for them.
     """
 
-    __slots__ = ("_more", "_rows", "blocked", "matches_any", "parked", "parked_bytes")
+    __slots__ = (
+        "_heads", "_more", "_rows", "blocked", "matches_any", "parked", "parked_bytes",
+    )  # fmt: skip
 
     def __init__(self, matches_any: bool = False) -> None:
         self.matches_any = matches_any
-        self.clear()
-
-    def clear(self) -> None:
-        """Nobody claims anything."""
         # An item that has a value for which nobody waits is all there is to say.
         self._rows: dict[bytes, int | Row] = {}
         self._more: dict[int, int] = {}  # who waits for more than one value, and for how many
+        # A heap: of each row the place of its first, with its value, and some that were it. None:
+        # nobody has asked for the oldest yet.
+        self._heads: list[tuple[int, bytes]] | None = None
         self.parked = IdSet()
         self.parked_bytes = 0
         self.blocked = 0
+
+    def clear(self, trash: Trash) -> None:
+        """Nobody claims anything."""
+        trash.take(self._rows, self._more)
+        self._rows, self._more, self._heads = {}, {}, None
+        self.parked = IdSet()
+        self.parked_bytes = self.blocked = 0
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -163,25 +173,33 @@ class Keys:
 
     def claim(self, id_: int, place: int, body_bytes: int, key: bytes) -> bool:
         """It stands at the front: may it be lent? If not, it is parked from now on."""
-        if self.take(id_, key):
+        if self.matches_any:
+            if self.take(id_, key):
+                return True
+            waits = sum(self._stand(value, id_, place, body_bytes) for value in self.values(key))
+            if waits > 1:
+                self._more[id_] = waits
+        elif not self._stand(key, id_, place, body_bytes):
             return True
-        rows, waits = self._rows, 0
-        for value in self.values(key):
-            row = rows.setdefault(value, id_)
-            if isinstance(row, int):
-                if row == id_:
-                    continue
-                rows[value] = row = Row(row)
-                self.blocked += 1
-            elif row.holder == id_:
-                continue
-            row.add(id_, place, body_bytes)
-            waits += 1
-        if waits > 1:
-            self._more[id_] = waits
         self.parked.add(id_)
         self.parked_bytes += body_bytes
         return False
+
+    def _stand(self, value: bytes, id_: int, place: int, body_bytes: int) -> bool:
+        """It has the value, or waits for it from now on; does it wait?"""
+        rows = self._rows
+        row = rows.setdefault(value, id_)
+        if isinstance(row, int):
+            if row == id_:
+                return False
+            rows[value] = row = Row(row)
+            self.blocked += 1
+            if self._heads is not None:
+                heappush(self._heads, (place, value))
+        elif row.holder == id_:
+            return False
+        row.add(id_, place, body_bytes)
+        return True
 
     def hold(self, id_: int, key: bytes) -> None:
         """It has its key since before now, as far as nobody else does."""
@@ -200,18 +218,16 @@ class Keys:
         values = [value for value in self._rows if self._is_in(id_, value)]
         return self._end(id_, tuple(values), body_bytes)
 
-    def leave(self, last: int, stay: set[int]) -> dict[int, int]:
-        """Nobody up to this id waits any more, but these; who did, with the bytes of the bodies."""
+    def leave(self, ids: IdSet) -> dict[int, int]:
+        """None of these waits any more; who did, with the bytes of the bodies."""
         gone: dict[int, int] = {}
         for value, row in [*self._rows.items()]:
             if isinstance(row, int):
                 continue
-            going = {id_: size for id_, _, size in row if id_ <= last and id_ not in stay}
+            going = {id_: size for id_, _, size in row if id_ in ids}
             row.leave(going)
             gone |= going
-            if not row:
-                self._rows[value] = row.holder
-                self.blocked -= 1
+            self._has_new_first(value, row)
         for id_, size in gone.items():
             self._more.pop(id_, None)
             self._unpark(id_, size)
@@ -229,10 +245,37 @@ class Keys:
             return []
         return [row.copy() for row in self._rows.values() if not isinstance(row, int)]
 
-    def oldest(self) -> Parked | None:
-        """Of those that are parked the one with the lowest place."""
-        rows = (row.first() for row in self._rows.values() if not isinstance(row, int))
-        return min(rows, key=lambda each: each[1], default=None)
+    def oldest(self) -> tuple[Parked, bytes] | None:
+        """Of those that are parked the one with the lowest place, and a value it waits for."""
+        heads, rows = self._heads, self._rows
+        if heads is None:
+            blocked = ((v, row) for v, row in rows.items() if not isinstance(row, int))
+            heads = self._heads = [(row.first()[1], value) for value, row in blocked]
+            heapify(heads)
+        elif len(heads) > 2 * self.blocked + _COMPACT_ABOVE:
+            heads = self._heads = [each for each in {*heads} if self._is_head(*each)]
+            heapify(heads)
+        while heads and not self._is_head(*heads[0]):
+            heappop(heads)
+        if not heads:
+            return None
+        value = heads[0][1]
+        row = rows[value]
+        assert not isinstance(row, int)
+        return row.first(), value
+
+    def _is_head(self, place: int, value: bytes) -> bool:
+        """Is this the place of the first who waits for the value?"""
+        row = self._rows.get(value, 0)
+        return not isinstance(row, int) and row.first()[1] == place
+
+    def _has_new_first(self, value: bytes, row: Row) -> None:
+        """Who waited longest in this row does not any more; without anybody it is none."""
+        if not row:
+            self._rows[value] = row.holder
+            self.blocked -= 1
+        elif self._heads is not None:
+            heappush(self._heads, (row.first()[1], value))
 
     def _is_in(self, id_: int, value: bytes) -> bool:
         row = self._rows[value]
@@ -257,9 +300,7 @@ class Keys:
                     self._unpark(first[0], first[2])
             elif id_ not in self.parked or not row.remove(id_):
                 continue
-            if not row:
-                rows[value] = row.holder
-                self.blocked -= 1
+            self._has_new_first(value, row)
         if id_ in self.parked:
             self._more.pop(id_, None)
             self._unpark(id_, body_bytes)

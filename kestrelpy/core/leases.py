@@ -17,9 +17,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 
+from journal.ids import IdSet
 from journal.lending import LeaseEntry
 from kestrelpy.core.item import Item
 from kestrelpy.core.timers import Entry, Timers
+from kestrelpy.core.trash import Trash
 
 
 class Holder:
@@ -96,13 +98,19 @@ class _InOrder:
 class Leases:
     """The leases of one reader, by item, by deadline and by token.
 
-    `entries` are those by token as the log has them, by item. (The dict itself stays the same.)
+    `entries` are those by token as the log has them, by item. Of the same leases, `token_ids` are
+    the items that are not dead, and `token_bytes` the size of their bodies.
     """
 
-    __slots__ = ("_by_token", "_granted", "_others", "_renewed", "_timers", "entries", "places")
+    __slots__ = (
+        "_by_token", "_granted", "_others", "_renewed", "_timers", "entries", "places",
+        "token_bytes", "token_ids",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.entries: dict[int, LeaseEntry] = {}
+        self.token_ids = IdSet()
+        self.token_bytes = 0
         self.places: dict[int, int] = {}  # after replay: of those that are no id
         self._by_token: dict[int, Lease] = {}
         self._granted = _InOrder()
@@ -114,9 +122,22 @@ class Leases:
         return len(self._granted.leases) + len(self._renewed.leases) + len(self._others)
 
     def __iter__(self) -> Iterator[Lease]:
-        yield from self._granted.leases.values()
-        yield from self._renewed.leases.values()
-        yield from self._others.values()
+        return iter(self.all())
+
+    def all(self) -> list[Lease]:
+        """All of them, as a list of its own."""
+        granted, renewed = self._granted.leases, self._renewed.leases
+        return [*granted.values(), *renewed.values(), *self._others.values()]
+
+    def moving(self) -> list[Lease]:
+        """Those of the mover but for dead items."""
+        return [each for each in self._others.values() if each.is_moving and not each.dead]
+
+    def without_token(self) -> list[Lease]:
+        """Those by connection, and those of the mover that never were by token."""
+        if len(self) == len(self.entries):
+            return []
+        return [lease for lease in self.all() if not lease.by_token]
 
     def __contains__(self, item_id: int) -> bool:
         return self.of(item_id) is not None
@@ -147,6 +168,9 @@ class Leases:
         lease.by_token = True
         self.entries[lease.item.id] = entry
         self._by_token[lease.token] = lease
+        if not lease.dead:
+            self.token_ids.add(lease.item.id)
+            self.token_bytes += entry.body_bytes
 
     def show(self, lease: Lease) -> None:
         """Its holder is told the token, which names it from any connection while it lasts."""
@@ -168,6 +192,23 @@ class Leases:
                 self._by_token.pop(lease.token, None)
         if lease.by_token:
             del self.entries[lease.item.id]
+            if not lease.dead:
+                self.token_ids.discard(lease.item.id)
+                self.token_bytes -= lease.item.size
+
+    def drop(self, tokens: Holder, trash: Trash) -> None:
+        """The queue is deleted: nobody holds any of them, nor asks for them here.
+
+        `tokens` is the holder of those by token.
+        """
+        for lease in self.without_token():
+            if not lease.is_moving:
+                del lease.holder.leases[lease]
+        trash.take(
+            tokens.leases, self.entries, self._by_token, self._granted.leases,
+            self._renewed.leases, self._others, self._timers.take_all(),
+        )  # fmt: skip
+        tokens.leases = OrderedDict()
 
     def pass_on(self, lease: Lease, mover: Holder) -> None:
         """It is the mover's from now on, and no time ends it; no token names it any more.

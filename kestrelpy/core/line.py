@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import Damage
-from journal.record import Record, said_of_put
+from journal.record import Record, decode_meta, said_of_put
 from journal.stamp import stamp_of_put
 from kestrelpy.core.item import Item, bare_item
 from kestrelpy.core.leases import Lease
@@ -149,7 +149,7 @@ class Line:
         """
         reader = self._reader
         ready = reader.ready
-        ready.clear()
+        ready.clear(reader.residency.trash)
         deaths, apart = reader.dead.deaths, reader.elsewhere
         entries = reader.leases.entries.values()
         leased = [entry for entry in entries if entry.item not in deaths]
@@ -164,8 +164,10 @@ class Line:
 
     def clear(self) -> None:
         """Nothing is ready any more."""
-        self._reader.ready.clear()
-        self._expiries, self.watched = Timers(), {}
+        trash = self._reader.residency.trash
+        self._reader.ready.clear(trash)
+        trash.take(self._expiries.take_all(), self.watched)
+        self.watched = {}
         if self._reader.log.backlog is not None:
             self._reader.log.backlog.reset()
 
@@ -242,11 +244,13 @@ class Line:
     def count_unlent(self, first: int, last: int) -> int:
         """How many of these are there, and in the plain line."""
         reader = self._reader
-        live, leases, deaths = reader.live, reader.leases, reader.dead.deaths
+        live, leases = reader.live, reader.leases
         if last - first < _FEW_IDS:
             return sum(i in live and self._is_plain(i) for i in range(first, last + 1))
-        apart = sum(first <= lease.item.id <= last for lease in leases if not lease.dead)
-        apart += sum(first <= i <= last for i in deaths)
+        loose = leases.without_token()
+        apart = sum(first <= lease.item.id <= last for lease in loose if not lease.dead)
+        apart += leases.token_ids.count_between(first, last)
+        apart += reader.dead.ids.count_between(first, last)
         apart += reader.elsewhere.count_between(first, last)
         return live.count_between(first, last) - apart
 
@@ -264,12 +268,15 @@ class Line:
         return found
 
     def pop_any(self, wall_ms: int) -> Item | None:
-        """The head, out of the line; if only the log knows it, its size is a guess."""
+        """The head, out of the line; if only the log knows it, its size is a guess.
+
+        It has its key, or waits for it, until the caller drops it.
+        """
         ready = self._reader.ready
         if ready.beyond and ready.resident < REFILL_ITEMS:
             self.refill(wall_ms)
         if ready.parked:
-            oldest = self._reader.keyed.pop_oldest(ready.first_place())
+            oldest = self._reader.keyed.oldest(ready.first_place())
             if oldest is not None:
                 return oldest
         found = ready.pop()
@@ -396,10 +403,12 @@ class Line:
 
 def item_of(record: Record, marker: int = 0) -> Item:
     """The item that this put stored; its marker is its id, unless it has another one."""
-    expires_ms, key, _ = said_of_put(record.meta) if record.meta else (0, b"", b"")
+    meta = record.meta
+    said = decode_meta(meta) if meta else {}
+    expires_ms, key, _ = said_of_put(meta, said)
     return Item(
         record.item, marker or record.number, record.body, record.small, record.time_ms, expires_ms,
-        record.lsn, key, stamp_of_put(record.meta),
+        record.lsn, key, stamp_of_put(meta, 0, said),
     )  # fmt: skip
 
 

@@ -10,7 +10,6 @@ raises `lsn_written` and `lsn_stored` as the journal gets on.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
@@ -22,7 +21,7 @@ from journal.lending import LeaseEntry
 from journal.record import DELIVERY_MAX, Draft, Kind, ended
 from journal.upkeep import State
 from kestrelpy.core.item import Item
-from kestrelpy.core.records import SMALL_BODY_MAX, Records
+from kestrelpy.core.records import SMALL_BODY_MAX, Records, packed
 
 _PUT: Final = int(Kind.PUT)
 _DONE: Final = int(Kind.DONE)
@@ -127,12 +126,11 @@ class Log(Protocol):
         """The queue lends nothing, or lends again."""
 
     def flushed(
-        self, last_id: int, spared: list[int], stay: list[tuple[int, int]], live_bytes: int,
-        wall_ms: int,
-    ) -> int:  # fmt: skip
+        self, last_id: int, spared: list[int], stay: IdSet, live_bytes: int, wall_ms: int
+    ) -> int:
         """Every item up to `last_id` is gone but the spared ones, and those that `stay` with them.
 
-        `stay` has ids with the bytes of their bodies, `live_bytes` is their sum.
+        `live_bytes` are those of their bodies. Nobody changes `stay` from now on.
         """
 
     def tokens(self, below: int, wall_ms: int) -> int:
@@ -312,10 +310,9 @@ class JournalLog(Records):
         return self._stand(Draft(_PAUSED, 0, 0, int(paused), wall_ms, b"", b"", reader, 0))
 
     def flushed(
-        self, last_id: int, spared: list[int], stay: list[tuple[int, int]], live_bytes: int,
-        wall_ms: int,
-    ) -> int:  # fmt: skip
-        body = struct.pack(f"<{len(spared)}Q", *sorted(spared))
+        self, last_id: int, spared: list[int], stay: IdSet, live_bytes: int, wall_ms: int
+    ) -> int:
+        body = packed(spared)
         self.lsn_appended = self._journal.append_flush(
             Draft(_FLUSHED, last_id, live_bytes, 0, wall_ms, b"", body, 0, 0), stay
         )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -85,12 +85,15 @@ class Marks:
             if len(self._ids) > _COMPACT_ABOVE and len(self._ids) > 2 * self.hidden.count:
                 self._compact(_COMPACT_AT_ONCE)
 
-    def keep_only(self, ids: Iterable[int]) -> None:
+    def keep_only(self, ids: IdSet) -> None:
         """All others are done."""
-        stay = [id_ for id_ in ids if id_ in self.hidden]
+        if not self.hidden.count:
+            return
         if not self.retains:
-            self.hidden.keep_only(stay, self.hidden.last)
-        self._kept = {id_: self._kept[id_] for id_ in stay if id_ in self._kept}
+            self.hidden.discard_range(1, self.hidden.last, ids.both(self.hidden))
+        self._kept = {id_: m for id_, m in self._kept.items() if id_ in ids and id_ in self.hidden}
+        if not self.hidden.count:
+            del self._ids[:], self._markers[:]
         self._compacted = 0
         self._compact(len(self._ids))
 

@@ -84,9 +84,8 @@ class NullLog:
         return 0
 
     def flushed(
-        self, last_id: int, spared: list[int], stay: list[tuple[int, int]], live_bytes: int,
-        wall_ms: int,
-    ) -> int:  # fmt: skip
+        self, last_id: int, spared: list[int], stay: IdSet, live_bytes: int, wall_ms: int
+    ) -> int:
         return 0
 
     def tokens(self, below: int, wall_ms: int) -> int:

@@ -28,6 +28,7 @@ from typing import Final
 from journal.ids import IdSet
 from kestrelpy.core.item import Item
 from kestrelpy.core.stubs import Stubs, pack
+from kestrelpy.core.trash import Trash
 
 # What an item costs beside its body: itself, its numbers, its place in the line. Measured.
 ITEM_COST: Final = 320
@@ -176,12 +177,10 @@ class Ready:
         if len(removed) > _COMPACT_ABOVE and len(removed) > self.resident:
             self._compact()
 
-    def clear(self) -> None:
+    def clear(self, trash: Trash) -> None:
         """Nothing is ready any more."""
-        self._line.clear()
-        self._returned.clear()
-        self._back.clear()
-        self._removed.clear()
+        trash.take(self._line, self._returned, self._back, self._removed)
+        self._line, self._returned, self._back, self._removed = deque(), [], {}, set()
         self.stubs.clear()
         self.resident = self.resident_bytes = 0
         self.beyond = self.beyond_bytes = 0

@@ -5,6 +5,9 @@ One rule: each is made in one place, so that a child's record and the queue's ow
 
 from __future__ import annotations
 
+import sys
+from array import array
+from collections.abc import Iterable
 from typing import Final
 
 from journal.lending import LeaseEntry
@@ -20,6 +23,14 @@ _DISCARDED: Final = int(Kind.DISCARDED)
 _TOKENS: Final = int(Kind.TOKENS)
 _CANCELLED: Final = int(Kind.CANCELLED)
 SMALL_BODY_MAX: Final = (1 << 24) - 1  # such bodies' sizes need no meta
+
+
+def packed(ids: Iterable[int]) -> bytes:
+    """Ids as the body of a record: u64 each, little-endian, rising."""
+    numbers = array("Q", sorted(ids))
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()
 
 
 class Records:

@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Callable
 from contextlib import suppress
 
+from journal.ids import IdSet
 from journal.lending import LeaseEntry
 from journal.moving import Origin
 from journal.record import Kind, Record, Tag, decode_meta, ended_bytes
@@ -118,7 +119,7 @@ class ReplayLine:
         for id_ in [*reader.dead.deaths]:
             reader.dead.forget(id_, False)
         self._leases.clear()
-        reader._apply_flushed([], reader.live.last, 0)
+        reader._apply_flushed(IdSet(), reader.live.last, 0)
         self.apart.keep_only([], reader.live.last)
 
     def put(self, record: Record, size: int) -> None:
@@ -202,13 +203,13 @@ class ReplayLine:
         if not live_bytes and self._sizes:  # version 1 did not say it
             live_bytes = sum(self._sizes.of(i) for i in spared)
             live_bytes += reader.dead.bytes
-        reader._apply_flushed(spared, record.item, live_bytes)
+        reader._apply_flushed(IdSet.of(spared), record.item, live_bytes)
         self.apart.keep_only(spared, record.item)
 
     def _upto(self, record: Record) -> None:
         reader, marker = self.reader, record.number
-        spared = set(struct.unpack(f"<{len(record.body) // 8}Q", record.body))
-        stay = self.apart.behind(marker) | spared
+        spared = struct.unpack(f"<{len(record.body) // 8}Q", record.body)
+        stay = IdSet.of(self.apart.behind(marker).union(spared))
         live_bytes = decode_meta(record.meta).get(Tag.BYTES, 0)
         assert isinstance(live_bytes, int)
         apply_upto(reader, marker, stay, live_bytes)

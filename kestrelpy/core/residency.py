@@ -11,17 +11,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from kestrelpy.core.trash import Trash
+
 GRAIN_BYTES: Final = 256 << 10
 FREE_BYTES: Final = 16 << 10
 UNLIMITED: Final = (1 << 63) - 1
 
 
 class Memory:
-    """What all queues together may keep in memory, in bytes."""
+    """What all queues together may keep in memory, in bytes; `trash` has what is still to be freed.
+    """
 
-    __slots__ = ("limit", "taken")
+    __slots__ = ("limit", "taken", "trash")
 
-    def __init__(self, limit: int = UNLIMITED) -> None:
+    def __init__(self, trash: Trash, limit: int = UNLIMITED) -> None:
+        self.trash = trash
         self.limit = limit
         self.taken = 0
 
@@ -39,10 +43,11 @@ class Residency:
     `allowed` bytes it may cost at present, never more than `most`.
     """
 
-    __slots__ = ("_memory", "allowed", "grains", "most")
+    __slots__ = ("_memory", "allowed", "grains", "most", "trash")
 
     def __init__(self, memory: Memory, most: int) -> None:
         self._memory = memory
+        self.trash = memory.trash
         self.grains = 0
         self.most = most
         self.allowed = 0

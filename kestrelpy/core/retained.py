@@ -65,7 +65,7 @@ def retain(queue: Queue, kept: IdSet | None = None) -> None:
     if not policy.retains:
         queue.retained = None
         if retained:
-            reader.marks.keep_only([id_ for id_ in reader.marks.hidden if id_ in reader.live])
+            reader.marks.keep_only(reader.live)
         return
     if queue.retained is None:
         queue.retained = Retained(kept or reader.live.copy(), queue.last_number)

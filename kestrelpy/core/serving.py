@@ -6,12 +6,16 @@ for a reason that waiting does not mend is told so, in its turn.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kestrelpy.core.waiters import Waiter, Want
 
 if TYPE_CHECKING:
     from kestrelpy.core.reader import Reader
+
+# Observers told in one turn: they look for what they were told of, 20 to 50 us each.
+WOKEN_OBSERVERS_MAX: Final = 128
+_SOON_MS: Final = 1
 
 
 def serve_in_order(reader: Reader, now_ms: int) -> None:
@@ -23,9 +27,32 @@ def serve_in_order(reader: Reader, now_ms: int) -> None:
             waiters.finish(waiter)
             woken.append(waiter)
             waiter = waiters.first(dead)
-    for observer in waiters.take_observers(max(reader.live.last, reader.marks.latest)):
+    if waiters.observers_at_most:
+        _wake_observers(reader, now_ms)
+
+
+def latest_marker(reader: Reader) -> int:
+    """The highest marker that an item of this reader was given."""
+    return max(reader.live.last, reader.marks.latest)
+
+
+def _wake_observers(reader: Reader, now_ms: int) -> None:
+    """Tell the observers that there is something behind their markers, some in each turn.
+
+    More of them are told when the item is stored, so that they do not all wait for that.
+    """
+    waiters, woken, latest = reader.waiters, reader.woken, latest_marker(reader)
+    after = waiters.first_after
+    if after >= latest:
+        return
+    most = WOKEN_OBSERVERS_MAX - len(woken)
+    if waiters.observers_at_most > WOKEN_OBSERVERS_MAX and after >= reader.log.item_stored:
+        most = 0
+    for observer in waiters.take_observers(latest, max(most, 0)):
         observer.owner = reader
         woken.append(observer)
+    if waiters.first_after < latest:
+        reader.alarm.need(now_ms + _SOON_MS)
 
 
 def _hand_to(reader: Reader, waiter: Waiter, now_ms: int) -> bool:

@@ -12,7 +12,6 @@ the ledger; so a segment stays while anybody may want to read it.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -22,7 +21,7 @@ from journal.ids import IdSet
 from journal.record import Draft, Kind, ended
 from kestrelpy.core.item import Item
 from kestrelpy.core.log import JournalLog, Log
-from kestrelpy.core.records import Records
+from kestrelpy.core.records import Records, packed
 
 _DONE: Final = int(Kind.DONE)
 _FLUSHED: Final = int(Kind.FLUSHED)
@@ -148,10 +147,9 @@ class SharedLog(Records):
         return self.base.nominal(nominal, wall_ms)
 
     def flushed(
-        self, last_id: int, spared: list[int], stay: list[tuple[int, int]], live_bytes: int,
-        wall_ms: int,
-    ) -> int:  # fmt: skip
-        body = struct.pack(f"<{len(spared)}Q", *sorted(spared))
+        self, last_id: int, spared: list[int], stay: IdSet, live_bytes: int, wall_ms: int
+    ) -> int:
+        body = packed(spared)
         draft = Draft(_FLUSHED, last_id, live_bytes, 0, wall_ms, b"", body, self.number, 0)
         return self.base.write_recounted(draft, self._needs.kept_now)
 

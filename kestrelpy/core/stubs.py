@@ -94,6 +94,14 @@ class Stubs:
         self._forget(packed)
         return unpack(packed)
 
+    def size_of(self, id_: int) -> int:
+        """The size of this one, which is there. Looks for it."""
+        packed = self._fetching.get(id_)
+        if packed is not None:
+            return packed & _SIZE_MASK
+        found = self._waiting.find(id_)
+        return found[2] if found is not None else 0
+
     def remove(self, id_: int, size: int) -> bool:
         """This one is not there any more; was it?"""
         if not self.ids.discard(id_):

@@ -59,6 +59,11 @@ class Timers(Generic[T]):
             heapify(self._heap)
             self._cancelled = 0
 
+    def take_all(self) -> list[Entry[T]]:
+        """All entries, which nothing cancels or pops any more; none is there afterwards."""
+        heap, self._heap, self._cancelled = self._heap, [], 0
+        return heap
+
     def first(self) -> Entry[T] | None:
         """What is due first; None: nothing is."""
         heap = self._heap

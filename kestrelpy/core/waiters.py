@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # Those who are gone are cleared out of a line when there are more of them than that.
 _GONE_MAX: Final = 64
+NOWHERE: Final = (1 << 63) - 1
 
 
 class Want(Enum):
@@ -98,10 +99,26 @@ class Waiters:
             line.popleft()
         return line[0] if line else None
 
-    def take_observers(self, latest: int) -> list[Waiter]:
-        """Those who wait for something that is not above the marker `latest`: they wait no more."""
-        taken, observers = [], self._observers
-        while observers and observers[0][0] < latest:
+    @property
+    def first_after(self) -> int:
+        """The lowest marker behind which an observer waits; beyond all markers: none waits."""
+        observers = self._observers
+        while observers and observers[0][2].done:
+            heappop(observers)
+        return observers[0][0] if observers else NOWHERE
+
+    @property
+    def observers_at_most(self) -> int:
+        """How many observers wait, those included who are gone and not cleared out yet."""
+        return len(self._observers)
+
+    def take_observers(self, latest: int, most: int) -> list[Waiter]:
+        """Those who wait for something that is not above the marker `latest`: they wait no more.
+
+        At most `most` of them, those of the lowest markers first.
+        """
+        taken, observers = list[Waiter](), self._observers
+        while observers and observers[0][0] < latest and len(taken) < most:
             waiter = heappop(observers)[2]
             if not waiter.done:
                 waiter.done = True

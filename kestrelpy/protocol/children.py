@@ -16,7 +16,7 @@ from kestrelpy.core.branch import Branch
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.children import mention, remove
 from kestrelpy.core.queue import Queue
-from kestrelpy.core.upto import confirm_up_to, refuse_beyond
+from kestrelpy.core.upto import UpTo, refuse_beyond
 from kestrelpy.errors import ClientError, Refused, ServerError
 from kestrelpy.protocol.commands import Delete, Target, Upto
 from kestrelpy.protocol.host import Talk
@@ -113,13 +113,34 @@ def move_on(talk: Talk, command: Upto, now_ms: int) -> None:
     note_asked(talk, queue, now_ms)
     if command.quiet:
         talk.replies.rest_on_nothing()  # nor does an answer to something else
-    lsn = confirm_up_to(queue, command.marker, now_ms)
+    upto = UpTo(queue, command.marker)
+    upto.step(now_ms)
+    if upto.is_over:
+        _say_done(talk, command, queue, upto)
+    else:
+        talk.stream = _go_on(talk, command, queue, upto)
+
+
+def _go_on(talk: Talk, command: Upto, queue: Queue, upto: UpTo) -> Iterator[bytes]:
+    """A long way is gone in steps, one per turn."""
+    try:
+        while not upto.is_over:
+            yield b""
+            if queue.deleted:
+                break
+            upto.step(talk.last_command_ms)
+        _say_done(talk, command, queue, upto)
+    except Refused as refused:
+        talk.refuse(refused, command.quiet)
+
+
+def _say_done(talk: Talk, command: Upto, queue: Queue, upto: UpTo) -> None:
     if command.quiet:
         return
     if queue.policy.confirms_synced:
-        talk.replies.hold(b"DELETED\r\n", queue.log, lsn)
+        talk.replies.hold(b"DELETED\r\n", queue.log, upto.lsn)
     else:
-        talk.replies.hold(b"DELETED\r\n", queue.log, 0, lsn)
+        talk.replies.hold(b"DELETED\r\n", queue.log, 0, upto.lsn)
 
 
 def _new_cursor(talk: Talk, command: Upto, now_ms: int) -> Branch:

@@ -30,7 +30,7 @@ from kestrelpy.protocol.markers import parse_number
 from kestrelpy.protocol.names import readable
 from kestrelpy.protocol.stats import is_shown, lines
 
-_PER_SLICE: Final = 500
+_PER_SLICE: Final = 200
 _COUNTED_PER_SLICE: Final = 20_000
 _NONE: Final = "-"
 _UNESCAPED: Final = "!$&'()*+,:;=@"  # as they are in a line that is split at its blanks

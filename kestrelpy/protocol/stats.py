@@ -28,7 +28,7 @@ from kestrelpy.core.reader import Reader
 from kestrelpy.protocol.host import Host
 
 _QUEUES_PER_SLICE: Final = 100
-_LEASES_PER_SLICE: Final = 500
+_LEASES_PER_SLICE: Final = 200
 # Paths are in it, and a line of stats should stay one that can be read.
 _REASON_CHARACTERS_MAX: Final = 300
 
@@ -184,7 +184,7 @@ def _markers(queue: Queue) -> list[tuple[str, object]]:
 
 def open_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
     """`stats <queue>/open`: every lent item, a line for each of its facts."""
-    leases = list(queue.reader.leases) if queue is not None else []
+    leases = queue.reader.leases.all() if queue is not None else []
     for start in range(0, len(leases), _LEASES_PER_SLICE):
         out = []
         for lease in leases[start : start + _LEASES_PER_SLICE]:

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from journal.canonical import join, text_of
 from kestrelpy.core.keys import Keys
+from tests.support.calls import calls_of
 
 
 def key(*values: str) -> bytes:
@@ -160,7 +161,33 @@ def test_the_oldest_of_those_that_wait_is_that_with_the_lowest_place() -> None:
     for id_, place, wanted in ((1, 1, A), (2, 2, B), (3, 9, A), (4, 8, B)):
         keys.claim(id_, place, 5, wanted)
 
-    assert keys.oldest() == (4, 8, 5)
+    assert keys.oldest() == ((4, 8, 5), B)
+
+
+@pytest.mark.parametrize("rivals", ["one", "each"])
+def test_finding_the_oldest_looks_at_one_row_however_many_there_are(rivals: str) -> None:
+    """One value blocks all of them, or each is blocked by a value of its own."""
+    calls = []
+    for count in (50, 2000):
+        keys = Keys(matches_any=True)
+        for n in range(count):
+            if rivals == "each" or not n:
+                claim(keys, 1 + n, key(f"R{n}"))
+        for n in range(count):
+            blocked = f"R{n if rivals == 'each' else 0}"
+            assert not claim(keys, 10_000 + n, key(blocked, f"V{n}"))
+        keys.oldest()
+
+        def drop_two(keys: Keys = keys) -> None:
+            for n in range(2):
+                found = keys.oldest()
+                assert found is not None
+                assert found[0][0] == 10_000 + n
+                blocked = f"R{n if rivals == 'each' else 0}"
+                keys.end(10_000 + n, key(blocked, f"V{n}"), 10)
+
+        calls.append(calls_of(drop_two))
+    assert calls[0] == calls[1]
 
 
 def test_a_long_row_costs_24_bytes_for_each_that_waits() -> None:
@@ -230,7 +257,7 @@ class KeysMachine(RuleBasedStateMachine):
         rivals = [sum(v in self.keys.values(m) for m in self.claims.values()) for v in values]
         assert self.keys.blocked == sum(count > 1 for count in rivals)
         oldest = self.keys.oldest()
-        assert (oldest[0] if oldest else None) == min(waiting, default=None)
+        assert (oldest[0][0] if oldest else None) == min(waiting, default=None)
 
 
 class AnyMachine(KeysMachine):

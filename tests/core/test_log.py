@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from journal.errors import JournalFailed
+from journal.ids import IdSet
 from journal.record import Kind, Tag, decode_meta, ended_bytes
 from kestrelpy.core.item import Item
 from kestrelpy.core.log import JournalLog, Log
@@ -122,7 +123,7 @@ def test_in_memory_everything_is_true_at_once_and_leaves_no_trace() -> None:
         log.dead(ITEM, 1, 0, 0, b"abort"),
         log.expired(ITEM, 0),
         log.discarded(ITEM, 0),
-        log.flushed(1, [], [(1, 4)], 4, 0),
+        log.flushed(1, [], IdSet(), 4, 0),
         log.tokens(9, 0),
     ]
     assert max(lsns) <= min(log.lsn_written, log.lsn_stored)

@@ -7,6 +7,8 @@ from random import Random
 from kestrelpy.core.item import Item
 from kestrelpy.core.ready import ITEM_COST, NO_FRONTIER, Ready
 from kestrelpy.core.stubs import pack
+from kestrelpy.core.timers import Timers
+from kestrelpy.core.trash import Trash
 
 
 def item(number: int, size: int = 1) -> Item:
@@ -106,7 +108,7 @@ def test_clearing_leaves_nothing_behind() -> None:
     assert first is not None
     line.give_back(*first)
     line.remove(items[3])
-    line.clear()
+    line.clear(Trash(Timers()))
     assert list(line) == []
     assert (line.count, line.bytes, popped(line)) == (0, 0, [])
     line.push(item(9))

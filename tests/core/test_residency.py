@@ -7,11 +7,17 @@ from random import Random
 from kestrelpy.core.line import REFILL_ITEMS
 from kestrelpy.core.null_log import NullLog
 from kestrelpy.core.residency import FREE_BYTES, GRAIN_BYTES, UNLIMITED, Memory, Residency
+from kestrelpy.core.timers import Timers
+from kestrelpy.core.trash import Trash
 from tests.support.queues import make_queue
 
 
+def memory_of(limit: int = UNLIMITED) -> Memory:
+    return Memory(Trash(Timers()), limit)
+
+
 def test_a_small_line_takes_nothing() -> None:
-    memory = Memory(0)
+    memory = memory_of(0)
     share = Residency(memory, UNLIMITED)
     assert share.allowed == FREE_BYTES
     assert not share.grow(FREE_BYTES)
@@ -19,7 +25,7 @@ def test_a_small_line_takes_nothing() -> None:
 
 
 def test_a_line_grows_by_grains_up_to_its_own_limit() -> None:
-    memory = Memory()
+    memory = memory_of()
     share = Residency(memory, FREE_BYTES + 3 * GRAIN_BYTES // 2)
     assert share.grow(FREE_BYTES)
     assert share.allowed == FREE_BYTES + GRAIN_BYTES
@@ -30,7 +36,7 @@ def test_a_line_grows_by_grains_up_to_its_own_limit() -> None:
 
 
 def test_all_lines_together_stay_within_the_limit() -> None:
-    memory = Memory(3 * GRAIN_BYTES + 1)
+    memory = memory_of(3 * GRAIN_BYTES + 1)
     shares = [Residency(memory, UNLIMITED) for _ in range(5)]
     grown = [share.grow(FREE_BYTES) for share in shares]
     assert grown == [True, True, True, False, False]
@@ -39,7 +45,7 @@ def test_all_lines_together_stay_within_the_limit() -> None:
 
 
 def test_what_is_not_needed_is_given_back_once() -> None:
-    memory = Memory()
+    memory = memory_of()
     share = Residency(memory, UNLIMITED)
     share.grow(10 * GRAIN_BYTES)
     share.shrink(0)
@@ -52,7 +58,7 @@ def test_what_is_not_needed_is_given_back_once() -> None:
 
 def test_any_mixture_takes_what_the_shares_say() -> None:
     random = Random(5)
-    memory = Memory(40 * GRAIN_BYTES)
+    memory = memory_of(40 * GRAIN_BYTES)
     shares = [Residency(memory, 20 * GRAIN_BYTES) for _ in range(4)]
     for _ in range(2000):
         share = random.choice(shares)

@@ -7,8 +7,10 @@ from random import Random
 import pytest
 
 from kestrelpy.core.leases import Holder
+from kestrelpy.core.log import JournalLog
+from kestrelpy.core.serving import WOKEN_OBSERVERS_MAX
 from kestrelpy.core.waiters import Waiter, Waiters, Want
-from tests.support.queues import make_queue, no_queue
+from tests.support.queues import NAME, QueueInHand, make_queue, no_queue
 
 
 def waiter(name: str = "", dead: bool = False) -> Waiter:
@@ -266,3 +268,79 @@ def test_nobody_is_told_there_is_nothing_while_expired_items_hide_a_live_one() -
         q.broker.tick(q.now_ms)
         q.now_ms += 1
     assert q.answers() == [("anna", b"live")]
+
+
+# -- a crowd of observers ---------------------------------------------------------------------
+
+CROWD = 5 * WOKEN_OBSERVERS_MAX
+
+
+def observers(q: QueueInHand, count: int, wait_ms: int = 60_000) -> list[Waiter]:
+    return [
+        q.broker.wait(
+            Want.OBSERVE, NAME, q.who("dora"), False, n, q.now_ms + wait_ms, q.queue.last_number
+        )
+        for n in range(count)
+    ]
+
+
+def told(q: QueueInHand) -> list[object]:
+    """Who was told in this turn, and that there is something."""
+    woken = q.broker.take_woken()
+    assert all(each.owner is q.reader for each in woken)
+    return [each.conversation for each in woken]
+
+
+def store(q: QueueInHand) -> None:
+    log = q.queue.log
+    assert isinstance(log, JournalLog)
+    log.item_stored = q.queue.last_number
+
+
+def test_a_few_observers_are_told_at_once() -> None:
+    q = make_queue()
+    q.put(b"1")
+    observers(q, WOKEN_OBSERVERS_MAX)
+    q.put(b"2")
+    assert told(q) == [*range(WOKEN_OBSERVERS_MAX)]
+
+
+def test_a_crowd_of_observers_is_told_in_slices_when_the_item_is_stored() -> None:
+    q = make_queue()
+    q.put(b"1")
+    observers(q, CROWD)
+    q.put(b"2")
+    assert told(q) == []
+    q.pass_time(5)
+    assert told(q) == []
+
+    store(q)
+    slices = []
+    for _ in range(20):
+        q.now_ms += 1
+        q.broker.tick(q.now_ms)
+        slices.append(told(q))
+    assert max(map(len, slices)) <= WOKEN_OBSERVERS_MAX
+    assert [who for each in slices for who in each] == [*range(CROWD)]
+
+
+def test_many_puts_in_one_turn_tell_no_more_observers_than_one() -> None:
+    q = make_queue()
+    q.put(b"1")
+    observers(q, CROWD)
+    log = q.queue.log
+    assert isinstance(log, JournalLog)
+    log.item_stored = 100
+    for n in range(20):
+        q.put(b"%d" % n)
+    assert len(told(q)) == WOKEN_OBSERVERS_MAX
+
+
+def test_an_observer_whose_time_is_over_before_its_slice_is_told_all_the_same() -> None:
+    q = make_queue()
+    q.put(b"1")
+    crowd = observers(q, CROWD, wait_ms=1)
+    q.put(b"2")
+    q.pass_time(1)
+    assert {each.owner for each in crowd} == {q.reader}
+    assert len(told(q)) == CROWD

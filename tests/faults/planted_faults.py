@@ -563,8 +563,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "with any, a skipped item keeps its place on the values that others have alone",
         KEYS,
-        "            row = rows.setdefault(value, id_)\n",
-        "            row = rows.get(value, id_)\n",
+        "        row = rows.setdefault(value, id_)\n",
+        "        row = rows.get(value, id_)\n",
         TESTS_OF_KEYS,
     ),
     Fault(
@@ -837,5 +837,70 @@ FAULTS: tuple[Fault, ...] = (
         "            self.parent.to_come.forget()  # it is at work from now on\n",
         "            pass\n",
         ("tests/core/test_to_come.py",),
+    ),
+    # -- what would hold up the loop -----------------------------------------------------------
+    Fault(
+        "a flush looks at one lease by token after the other",
+        "kestrelpy/core/flushing.py",
+        "leases.token_bytes + sum",
+        "sum(each.item.size for each in leases if each.by_token and not each.dead) + sum",
+        ("tests/core/test_flushing.py",),
+    ),
+    Fault(
+        "a lease by token that has ended is still spared by a flush",
+        "kestrelpy/core/leases.py",
+        "                self.token_ids.discard(lease.item.id)\n",
+        "",
+        ("tests/core/test_flushing.py",),
+    ),
+    Fault(
+        "what a flush leaves behind is freed at once",
+        "kestrelpy/core/trash.py",
+        "        left = FREED_MAX\n",
+        "        left = len(self)\n",
+        ("tests/core/test_trash.py",),
+    ),
+    Fault(
+        "a long upto goes in one step",
+        "kestrelpy/core/upto.py",
+        "return min(first - 1 + STEP_NUMBERS, self._marker)",
+        "return self._marker",
+        ("tests/core/test_upto.py",),
+    ),
+    Fault(
+        "a step of an upto takes what is released to a higher marker",
+        "kestrelpy/core/upto.py",
+        "    if hidden.count:\n        stay",
+        "    if not hidden:\n        stay",
+        ("tests/core/test_upto.py",),
+    ),
+    Fault(
+        "a step of an upto forgets those whose markers earlier steps passed",
+        "kestrelpy/core/upto.py",
+        "        for _, id_ in queue.reader.marks.between(self._at + 1, marker):\n",
+        "        self._passed = IdSet()\n"
+        "        for _, id_ in queue.reader.marks.between(self._at + 1, marker):\n",
+        ("tests/core/test_upto.py",),
+    ),
+    Fault(
+        "one set tells all observers in one turn",
+        "kestrelpy/core/serving.py",
+        "    most = WOKEN_OBSERVERS_MAX - len(woken)\n",
+        "    most = latest\n",
+        ("tests/core/test_waiters.py",),
+    ),
+    Fault(
+        "an observer whose time is over before its turn is told that there is nothing",
+        "kestrelpy/core/broker.py",
+        "                waiter.owner = queue.reader  # it was its turn to be told, soon\n",
+        "                pass\n",
+        ("tests/core/test_waiters.py",),
+    ),
+    Fault(
+        "each item that is dropped has all rows looked through",
+        KEYS,
+        "        if heads is None:\n",
+        "        if heads is not rows:\n",
+        TESTS_OF_KEYS,
     ),
 )

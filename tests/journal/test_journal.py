@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from journal.errors import JournalFailed
+from journal.ids import IdSet
 from journal.journal import Sizes
 from journal.record import HEADER_BYTES, Draft, Kind, decode, padded
 from journal.recovery import usable_bytes
@@ -420,7 +421,7 @@ def test_a_flush_ends_many_items_with_one_record() -> None:
     disk = MemoryDisk()
     writer = filled(disk)
     flushed = Draft(Kind.FLUSHED, 9, 0, 0, TIME_MS, b"", b"", 0, 0)
-    writer.journal.append_flush(flushed, [])
+    writer.journal.append_flush(flushed, IdSet())
     writer.commit()
 
     assert len(writer.drop_dead()) >= 2

@@ -16,6 +16,7 @@ from typing import Any
 
 from journal.canonical import text_of
 from journal.files import Disk
+from journal.ids import IdSet
 from journal.journal import Journal, Sizes
 from journal.reader import read_journal
 from journal.record import Draft, Kind
@@ -239,7 +240,7 @@ def retold(
     journal = Journal(Disk(), str(folder), os.urandom(16), ROOM, lambda: opening)
     for draft in drafts:
         if draft.kind in (Kind.FLUSHED, Kind.UPTO, Kind.READER):
-            journal.append_flush(draft, [])
+            journal.append_flush(draft, IdSet())
         else:
             journal.append(draft)
     journal.close(WALL_MS)

@@ -1,0 +1,152 @@
+"""`upto` goes a long way in steps; each is an `upto` of its own, in memory and in the log."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from kestrelpy.core import upto
+from kestrelpy.core.delays import Delay
+from kestrelpy.core.ready import Ready
+from kestrelpy.core.upto import STEP_NUMBERS, UpTo, confirm_up_to
+from kestrelpy.errors import ClientError
+from tests.support.calls import counted
+from tests.support.queues import QueueInHand, make_queue, state_after_a_restart
+from tests.support.stage import Stage
+
+MANY = 3 * STEP_NUMBERS
+
+
+def filled(count: int) -> QueueInHand:
+    q = make_queue()
+    q.put(*[b"x"] * count)
+    return q
+
+
+def test_a_long_way_is_gone_in_steps_that_look_at_a_bounded_number_of_items() -> None:
+    q, looks = filled(MANY), list[int]()
+    request = UpTo(q.queue, MANY)
+    while not request.is_over:
+        with counted(Ready, "at") as calls:
+            request.step(0)
+        looks.append(calls.count)
+        assert len(q.reader.live) == MANY - len(looks) * STEP_NUMBERS == q.reader.ready.count
+        assert q.reader.live_bytes == len(q.reader.live)
+    assert looks == [STEP_NUMBERS] * 3
+
+
+def test_numbers_of_nothing_take_no_steps() -> None:
+    q = filled(MANY)
+    confirm_up_to(q.queue, MANY - 1, 0)
+    q.put(b"x")
+    request = UpTo(q.queue, MANY + 1)
+    request.step(0)
+    assert request.is_over
+    assert not q.reader.live
+
+
+def test_what_only_the_log_has_goes_in_one_step() -> None:
+    q = filled(MANY).restarted()
+    assert q.reader.ready.beyond == MANY
+    request = UpTo(q.queue, MANY)
+    request.step(0)
+    assert request.is_over
+    assert q.reader.ready.count == 0
+
+
+def test_beyond_the_latest_nothing_is_changed() -> None:
+    q = filled(3)
+    with pytest.raises(ClientError, match="beyond the latest marker"):
+        confirm_up_to(q.queue, 4, 0)
+    assert len(q.reader.live) == 3
+
+
+def test_whoever_holds_an_item_is_refused_when_its_step_has_come() -> None:
+    q = filled(MANY)
+    first, token = q.open("anna"), q.open(lease_ms=1000)
+    late = [q.open("bert") for _ in range(STEP_NUMBERS)][-1]
+    request = UpTo(q.queue, MANY)
+    request.step(0)
+    assert first.holder.overdue == [q.reader]
+    assert q.named(token.token) is None
+    assert late in late.holder.leases, "its step is the next one"
+    request.step(0)
+    assert late not in late.holder.leases
+
+
+def do_something(q: QueueInHand, random: Random) -> None:
+    """One step of a life with delays, leases, dead letters and redriven items."""
+    choice, leases = random.randrange(12), [*q.reader.leases]
+    if choice <= 2:
+        delay = random.choice((None, Delay(random.randrange(1, 90))))
+        q.put(b"x" * random.randrange(4), delay=delay)
+    elif choice <= 4:
+        q.may_open(random.choice("ab"), lease_ms=random.choice((0, 40, 1000)))
+    elif choice <= 6 and leases:
+        lease, delay = random.choice(leases), random.choice((None, Delay(random.randrange(1, 90))))
+        lease.owner.give_back(lease, q.now_ms, b"abort", delay)  # type: ignore[attr-defined]
+    elif choice == 7 and leases:
+        q.bury(random.choice(leases))
+    elif choice == 8:
+        q.redrive(random.choice([*q.reader.dead.deaths, 1]))
+    elif choice == 9:
+        q.take()
+    else:
+        q.pass_time(random.randrange(40))
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_a_restart_between_two_steps_finds_the_queue_as_it_was(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And so it does after the last one, whatever happened in between."""
+    monkeypatch.setattr(upto, "STEP_NUMBERS", 3)
+    random = Random(seed)
+    q = make_queue(max_attempts=random.choice((None, 2)), lease_ms=None)
+    for _ in range(3):
+        for _ in range(random.randrange(60)):
+            do_something(q, random)
+        request = UpTo(q.queue, random.randrange(q.queue.last_number + 1))
+        while not request.is_over:
+            request.step(q.now_ms)
+            before = state_after_a_restart(q.queue)
+            assert state_after_a_restart(q.restarted().queue) == before
+            for _ in range(random.randrange(3)):
+                do_something(q, random)
+    assert state_after_a_restart(q.restarted().queue) == state_after_a_restart(q.queue)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_steps_leave_what_one_step_leaves(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = []
+    for numbers in (3, STEP_NUMBERS):
+        monkeypatch.setattr(upto, "STEP_NUMBERS", numbers)
+        random = Random(seed)
+        q = make_queue(lease_ms=None)
+        for _ in range(150):
+            do_something(q, random)
+        confirm_up_to(q.queue, random.randrange(q.queue.last_number + 1), q.now_ms)
+        state = state_after_a_restart(q.queue)
+        left.append({what: value for what, value in state.items() if what != "bytes"})
+    assert left[0] == left[1]
+
+
+def test_others_are_answered_between_two_steps_and_the_answer_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(upto, "STEP_NUMBERS", 2)
+    stage = Stage()
+    for _ in range(9):
+        stage.say("eve", b"set jobs 0 0 1", b"x")
+    steps, step = list[tuple[bytes, bytes]](), UpTo.step
+
+    def seen(request: UpTo, now_ms: int) -> None:
+        steps.append((stage.client("eve").take(), stage.client("bob").take()))
+        stage.client("bob").conversation.feed(b"version\r\n", stage.now_ms)
+        step(request, now_ms)
+
+    monkeypatch.setattr(UpTo, "step", seen)
+    assert stage.say("eve", b"delete jobs/upto=9") == b"DELETED\r\n"
+    assert steps[0] == (b"", b"")
+    assert steps[1:] == [(b"", b"VERSION 0.0.0\r\n")] * 4
