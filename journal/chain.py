@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -221,8 +220,10 @@ class Chain:
         path = os.path.join(self.folder, name)
         size = self.files.size(path)
         if is_last and size <= _SMALL_BYTES:
-            with suppress(OSError):  # its front may be readable nevertheless
+            try:
                 self._small = path, self.files.read(path)
+            except OSError as error:
+                _medium_error(error)  # its front may be readable nevertheless
         try:
             front = self._small[1][:_FRONT_BYTES] if self._small[0] == path else b""
             front = front or self.files.read(path, 0, _FRONT_BYTES)

@@ -100,11 +100,8 @@ class Daemon:
             self.policies.of, self._make_log, Wall(clock.wall_offset_ms()), config.server.max_queues
         )
         self._loop = loop = asyncio.get_running_loop()
-        self.directory = DataDirectory(
-            self._files,
-            str(config.server.data_dir),
-            Sizes(journal.segment_min_bytes, journal.segment_max_bytes, journal.batch_max_bytes),
-        )
+        sizes = Sizes(journal.segment_min_bytes, journal.segment_max_bytes, journal.batch_max_bytes)
+        self.directory = DataDirectory(self._files, str(config.server.data_dir), sizes)
         self.removals = Removals(self.broker, self.directory, self._start_task)
         self.removal, self.clearance = self.removals.gate, self.removals.clearance
         self.turn = Turn(self.broker, loop, self._dirty, self.removals.begin)

@@ -25,6 +25,8 @@ async def removed(town: Town) -> dict[str, Gate]:
     nothing: Any = SimpleNamespace(
         committer=SimpleNamespace(is_removing=lambda target: False),
         background=SimpleNamespace(is_busy=lambda target: False),
+        files=SimpleNamespace(rested=lambda target: None),
+        shortage=SimpleNamespace(patiently=lambda subject, work: work()),
         touch_all=lambda conversations: None, owe=lambda: None,
     )  # fmt: skip
     removals.turn = nothing
