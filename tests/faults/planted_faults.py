@@ -50,6 +50,10 @@ TESTS_OF_A_SHORTAGE = (
     "tests/protocol/test_waiting.py", "tests/server/test_daemon.py",
 )  # fmt: skip
 TESTS_OF_RELOADS = ("tests/server/test_reloading.py",)
+TESTS_OF_SHARES = (
+    "tests/server/test_shares.py", "tests/server/test_connection_memory.py",
+    "tests/server/test_connection.py", "tests/protocol/test_conversation.py",
+)  # fmt: skip
 SIMULATION = ("tests/simulation/test_simulation.py",)
 
 
@@ -902,5 +906,70 @@ FAULTS: tuple[Fault, ...] = (
         "        if heads is None:\n",
         "        if heads is not rows:\n",
         TESTS_OF_KEYS,
+    ),
+    # -- shares and memory of connections --------------------------------------------------------
+    Fault(
+        "a share has no bound in commands",
+        "kestrelpy/protocol/conversation.py",
+        "(not left or self._elapsed() >= until)",
+        "self._elapsed() >= until",
+        TESTS_OF_SHARES,
+    ),
+    Fault(
+        "a share has no bound in time",
+        "kestrelpy/protocol/conversation.py",
+        "(not left or self._elapsed() >= until)",
+        "not left",
+        TESTS_OF_SHARES,
+    ),
+    Fault(
+        "a connection that has sent more than its share is read from",
+        "kestrelpy/server/connection.py",
+        "        waits = not until or conversation.has_overrun\n",
+        "        waits = False\n",
+        TESTS_OF_SHARES,
+    ),
+    Fault(
+        "those who flood have all of a turn",
+        "kestrelpy/server/shares.py",
+        "            if self._elapsed() >= until:\n                return\n",
+        "",
+        TESTS_OF_SHARES,
+    ),
+    Fault(
+        "the nearest option is looked for each time",
+        "kestrelpy/protocol/conversation.py",
+        "self._suggests_ms = now_ms + SUGGESTION_MS",
+        "self._suggests_ms = now_ms",
+        TESTS_OF_SHARES,
+    ),
+    Fault(
+        "a stalled client keeps what it holds",
+        "kestrelpy/server/connection_memory.py",
+        "        if not self.is_short:\n            return 0\n",
+        "        return 0\n",
+        TESTS_OF_SHARES,
+    ),
+    Fault(
+        "answers that nobody reads do not count",
+        "kestrelpy/server/connection.py",
+        "max(made, self._reserved_bytes)",
+        "0",
+        TESTS_OF_SHARES,
+    ),
+    Fault(
+        "one that goes on beyond the limit keeps the others waiting for good",
+        "kestrelpy/server/connection_memory.py",
+        "            if self._favoured is holder:\n                self._favoured = None\n"
+        "        if freed",
+        "        if freed",
+        TESTS_OF_SHARES,
+    ),
+    Fault(
+        "a client that is gone leaves its body in memory",
+        "kestrelpy/protocol/conversation.py",
+        "        self.parser.clear()  # a circle holds it, and garbage is seldom looked for\n",
+        "",
+        TESTS_OF_SHARES,
     ),
 )

@@ -333,6 +333,23 @@ def test_nobody_overtakes_who_waits_for_expired_items_to_be_cleared_away() -> No
     assert stage.client("b").take() == b"END\r\n"
 
 
+def test_a_client_that_is_gone_leaves_nothing_of_its_requests_in_memory() -> None:
+    """A connection's parts refer to each other, so its memory is not free before they let go."""
+    stage = make_stage()
+    stage.hold_syncs()
+    stage.send("a", a_set(bytes(MIB)) + b"set jobs 0 0 1000000\r\n" + bytes(900_000))
+    conversation = stage.client("a").conversation
+    assert conversation.parser.held_bytes >= 900_000
+    assert conversation.replies.held
+
+    stage.hang_up("a")
+
+    assert conversation.parser.held_bytes == 0
+    assert not conversation.replies.held
+    stage.go()
+    assert stage.queue("jobs").reader.ready.count == 1
+
+
 # -- hanging up ------------------------------------------------------------------------------
 
 
