@@ -20,7 +20,8 @@ from kestrelpy.server import clock
 from kestrelpy.server.connection_memory import UNCOUNTED_BYTES, ConnectionMemory
 from kestrelpy.server.turn import Turn
 
-# How much may come in while the conversation is blocked, before the socket is left alone.
+# How much may come in while the conversation is blocked, or has used up its share, before the socket
+# is left alone.
 AHEAD_BYTES_MAX: Final = 64 << 10
 WRITE_HIGH_BYTES: Final = 256 << 10
 _NO_MEMORY: Final = (
@@ -105,8 +106,7 @@ class Connection(asyncio.Protocol):
             self._turn.fed = True
         else:
             conversation.take_in(data)
-        waits = not until or conversation.has_overrun
-        if self._reading and (waits or conversation.parser.buffered > AHEAD_BYTES_MAX):
+        if self._reading and conversation.parser.buffered > AHEAD_BYTES_MAX:
             self._stop_reading_ahead()
         self.moved_ms = now_ms
         if conversation.parser.held_bytes >= UNCOUNTED_BYTES or self.held_bytes:

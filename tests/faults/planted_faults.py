@@ -925,8 +925,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a connection that has sent more than its share is read from",
         "kestrelpy/server/connection.py",
-        "        waits = not until or conversation.has_overrun\n",
-        "        waits = False\n",
+        "if self._reading and conversation.parser.buffered > AHEAD_BYTES_MAX:",
+        "if not self._reading:",
         TESTS_OF_SHARES,
     ),
     Fault(
