@@ -20,7 +20,7 @@ from kestrelpy.server import clock
 from kestrelpy.server.connection_memory import UNCOUNTED_BYTES, ConnectionMemory
 from kestrelpy.server.turn import Turn
 
-# How much may come in while the conversation is blocked, or has used up its share, before the socket
+# How much may come in while the conversation is blocked, or has used up its share; then the socket
 # is left alone.
 AHEAD_BYTES_MAX: Final = 64 << 10
 WRITE_HIGH_BYTES: Final = 256 << 10
