@@ -51,7 +51,7 @@ class ConnectionSweep:
 
     async def run(self) -> None:
         """Look at all of it, until cancelled."""
-        looked = clock.elapsed()
+        looked_ms = clock.now_ms()
         while True:
             idle_ms = self._idle_timeout_ms()
             pause = IDLE_SECONDS_MAX
@@ -61,8 +61,8 @@ class ConnectionSweep:
             now_ms = clock.now_ms()
             self.look_at_memory(now_ms)
             await self._trim()
-            if clock.elapsed() - looked >= pause:
-                looked = clock.elapsed()
+            if now_ms - looked_ms >= pause * 1000:
+                looked_ms = now_ms
                 self._abandoned = name_abandoned(self._broker, self._abandoned, now_ms)
                 for line in self._log_limit.rest(now_ms):
                     log.warning("%s", line)

@@ -61,7 +61,6 @@ class Daemon:
     """One running server. It is the host of every conversation."""
 
     version = kestrelpy.__version__
-    elapsed = staticmethod(clock.elapsed)
 
     def __init__(
         self,
@@ -84,7 +83,7 @@ class Daemon:
         self.mode = "up"
         self.log_limit = LogLimit()
         self.server_id = ""
-        self.started_ms = clock.now_ms()
+        self.started_ms, self.elapsed = clock.now_ms(), clock.elapsed
         self.is_leaving = False
         self._connections: set[Connection] = set()
         self._dirty: list[JournalLog] = []

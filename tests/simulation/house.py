@@ -91,6 +91,10 @@ def _hash_of(conversation: Conversation) -> int:
     return int(conversation.holder.name.rpartition(":")[2])
 
 
+# Each look at the clock of shares takes as long, so that a share is over after some requests.
+_LOOK_US = 40
+
+
 @contextlib.contextmanager
 def patched(world: World) -> Iterator[None]:
     """The server's world is the run's, as long as this lasts."""
@@ -101,6 +105,11 @@ def patched(world: World) -> Iterator[None]:
 
     def wall_offset_ms() -> int:
         return WALL_MS + timeline.us // 1000 - now_ms()
+
+    looks = count(step=_LOOK_US)
+
+    def elapsed() -> float:
+        return (timeline.us + next(looks)) / 1_000_000
 
     def nothing(*args: object) -> None:
         return None
@@ -113,6 +122,7 @@ def patched(world: World) -> Iterator[None]:
         for where, name, stand_in in (
             (clock, "now_ms", now_ms),
             (clock, "wall_offset_ms", wall_offset_ms),
+            (clock, "elapsed", elapsed),
             (committer, "threading", SimpleNamespace(Thread=lambda **n: _thread(world, **n))),
             (committer, "SimpleQueue", lambda: _jobs(world)),
             (daemon, "settle_down", nothing),

@@ -166,6 +166,9 @@ class Wire(asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return ("sim", self.number) if name == "peername" else default
 
+    def get_write_buffer_size(self) -> int:
+        return self._on_the_way
+
     def pause_reading(self) -> None:
         self._reads = False
 
