@@ -45,6 +45,7 @@ _CONNECT_LIMIT_S: Final = 30.0
 _LOOK_S: Final = 0.1
 _PUMP_PAUSE_S: Final = 0.0005
 _AGAIN_S: Final = 0.1
+_WORKER_STARTS_S: Final = 1.0
 
 Attack = Callable[[int], None]  # given the port; runs until its process is ended
 Waits = dict[str, list[float]]
@@ -305,6 +306,7 @@ class CrowdedRun(Run):
         super().__init__(folder, lines, seed)
         self._names = names
         self._crowd = contextlib.ExitStack()
+        self.seconds = 0.0
 
     def start(self, name: str) -> None:
         super().start(name)
@@ -313,7 +315,9 @@ class CrowdedRun(Run):
             self._crowd.enter_context(attacking(self._names, self.port))
 
     def end(self) -> None:
+        self.seconds = time.monotonic() - self.began
         self._crowd.close()
+        time.sleep(_WORKER_STARTS_S)  # one that was killed last may not hear SIGTERM yet
         super().end()
 
     def kill_all(self) -> None:
@@ -336,7 +340,7 @@ def main_job(bench: Bench) -> list[Figure]:
         finally:
             run.kill_all()
             shutil.rmtree(folder, ignore_errors=True)
-        seconds.append(time.monotonic() - run.began)
+        seconds.append(run.seconds)
         sentences, holds = verdict(expected, run.results, run.reasons)
         lost += not holds
         bench.say(f"{' '.join(names) or 'alone'}: {seconds[-1]:.1f} s; {' '.join(sentences)}")

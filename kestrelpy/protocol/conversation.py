@@ -19,7 +19,7 @@ from kestrelpy.core.broker import Broker
 from kestrelpy.core.orders import Order
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.waiters import Waiter
-from kestrelpy.errors import Refused, ServerError, Unread, fitted
+from kestrelpy.errors import Refused, ServerError, fitted
 from kestrelpy.protocol.children import delete_child, move_on
 from kestrelpy.protocol.commands import (
     Bad,
@@ -110,8 +110,8 @@ class Conversation:
         self.last_command_ms = now_ms
         try:
             piece = next(self.stream, None)
-        except Unread as unread:  # before anything of the answer was said
-            self.refuse(unread)
+        except Refused as refused:  # instead of what is not said yet
+            self.refuse(refused)
             piece = None
         if piece is None:
             self.stream = None

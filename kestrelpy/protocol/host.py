@@ -47,6 +47,9 @@ class Room(Protocol):
         is 0 again when there is.
         """
 
+    def release(self, talk: Talk) -> None:
+        """Give back what was reserved for an answer that is not made now."""
+
 
 class Host(Protocol):
     """What a conversation asks of the process around it."""

@@ -126,12 +126,15 @@ class Parser:
         """How much of a body is still to come."""
         return self._left
 
-    def drop_body(self, refusal: Refused) -> None:
-        """Keep nothing of the body that is on its way; when it has come it is refused."""
-        command = self._pending
-        if command is not None and not isinstance(command, Bad):
-            self._pending = bad(refusal, command.quiet)
-            self._parts = None
+    def drop_body(self, refusal: Refused) -> bool:
+        """Keep nothing of a body that is on its way: when it has come it is refused.
+
+        Return whether there was one.
+        """
+        if not isinstance(self._pending, Store):
+            return False
+        self._pending, self._parts = bad(refusal, self._pending.quiet), None
+        return True
 
     def clear(self) -> None:
         """Keep nothing at all: the client is gone."""

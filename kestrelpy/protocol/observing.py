@@ -200,13 +200,13 @@ class Observing:
         due_ms = talk.last_command_ms + target.wait_ms
         shape = Shape(target.raw, numbered, target.full)
         after, since_ms = view.after, view.since_ms
-        if view.most > 1 and not talk.host.room.reserve(talk, ANSWER_BYTES_MAX):
-            while talk.wants_bytes:
-                yield b""
         while True:
             queue = talk.broker.queues.get(target.name)
             queue = queue or mentioned(talk, target, talk.last_command_ms)
             if queue is not None:
+                if view.most > 1 and not talk.host.room.reserve(talk, ANSWER_BYTES_MAX):
+                    while talk.wants_bytes:
+                        yield b""
                 if since_ms and not after:
                     after = (yield from self.search(queue, since_ms, shape)) - 1
                 data = yield from self._look(queue, view, after, shape, end)
@@ -225,6 +225,7 @@ class Observing:
             is_alias = target.name in talk.broker.aliases
             if self.at_end or is_alias or talk.last_command_ms >= due_ms:
                 break
+            talk.host.room.release(talk)
             self.waiter = talk.broker.wait(
                 Want.OBSERVE, target.name, self._holder, False, talk, due_ms, after
             )

@@ -13,14 +13,18 @@ from kestrelpy.errors import Refused
 from kestrelpy.protocol.commands import Target
 from kestrelpy.protocol.host import Talk
 
-# An answer with no more of items than that does not wait.
+# An answer with no more of items than that waits only when far too much is held.
 SMALL_ANSWER_BYTES: Final = 64 << 10
 
 
 def must_wait_for_room(talk: Talk, targets: list[Target], now_ms: int) -> bool:
-    """Return whether what these keys would be given now is large, and there is no room for it."""
+    """Return whether there is no room for what these keys would be given now.
+
+    How large an item is that is read by its marker or key is not known: there is room as for a
+    small one.
+    """
     size = sum(_next_bytes(talk.broker, target, now_ms) for target in targets)
-    return size > SMALL_ANSWER_BYTES and not talk.host.room.reserve(talk, size)
+    return not talk.host.room.reserve(talk, max(size, SMALL_ANSWER_BYTES))
 
 
 def with_room(
@@ -35,6 +39,7 @@ def with_room(
         talk.refuse(refused)
         return
     if stream is not None:
+        yield b""  # its first step is done
         yield from stream
 
 

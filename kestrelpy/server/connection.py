@@ -24,6 +24,9 @@ from kestrelpy.server.turn import Turn
 # is left alone.
 AHEAD_BYTES_MAX: Final = 64 << 10
 WRITE_HIGH_BYTES: Final = 256 << 10
+# A client that sends a body, or reads an answer, moves when so much has come or gone. While memory
+# is short 50 KiB/s are asked of it (`connection_memory.STALL_MS`).
+PROGRESS_BYTES: Final = 256 << 10
 _NO_MEMORY: Final = (
     "no memory for this item: it came no further while connections held max_connection_memory"
 )
@@ -49,9 +52,9 @@ class Connection(asyncio.Protocol):
     """Between a transport and a conversation."""
 
     __slots__ = (
-        "_at_end", "_daemon", "_memory", "_reading", "_reserved_bytes", "_shares", "_transport",
-        "_turn", "_unsent_bytes", "conversation", "heavy_until_ms", "held_bytes", "is_lined_up",
-        "is_local", "moved_ms",
+        "_at_end", "_daemon", "_memory", "_moved_bytes", "_reading", "_reserved_bytes", "_shares",
+        "_transport", "_turn", "_unsent_bytes", "_unsent_mark", "conversation", "heard_ms",
+        "heavy_until_ms", "held_bytes", "is_lined_up", "is_local", "moved_ms",
     )  # fmt: skip
 
     def __init__(self, daemon: Door) -> None:
@@ -68,8 +71,10 @@ class Connection(asyncio.Protocol):
         self._memory = daemon.memory
         self._reserved_bytes = 0  # for an answer that is being made
         self._unsent_bytes = 0  # answers of which not all is sent: each is kept until all of it is
+        self._unsent_mark = 0  # how much of them was unsent when the client moved last
+        self._moved_bytes = 0  # that came since the client moved last
         self.held_bytes = 0
-        self.moved_ms = 0
+        self.moved_ms = self.heard_ms = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the methods of asyncio.Transport without being one.
@@ -106,9 +111,13 @@ class Connection(asyncio.Protocol):
             self._turn.fed = True
         else:
             conversation.take_in(data)
-        if self._reading and conversation.parser.buffered > AHEAD_BYTES_MAX:
-            self._stop_reading_ahead()
-        self.moved_ms = now_ms
+        if self._reading and self._is_ahead(conversation):
+            self._stop_reading()
+        self.heard_ms = now_ms
+        self._moved_bytes += len(data)
+        is_whole = not conversation.parser.is_in_body
+        if is_whole or not self.held_bytes or self._moved_bytes >= PROGRESS_BYTES:
+            self.moved_ms, self._moved_bytes = now_ms, 0
         if conversation.parser.held_bytes >= UNCOUNTED_BYTES or self.held_bytes:
             self._count_memory(conversation)
         self._turn.touch(conversation)
@@ -155,12 +164,14 @@ class Connection(asyncio.Protocol):
             self._turn.owe()  # whatever that began goes on by turns
         if data:
             self._daemon.broker.counters.bytes_written += len(data)
+            self._unsent_bytes += len(data)
             transport.write(data)
-        if self.held_bytes or len(data) >= UNCOUNTED_BYTES:
+        if self.held_bytes or transport.get_write_buffer_size() >= UNCOUNTED_BYTES:
             if conversation.stream is None:
                 self._reserved_bytes = 0
-            self._unsent_bytes += len(data)
             self._count_memory(conversation)
+        else:
+            self._unsent_bytes = 0
         if conversation.has_more:
             self._shares.line_up(self, now_ms)
             self._turn.owe()
@@ -199,6 +210,10 @@ class Connection(asyncio.Protocol):
         if self.conversation is not None:
             self._count_memory(self.conversation)
 
+    def release(self) -> None:
+        """Give back what was reserved: nothing is made now."""
+        self._reserve(0)
+
     def _count_memory(self, conversation: Conversation) -> None:
         """Say what it holds; while memory is short, do not read on."""
         transport, parser, memory = self._transport, conversation.parser, self._memory
@@ -209,8 +224,7 @@ class Connection(asyncio.Protocol):
         made = self._unsent_bytes + conversation.replies.value_bytes
         memory.hold(self, parser.held_bytes + max(made, self._reserved_bytes))
         if self._reading and not self._has_room_to_read(conversation):
-            self._reading = False
-            transport.pause_reading()
+            self._stop_reading()
 
     def go_on_with_room(self) -> None:
         """Read on, or have the answer made that there is room for now."""
@@ -225,39 +239,58 @@ class Connection(asyncio.Protocol):
 
     def look_at_memory(self, now_ms: int) -> None:
         """Take note of what the client has read since the last time."""
-        conversation, before = self.conversation, self.held_bytes
-        if conversation is not None:
-            self._count_memory(conversation)
-            if self.held_bytes < before:
-                self.moved_ms = now_ms
+        conversation, transport = self.conversation, self._transport
+        if conversation is None or transport is None:
+            return
+        self._count_memory(conversation)
+        unsent = transport.get_write_buffer_size()
+        if unsent > self._unsent_mark or not self._unsent_mark:
+            self._unsent_mark = unsent
+        elif not unsent or self._unsent_mark - unsent >= PROGRESS_BYTES:
+            self._unsent_mark, self.moved_ms = unsent, now_ms
 
     def shed(self) -> None:
         """Let go of what it holds: a body that came no further is refused, other clients end."""
         conversation, transport = self.conversation, self._transport
         if conversation is None or transport is None:
             return
-        if conversation.parser.is_in_body:
-            conversation.parser.drop_body(ServerError(_NO_MEMORY))
+        has_dropped = conversation.parser.drop_body(ServerError(_NO_MEMORY))
+        if has_dropped:
             self._count_memory(conversation)
-        elif transport.get_write_buffer_size() or self.held_bytes > AHEAD_BYTES_MAX:
+            self._turn.touch(conversation)  # the rest of it is read, and not kept
+        if transport.get_write_buffer_size() or not (
+            has_dropped or self.held_bytes <= AHEAD_BYTES_MAX
+        ):
             self.abort()
 
+    # -- reading ----------------------------------------------------------------------------
+
+    def _is_ahead(self, conversation: Conversation) -> bool:
+        """True if more has come in than is carried out soon."""
+        return conversation.parser.buffered > AHEAD_BYTES_MAX and (
+            conversation.is_blocked or conversation.is_behind
+        )
+
     def _has_room_to_read(self, conversation: Conversation) -> bool:
-        """Return whether more may come in now; else it is told when it may."""
+        """Return whether more of a body may come in now; else it is told when it may.
+
+        What comes beside bodies is bounded, and a client that hangs up in a wait has to be heard.
+        """
         parser, memory = conversation.parser, self._memory
-        if memory.is_waiting(self):
-            return False
-        if not memory.is_short or parser.held_bytes < UNCOUNTED_BYTES:
+        if not memory.is_short or not parser.is_in_body or parser.held_bytes < UNCOUNTED_BYTES:
             return True
-        return memory.may_go_on(self, parser.missing_bytes if parser.is_in_body else 0)
+        return not memory.is_waiting(self) and memory.may_go_on(self, parser.missing_bytes)
+
+    def _stop_reading(self) -> None:
+        if self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
 
     def _read_on(self) -> None:
         conversation = self.conversation
         if conversation is None or self._transport is None:
             return
-        if conversation.is_blocked or conversation.is_behind:
-            return
-        if self._has_room_to_read(conversation):
+        if not self._is_ahead(conversation) and self._has_room_to_read(conversation):
             self._reading = True
             self._transport.resume_reading()
 
@@ -282,11 +315,3 @@ class Connection(asyncio.Protocol):
             or replies.held
             or replies.out
         )
-
-    def _stop_reading_ahead(self) -> None:
-        conversation = self.conversation
-        if conversation is None or self._transport is None:
-            return
-        if conversation.is_blocked or conversation.is_behind:
-            self._reading = False
-            self._transport.pause_reading()

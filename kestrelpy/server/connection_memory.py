@@ -13,6 +13,7 @@ One rule: there is always one connection that may go on, so that waiting ends.
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from typing import Final, Protocol, cast
 
 from kestrelpy.protocol.host import Talk
@@ -21,6 +22,8 @@ from kestrelpy.protocol.host import Talk
 SMALL_BYTES: Final = 64 << 10
 # Less than that is not counted: nearly all connections hold nothing most of the time.
 UNCOUNTED_BYTES: Final = 4 << 10
+# So many go on at once: those behind them a moment later.
+WOKEN_MAX: Final = 100
 # So long a connection may move nothing while memory is short.
 STALL_MS: Final = 5000
 
@@ -33,6 +36,9 @@ class Holder(Protocol):
 
     def reserve(self, size: int) -> bool:
         """Return whether it may be given so large an answer now."""
+
+    def release(self) -> None:
+        """Give back what was reserved."""
 
     def go_on_with_room(self) -> None:
         """Read on, or have the answer made that there is room for now."""
@@ -77,7 +83,7 @@ class ConnectionMemory:
             if self._favoured is holder:
                 self._favoured = None
         if freed > 0 and self._waiting:
-            self._wake()
+            self.wake()
 
     def may_go_on(self, holder: Holder, needed: int) -> bool:
         """Return whether it may hold so much more; else it waits, and is told when it may."""
@@ -100,6 +106,10 @@ class ConnectionMemory:
         talk.wants_bytes = size
         return False
 
+    def release(self, talk: Talk) -> None:
+        """Give back what was reserved for an answer that is not made now."""
+        cast(Holder, talk.shell).release()
+
     def is_waiting(self, holder: Holder) -> bool:
         """True while it waits for room."""
         return holder in self._waiting
@@ -108,7 +118,7 @@ class ConnectionMemory:
         """Take over another limit, and go on with those there is room for."""
         self.limit = limit
         self.is_short = self.used >= limit
-        self._wake()
+        self.wake()
 
     def leave(self, holder: Holder) -> None:
         """Forget a connection that is gone."""
@@ -116,20 +126,22 @@ class ConnectionMemory:
         if self._favoured is holder:
             self._favoured = None
         self.hold(holder, 0)
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Have those go on that there is room for, those that need least first; a few at a time."""
         room = self.limit - self.used
-        while self._waiting:
-            holder = min(self._waiting, key=self._waiting.__getitem__)
+        for holder in nsmallest(WOKEN_MAX, self._waiting, key=self._waiting.__getitem__):
             needed = self._waiting[holder]
+            if needed > room and self._favoured is not None:
+                return
             if needed > room:
-                if self._favoured is not None:
-                    return
                 self._favoured = holder
             room -= needed
             del self._waiting[holder]
             holder.go_on_with_room()
+            if self._favoured is holder and not holder.held_bytes:
+                self._favoured = None  # it wanted nothing any more
 
     def shed(self, now_ms: int) -> int:
         """While memory is short, let go what stalled connections hold, the oldest first.
@@ -145,4 +157,6 @@ class ConnectionMemory:
             if holder not in self._waiting and now_ms - holder.moved_ms >= STALL_MS:
                 holder.shed()
                 shed += 1
+        if self._waiting:
+            self.wake()
         return shed

@@ -27,6 +27,8 @@ MEMORY_SECONDS: Final = 1.0
 IDLE_SECONDS_MAX: Final = 60.0
 # The allocator may keep that much of what connections held.
 TRIM_BYTES: Final = 32 << 20
+# Trimming holds up whoever needs memory meanwhile, for some 30 ms at the most: seldom.
+TRIM_MS: Final = 10_000
 # A body of which no byte came for so long does not come any more.
 BODY_MS: Final = 60_000
 
@@ -48,6 +50,7 @@ class ConnectionSweep:
         self._idle_timeout_ms = idle_timeout_ms
         self._log_limit = log_limit
         self._abandoned: set[bytes] = set()
+        self._trim_ms = 0  # not before then
 
     async def run(self) -> None:
         """Look at all of it, until cancelled."""
@@ -82,8 +85,11 @@ class ConnectionSweep:
     async def _trim(self) -> None:
         """After a crowd has gone, give back what it took: the allocator keeps much of it."""
         memory = self._memory
-        if memory.peak >= TRIM_BYTES and memory.used <= memory.peak // 4:
+        if memory.peak < TRIM_BYTES or memory.used > memory.peak // 4:
+            return
+        if clock.now_ms() >= self._trim_ms:
             memory.peak = memory.used
+            self._trim_ms = clock.now_ms() + TRIM_MS
             await wrap(trim_memory)()
 
     def close_idle(self, now_ms: int, idle_ms: int | None) -> None:
@@ -96,7 +102,8 @@ class ConnectionSweep:
                 self._close(connection, conversation, now_ms, "a body came no further")
             elif (
                 idle_ms is not None
-                and now_ms - conversation.last_command_ms > idle_ms
+                and now_ms - max(conversation.last_command_ms, connection.moved_ms) > idle_ms
+                and not self._memory.is_waiting(connection)
                 and conversation.is_idle
             ):
                 self._close(connection, conversation, now_ms, "idle")
@@ -117,7 +124,7 @@ def _has_stalled(
     """True if a body that may come on has not for long."""
     return (
         conversation.parser.is_in_body
-        and now_ms - connection.moved_ms > BODY_MS
+        and now_ms - connection.heard_ms > BODY_MS
         and not memory.is_waiting(connection)
         and not conversation.is_blocked
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
@@ -21,6 +22,7 @@ from kestrelpy.core.broker import Broker
 from kestrelpy.core.log import JournalLog
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import Reader
+from kestrelpy.core.waiters import Waiter
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.host import Talk
 from kestrelpy.server import clock
@@ -28,7 +30,7 @@ from kestrelpy.server.background import Background
 from kestrelpy.server.committer import Committer
 from kestrelpy.server.open_journals import OpenJournals
 from kestrelpy.server.schedules import Schedules, sooner
-from kestrelpy.server.shares import Sharer, Shares
+from kestrelpy.server.shares import DIRECT_SECONDS, Sharer, Shares
 from kestrelpy.server.shortage import Shortage
 
 log = logging.getLogger("kestrelpy.turn")
@@ -91,6 +93,7 @@ class Turn:
         self.schedules: Schedules | None = None
         self._starving: list[Reader] = []
         self.shares = Shares(clock.elapsed)
+        self._woken: deque[Waiter] = deque()  # to be told
 
     def touch(self, conversation: Conversation) -> None:
         """This connection may have something to say."""
@@ -125,7 +128,7 @@ class Turn:
             broker.tick(now_ms)
         if self.schedules is not None:
             self.schedules.look(now_ms)
-        if broker.woken:
+        if broker.woken or self._woken:
             self._resume_woken(now_ms)
         if broker.moves.is_active:
             self._move(now_ms)
@@ -139,17 +142,23 @@ class Turn:
         self._speak(now_ms)
         if self.shares:
             self._share_out(now_ms)
-        if len(self._dirty) > dirty or broker.woken or broker.deleted:
+        if len(self._dirty) > dirty or broker.woken or self._woken or broker.deleted:
             self.owe()  # what went on has changed something
         self.shares.renew()
         self._arm(now_ms)
 
     def _resume_woken(self, now_ms: int) -> None:
-        for waiter in self._broker.take_woken():
+        """Say how waits have ended: of many, of large items, some in each turn."""
+        woken, until = self._woken, clock.elapsed() + DIRECT_SECONDS
+        woken += self._broker.take_woken()
+        while woken:
+            waiter = woken.popleft()
             conversation = waiter.conversation
             assert isinstance(conversation, Conversation)
             conversation.resume(waiter, now_ms)
             self.touch(conversation)
+            if clock.elapsed() >= until:
+                break
 
     def _move(self, now_ms: int) -> None:
         """Moves go on as far as they can."""

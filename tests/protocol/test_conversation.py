@@ -274,6 +274,22 @@ def test_many_keys_are_answered_a_few_at_a_time_as_one_answer() -> None:
     assert answer.endswith(b"END\r\n")
 
 
+def test_what_is_refused_in_the_middle_of_many_keys_is_the_answer_and_nothing_else_ends() -> None:
+    stage = make_stage()
+    client = stage.client("a")
+    keys = b" ".join([b"jobs"] * 60 + [b"late/key=A/peek/at_version=3"])
+    client.conversation.feed(b"gets %b\r\nversion\r\n" % keys, stage.now_ms)
+    assert client.conversation.stream is not None
+
+    stage.say("b", b"set late 0 0 1", b"x")
+    stage.work()
+
+    answer = client.take()
+    assert answer.startswith(b"CLIENT_ERROR at_version: queue late keeps nothing")
+    assert answer.endswith(b"\r\nVERSION 0.0.0\r\n")
+    assert not client.closed
+
+
 def test_the_nearest_option_is_looked_for_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
     monkeypatch.setattr(

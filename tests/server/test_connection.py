@@ -136,3 +136,55 @@ async def test_a_connection_that_has_sent_more_than_its_share_is_not_read_from(
             await asyncio.sleep(0)
 
         assert AHEAD_BYTES_MAX < most <= AHEAD_BYTES_MAX + at_once
+
+
+async def test_a_client_that_sent_much_and_hangs_up_in_a_wait_is_given_nothing(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as server:
+        gone, other = await server.client(), await server.client()
+        gone.writer.write(b"version\r\n" * 1000 + b"get jobs/t=10m\r\n")
+        for _ in range(1000):
+            assert (await gone.line()).startswith(b"VERSION")
+        gone.writer.close()
+        assert server.daemon is not None
+        while server.daemon.broker.counters.connections > 1:
+            await asyncio.sleep(0.005)
+
+        assert await other.ask(b"set jobs 0 0 1\r\na\r\n") == b"STORED\r\n"
+        assert await other.ask(b"get jobs\r\n") == b"VALUE jobs 0 1\r\n"
+
+
+async def test_many_clients_that_wait_at_once_are_all_heard_when_they_hang_up(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as server:
+        peers = [await server.client() for _ in range(100)]
+        for peer in peers:
+            peer.writer.write(b"get jobs/t=10m\r\n")
+        assert server.daemon is not None
+        while server.daemon.broker.counters.cmd_get < 100:
+            await asyncio.sleep(0.005)
+        for peer in peers:
+            peer.writer.close()
+
+        while server.daemon.broker.counters.connections:
+            await asyncio.sleep(0.005)
+
+
+async def test_waiters_for_large_items_are_told_some_in_each_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.server.turn.DIRECT_SECONDS", 0.0)
+    async with running(tmp_path) as server:
+        peers = [await server.client() for _ in range(10)]
+        for peer in peers:
+            peer.writer.write(b"get jobs/peek/t=10m\r\n")
+        assert server.daemon is not None
+        while server.daemon.broker.counters.cmd_peek < 10:
+            await asyncio.sleep(0.005)
+        producer = await server.client()
+        assert await producer.ask(b"set jobs 0 0 1\r\na\r\n") == b"STORED\r\n"
+
+        for peer in peers:
+            assert (await peer.line()).startswith(b"VALUE jobs/peek")

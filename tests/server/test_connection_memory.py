@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.server.connection_memory import SMALL_BYTES, STALL_MS, ConnectionMemory
+from kestrelpy.server.connection_memory import (
+    SMALL_BYTES,
+    STALL_MS,
+    WOKEN_MAX,
+    ConnectionMemory,
+)
 from tests.support.running import Peer, Running, running
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -27,6 +32,9 @@ class Holder:
         self.was_shed = False
 
     def reserve(self, size: int) -> bool:
+        raise AssertionError("not asked here")
+
+    def release(self) -> None:
         raise AssertionError("not asked here")
 
     def go_on_with_room(self) -> None:
@@ -144,6 +152,33 @@ def test_no_more_is_taken_from_the_stalled_than_is_needed() -> None:
     memory.shed(STALL_MS)
 
     assert [holder.held_bytes for holder in holders] == [0] * 4 + [2 * MIB] * 2
+
+
+def test_one_that_wants_nothing_any_more_does_not_keep_the_others_waiting() -> None:
+    memory, (first, emptied, third) = make_memory(6 * MIB, 5 * MIB, 6 * MIB)
+    assert memory.may_go_on(first, MIB)
+    assert not memory.may_go_on(emptied, 0)
+    assert not memory.may_go_on(third, MIB)
+    memory.hold(emptied, 0)  # while it waits
+
+    memory.leave(first)
+    memory.shed(0)
+
+    assert third.told == 1
+
+
+def test_of_thousands_that_wait_some_go_on_at_once_and_the_others_later() -> None:
+    memory, (first,) = make_memory(LIMIT)
+    assert memory.may_go_on(first, MIB)
+    waiting = [Holder() for _ in range(3 * WOKEN_MAX)]
+    for holder in waiting:
+        assert not memory.may_go_on(holder, SMALL_BYTES + 1)
+
+    memory.change_limit(1 << 40)
+    assert sum(holder.told for holder in waiting) == WOKEN_MAX
+    memory.wake()
+    memory.wake()
+    assert all(holder.told == 1 for holder in waiting)
 
 
 # -- the daemon ------------------------------------------------------------------------------
@@ -310,3 +345,69 @@ async def test_a_body_that_comes_no_further_ends_its_connection(
         holder.writer.write(a_set(bytes(1000))[:-3])  # it holds an item, so it is not idle
 
         assert await holder.closed()
+
+
+async def test_an_unread_answer_behind_a_begun_body_is_let_go_too(
+    tmp_path: Path, impatient: None
+) -> None:
+    async with running(tmp_path, config=CONFIG) as server:
+        honest = await server.client()
+        assert await honest.ask(a_set(bytes(3 * MIB))) == b"STORED\r\n"
+        deaf = [await server.client() for _ in range(4)]
+        for peer in deaf:
+            peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            peer.writer.write(b"get jobs/peek\r\n" * 2 + a_set(bytes(200_000), b"x")[:3000])
+        assert server.daemon is not None
+        while not server.daemon.memory.is_short:
+            await asyncio.sleep(0.005)
+
+        assert await honest.ask(a_set(bytes(MIB), b"y")) == b"STORED\r\n"
+        for peer in deaf:
+            peer.writer.transport.abort()
+
+
+async def test_a_body_that_drips_is_refused_while_others_wait(
+    tmp_path: Path, impatient: None
+) -> None:
+    async with running(tmp_path, config=CONFIG) as server:
+        dripping = await stalled_bodies(server, 4, 3 * MIB)
+        honest = await server.client()
+        assert server.daemon is not None
+        while not server.daemon.memory.is_short:
+            await asyncio.sleep(0.005)
+        over = asyncio.Event()
+
+        async def drip() -> None:
+            left = MIB
+            while not over.is_set() and left:
+                for peer in dripping:
+                    peer.writer.write(b"\0")
+                left -= 1
+                await asyncio.sleep(0.02)
+
+        for peer in dripping:
+            peer.writer.write(b"")
+        dripper = asyncio.create_task(drip())
+        assert await honest.ask(a_set(bytes(2 * MIB), b"y")) == b"STORED\r\n"
+        over.set()
+        await dripper
+        for peer in dripping:
+            peer.writer.transport.abort()
+
+
+async def test_observers_hold_nothing_while_they_wait_for_what_comes(tmp_path: Path) -> None:
+    async with running(tmp_path, config=CONFIG) as server:
+        producer = await server.client()
+        assert await producer.ask(a_set(b"a")) == b"STORED\r\n"
+        tails = [await server.client() for _ in range(6)]
+        for peer in tails:
+            peer.writer.write(b"gets jobs/peek/after=1/n=10/t=10m\r\n")
+        assert server.daemon is not None
+        while server.daemon.broker.counters.cmd_peek < 6:
+            await asyncio.sleep(0.005)
+        assert (await producer.ask(b"version\r\n")).startswith(b"VERSION")
+
+        assert server.daemon.memory.used == 0
+        assert await producer.ask(a_set(b"b")) == b"STORED\r\n"
+        for peer in tails:
+            assert (await peer.line()).startswith(b"VALUE jobs/peek/after=1")

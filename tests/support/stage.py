@@ -46,6 +46,9 @@ class Memory:
             talk.wants_bytes = size
         return not self.is_short
 
+    def release(self, talk: Talk) -> None:
+        pass
+
 
 class Client:
     """One connection: what it was sent, and whether it still is one."""
