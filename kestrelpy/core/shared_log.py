@@ -95,6 +95,10 @@ class SharedLog(Records):
         return self.base.is_short
 
     @property
+    def is_full(self) -> bool:
+        return self.base.is_full
+
+    @property
     def backlog(self) -> Backlog | None:
         return self._own_backlog if self.number else self.base.backlog
 
