@@ -311,7 +311,7 @@ class JournalLog(Records):
         return lsn
 
     def _without_room(self) -> int | None:
-        return self.lsn_appended if self.no_room else None
+        return self.lsn_appended if self.is_full else None
 
     def paused(self, paused: bool, wall_ms: int, reader: int = 0) -> int:
         return self._stand(Draft(_PAUSED, 0, 0, int(paused), wall_ms, b"", b"", reader, 0))
