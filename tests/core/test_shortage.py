@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journal.record import Kind
+from kestrelpy.core.children import LATER_MAX, LATER_MS
 from kestrelpy.core.log import JournalLog
 from tests.core.test_moves import story
 from tests.support.moving import Town
@@ -85,3 +86,44 @@ def test_what_expires_in_a_shortage_is_told_as_dead() -> None:
     assert town.queue("jobs").reader.dead.deaths or town.moving()
     end(town, log)
     assert Kind.DEAD in [record.kind for record in town.records("jobs")]
+
+
+def test_a_child_that_a_reload_names_in_a_shortage_is_made_at_once() -> None:
+    stage = Stage()
+    stage.say("a", b"set jobs 0 0 1", b"x")
+    log = begin(stage)
+    stage.set_queue("jobs+audit", max_items=100)
+    assert b"jobs+audit" in stage.broker.queues
+    assert stage.say("b", b"get jobs+other").startswith(b"SERVER_ERROR"), "clients are refused"
+    end(stage, log)
+    assert stage.say("a", b"set jobs 0 0 1", b"y") == b"STORED\r\n"
+    stage.kill()
+    assert stage.say("a", b"get jobs+audit").startswith(b"VALUE jobs+audit 0 1\r\ny\r\n")
+
+
+def test_a_child_that_finds_a_full_disk_is_made_when_there_is_room() -> None:
+    stage = Stage()
+    queues = {b"q%d" % n for n in range(LATER_MAX + 2)}
+    for name in queues:
+        stage.say("a", b"set %b 0 0 1" % name, b"x")
+        on_disk(stage, name).stall("spare", "disk full")
+    for name in queues:
+        stage.set_queue(f"{name.decode()}+audit", max_items=100)
+    stage.pass_time(10 * LATER_MS)
+    assert stage.broker.queues.keys() == queues
+    gone = queues.pop()
+    stage.say("a", b"delete " + gone)
+    for name in queues:
+        on_disk(stage, name).stall("spare", "")
+    stage.pass_time(LATER_MS)
+    few = len(stage.broker.queues) - len(queues)
+    assert few <= LATER_MAX, "one tick makes only so many"
+    stage.pass_time(2 * LATER_MS)
+    assert stage.broker.queues.keys() == queues | {name + b"+audit" for name in queues}
+    assert stage.broker.next_due() is None, "nobody looks any more"
+
+
+def on_disk(stage: Stage, name: bytes) -> JournalLog:
+    log = stage.queue(name.decode()).log
+    assert isinstance(log, JournalLog)
+    return log
