@@ -358,8 +358,9 @@ class Daemon:
     def _make_log(self, queue: Queue) -> Log:
         if not queue.policy.durable:
             return NullLog()
-        for target in self.committer.without_room:  # there will be none for a new one either
-            raise ServerError(target.no_room)
+        for target in self.committer.without_room:
+            if not target.is_reported:  # there will be none for a new one either
+                raise ServerError(target.no_room)
         return self.directory.new_log(queue, self._dirty)
 
 

@@ -138,7 +138,7 @@ class Removals:
         is_held = not target.is_full and self._broker.moves.passages.holds(queue)
         return bool(
             commit.lsn_in_flight
-            or target.journal.spares.is_ordered
+            or turn.committer.is_preparing(target)
             or turn.committer.is_removing(target)
             or turn.background.is_busy(target)
             or not (commit.failure or (has_all and not is_held))

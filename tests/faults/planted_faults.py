@@ -994,4 +994,11 @@ FAULTS: tuple[Fault, ...] = (
         "return self.lsn_appended if self.no_room else None",
         ("tests/core/test_shortage.py",),
     ),
+    Fault(
+        "full disk: a deleted queue waits until its next segment can be made",
+        "kestrelpy/server/removals.py",
+        "turn.committer.is_preparing(target)",
+        "target.journal.spares.is_ordered",
+        ("tests/server/test_removals.py",),
+    ),
 )

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from collections.abc import Coroutine
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from journal.files import Handle
 from kestrelpy.core.log import JournalLog
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server.removals import Removals
+from tests.support.disks import HeldDisk
 from tests.support.memory_disk import Fault
 from tests.support.moving import Town, both_deleted_and_the_first_failed
+from tests.support.running import running
 
 
 def begun(town: Town) -> tuple[dict[str, Gate], asyncio.Future[list[None]]]:
@@ -24,7 +31,9 @@ def begun(town: Town) -> tuple[dict[str, Gate], asyncio.Future[list[None]]]:
 
     removals = Removals(town.broker, town.directory, start)
     nothing: Any = SimpleNamespace(
-        committer=SimpleNamespace(is_removing=lambda target: False),
+        committer=SimpleNamespace(
+            is_removing=lambda target: False, is_preparing=lambda target: False
+        ),
         background=SimpleNamespace(is_busy=lambda target: False),
         files=SimpleNamespace(rested=lambda target: None),
         shortage=SimpleNamespace(patiently=lambda subject, work: work()),
@@ -137,3 +146,35 @@ async def test_a_queue_deleted_in_a_shortage_says_what_left_it_when_that_is_over
     assert gates["next"].lsn_stored
     town.come_back(town.disk.kill_clone(), False)
     assert town.places() == [], "the original did not come back"
+
+
+class FullDisk(HeldDisk):
+    """No segment can be made; `error` says why."""
+
+    error = 0
+
+    def create(self, path: str, data: bytes, size: int) -> Handle:
+        if self.error and path.endswith(".segment"):
+            raise OSError(self.error, os.strerror(self.error), path)
+        return super().create(path, data, size)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE])
+async def test_a_queue_whose_next_segment_cannot_be_made_is_deleted_all_the_same(
+    tmp_path: Path, error: int
+) -> None:
+    disk, body = FullDisk(), b"y" * 30_000
+    async with running(tmp_path, disk) as server:
+        peer, other = await server.client(), await server.client()
+        assert await peer.ask(b"set jobs 0 0 1\r\nx\r\n") == b"STORED\r\n"
+        disk.error = error
+        assert server.daemon is not None
+        log = server.daemon.broker.queues[b"jobs"].log
+        while not log.no_room:
+            peer.writer.write(b"set jobs 0 0 30000\r\n%b\r\n" % body)
+            await asyncio.sleep(0.001)
+        assert await other.ask(b"delete jobs\r\n") == b"DELETED\r\n"
+        assert not list((tmp_path / "data").glob("jobs*"))
+        disk.error = 0
+        assert await other.ask(b"set jobs 0 0 1\r\nz\r\n") == b"STORED\r\n"
+        peer.writer.close()
