@@ -14,7 +14,7 @@ from journal.ids import IdSet
 from kestrelpy.core import remnants
 from kestrelpy.core.branch import Branch
 from kestrelpy.core.by_token import resume
-from kestrelpy.core.children import drop, enroll, enroll_all
+from kestrelpy.core.children import Later, drop, enroll, enroll_all
 from kestrelpy.core.counters import ServerCounters
 from kestrelpy.core.dead import DeadLine
 from kestrelpy.core.leases import Holder, Leases
@@ -70,6 +70,7 @@ class Broker:
         self._make_log = make_log
         self._absent: dict[bytes, Waiters] = {}
         self._absent_children: dict[bytes, dict[bytes, None]] = {}  # of these, by their parent
+        self.later = Later(self._timers)
         self.moves = Moves(self)
         self.generation_deleted = 0  # no deleted queue had a higher one
         self.remnants: list[Queue] = []  # deleted, and there for the sake of their children
@@ -340,6 +341,8 @@ class Broker:
                 self.moves.wake(thing)
             elif isinstance(thing, Trash):
                 thing.free(now_ms)
+            elif isinstance(thing, Later):
+                thing.make(self, now_ms)
             else:
                 self._time_out(thing, now_ms)
 

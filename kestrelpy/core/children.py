@@ -10,7 +10,8 @@ read again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 from journal.apart import DelayedEntry, PlacedEntry
 from journal.ids import IdSet
@@ -24,6 +25,7 @@ from kestrelpy.core.missed import Missed
 from kestrelpy.core.outgoing import AT_ONCE_MS, send_on
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.shared_log import SharedLog, on_disk
+from kestrelpy.core.timers import Alarm, Timers
 from kestrelpy.errors import ServerError
 
 if TYPE_CHECKING:
@@ -34,15 +36,21 @@ if TYPE_CHECKING:
 READERS_MAX: Final = (1 << 16) - 1
 # Of a longer line nobody adds up the bodies: it would take too long.
 _WEIGHED_MAX: Final = 50_000
+# A wanted child that found a full disk is tried again after so long, and for so many queues then.
+LATER_MS: Final = 1000
+LATER_MAX: Final = 100
 
 
-def mention(broker: Broker, name: bytes, now_ms: int, begin: int | None = None) -> Branch | None:
+def mention(
+    broker: Broker, name: bytes, now_ms: int, begin: int | None = None, may_wait: bool = False
+) -> Branch | None:
     """The child of this full name, made if need be; its `named_lsn` is the record to wait for.
 
     It sees markers from `begin` on, as far as kept; None: what is put from now on. A parent that is
     not there is made too: nothing that is put into it is to be missed. Returns None where naming a
     child does not make it. Raises ServerError when the journal has failed or has no room for it, or
     when there are too many queues (those that the configuration names are there in any case).
+    `may_wait`: a shortage is no reason to refuse it.
     """
     parent, _, part = name.partition(b"+")
     if not part or b"+" in part:
@@ -61,7 +69,7 @@ def mention(broker: Broker, name: bytes, now_ms: int, begin: int | None = None) 
             return queue.children[part].branch
     if queue.log.failure is not None:
         queue.raise_failed()
-    if queue.log.no_room:
+    if queue.log.is_full if may_wait else queue.log.no_room:
         raise ServerError(queue.log.no_room)
     if queue.readers_named >= READERS_MAX:
         raise ServerError(f"too many children were made of {parent.decode('ascii')}")
@@ -145,8 +153,35 @@ def mention_wanted(broker: Broker, queue: Queue, name: bytes, now_ms: int) -> No
         return
     is_named = name[len(queue.name) + 1 :] in queue.policy.children
     may_be = is_named or (not broker.is_full and broker.is_awaited(name))
-    if may_be and queue.log.failure is None and not queue.log.no_room:
-        mention(broker, name, now_ms)
+    if not may_be or queue.log.failure is not None:
+        return
+    if queue.log.is_full:
+        broker.later.add(queue, now_ms)
+    else:
+        mention(broker, name, now_ms, may_wait=True)
+
+
+class Later:
+    """Queues with wanted children that found a full disk: tried again until there is room."""
+
+    def __init__(self, timers: Timers[Any]) -> None:
+        self._queues: dict[Queue, None] = {}
+        self._alarm: Alarm[Any] = Alarm(timers, self)
+
+    def add(self, queue: Queue, now_ms: int) -> None:
+        """Try again for this one."""
+        self._queues[queue] = None
+        self._alarm.need(now_ms + LATER_MS)
+
+    def make(self, broker: Broker, now_ms: int) -> None:
+        """Try it for some of them; who finds none again comes last."""
+        self._alarm.silence()
+        for queue in list(islice(self._queues, LATER_MAX)):
+            del self._queues[queue]
+            if broker.queues.get(queue.name) is queue:
+                make_wanted(broker, queue, now_ms)
+        if self._queues:
+            self._alarm.need(now_ms + LATER_MS)
 
 
 def remove(broker: Broker, branch: Branch, now_ms: int) -> int:

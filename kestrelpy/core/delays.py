@@ -16,7 +16,6 @@ One rule: each of `ids` has one entry, among the dates or the durations, its own
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 from typing import NamedTuple
 
 from journal.apart import DelayedEntry
@@ -24,6 +23,9 @@ from journal.ids import IdSet
 from kestrelpy.core.due import DueTimes
 from kestrelpy.core.item import Item
 from kestrelpy.core.trash import Trash
+
+# Times, what leads from them to the wall clock, and of which ids (None: of all).
+_Part = tuple[DueTimes, int, IdSet | None]
 
 
 class Delay(NamedTuple):
@@ -158,14 +160,16 @@ class Delays:
         self.ids, self.bytes = IdSet(), 0
 
     def entries(self, offset_ms: int) -> Iterable[DelayedEntry]:
-        """All of them, as a copy that a thread may look through."""
+        """All of them, as a copy that a thread may look through, more than once."""
         if not self.ids.count:
             return ()
-        own, shared = (self._dates.copy(), self._durations.copy()), self.shared
-        if shared is None or self.ids.count == self.entry_count:
-            return _Entries(own, None, offset_ms)
-        copies = shared._dates.copy(), shared._durations.copy()
-        return chain(_Entries(own, None, offset_ms), _Entries(copies, self.ids.copy(), offset_ms))
+        parts, shared = self._parts(offset_ms, None), self.shared
+        if shared is not None and self.ids.count != self.entry_count:
+            parts += shared._parts(offset_ms, self.ids.copy())
+        return _Entries(parts)
+
+    def _parts(self, offset_ms: int, ids: IdSet | None) -> list[_Part]:
+        return [(self._dates.copy(), 0, ids), (self._durations.copy(), offset_ms, ids)]
 
 
 def _share(
@@ -183,19 +187,15 @@ def _share(
 
 
 class _Entries:
-    """What was delayed at one moment; of `ids`, or all."""
+    """What was delayed at one moment. Who is stopped halfway may look through it again."""
 
-    __slots__ = ("_ids", "_offset_ms", "_times")
+    __slots__ = ("_parts",)
 
-    def __init__(
-        self, times: tuple[DueTimes, DueTimes], ids: IdSet | None, offset_ms: int
-    ) -> None:
-        self._times = times
-        self._ids = ids
-        self._offset_ms = offset_ms
+    def __init__(self, parts: list[_Part]) -> None:
+        self._parts = parts
 
     def __iter__(self) -> Iterator[DelayedEntry]:
-        for times, offset_ms in zip(self._times, (0, self._offset_ms), strict=True):
+        for times, offset_ms, ids in self._parts:
             for due_ms, id_, size in times:
-                if self._ids is None or id_ in self._ids:
+                if ids is None or id_ in ids:
                     yield DelayedEntry(id_, due_ms + offset_ms, size)

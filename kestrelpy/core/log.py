@@ -65,7 +65,11 @@ class Log(Protocol):
 
     @property
     def is_short(self) -> bool:
-        """True if that is for want of a descriptor or memory, which passes by itself."""
+        """True if that is for want of a descriptor or memory: it passes, and all is written."""
+
+    @property
+    def is_full(self) -> bool:
+        """True if there is no room until somebody makes some: what is left is for the confirms."""
 
     @property
     def backlog(self) -> Backlog | None:
@@ -149,8 +153,7 @@ class Log(Protocol):
         """A record that a room of its own has made."""
 
     def write_lazily(self, draft: Draft) -> int:
-        """The same, where nobody waits for it: it is written with what comes next, or when somebody
-        marks the log."""
+        """The same, and nobody waits: it is written with what comes next, or when it is marked."""
 
     def write_recounted(self, draft: Draft, kept: Callable[[], IdSet]) -> int:
         """One that speaks of many items at once: these are those that somebody needs behind it."""
@@ -234,6 +237,10 @@ class JournalLog(Records):
         """What is written to."""
         return self._journal
 
+    @property
+    def is_full(self) -> bool:
+        return bool(self.no_room) and not self.is_short
+
     def set_sync(self, sync_ms: int) -> None:
         """With `sync` other than always, STORED waits for the write alone."""
         if sync_ms:
@@ -304,7 +311,7 @@ class JournalLog(Records):
         return lsn
 
     def _without_room(self) -> int | None:
-        return self.lsn_appended if self.no_room else None
+        return self.lsn_appended if self.is_full else None
 
     def paused(self, paused: bool, wall_ms: int, reader: int = 0) -> int:
         return self._stand(Draft(_PAUSED, 0, 0, int(paused), wall_ms, b"", b"", reader, 0))
@@ -322,8 +329,7 @@ class JournalLog(Records):
 
     def write_recounted(self, draft: Draft, kept: Callable[[], IdSet]) -> int:
         self.lsn_appended = self._journal.append_flush(draft, kept())
-        if not self._is_dirty:
-            self.mark()
+        self.mark()
         return self.lsn_appended
 
     def declared(self, settings: bytes, wall_ms: int) -> int:

@@ -108,7 +108,7 @@ def leave(
     size, log = item.size, reader.log
     reader._apply_done(item.id, size)
     wall_ms = now_ms + reader.wall.offset_ms
-    draft = moved(item.id, size, target, wall_ms, not log.no_room, delivery, began_ms)
+    draft = moved(item.id, size, target, wall_ms, not log.is_full, delivery, began_ms)
     lsn = log.write_lazily(draft) if lazily else log.write(draft)
     if reader.waiters.count and (
         item.key or (was_handed_off and reader.policy.max_leased is not None)
@@ -139,7 +139,7 @@ def tell_left(queue: Queue, copy: int, origin: Origin, now_ms: int) -> None:
         return
     log, wall_ms = reader.log, now_ms + queue.wall.offset_ms
     target = Origin(queue.server_id, queue.name, copy, queue.generation).as_target
-    draft = moved(origin.item, origin.body_bytes, target, wall_ms, not log.no_room)
+    draft = moved(origin.item, origin.body_bytes, target, wall_ms, not log.is_full)
     log.write(draft._replace(put_lsn=0))  # it is not among those that are alive
 
 
@@ -166,7 +166,7 @@ def leave_unread(reader: Reader, id_: int, body_bytes: int, target: Origin, now_
         reader.keyed.drop_known(id_, key, body_bytes)
     reader._apply_done(id_, body_bytes)
     log, wall_ms = reader.log, now_ms + reader.wall.offset_ms
-    return log.write(moved(id_, body_bytes, target.as_target, wall_ms, not log.no_room))
+    return log.write(moved(id_, body_bytes, target.as_target, wall_ms, not log.is_full))
 
 
 def redrive(queue: Queue, id_: int, now_ms: int) -> int | None:

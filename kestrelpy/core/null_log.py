@@ -44,6 +44,10 @@ class NullLog:
     def identity(self) -> bytes:
         return b""
 
+    @property
+    def is_full(self) -> bool:
+        return False
+
     def set_sync(self, sync_ms: int) -> None:
         """It makes no difference here."""
 

@@ -47,7 +47,7 @@ def bury(
     reader.marks.keep(item.id, item.marker)
     reader.dead.keep(item, reader.log.backlog is None)
     send_on(reader, (item.id,))
-    if reason == EXPIRED and reader.log.no_room:
+    if reason == EXPIRED and reader.log.is_full:
         return 0  # a restart finds it in the line, past its expiry
     return reader.log.dead(item, attempts, began_ms, wall_ms, reason)
 

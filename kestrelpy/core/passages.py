@@ -350,8 +350,8 @@ def _goes(files: Queue) -> bool:
 
 
 def _is_stuck(files: Queue) -> bool:
-    """Is nothing more written to its log, be it until there is room?"""
-    return files.log.failure is not None or bool(files.log.no_room)
+    """Is nothing more written to its log, be it until there is room? (A shortage passes.)"""
+    return files.log.failure is not None or files.log.is_full
 
 
 def _goes_with(target: Queue, queue: Queue) -> bool:

@@ -43,7 +43,7 @@ class Records:
         raise NotImplementedError
 
     def _without_room(self) -> int | None:
-        """Where there is room for what must be said alone: the last lsn; else None."""
+        """On a full disk, with room for what must be said alone: the last lsn; else None."""
         raise NotImplementedError
 
     def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:

@@ -95,6 +95,10 @@ class SharedLog(Records):
         return self.base.is_short
 
     @property
+    def is_full(self) -> bool:
+        return self.base.is_full
+
+    @property
     def backlog(self) -> Backlog | None:
         return self._own_backlog if self.number else self.base.backlog
 
@@ -132,7 +136,7 @@ class SharedLog(Records):
         return self.base.write_recounted(draft._replace(reader=self.number), kept)
 
     def _without_room(self) -> int | None:
-        return self.base.lsn_appended if self.base.no_room else None
+        return self.base.lsn_appended if self.base.is_full else None
 
     def put(self, item: Item, nominal: Nominal | None = None, reader: int = 0) -> int:
         return self.base.put(item, nominal, self.number)

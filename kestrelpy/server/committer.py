@@ -61,6 +61,7 @@ class Committer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._removals: dict[JournalLog, deque[str]] = {}
         self._removing: set[JournalLog] = set()
+        self._preparing: set[JournalLog] = set()
         self.in_flight = 0
         self._prepare = wrap(SpareOrder.prepare)
         self._retire = wrap(_retire)
@@ -107,42 +108,48 @@ class Committer:
 
     def prepare_spare(self, target: JournalLog, time_ms: int) -> None:
         """Have the next segment written, off the loop."""
+        self._preparing.add(target)
         self._start(self._prepare_spare(target, target.journal.order_spare(
             time_ms, self.reserve_bytes)))  # fmt: skip
 
     async def _prepare_spare(self, target: JournalLog, order: SpareOrder) -> None:
         journal = target.journal
         while True:
+            self._preparing.add(target)
             try:
                 handle: Handle = await self._prepare(order, self._files)
             except OSError as error:
+                self._preparing.discard(target)
                 self._tell(target, order, error)
                 journal.spare_failed(order, error)
                 short = error if is_shortage(error) else None
             else:
+                self._preparing.discard(target)
                 self._tell(target, order, None)
                 journal.spare_ready(order, handle)
                 self._prepared(target)
                 return
             self._prepared(target)  # whoever waits hears of it
-            if target.is_reported:  # deleted or failed meanwhile: nobody needs it
-                self._tell(target, order, None)
-                return
             # Until then it counts as ordered; a segment that is emptied meanwhile may be taken.
             journal.spares.is_ordered = True
             if short is not None:
                 await asyncio.sleep(self._shortage.pause((target, _SPARE), order.path, short))
             waited = 0.0 if short is None else SPARE_RETRY_SECONDS
             while waited < SPARE_RETRY_SECONDS and not journal.spares.recycled[0]:
+                if target.is_reported:
+                    break
                 await asyncio.sleep(RECYCLED_LOOK_SECONDS)
                 waited += RECYCLED_LOOK_SECONDS
+            if target.is_reported:  # deleted or failed meanwhile: nobody needs it
+                self._tell(target, order, None)
+                return
             order = journal.order_spare(order.header.created_ms, self.reserve_bytes)
 
     def _tell(self, target: JournalLog, order: SpareOrder, error: OSError | None) -> None:
         """Say what came of an order: why there is no segment, or (None) that there is."""
         if error is None:
             if target in self.without_room:
-                if not target.is_short:
+                if not (target.is_short or target.is_reported):
                     log.info("%s: there is room again", order.path)
                 self.without_room.remove(target)
                 target.stall(_SPARE, "")
@@ -158,6 +165,10 @@ class Committer:
         self.without_room.add(target)
         if not is_short:
             self._shortage.over((target, _SPARE))
+
+    def is_preparing(self, target: JournalLog) -> bool:
+        """True if a thread makes a segment for it; between two attempts none does."""
+        return target in self._preparing
 
     def remove(self, target: JournalLog, paths: list[str]) -> None:
         """Take away segments that hold nothing alive, off the loop and strictly in this order.

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable, Coroutine, Iterator
+from itertools import islice
 from typing import Final
 
 from aiofiles.base import wrap
@@ -51,6 +52,7 @@ log = logging.getLogger("kestrelpy")
 
 DRAIN_SECONDS: Final = 5.0
 BACKLOG: Final = 1024
+_NAMED_MAX: Final = 10  # queues that a reload could not reach, in the log
 
 
 class StartError(Exception):
@@ -301,13 +303,21 @@ class Daemon:
                 text = f"configuration not reloaded: {error}"
                 self._log(logging.ERROR, text, text)
                 gate.failure = ServerError(f"configuration not reloaded: {error.problems[0]}")
+            except ServerError as error:
+                gate.failure = error
+            except Exception:  # whoever asked hears of it, whatever it was
+                log.exception("a mistake of ours")
+                gate.failure = ServerError("configuration not reloaded for all: the log says why")
             else:
                 gate.open()
             self.turn.touch_all(gate.waiting_stored)
             self.turn.owe()
 
     async def _take_configuration(self, config: Config) -> None:
-        """Put it in force for everything; raises ConfigError, and nothing has changed."""
+        """Put it in force for everything; raises ConfigError, and nothing has changed.
+
+        Raises ServerError when it is in force, but not for some queue.
+        """
         reload = Reload(self.policies, self.broker, config)
         await wrap(reload.check)()
         while not reload.take():
@@ -324,6 +334,8 @@ class Daemon:
         if later := ", ".join(_taken_at_start(self._began_with, config)):
             text = f"{later}: taken with the next start, not by a reload"
             self._log(logging.WARNING, text, text)
+        if reload.failed:
+            raise ServerError(_left_out(reload.failed))
 
     def _share_files(self) -> None:
         """Share out the descriptors that there are; say it if that leaves fewer connections."""
@@ -358,8 +370,9 @@ class Daemon:
     def _make_log(self, queue: Queue) -> Log:
         if not queue.policy.durable:
             return NullLog()
-        for target in self.committer.without_room:  # there will be none for a new one either
-            raise ServerError(target.no_room)
+        for target in self.committer.without_room:
+            if not target.is_reported:  # there will be none for a new one either
+                raise ServerError(target.no_room)
         return self.directory.new_log(queue, self._dirty)
 
 
@@ -370,6 +383,16 @@ def _taken_at_start(began_with: Config, config: Config) -> Iterator[str]:
             yield f"[server] {key}"
     if config.journal != began_with.journal:
         yield "[journal]"
+
+
+def _left_out(failed: dict[bytes, Exception]) -> str:
+    """Name in the log the first queues that a reload could not reach; return the sentence."""
+    for name, error in islice(failed.items(), _NAMED_MAX):
+        trace = None if isinstance(error, ServerError) else error
+        log.error("queue %s: not reloaded: %s", name.decode("ascii"), error, exc_info=trace)
+    first, more = next(iter(failed)).decode("ascii"), len(failed) - 1
+    others = f" and {more} more" if more else ""
+    return f"configuration reloaded, but not for queue {first}{others}: the log says why"
 
 
 def _why_not(error: Exception, path: str) -> str:

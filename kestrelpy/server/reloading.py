@@ -95,6 +95,11 @@ class Reload:
         assert self._enforcement is not None, "what was not taken is not put in force"
         return self._enforcement.go_on(now_ms, STEPS_MAX)
 
+    @property
+    def failed(self) -> dict[bytes, Exception]:
+        """The queues for which it could not be put in force, and why."""
+        return self._enforcement.failed if self._enforcement is not None else {}
+
     def _late(self) -> list[tuple[Queue, bytes]]:
         """The queues that are not as the check saw them, each with what is declared for it."""
         known, late = self._known, []
@@ -127,16 +132,25 @@ class Enforcement:
         self._known = known or {}
         self._queues: deque[Queue] = deque(broker.queues.values())
         self._children: deque[tuple[Queue, bytes]] = deque()  # to be made
+        self.failed: dict[bytes, Exception] = {}  # by queue or child
 
     def go_on(self, now_ms: int, steps: int) -> bool:
-        """Take so many steps; True: nothing is left."""
+        """Take so many steps; True: nothing is left. One that fails stops none of the others."""
         for _ in range(steps):
             if self._children:
-                mention_wanted(self._broker, *self._children.popleft(), now_ms)
+                queue, name = self._children.popleft()
             elif self._queues:
-                self._enforce(self._queues.popleft(), now_ms)
+                queue = self._queues.popleft()
+                name = queue.name
             else:
                 return True
+            try:
+                if name == queue.name:
+                    self._enforce(queue, now_ms)
+                else:
+                    mention_wanted(self._broker, queue, name, now_ms)
+            except Exception as error:
+                self.failed[name] = error
         return not (self._children or self._queues)
 
     def _enforce(self, queue: Queue, now_ms: int) -> None:
@@ -160,6 +174,8 @@ def put_in_force(policies: Policies, broker: Broker, now_ms: int) -> None:
     enforcement = Enforcement(policies, broker)
     while not enforcement.go_on(now_ms, STEPS_MAX):
         pass
+    for error in enforcement.failed.values():
+        raise error
 
 
 def refuse_at_start(policies: Policies, broker: Broker) -> None:

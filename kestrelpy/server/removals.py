@@ -132,14 +132,16 @@ class Removals:
         assert turn is not None
         assert turn.committer is not None
         assert turn.background is not None
-        is_held = self._broker.moves.passages.holds(queue)
-        has_all = target.lsn_stored >= commit.lsn_appended and not is_held
+        # In a shortage nobody waits for what is stored: it is refused. What another queue's log
+        # still has to say is waited for, or an item that was handed off would come back.
+        has_all = target.no_room or target.lsn_stored >= commit.lsn_appended
+        is_held = not target.is_full and self._broker.moves.passages.holds(queue)
         return bool(
             commit.lsn_in_flight
-            or target.journal.spares.is_ordered
+            or turn.committer.is_preparing(target)
             or turn.committer.is_removing(target)
             or turn.background.is_busy(target)
-            or not (commit.failure or target.no_room or has_all)
+            or not (commit.failure or (has_all and not is_held))
             or would_come_back(self._broker, queue, self._going)
             or self._broker.moves.passages.follows(queue)
         )

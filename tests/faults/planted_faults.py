@@ -972,4 +972,33 @@ FAULTS: tuple[Fault, ...] = (
         "",
         TESTS_OF_SHARES,
     ),
+    # -- shortages that pass ---------------------------------------------------------------
+    Fault(
+        "out of files: a snapshot that is tried again forgets delays",
+        "kestrelpy/core/delays.py",
+        "        return _Entries(parts)\n",
+        "        return iter([*_Entries(parts)])\n",
+        ("tests/server/test_snapshot_again.py",),
+    ),
+    Fault(
+        "out of files: a deleted queue leaves before what was handed off to it is over",
+        "kestrelpy/server/removals.py",
+        "is_held = not target.is_full and",
+        "is_held = not target.no_room and",
+        ("tests/server/test_removals.py",),
+    ),
+    Fault(
+        "out of files: what is given back meanwhile is not recorded",
+        "kestrelpy/core/log.py",
+        "return self.lsn_appended if self.is_full else None",
+        "return self.lsn_appended if self.no_room else None",
+        ("tests/core/test_shortage.py",),
+    ),
+    Fault(
+        "full disk: a deleted queue waits until its next segment can be made",
+        "kestrelpy/server/removals.py",
+        "turn.committer.is_preparing(target)",
+        "target.journal.spares.is_ordered",
+        ("tests/server/test_removals.py",),
+    ),
 )

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from kestrelpy.config import Config, ConfigError
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue import Queue
 from kestrelpy.server.reloading import LATE_MAX, STEPS_MAX, Reload
 from tests.support.running import running
 from tests.support.stage import Stage
@@ -228,3 +230,44 @@ async def test_reloads_that_are_asked_for_during_one_are_one_that_begins_behind_
         assert loads[:2] == [None, 1]
         assert len(loads) < 1 + 2 * 3, "those that waited together were one"
         assert await peers[1].ask(b"set jobs 0 0 1\r\nb\r\n") == b"NOT_STORED\r\n"
+
+
+async def test_what_fails_for_one_queue_stops_no_other_and_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = Queue.set_policy
+
+    def set_policy(queue: Queue, policy: Policy, now_ms: int) -> None:
+        if queue.name == b"q1" and policy.max_items == 1:
+            raise RuntimeError("what nobody expected")
+        real(queue, policy, now_ms)
+
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        for number in range(3):
+            assert await peer.ask(b"set q%d 0 0 1\r\nx\r\n" % number) == b"STORED\r\n"
+        monkeypatch.setattr(Queue, "set_policy", set_policy)
+        server.config_file.write_text("[queue_defaults]\nmax_items = 1\n")
+        answer = await peer.ask(b"reload\r\n")
+        assert answer.startswith(b"SERVER_ERROR configuration reloaded, but not for queue q1:")
+        assert await peer.ask(b"set q0 0 0 1\r\nx\r\n") == b"NOT_STORED\r\n"
+        assert await peer.ask(b"set q2 0 0 1\r\nx\r\n") == b"NOT_STORED\r\n"
+        monkeypatch.setattr(Queue, "set_policy", real)
+        assert await peer.ask(b"reload\r\n") == b"Reloaded config.\r\n"
+        assert await peer.ask(b"set q1 0 0 1\r\nx\r\n") == b"NOT_STORED\r\n"
+    assert "what nobody expected" in caplog.text
+
+
+async def test_a_reload_that_fails_otherwise_is_answered_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take(reload: Reload) -> bool:
+        raise RuntimeError("what nobody expected")
+
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        with monkeypatch.context() as context:
+            context.setattr(Reload, "take", take)
+            answer = await peer.ask(b"reload\r\n")
+        assert answer.startswith(b"SERVER_ERROR configuration not reloaded"), answer
+        assert await peer.ask(b"reload\r\n") == b"Reloaded config.\r\n"

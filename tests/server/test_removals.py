@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from collections.abc import Coroutine
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from journal.files import Handle
+from kestrelpy.core.log import JournalLog
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server.removals import Removals
+from tests.support.disks import HeldDisk
 from tests.support.memory_disk import Fault
 from tests.support.moving import Town, both_deleted_and_the_first_failed
+from tests.support.running import running
 
 
-async def removed(town: Town) -> dict[str, Gate]:
-    """Every deleted queue's removal, begun at once and waited for; what each is answered."""
+def begun(town: Town) -> tuple[dict[str, Gate], asyncio.Future[list[None]]]:
+    """All removals, begun at once: what each queue's delete is answered, and when all end."""
     tasks: list[asyncio.Task[None]] = []
 
     def start(work: Coroutine[object, object, None]) -> None:
@@ -23,7 +31,9 @@ async def removed(town: Town) -> dict[str, Gate]:
 
     removals = Removals(town.broker, town.directory, start)
     nothing: Any = SimpleNamespace(
-        committer=SimpleNamespace(is_removing=lambda target: False),
+        committer=SimpleNamespace(
+            is_removing=lambda target: False, is_preparing=lambda target: False
+        ),
         background=SimpleNamespace(is_busy=lambda target: False),
         files=SimpleNamespace(rested=lambda target: None),
         shortage=SimpleNamespace(patiently=lambda subject, work: work()),
@@ -34,8 +44,43 @@ async def removed(town: Town) -> dict[str, Gate]:
     for queue in town._removing:
         gates[queue.name.decode()] = removals.gate(queue)
         removals.begin(queue)
-    await asyncio.gather(*tasks)
+    return gates, asyncio.gather(*tasks)
+
+
+async def removed(town: Town) -> dict[str, Gate]:
+    """The same, waited for."""
+    gates, over = begun(town)
+    await over
     return gates
+
+
+def on_the_way(*short: str) -> tuple[Town, list[JournalLog]]:
+    """An item was handed off from jobs to next, on disk there, in a shortage of these queues.
+
+    Nothing else is written until the town goes on. Nobody was answered yet.
+    """
+    town = Town()
+    for queue in ("jobs", "next"):
+        town.put(queue, b"made")
+        town.finish(queue)
+    town.put("jobs", b"0")
+    assert town.take("jobs") == b"0"
+    town.removes = False
+    town.hold_writes()
+    assert town.pass_on("next", b"0") == b""
+    logs = [log for queue in short if isinstance(log := town.queue(queue).log, JournalLog)]
+    for log in logs:
+        log.stall("opening", "Too many open files", True)
+    town.write_queue("next")
+    town.sync_queue("next")
+    return town, logs
+
+
+def over(town: Town, logs: list[JournalLog]) -> None:
+    """Files can be opened again, and what waited is written."""
+    for log in logs:
+        log.stall("opening", "")
+    town.go()
 
 
 def renamed(town: Town) -> list[str]:
@@ -70,3 +115,66 @@ async def test_files_with_a_copy_stay_when_those_with_the_original_cannot_be_rem
     town.come_back(town.disk.kill_clone(), False)
     assert ("jobs", b"0") not in town.places()
     assert ("next", b"0|") in town.places()
+
+
+async def test_a_queue_deleted_in_a_shortage_waits_for_what_was_handed_off_to_it() -> None:
+    town, logs = on_the_way("jobs", "next")
+    town.work()
+    assert town.client("client").take() == b"STORED\r\n"
+    assert town.say("eve", b"delete next") == b""
+    gates, ending = begun(town)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not gates["next"].lsn_stored, "a crash would bring the original back"
+    assert town._removing[0].log.failure is None
+    over(town, logs)
+    await ending
+    assert gates["next"].lsn_stored
+    town.come_back(town.disk.kill_clone(), False)
+    assert town.places() == []
+
+
+async def test_a_queue_deleted_in_a_shortage_says_what_left_it_when_that_is_over() -> None:
+    town, logs = on_the_way("jobs")
+    assert town.say("eve", b"delete jobs") == b""
+    assert town.say("eva", b"delete next") == b""
+    town.work()
+    over(town, logs)
+    town.disk.faults.append(Fault("rename", "*/jobs.*", error=errno.EIO))
+    town._removing.sort(key=lambda queue: queue.name, reverse=True)
+    gates = await removed(town)
+    assert gates["next"].lsn_stored
+    town.come_back(town.disk.kill_clone(), False)
+    assert town.places() == [], "the original did not come back"
+
+
+class FullDisk(HeldDisk):
+    """No segment can be made; `error` says why."""
+
+    error = 0
+
+    def create(self, path: str, data: bytes, size: int) -> Handle:
+        if self.error and path.endswith(".segment"):
+            raise OSError(self.error, os.strerror(self.error), path)
+        return super().create(path, data, size)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE])
+async def test_a_queue_whose_next_segment_cannot_be_made_is_deleted_all_the_same(
+    tmp_path: Path, error: int
+) -> None:
+    disk, body = FullDisk(), b"y" * 30_000
+    async with running(tmp_path, disk) as server:
+        peer, other = await server.client(), await server.client()
+        assert await peer.ask(b"set jobs 0 0 1\r\nx\r\n") == b"STORED\r\n"
+        disk.error = error
+        assert server.daemon is not None
+        log = server.daemon.broker.queues[b"jobs"].log
+        while not log.no_room:
+            peer.writer.write(b"set jobs 0 0 30000\r\n%b\r\n" % body)
+            await asyncio.sleep(0.001)
+        assert await other.ask(b"delete jobs\r\n") == b"DELETED\r\n"
+        assert not list((tmp_path / "data").glob("jobs*"))
+        disk.error = 0
+        assert await other.ask(b"set jobs 0 0 1\r\nz\r\n") == b"STORED\r\n"
+        peer.writer.close()
