@@ -925,7 +925,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a connection that has sent more than its share is read from",
         "kestrelpy/server/connection.py",
-        "if self._reading and conversation.parser.buffered > AHEAD_BYTES_MAX:",
+        "if self._reading and self._is_ahead(conversation):",
         "if not self._reading:",
         TESTS_OF_SHARES,
     ),
