@@ -288,6 +288,7 @@ def test_a_flipped_bit_is_named_or_changes_nothing(closed: bool, part: str) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # minutes, on a machine that has more to do
 @_ALL
 @_ENDS
 def test_every_flipped_byte_is_named_or_changes_nothing(closed: bool, part: str) -> None:
