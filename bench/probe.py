@@ -21,7 +21,7 @@ from array import array
 from dataclasses import dataclass
 from select import select
 from types import TracebackType
-from typing import BinaryIO, Final, Self
+from typing import BinaryIO, Final, Self, cast
 
 from bench.servers import ROOT, ServerFailed
 
@@ -62,7 +62,7 @@ class Probe:
 
     def _pipe(self) -> BinaryIO:
         assert self._process.stdout is not None
-        return self._process.stdout  # type: ignore[return-value]
+        return cast(BinaryIO, self._process.stdout)
 
     def __enter__(self) -> Self:
         return self

@@ -147,7 +147,7 @@ def test_while_there_is_memory_nobody_loses_anything() -> None:
 def test_no_more_is_taken_from_the_stalled_than_is_needed() -> None:
     memory, holders = make_memory(*[2 * MIB] * 6)
     for holder in holders:
-        holder.shed = lambda holder=holder: memory.hold(holder, 0)  # type: ignore[method-assign]
+        holder.shed = lambda holder=holder: memory.hold(holder, 0)
 
     memory.shed(STALL_MS)
 
@@ -280,7 +280,7 @@ async def test_long_answers_that_nobody_reads_hold_a_bounded_part(
         memory = server.daemon.memory
         deaf = [await server.client() for _ in range(8)]
         for peer in deaf:
-            peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            peer.writer.transport.pause_reading()
             peer.writer.write(b"get jobs/peek/after=0/n=10000\r\n" * 3)
         while not memory.is_short:
             await asyncio.sleep(0.005)
@@ -355,7 +355,7 @@ async def test_an_unread_answer_behind_a_begun_body_is_let_go_too(
         assert await honest.ask(a_set(bytes(3 * MIB))) == b"STORED\r\n"
         deaf = [await server.client() for _ in range(4)]
         for peer in deaf:
-            peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            peer.writer.transport.pause_reading()
             peer.writer.write(b"get jobs/peek\r\n" * 2 + a_set(bytes(200_000), b"x")[:3000])
         assert server.daemon is not None
         while not server.daemon.memory.is_short:

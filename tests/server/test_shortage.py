@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from typing import cast
 
@@ -20,7 +21,7 @@ def loop() -> HandLoop:
 
 @pytest.fixture
 def shortage(loop: HandLoop) -> Shortage:
-    return Shortage(cast("object", loop))  # type: ignore[arg-type]
+    return Shortage(cast(asyncio.AbstractEventLoop, loop))
 
 
 def pass_time(loop: HandLoop) -> None:
