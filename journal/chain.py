@@ -47,7 +47,8 @@ class SegmentFile:
     `settled`: a snapshot includes all it says, and it is not scanned. `item_first` to `item_last`
     and `puts` are what was put there, `lsn_last` its last record, `time_last` the latest time of
     one, as far as known (0: not). `footer_lsn` is what its footer says is next (0: it has none).
-    `unreadable` is what the disk said instead of giving its bytes.
+    `unreadable` is what the disk said instead of giving its bytes. `synced` counts its records up
+    to the last known sync (None: there are none behind it).
     """
 
     number: int
@@ -68,6 +69,7 @@ class SegmentFile:
     is_survivors: bool = False  # what is left of several segments: its lsns have holes
     rank: int = 0  # where it stands in the chain, and the last place it stands for
     rank_last: int = 0
+    synced: Tally | None = None
 
     def __post_init__(self) -> None:
         self.rank = self.rank_last = self.number

@@ -27,7 +27,7 @@ from journal.journal import Journal
 from journal.record import HEADER_BYTES, Draft, Kind, encode
 from journal.recovery import Recovery, last_segment_number, segment_path
 from journal.rotation import BATCH_BYTES, OVERHEAD_BYTES, Segment, Sizes, whole_sectors
-from journal.segment import FILE_HEADER_BYTES, SUFFIX_RECYCLED, SegmentHeader
+from journal.segment import FILE_HEADER_BYTES, SUFFIX_RECYCLED, SegmentHeader, Tally
 
 SET_ASIDE_FOLDER: Final = "set-aside"
 COPY_BYTES: Final = 1 << 20  # read and written at once when something is copied
@@ -71,6 +71,8 @@ def recovered_journal(
         except OSError as error:
             if error.errno != errno.ENOSPC or not can_go_on(recovery):
                 raise
+            # It may have its name already, and would stand for all that is written from now on.
+            files.remove(segment_path(folder, journal.spares.number))
             at = write_tail_again(recovery)
     if journal.active is None and journal.segments:
         active = journal.active = journal.segments[-1]
@@ -102,10 +104,9 @@ def _go_on_in_fresh(journal: Journal, recovery: Recovery, time_ms: int) -> list[
         s.path for s in journal.segments if s.lsn_first >= fresh.lsn_first and s.path not in keep
     ]
     journal.segments = [s for s in journal.segments if s.lsn_first < fresh.lsn_first]
-    # Without a put in it, what was torn is no item any more: its number is given again.
-    item_next = fresh.item_first or journal.checkpoint().next_item
+    synced = {found.number: found.synced for found in recovery.segments}
     for segment in journal.segments:
-        _give_up_tail(segment, fresh, item_next)
+        _give_up_tail(segment, synced[segment.number], fresh.lsn_first)
     if journal.segments:
         journal.segments[-1].is_open = True
     journal.segments.append(fresh)
@@ -113,18 +114,15 @@ def _go_on_in_fresh(journal: Journal, recovery: Recovery, time_ms: int) -> list[
     return outdated
 
 
-def _give_up_tail(segment: Segment, fresh: Segment, item_next: int) -> None:
-    """What `fresh` says again is not this segment's any more: a power cut may yet take it.
+def _give_up_tail(segment: Segment, synced: Tally | None, lsn_fresh: int) -> None:
+    """What a fresh segment says again from there on is not this segment's any more.
 
-    Nor is any item from `item_next` on.
+    A power cut may yet take it here. `synced` counts what is left (None: all of it).
     """
-    segment.lsn_last = min(segment.lsn_last, fresh.lsn_first - 1)
-    if segment.item_last < item_next:
-        return
-    segment.puts -= min(segment.item_last - item_next + 1, segment.puts)
-    segment.item_last = item_next - 1
-    if segment.item_last < segment.item_first:
-        segment.item_first = segment.item_last = segment.puts = 0
+    segment.lsn_last = min(segment.lsn_last, lsn_fresh - 1)
+    if synced is not None:
+        segment.item_first, segment.item_last = synced.item_first, synced.item_last
+        segment.puts = synced.counts[Kind.PUT]
 
 
 def set_aside(files: Files, folder: str, damages: list[Damage]) -> list[str]:

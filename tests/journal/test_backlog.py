@@ -287,6 +287,29 @@ def test_after_damage_at_the_end_of_the_log_what_comes_later_is_served(piece: in
     assert [i for i, _ in read_all(backlog, disk, 3)] == [3, 4]
 
 
+def test_what_a_start_cut_is_not_named_when_what_stands_before_it_is_read_back(
+    piece: int,
+) -> None:
+    """The cut begins behind a number that no put gave: it was given to what was released."""
+    writer = fresh(MemoryDisk(), LARGER)
+    writer.put(b"1")
+    writer.put(b"2")
+    writer.journal.append(Draft(Kind.RELEASED, 1, 3, 0, TIME_MS, b"", b"", 0, 0))
+    writer.commit()
+    writer.queue.next_item = 4
+    writer.put(b"4" * 300)
+    writer.write()
+    writer.put(b"5" * 300)
+    writer.write()
+    four = next(r for r in records_of(writer) if r.item == 4)
+    disk_of(writer).damage(path_of(1), four.offset, bytes(HEADER_BYTES))
+
+    later = start(disk_of(writer).kill_clone(), LARGER)
+    assert [d.kind for d in later.recovery.damages] == ["torn"]
+    assert [i for i, _ in read_all(later.journal.backlog, disk_of(later))] == [1, 2]
+    assert later.journal.backlog.damages == []
+
+
 def test_what_is_not_written_yet_is_neither_read_nor_lost() -> None:
     writer = fresh(MemoryDisk(), LARGER)
     writer.put(b"1")

@@ -24,26 +24,27 @@ def unclean(last: bytes = b"four") -> MemoryDisk:
     return disk.kill_clone()
 
 
-def start_without_room(disk: MemoryDisk) -> Writer:
+def start_without_room(disk: MemoryDisk, verb: str = "create") -> Writer:
     for name in disk.names("/data/jobs.1"):  # and no spare whose room could be taken
         if name != "0000000001.segment":
             disk.remove(f"/data/jobs.1/{name}")
-    disk.faults.append(Fault("create", times=1000, error=errno.ENOSPC))
+    disk.faults.append(Fault(verb, times=1000, error=errno.ENOSPC))
     writer = start(disk)
     disk.faults.clear()
     return writer
 
 
-def test_nothing_is_lost_and_the_log_goes_on_in_the_same_segment() -> None:
+@pytest.mark.parametrize("verb", ["create", "create:rename", "create:names"])
+def test_nothing_is_lost_and_the_log_goes_on_in_the_same_segment(verb: str) -> None:
     disk = unclean()
-    again = start_without_room(disk)
+    again = start_without_room(disk, verb)
     assert bodies(again.records) == BODIES
     assert again.journal.active is not None
     assert again.journal.active.number == 1
     again.done(1)
     again.commit()
 
-    last = start(disk.kill_clone())
+    last = start(disk.kill_clone())  # a fresh segment that did get its name says nothing more
     assert bodies(last.records) == BODIES
     assert 1 not in last.queue.live
 

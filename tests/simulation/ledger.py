@@ -589,8 +589,10 @@ class Ledger:
         if book.name in self.shelves:
             for wrong in self.shelves[book.name].shown(request, reply, thing):
                 self.complain(wrong)
-        if thing.queue != book.name:
-            return  # where it was before
+        if thing.queue != book.name:  # where it was before: a lease of it was over at once
+            if request.lends and not request.lease_us:
+                talk.overdue.add(book.name)
+            return
         fresh = book.is_fresh(request, now)
         if not request.peeks:
             for wrong in book.standing.lent(request):

@@ -31,14 +31,6 @@ WANTED = {
 }  # fmt: skip
 
 
-# KNOWN FLAW: these runs break a promise, or the judge of the simulation is wrong about them: it is
-# not known yet which. They are not left out silently: each is a test of its own that has to fail.
-KNOWN = {
-    464: "a record that a power cut in a start tore is named as damage when it is read back",
-    530: "a close is told that its lease expired, and the judge knows of no lease that was over",
-}
-
-
 def run(seed: int) -> Counter[str]:
     outcome = World(seed).run()
     if outcome.violations:
@@ -55,25 +47,14 @@ def run(seed: int) -> Counter[str]:
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_every_promise_is_kept(group: int) -> None:
     for seed in range(group * SEEDS_IN_GROUP, (group + 1) * SEEDS_IN_GROUP):
-        if seed not in KNOWN:
-            run(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "seed",
-    [pytest.param(s, marks=pytest.mark.xfail(reason=KNOWN[s], strict=True)) for s in KNOWN],
-)
-def test_a_known_run_breaks_a_promise(seed: int) -> None:
-    run(seed)
+        run(seed)
 
 
 @pytest.mark.slow
 def test_a_hundred_runs_see_every_kind_of_trouble() -> None:
     seen: Counter[str] = Counter()
     for seed in range(GROUPS * SEEDS_IN_GROUP, GROUPS * SEEDS_IN_GROUP + 100):
-        if seed not in KNOWN:
-            seen += run(seed)
+        seen += run(seed)
         if not WANTED - set(seen):
             break
     assert set(seen) >= WANTED

@@ -11,7 +11,7 @@ from journal.files import Files, Handle
 from journal.ids import IdSet
 from journal.journal import Journal, Sizes
 from journal.reader import parse_folder_name
-from journal.record import Draft, Kind, Record
+from journal.record import Draft, Kind, Record, number_given
 from journal.recovery import Recovery
 from journal.resume import recovered_journal
 from journal.sentence import sentence
@@ -126,9 +126,9 @@ def start(files: Files, sizes: Sizes = TINY, folder: str = FOLDER) -> Writer:
     for record in records:
         if record.kind == Kind.PUT:
             queue.live[record.item] = record.lsn
-            queue.next_item = max(queue.next_item, record.item + 1)
         elif record.kind == Kind.DONE:
             queue.live.pop(record.item, None)
+        queue.next_item = max(queue.next_item, number_given(record) + 1)
     if recovery.checkpoint is not None:
         found = Checkpoint.from_record(recovery.checkpoint)
         queue.next_item = max(queue.next_item, found.next_item)
