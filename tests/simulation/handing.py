@@ -105,7 +105,9 @@ class Hands:
         ledger, hand, now_us, why = self._ledger, request.hand, request.left_us, reply.error
         new = request.item
         assert new is not None
-        if JOURNAL.search(why):  # stored, or not: nobody knows before a restart
+        goes = f"queue {request.queue} was deleted" in why  # its files may hold the new one yet
+        goes &= hand is None or hand.book.name != request.queue
+        if JOURNAL.search(why) or goes:  # stored, or not: nobody knows before a restart
             if not (self._may_have_failed(request) or self._was_deleted(request)):
                 yield f"{request} answered {reply}, but nothing failed there"
             self.unanswered(request, now_us)

@@ -608,6 +608,8 @@ class Ledger:
             loan = self.loans[book.name].lent(request, reply.number, thing)
         elif request.lends:
             thing.ends += 1
+            if talk.held is not None and talk.held_queue != book.name:
+                talk.overdue.add(talk.held_queue)  # that lease was over, and no close of it came
             talk.held, talk.held_queue, talk.held_arrived_us = thing, book.name, request.arrived_us
             talk.until_us = request.arrived_us + book.rules.lease_us - EARLY_US
             talk.over_us = now + book.rules.lease_us
@@ -638,6 +640,7 @@ class Ledger:
         held = loan or talk
         thing.held_until_us, thing.over_us = held.until_us, held.over_us
         if any(each.ending == "close" and each.queue == book.name for each in talk.asked):
+            thing.closes += 1
             book.suspect(thing, NEVER)
 
     # -- lives of the server ----------------------------------------------------------------

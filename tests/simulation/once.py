@@ -56,6 +56,8 @@ class Once:
     def arrived(self, request: Request, thing: Thing) -> None:
         """A put with an id has come."""
         thing.claim = Claim(self, thing, request.arrived_us)
+        # Which of the two is first, nobody knows: shares carry out many requests later.
+        thing.claim.is_void = any(each.verb == "delete" for each in self.book.wipes)
         self.claims.setdefault(request.id, []).append(thing.claim)
         for each, cancel in self.cancels.items():
             if each.id == request.id:  # which of the two comes first, nobody knows
@@ -181,7 +183,8 @@ class Once:
             if len(waiting) == 1 and len(cancel.things) == 1 and waiting[0].queue == book.name:
                 book.remove(waiting[0], "written", now_us)
         elif reply.word == "NOT_FOUND":
-            found = [each for each in cancel.found if not each.gone and each.holder is None]
+            alone = {thing for thing, _, closes in cancel.things if thing.closes == closes}
+            found = [t for t in cancel.found if not t.gone and t.holder is None and t in alone]
             if len(found) > book.excuses(request) and request.arrived_us > book.last_wipe_us:
                 yield f"{request} answered NOT_FOUND, but {found[0]} is waiting"
             for thing, was_doubt, closes in cancel.things:
