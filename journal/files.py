@@ -218,6 +218,9 @@ class DiskHandle:
 class Disk:
     """The real disk."""
 
+    def __init__(self) -> None:
+        self._sure: set[str] = set()  # folders in which others are made, whose names are on disk
+
     def names(self, folder: str) -> list[str]:
         try:
             return sorted(os.listdir(folder))
@@ -230,14 +233,18 @@ class Disk:
         while not os.path.isdir(at):
             missing.append(at)
             at = os.path.dirname(at)
-        # The last one that exists may be the work of a process that was killed before its sync.
-        with contextlib.suppress(PermissionError):
-            _sync_folder(os.path.dirname(at))
+        if at not in self._sure:
+            # The last one that exists may be the work of a process killed before its sync.
+            with contextlib.suppress(PermissionError):
+                _sync_folder(os.path.dirname(at))
         for path in reversed(missing):
             with _changing(os.path.dirname(path)), contextlib.suppress(FileExistsError):
                 os.mkdir(path, FOLDER_MODE)
                 _set_mode(path, FOLDER_MODE)
-        _sync_folder(folder)
+        if missing:
+            self._sure.add(at)
+        else:
+            _sync_folder(folder)
 
     def create(self, path: str, data: bytes, size: int) -> Handle:
         fresh = path + SUFFIX_NEW
@@ -247,14 +254,14 @@ class Disk:
         try:
             _set_mode(descriptor, FILE_MODE)
             handle.write(0, data)
-            at = len(data)
-            while at < size:
-                piece = min(size - at, len(_ZEROS))
+            at, is_whole = len(data), False
+            while not is_whole:
+                piece = min(max(size - at, 0), len(_ZEROS))
                 handle.write(at, _ZEROS[:piece] if piece < len(_ZEROS) else _ZEROS)
                 # Piece by piece: 64 MiB at once held up other files' syncs for 18 ms, so for 0.9.
                 handle.sync()
                 at += piece
-            handle.sync()
+                is_whole = at >= size
             with _changing(os.path.dirname(path)):
                 os.rename(fresh, path)
         except BaseException:

@@ -350,7 +350,11 @@ def test_create_remove_rename_and_link_sync_the_folder(
     assert were_synced(tmp_path, tmp_path, tmp_path)
 
     disk.make_folder(str(tmp_path / "a" / "b"))
-    assert were_synced(tmp_path.parent, tmp_path, tmp_path / "a", tmp_path / "a" / "b")
+    assert were_synced(tmp_path.parent, tmp_path, tmp_path / "a")
+    disk.make_folder(str(tmp_path / "a" / "b"))
+    assert were_synced(tmp_path / "a", tmp_path / "a" / "b")
+    disk.make_folder(str(tmp_path / "c"))
+    assert were_synced(tmp_path), "its own name is on disk since the first time"
 
     disk.create(str(tmp_path / "x"), b"", 1).close()
     for _ in range(2):

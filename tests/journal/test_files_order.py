@@ -47,6 +47,29 @@ def test_a_new_file_has_its_name_when_all_its_bytes_are_on_disk(
     assert (tmp_path / "x").stat().st_size == size
 
 
+def test_a_new_queue_costs_three_syncs(calls: list[str], tmp_path: Path) -> None:
+    disk = Disk()
+    disk.make_folder(str(tmp_path / "first"))
+    calls.clear()
+
+    disk.make_folder(str(tmp_path / "jobs"))
+    disk.create(str(tmp_path / "jobs" / "x"), b"head", 4096).close()
+
+    in_order = ["sync folder", "write", "write", "sync", "rename", "sync folder"]
+    assert calls == in_order, "its folder's name, its bytes, its name"
+
+
+def test_what_a_killed_process_made_is_on_disk_when_it_is_made_again(
+    calls: list[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    for _ in range(2):
+        calls.clear()
+        Disk().make_folder(str(folder))
+        assert calls == ["sync folder", "sync folder"], "its own name, and the names in it"
+
+
 def test_a_removal_and_a_new_name_are_on_disk_on_return(calls: list[str], tmp_path: Path) -> None:
     disk = Disk()
     (tmp_path / "x").touch()
