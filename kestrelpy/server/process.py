@@ -21,6 +21,9 @@ GARBAGE_THRESHOLDS: Final = (10_000, 3, 1700)
 # before a thread wakes up; a thread that waits for longer than that interval is sure to get it.
 # With 0.5 ms a sync waited for 100 ms beside one flooding connection.
 SWITCH_SECONDS: Final = 0.0001
+# The same while a small request waits for its sync beside a heavy connection: a hand-over takes
+# some time itself, so it is not always so short.
+SWITCH_SECONDS_HURRIED: Final = 0.00001
 # Larger pieces of memory go back to the system as soon as they are free. glibc raises this by
 # itself to 32 MiB, and keeps what is below in an arena that shrinks only from its end: after 200
 # bodies of 8 MiB 1.6 GiB stayed with the process.

@@ -26,6 +26,8 @@ DIRECT_SECONDS: Final = 0.003
 # What a turn gives to the heavy line. A small request waits for that much, and a turn itself takes
 # a tenth of a millisecond: less would cost the heavy ones more than it saves the others.
 LINE_SECONDS: Final = 0.00025
+# What it gives while a small request waits for a sync.
+LINE_SECONDS_HURRIED: Final = 0.0001
 # For so long after it used up its share, or stood in the heavy line, a connection counts as heavy.
 HEAVY_MS: Final = 100
 
@@ -83,14 +85,15 @@ class Shares:
         is_heavy = now_ms < sharer.heavy_until_ms or sharer.is_long
         (self._heavy if is_heavy else self._light).append(sharer)
 
-    def take(self, now_ms: int) -> Iterator[tuple[Sharer, float]]:
+    def take(self, now_ms: int, is_hurried: bool = False) -> Iterator[tuple[Sharer, float]]:
         """Yield those whose turn it is, each with the moment until which it may go on.
 
         One of each line has its turn in any case, and each of them once at the most.
         """
         began = self._elapsed()
         yield from self._take(self._light, began + DIRECT_SECONDS, SHARE_SECONDS)
-        for sharer, until in self._take(self._heavy, self._elapsed() + LINE_SECONDS, LINE_SECONDS):
+        line_s = LINE_SECONDS_HURRIED if is_hurried else LINE_SECONDS
+        for sharer, until in self._take(self._heavy, self._elapsed() + line_s, line_s):
             sharer.heavy_until_ms = now_ms + HEAVY_MS
             yield sharer, until
 

@@ -28,6 +28,7 @@ from kestrelpy.protocol.host import Talk
 from kestrelpy.server import clock
 from kestrelpy.server.background import Background
 from kestrelpy.server.committer import Committer
+from kestrelpy.server.gathering import Gathering
 from kestrelpy.server.open_journals import OpenJournals
 from kestrelpy.server.schedules import Schedules, sooner
 from kestrelpy.server.shares import DIRECT_SECONDS, Sharer, Shares
@@ -37,9 +38,6 @@ log = logging.getLogger("kestrelpy.turn")
 
 # The wall clock is looked at this often, and at every timer.
 WALL_CHECK_MS: Final = 1000
-# While requests keep coming in, a sync is put off by this much at most: what comes in one breath
-# shares one sync, and a busy loop cannot starve it.
-GATHER_MS_MAX: Final = 3
 # Readers that one turn has read back for; the next one goes on with the others.
 FEEDS_MAX: Final = 16
 # When nobody waits for a sync (confirms are answered when written), it may come this much later,
@@ -83,9 +81,9 @@ class Turn:
         self._timer_ms: int | None = None
         self._wall_checked_ms = 0
         self._unsynced: dict[JournalLog, asyncio.TimerHandle] = {}
+        self._put_off: list[JournalLog] = []  # in this turn
         self._resting: dict[JournalLog, asyncio.TimerHandle] = {}
-        self._gathering_since_ms = 0  # 0: nothing is put off
-        self.fed = False  # have bytes come in since the last turn?
+        self.gathering = Gathering()
         self.committer: Committer | None = None
         self.background: Background | None = None
         self.shortage = Shortage(loop)
@@ -140,6 +138,10 @@ class Turn:
             self._feed_hungry()
         dirty = len(self._dirty)
         self._speak(now_ms)
+        if self._put_off:
+            self._sync_awaited()
+        syncs = self.committer.in_flight if self.committer is not None else 0
+        self.gathering.end_turn(now_ms, bool(self.shares), syncs)
         if self.shares:
             self._share_out(now_ms)
         if len(self._dirty) > dirty or broker.woken or self._woken or broker.deleted:
@@ -203,12 +205,7 @@ class Turn:
 
     def _commit_dirty(self, now_ms: int) -> None:
         """Write every journal with something pending, once no more is coming in this breath."""
-        if not self._gathering_since_ms:
-            self._gathering_since_ms = now_ms
-        quiet = not self.fed or now_ms - self._gathering_since_ms >= GATHER_MS_MAX
-        self.fed = False
-        if quiet:
-            self._gathering_since_ms = 0
+        quiet = self.gathering.is_over(now_ms)
         wall_ms = now_ms + self._broker.wall.offset_ms
         dirty = self._dirty[:]
         self._dirty.clear()
@@ -269,9 +266,18 @@ class Turn:
         is_awaited = target.awaited_lsn > target.journal.commit.lsn_durable
         if is_awaited or (sync_ms == 0 and target.waiting_stored):
             self.committer.sync(target)
-        elif sync_ms >= 0 and target not in self._unsynced:
-            seconds = sync_ms / 1000 or LAZY_SYNC_SECONDS
-            self._unsynced[target] = self._loop.call_later(seconds, self._sync_later, target)
+        elif sync_ms >= 0:
+            self._put_off.append(target)
+            if target not in self._unsynced:
+                seconds = sync_ms / 1000 or LAZY_SYNC_SECONDS
+                self._unsynced[target] = self._loop.call_later(seconds, self._sync_later, target)
+
+    def _sync_awaited(self) -> None:
+        """Put off no sync for which a connection waits that was told of the one before it."""
+        put_off, self._put_off = self._put_off, []
+        for target in put_off:
+            if target.waiting_stored:
+                self._sync(target)
 
     def _sync_now(self, target: JournalLog) -> None:
         if target.journal.has_pending:
@@ -315,7 +321,7 @@ class Turn:
 
     def _share_out(self, now_ms: int) -> None:
         """Go on with connections that have more to do than their share, as far as a turn allows."""
-        for sharer, until in self.shares.take(now_ms):
+        for sharer, until in self.shares.take(now_ms, self.gathering.is_hurried):
             connection = cast(Speaker, sharer)
             try:
                 connection.go_on(now_ms, until)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from kestrelpy.server.shares import DIRECT_SECONDS, HEAVY_MS, LINE_SECONDS, SHARE_SECONDS, Shares
+from kestrelpy.server.shares import (
+    DIRECT_SECONDS,
+    HEAVY_MS,
+    LINE_SECONDS,
+    LINE_SECONDS_HURRIED,
+    SHARE_SECONDS,
+    Shares,
+)
 
 
 class Clock:
@@ -88,6 +95,16 @@ def test_the_heavy_line_gets_its_part_of_a_turn_however_many_stand_in_it() -> No
     rounds = [served(shares, clock, 0, LINE_SECONDS / 2) for _ in range(3)]
 
     assert rounds == [["0", "1"], ["2", "3"], ["4", "5"]], "in the order in which they came"
+
+
+def test_the_heavy_line_gets_less_of_a_turn_while_a_small_request_waits_for_a_sync() -> None:
+    clock = Clock()
+    shares = Shares(clock)
+    shares.line_up(Peer("heavy", is_long=True), 0)
+
+    [(_, until)] = shares.take(0, is_hurried=True)
+
+    assert until == clock.now + LINE_SECONDS_HURRIED
 
 
 def test_one_of_each_line_has_its_turn_however_long_it_takes() -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kestrelpy.server import turn
+from kestrelpy.server.process import SWITCH_SECONDS, SWITCH_SECONDS_HURRIED
 from tests.support.disks import HeldDisk
 from tests.support.running import running
 
@@ -94,6 +96,51 @@ async def test_sets_that_come_in_one_breath_share_one_sync(tmp_path: Path) -> No
         for _ in range(500):
             assert await peer.line() == b"STORED\r\n"
         assert disk.syncs - before <= 5
+
+
+async def test_a_set_that_came_during_a_sync_has_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told of the first one, and waits: its sync is not put off like one of nobody's."""
+    monkeypatch.setattr(turn, "LAZY_SYNC_SECONDS", 3600.0)
+    disk = HeldDisk()
+    async with running(tmp_path, disk) as server:
+        first, second, other = [await server.client() for _ in range(3)]
+        await first.ask(b"set jobs 0 0 1\r\na\r\n")
+        disk.go.clear()
+        first.writer.write(b"set jobs 0 0 1\r\nb\r\n")
+        await other.ask(b"version\r\n")
+        second.writer.write(b"set jobs 0 0 1\r\nc\r\n")
+        for _ in range(20):
+            await other.ask(b"version\r\n")
+        assert first.has_heard_nothing()
+        assert second.has_heard_nothing()
+
+        disk.go.set()
+        assert await first.line() == b"STORED\r\n"
+        assert await second.line() == b"STORED\r\n"
+
+
+async def test_a_sync_of_a_small_request_gets_the_interpreter_soon_beside_a_flood(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as server:
+        flood, victim = await server.client(), await server.client()
+        assert server.daemon is not None
+        switched: list[float] = []
+        server.daemon.turn.gathering._switch = switched.append
+        await victim.ask(b"set jobs 0 0 1\r\na\r\n")
+        assert switched == [], "nobody else is there"
+
+        while not switched:
+            flood.writer.write(b"touch a 1 noreply\r\n" * 5000)
+            await victim.ask(b"set jobs 0 0 1\r\nb\r\n")
+
+        assert switched[0] == SWITCH_SECONDS_HURRIED
+        while len(switched) < 2:
+            await victim.ask(b"version\r\n")
+            await asyncio.sleep(0.001)
+        assert switched[1] == SWITCH_SECONDS
 
 
 async def test_with_sync_never_stored_waits_for_no_sync(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ class HeldDisk(Disk):
     """A real disk whose segments sync only while `go` is set, and fail while `fails` is true."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.go = threading.Event()
         self.go.set()
         self.fails = False
