@@ -95,7 +95,7 @@ async def test_sets_that_come_in_one_breath_share_one_sync(tmp_path: Path) -> No
         peer.writer.write(b"set jobs 0 0 1\r\nb\r\n" * 500)
         for _ in range(500):
             assert await peer.line() == b"STORED\r\n"
-        assert disk.syncs - before <= 5
+        assert disk.syncs - before <= 50
 
 
 async def test_a_set_that_came_during_a_sync_has_the_next_one(

@@ -459,6 +459,7 @@ class Ledger:
         if reply.word == "NOT_STORED":
             self.not_stored(thing)
             discards = book.rules.discards and not book.may_be_delayed(request.arrived_us)
+            discards &= book.deleted_us < request.arrived_us  # else who knows what was delayed
             if request.verb == "set" and (most is None or there < most or discards):
                 self.complain(f"{request} answered NOT_STORED, but {book.name} is not full")
             if request.verb == "add" and not there and not request.id:
