@@ -37,7 +37,7 @@ from kestrelpy.server.committer import Committer
 from kestrelpy.server.connection import Connection
 from kestrelpy.server.connection_memory import ConnectionMemory
 from kestrelpy.server.connection_sweep import ConnectionSweep
-from kestrelpy.server.data_directory import DataDirectory
+from kestrelpy.server.data_directory import DataDirectory, Found
 from kestrelpy.server.descriptors import OWN, raise_file_limit, share
 from kestrelpy.server.listeners import CannotListen, Listeners
 from kestrelpy.server.owner_only import name_what_is_open
@@ -143,46 +143,50 @@ class Daemon:
         """Own the directory, recover what is in it, listen."""
         self._share_files()
         return_large_memory()
-        path = self.directory.path
-        try:
-            await wrap(self.directory.lock)()
-            self.server_id = self.directory.server_id
-            self.broker.server_id = self.server_id.encode()
-            now_ms = clock.now_ms()
-            with collecting_nothing():
-                found = await wrap(self.directory.recover)(
-                    self.broker, self._dirty, now_ms, now_ms + self.broker.wall.offset_ms
-                )
-            refuse_at_start(self.policies, self.broker)
-            sync_ms = await wrap(self.directory.measure_sync)()
-        except (JournalError, ConfigError, OSError) as error:
-            self.directory.unlock()
-            raise StartError(_why_not(error, path)) from error
-        for note in found.notes + self.policies.notes(self.broker):
-            log.warning("%s", note)
-        for damage in found.damages:
-            log.error("%s", damage.sentence())
-        try:
-            await self._listen()
-        except BaseException:
-            await self.stop()
-            raise
-        settle_down()
+        with collecting_nothing():
+            found, sync_ms = await self._recover()
+            for note in found.notes + self.policies.notes(self.broker):
+                log.warning("%s", note)
+            for damage in found.damages:
+                log.error("%s", damage.sentence())
+            try:
+                await self._listen()
+            except BaseException:
+                await self.stop()
+                raise
+            settle_down()
         self._loop.add_signal_handler(signal.SIGTERM, self.shutdown)
         self._loop.add_signal_handler(signal.SIGINT, self.shutdown)
         self._loop.add_signal_handler(signal.SIGHUP, self.reload)
         self._start_task(self._sweep().run())
-        self._start_task(name_what_is_open(self._files, path))
+        self._start_task(name_what_is_open(self._files, self.directory.path))
         self.schedules.put_in_force(self.config, clock.now_ms())
         for queue in self.broker.logged:
             if isinstance(queue.log, JournalLog) and queue.log.journal.ledger.replaced:
                 self.turn.settled(queue.log)  # a crash came before they were archived or removed
         self.turn.owe()  # what is ready is read back before it is asked for
         self._say(
-            f"ready: data in {path}, {found.queues} queues, {found.items} items, "
+            f"ready: data in {self.directory.path}, {found.queues} queues, {found.items} items, "
             f"{sync_call_name()} takes "
             + (f"{sync_ms:.2f} ms" if sync_ms else "a time unknown, the disk is full")
         )
+
+    async def _recover(self) -> tuple[Found, float]:
+        """Own the directory and recover what is in it; return that, and how long a sync takes."""
+        path = self.directory.path
+        try:
+            await wrap(self.directory.lock)()
+            self.server_id = self.directory.server_id
+            self.broker.server_id = self.server_id.encode()
+            now_ms = clock.now_ms()
+            found = await wrap(self.directory.recover)(
+                self.broker, self._dirty, now_ms, now_ms + self.broker.wall.offset_ms
+            )
+            refuse_at_start(self.policies, self.broker)
+            return found, await wrap(self.directory.measure_sync)()
+        except (JournalError, ConfigError, OSError) as error:
+            self.directory.unlock()
+            raise StartError(_why_not(error, path)) from error
 
     async def _listen(self) -> None:
         """Raises StartError, one sentence."""

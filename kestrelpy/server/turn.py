@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
@@ -89,7 +89,7 @@ class Turn:
         self.shortage = Shortage(loop)
         self.files = OpenJournals(loop, self.shortage, self._sync_now, self.spare_ready)
         self.schedules: Schedules | None = None
-        self._starving: list[Reader] = []
+        self._starving: OrderedDict[Reader, None] = OrderedDict()  # to be read back for
         self.shares = Shares(clock.elapsed)
         self._woken: deque[Waiter] = deque()  # to be told
 
@@ -189,19 +189,20 @@ class Turn:
     def _feed_hungry(self) -> None:
         """Have read back what is needed next; what is not written yet is asked for again."""
         assert self.background is not None
-        hungry = [*dict.fromkeys(self._starving + self._broker.take_hungry())]
-        if len(hungry) > FEEDS_MAX:
-            hungry.sort(key=lambda reader: not reader.waiters)  # somebody waits: that comes first
-        self._starving, fed = [], 0
-        for at, reader in enumerate(hungry):
-            if fed == FEEDS_MAX:
-                self._starving += hungry[at:]
-                self.owe()
-                break
+        starving, again, fed = self._starving, [], 0
+        for reader in self._broker.take_hungry():
+            starving[reader] = None
+            if reader.waiters:  # a client waits: that comes first
+                starving.move_to_end(reader, last=False)
+        while starving and fed < FEEDS_MAX:
+            reader, _ = starving.popitem(last=False)
             if self.background.feed(reader):
                 fed += 1
             else:
-                self._starving.append(reader)
+                again.append(reader)
+        if starving:
+            self.owe()
+        starving.update(dict.fromkeys(again))
 
     def _commit_dirty(self, now_ms: int) -> None:
         """Write every journal with something pending, once no more is coming in this breath."""
