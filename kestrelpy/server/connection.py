@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
         if until:
             conversation.feed(data, now_ms, until)
             shares.note(self, conversation.has_overrun, now_ms)
-            self._turn.gathering.feed(conversation.has_overrun)
+            self._turn.gathering.feed(now_ms)
         else:
             conversation.take_in(data)
         if self._reading and self._is_ahead(conversation):

@@ -1,9 +1,9 @@
-"""What comes in one breath shares a write and a sync; a small request alone waits for nobody.
+"""What comes in one breath shares a write and a sync.
 
     bytes come ──▶ fed ──▶ over when a turn brings no more, after GATHER_MS_MAX at most
                               │ what is written now is awaited
                               ▼
-                           urgent for HURRY_MS: sync threads have the interpreter soon
+                           hurried for HURRY_MS: sync threads have the interpreter soon
 
 One rule: a busy loop cannot starve a sync.
 """
@@ -18,45 +18,35 @@ from kestrelpy.server.process import SWITCH_SECONDS, SWITCH_SECONDS_HURRIED
 
 # While requests keep coming in, a sync is put off by this much at most.
 GATHER_MS_MAX: Final = 3
-# For so long after a write a sync thread gets the interpreter sooner: a sync takes about half a
-# millisecond.
+# For so long after a small request came a sync thread gets the interpreter sooner: a sync takes
+# about half a millisecond.
 HURRY_MS: Final = 3
 
 
 class Gathering:
     """Owned by the turn. Connections that are heavy have no part in it."""
 
-    __slots__ = (
-        "_breath", "_breath_before", "_fed", "_hurry_until_ms", "_since_ms", "_switch",
-        "is_hurried",
-    )  # fmt: skip
+    __slots__ = ("_fed", "_hurry_until_ms", "_since_ms", "_switch", "is_hurried")
 
     def __init__(self, switch: Callable[[float], None] = sys.setswitchinterval) -> None:
         """`switch` sets how long a thread waits for the interpreter, in seconds."""
         self._switch = switch
-        self._fed = 0
-        self._breath = 0  # how many times bytes came, since the last write ...
-        self._breath_before = 0  # ... and before it
+        self._fed = False  # have bytes come in in this turn?
         self._since_ms = 0  # 0: nothing is put off
         self._hurry_until_ms = 0
         self.is_hurried = False
 
-    def feed(self, has_more: bool = False) -> None:
-        """Note that bytes have come from one connection; `has_more`: some are not carried out."""
-        self._fed += 1 + has_more
+    def feed(self, now_ms: int) -> None:
+        """Note that bytes have come from a connection."""
+        self._fed = True
+        self._hurry_until_ms = now_ms + HURRY_MS
 
     def is_over(self, now_ms: int) -> bool:
         """Return whether what is pending is written now; asked in each turn in which some is."""
         self._since_ms = self._since_ms or now_ms
-        self._breath += self._fed
-        # Of one client alone, now and the last time, nothing more is to be expected.
-        is_alone = max(self._breath, self._breath_before) <= 1
-        if self._fed and not is_alone and now_ms - self._since_ms < GATHER_MS_MAX:
+        if self._fed and now_ms - self._since_ms < GATHER_MS_MAX:
             return False
         self._since_ms = 0
-        if self._breath:
-            self._hurry_until_ms = now_ms + HURRY_MS
-        self._breath_before, self._breath = self._breath, 0
         return True
 
     def end_turn(self, now_ms: int, is_crowded: bool, syncs: int) -> None:
@@ -64,7 +54,7 @@ class Gathering:
 
         `is_crowded`: others use up their shares; `syncs` are in flight.
         """
-        self._fed = 0
+        self._fed = False
         if self.is_hurried is not (is_crowded and syncs > 0 and now_ms < self._hurry_until_ms):
             self.is_hurried = not self.is_hurried
             self._switch(SWITCH_SECONDS_HURRIED if self.is_hurried else SWITCH_SECONDS)

@@ -29,6 +29,7 @@ from kestrelpy.server import clock
 from kestrelpy.server.background import Background
 from kestrelpy.server.committer import Committer
 from kestrelpy.server.gathering import Gathering
+from kestrelpy.server.later_syncs import LaterSyncs
 from kestrelpy.server.open_journals import OpenJournals
 from kestrelpy.server.schedules import Schedules, sooner
 from kestrelpy.server.shares import DIRECT_SECONDS, Sharer, Shares
@@ -40,9 +41,6 @@ log = logging.getLogger("kestrelpy.turn")
 WALL_CHECK_MS: Final = 1000
 # Readers that one turn has read back for; the next one goes on with the others.
 FEEDS_MAX: Final = 16
-# When nobody waits for a sync (confirms are answered when written), it may come this much later,
-# for all that was written meanwhile. What nobody waits for at all is written then, at the latest.
-LAZY_SYNC_SECONDS: Final = 0.01
 # A journal with nothing to do for so long says that it is synced, and closes its files.
 REST_SECONDS: Final = 1.0
 
@@ -80,8 +78,7 @@ class Turn:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self._wall_checked_ms = 0
-        self._unsynced: dict[JournalLog, asyncio.TimerHandle] = {}
-        self._put_off: list[JournalLog] = []  # in this turn
+        self._later = LaterSyncs(loop, self._sync_later)
         self._resting: dict[JournalLog, asyncio.TimerHandle] = {}
         self.gathering = Gathering()
         self.committer: Committer | None = None
@@ -138,8 +135,7 @@ class Turn:
             self._feed_hungry()
         dirty = len(self._dirty)
         self._speak(now_ms)
-        if self._put_off:
-            self._sync_awaited()
+        self._sync_awaited()
         syncs = self.committer.in_flight if self.committer is not None else 0
         self.gathering.end_turn(now_ms, bool(self.shares), syncs)
         if self.shares:
@@ -174,15 +170,13 @@ class Turn:
         moves.refusals.clear()
         for queue in moves.passages.take_quiet():
             target = queue.log
-            if isinstance(target, JournalLog) and target not in self._unsynced:
-                later = self._loop.call_later(LAZY_SYNC_SECONDS, self._sync_later, target)
-                self._unsynced[target] = later
+            if isinstance(target, JournalLog):
+                self._later.put_off(target)
         if moves.has_more:
             self.owe()
 
     def _sweep_deleted(self) -> None:
-        deleted = self._broker.deleted[:]
-        self._broker.deleted.clear()
+        deleted, self._broker.deleted[:] = self._broker.deleted[:], []
         for queue in deleted:
             self._removed(queue)
 
@@ -268,17 +262,16 @@ class Turn:
         if is_awaited or (sync_ms == 0 and target.waiting_stored):
             self.committer.sync(target)
         elif sync_ms >= 0:
-            self._put_off.append(target)
-            if target not in self._unsynced:
-                seconds = sync_ms / 1000 or LAZY_SYNC_SECONDS
-                self._unsynced[target] = self._loop.call_later(seconds, self._sync_later, target)
+            self._later.put_off(target)
 
     def _sync_awaited(self) -> None:
-        """Put off no sync for which a connection waits that was told of the one before it."""
-        put_off, self._put_off = self._put_off, []
-        for target in put_off:
-            if target.waiting_stored:
+        """Sync soon what connections wait for that were told of the sync before: with what those
+        send next that were answered, or at once while others keep the loop busy."""
+        for target in self._later.take_awaited():
+            if self.shares:
                 self._sync(target)
+            else:
+                self._later.hasten(target)
 
     def _sync_now(self, target: JournalLog) -> None:
         if target.journal.has_pending:
@@ -288,7 +281,6 @@ class Turn:
             self.committer.sync(target)
 
     def _sync_later(self, target: JournalLog) -> None:
-        self._unsynced.pop(target, None)
         if self.committer is None or self._is_over:
             return
         if target.journal.has_pending:  # nobody waited for that, and it went with nothing else

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.server import turn
+from kestrelpy.server import later_syncs
 from kestrelpy.server.process import SWITCH_SECONDS, SWITCH_SECONDS_HURRIED
 from tests.support.disks import HeldDisk
 from tests.support.running import running
@@ -102,7 +102,7 @@ async def test_a_set_that_came_during_a_sync_has_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was told of the first one, and waits: its sync is not put off like one of nobody's."""
-    monkeypatch.setattr(turn, "LAZY_SYNC_SECONDS", 3600.0)
+    monkeypatch.setattr(later_syncs, "LAZY_SECONDS", 3600.0)
     disk = HeldDisk()
     async with running(tmp_path, disk) as server:
         first, second, other = [await server.client() for _ in range(3)]
