@@ -49,3 +49,21 @@ def test_a_turn_reads_back_for_a_few_and_who_must_wait_holds_up_nobody() -> None
     assert fed == [FEEDS_MAX, FEEDS_MAX, 40 - 2 * FEEDS_MAX, 0]
     assert not turn._owed, "those who must wait are asked again in a turn that others owe"
     assert len(turn._starving) == 40
+
+
+def test_a_reader_for_which_a_client_waits_comes_first_also_if_it_was_in_line_before() -> None:
+    many = [Mock(waiters=0) for _ in range(3 * FEEDS_MAX)]
+    broker = Mock()
+    turn = Turn(broker, Mock(), [], Mock())
+    turn.background = Mock()
+    turn.background.feed.return_value = True
+    broker.take_hungry.return_value = many
+    turn._feed_hungry()
+    last = many[-1]
+    last.waiters = 1
+    broker.take_hungry.return_value = [Mock(waiters=0), last]
+    turn.background.feed.reset_mock()
+
+    turn._feed_hungry()
+
+    assert turn.background.feed.mock_calls[0].args == (last,)
