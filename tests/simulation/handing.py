@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.books import LATE_US, NEVER, Book, Thing
 from tests.simulation.loans import Loan
-from tests.simulation.requests import JOURNAL, NO_ROOM, Reply, Request, Talk
+from tests.simulation.requests import JOURNAL, Reply, Request, Talk
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Ledger
@@ -134,7 +134,7 @@ class Hands:
         elif "confirm needs queues" in why:
             if self._may_be(request) and hand is not None:
                 yield f"{request} answered {reply}, but both queues are synced and on disk"
-        elif not (is_over or (ledger.no_room_us and NO_ROOM.search(why))):
+        elif not (is_over or ledger.is_refused_for_now(reply)):
             yield f"{request} answered {reply} without a reason"
         if hand is not None:
             hand.settled_us, hand.came_of_it = now_us, "neither"

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
+from journal import patience
 from kestrelpy.config import Config
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.server import clock, committer, daemon
@@ -126,6 +127,7 @@ def patched(world: World) -> Iterator[None]:
             (committer, "threading", SimpleNamespace(Thread=lambda **n: _thread(world, **n))),
             (committer, "SimpleQueue", lambda: _jobs(world)),
             (daemon, "settle_down", nothing),
+            (patience, "time", SimpleNamespace(sleep=nothing)),
             (daemon, "Connection", SimConnection),
             (daemon, "raise_file_limit", lambda *_: 1 << 16),
             (os, "urandom", chance.randbytes),

@@ -16,7 +16,16 @@ from tests.simulation.judge import is_in_doubt, surely_behind, wrong_with
 from tests.simulation.kids import Kids
 from tests.simulation.loans import Loan, Loans
 from tests.simulation.once import Once
-from tests.simulation.requests import JOURNAL, NO_ROOM, ORDERS, NotWellFormed, Reply, Request, Talk
+from tests.simulation.requests import (
+    JOURNAL,
+    NO_ROOM,
+    ORDERS,
+    SHORT,
+    NotWellFormed,
+    Reply,
+    Request,
+    Talk,
+)
 from tests.simulation.shelf import Shelf
 from tests.simulation.standing import SWITCHES
 from tests.simulation.streams import Stream, key_of
@@ -50,6 +59,7 @@ class Ledger:
         self.is_leaving = False
         self.no_room_us = 0  # a segment could not be prepared in this life
         self.has_faults = False  # something failed in this life
+        self.was_short = False  # a file could not be opened for the moment, in this life
         self.was_unreadable = False  # something could not be read, now or in an earlier life
         self.is_damaged = False  # a start could not read records, and said so: anything may be lost
         self._now = now
@@ -407,8 +417,11 @@ class Ledger:
             book.opens_lost += request.lends
             book.takes_lost += request.takes or (request.ending == "close" and held is None)
             talk.lends_failed |= request.lends
-        elif request.item is not None and self.no_room_us and NO_ROOM.search(reply.error):
+        elif request.item is not None and self.is_refused_for_now(reply):
             self.not_stored(request.item)
+        elif self.was_short and SHORT.search(reply.error):
+            if request.ending and held is not None and held.doubt_until_us == NEVER:
+                held.doubt_until_us = now
         elif (
             (
                 request.declares or request.verb in SWITCHES or request.token
@@ -420,6 +433,11 @@ class Ledger:
             pass
         else:
             self.complain(f"{request} answered {reply} without a reason")
+
+    def is_refused_for_now(self, reply: Reply) -> bool:
+        """Is there no room, or was no file to be opened, and does the reply say so?"""
+        is_short = self.was_short and SHORT.search(reply.error)
+        return bool(is_short or (self.no_room_us and NO_ROOM.search(reply.error)))
 
     def over(self, talk: Talk, held: Thing, request: Request) -> None:
         """Its lease was over before the close came: it was not confirmed by that.
@@ -688,7 +706,7 @@ class Ledger:
         self.talks.clear()
         self.is_leaving = False
         self.no_room_us = 0
-        self.has_faults = False
+        self.has_faults = self.was_short = False
 
     def begin_life(self) -> None:
         """The server answers again."""

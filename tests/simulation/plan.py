@@ -5,8 +5,9 @@ One rule: settings are small enough that every limit is met in a run of a second
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
@@ -26,6 +27,8 @@ class Plan:
     faults: float  # how likely a life has one
     config: Config
     ticks: bool = False  # is there a schedule?
+    has_shortages: bool = False  # may there be times in which no file can be opened?
+    later: Random = field(default_factory=Random)
 
     @classmethod
     def of(cls, random: Random, later: Random) -> Plan:
@@ -42,7 +45,7 @@ class Plan:
         crashes, faults = random.choice((0, 1, 2, 3, 5)), random.choice((0, 0.3, 0.7))
         ticks = random.random() < 0.4
         config = configuration(random, settings, SETTINGS if ticks else {})
-        return cls(rules, crashes, faults, config, ticks)
+        return cls(rules, crashes, faults, config, ticks, later.random() < 0.25, later)
 
     def new_faults(self, random: Random, disk: MemoryDisk, tell: Callable[[str], None]) -> None:
         """Perhaps a fault for the life that begins."""
@@ -55,6 +58,18 @@ class Plan:
         )  # fmt: skip
         if verb == "read":
             fault.error = 5  # no disk is too full to be read
+        disk.faults.append(fault)
+        tell(f"in store: {fault}")
+
+    def new_shortage(self, disk: MemoryDisk, tell: Callable[[str], None]) -> None:
+        """Perhaps a time in which no file can be opened, in the life that begins."""
+        later = self.later
+        if not self.has_shortages or later.random() < 0.3:
+            return
+        verb, path, most = later.choice(_SHORT)
+        error = later.choice((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+        times = later.randint(1, SHORT_TIMES_MAX)
+        fault = Fault(verb, path, nth=later.randint(1, most), times=times, error=error)
         disk.faults.append(fault)
         tell(f"in store: {fault}")
 
@@ -137,6 +152,17 @@ _RETAIN: Final = {
     "16KiB": (0, 16 << 10),
     "192KiB": (0, 192 << 10),
 }
+# A start tries twenty times.
+SHORT_TIMES_MAX: Final = 12
+_SHORT: Final = (
+    ("open", "*.segment", 6),
+    ("open", "*.segment", 30),
+    ("read", "*.segment", 30),
+    ("read", "*", 60),
+    ("create", "*.segment", 6),
+    ("create", "*.snapshot", 4),
+    ("names", "*", 8),
+)
 _FAULTS: Final = (
     ("sync", "*.segment", 8, 1),
     ("sync", "*.segment", 40, 1),

@@ -17,6 +17,7 @@ from random import Random
 from typing import Final
 
 from journal.errors import JournalError
+from journal.files import SHORTAGE_ERRORS
 from journal.reader import parse_folder_name
 from kestrelpy.server.daemon import Daemon, StartError
 from tests.simulation.books import Thing, wall_ms
@@ -59,7 +60,7 @@ class SimDisk(MemoryDisk):
     def __init__(self) -> None:
         super().__init__()
         self.is_off = False
-        self.on_fault: Callable[[str, str], None] = lambda verb, path: None
+        self.on_fault: Callable[[Fault, str], None] = lambda fault, path: None
         self.on_off: Callable[[], None] = lambda: None
 
     def struck(self, verb: str, path: str) -> Fault | None:
@@ -70,7 +71,7 @@ class SimDisk(MemoryDisk):
             self.on_off()
             raise
         if fault is not None:
-            self.on_fault(verb, path)
+            self.on_fault(fault, path)
         return fault
 
 
@@ -200,7 +201,13 @@ class World:
         if line.startswith("ready"):
             self.tell(line.partition(", fdatasync")[0])
 
-    def _fault(self, verb: str, path: str) -> None:
+    def _fault(self, fault: Fault, path: str) -> None:
+        verb = fault.verb
+        if fault.error in SHORTAGE_ERRORS:  # nothing has failed, and nothing is lost
+            self.count(f"shortage {verb}")
+            self.tell(f"SHORTAGE {verb} {path}")
+            self.ledger.was_short = True
+            return
         self.count(f"fault {verb}")
         self.tell(f"FAULT {verb} {path}")
         name, generation = parse_folder_name(os.path.basename(os.path.dirname(path)))
@@ -268,6 +275,7 @@ class World:
         if self.is_closing_time or self.lives >= _LIVES_MAX:
             return
         self.plan.new_faults(self.random, self.disk, self.tell)
+        self.plan.new_shortage(self.disk, self.tell)
         if self.random.random() < 0.35:
             self.arm(self.random.randrange(1, 120))
         self.start()
@@ -303,6 +311,7 @@ class World:
     def _work(self) -> None:
         random, timeline = self.random, self.timeline
         self.plan.new_faults(random, self.disk, self.tell)
+        self.plan.new_shortage(self.disk, self.tell)
         self.start()
         kinds = (*KINDS, Historian) if self.ledger.shelves else KINDS
         kinds = (*kinds, Writer, Writer, Writer) if self.ledger.streams else kinds
