@@ -105,6 +105,21 @@ class SegmentFile:
         self.time_last = tally.time_max
 
 
+    def note_records(
+        self, found: Scan, before: Tally | None, lsn_cut: int, lsn_synced: int
+    ) -> Tally:
+        """Take note of what was scanned, below `lsn_cut` (0: of all), and return its tally."""
+        limit = min(filter(None, (self.lsn_limit, lsn_cut)), default=0)
+        tally = found.kept_tally(limit, before)
+        self.note(tally)
+        if found.records and found.records[-1].lsn > lsn_synced:
+            self.synced = found.kept_tally(min(limit or ITEM_MAX, lsn_synced + 1), before)
+        self.footer_lsn = found.footer.lsn if found.footer is not None else 0
+        last = max(found.lsn_next - 1, 0)
+        self.lsn_last = min(last, limit - 1) if limit else last
+        return tally
+
+
 @dataclass(slots=True)
 class Chain:
     """The files of one journal. `find` fills it; it reads and changes nothing."""

@@ -233,17 +233,8 @@ class Recovery:
     def _note_tally(self, segment: SegmentFile, found: Scan) -> None:
         """What was put in a segment, from its footer or by counting."""
         before = self.snapshot.tally if self.snapshot else None
-        limit = segment.lsn_limit
-        if self.torn:  # what follows the cut does not count
-            limit = min(limit or self._lsn, self._lsn)
-        tally = found.kept_tally(limit, before)
-        segment.note(tally)
-        if found.records and found.records[-1].lsn > self.lsn_synced:
-            segment.synced = found.kept_tally(min(limit or ITEM_MAX, self.lsn_synced + 1), before)
-        segment.footer_lsn = found.footer.lsn if found.footer is not None else 0
-        last = max(found.lsn_next - 1, 0)
-        segment.lsn_last = min(last, limit - 1) if limit else last
-        self.tally = tally
+        cut = self._lsn if self.torn else 0
+        self.tally = tally = segment.note_records(found, before, cut, self.lsn_synced)
         self._item_settled = max(self._item_settled, tally.item_last)
 
     def _walk(self, segment: SegmentFile, found: Scan) -> Iterator[Record]:

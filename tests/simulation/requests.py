@@ -38,7 +38,7 @@ ORDERS = ("move", "redrive")
 _STAT = re.compile(rb"STAT (\S+) (.*)")
 # Why the server says that it cannot, for now or for good.
 NO_ROOM = re.compile("disk full|nothing is stored")
-SHORT = re.compile("it is tried again")
+SHORT = re.compile("it is tried again|try again")
 JOURNAL = re.compile(r"journal failed|(opening|writing|syncing|preparing).* failed")
 
 
