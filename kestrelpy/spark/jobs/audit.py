@@ -33,7 +33,7 @@ from typing import Final
 
 import numpy as np
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
 from journal.files import Disk
@@ -290,11 +290,15 @@ def _lists(
 ) -> dict[int, list[tuple[int, Wrong]]]:
     """The first items of each journal with which something is wrong."""
     lists: dict[int, list[tuple[int, Wrong]]] = defaultdict(list)
-    for jid, made in sums.items():
-        for wrong in made.wrong:
-            rows = items.where((fn.col("jid") == jid) & (fn.col("wrong") == int(wrong)))
-            for row in rows.select("item").orderBy("item").limit(examples).collect():
-                lists[jid].append((row.item, wrong))
+    if not any(made.wrong for made in sums.values()):
+        return lists
+    in_turn = Window.partitionBy("jid", "wrong").orderBy("item")
+    first = items.where(fn.col("wrong") > 0).select(
+        "jid", "wrong", "item", fn.row_number().over(in_turn).alias("nth")
+    )  # fmt: skip
+    rows = first.where(fn.col("nth") <= examples).orderBy("jid", "wrong", "item").collect()
+    for row in rows:
+        lists[row.jid].append((row.item, Wrong(row.wrong)))
     return lists
 
 

@@ -41,15 +41,24 @@ SCOPE_WINDOW_MS: Final = 30 * DEDUPE_WINDOW_MS
 _SURE_MS: Final = 60_000  # no queue forgets so soon
 _STAMPS: Final = ("version", "id", "scope", "origin")
 _LOOKED_AT: Final = 10_000  # of each sort; more are as bad
+# What may be wrong with what is said, by name.
+RULES: Final = (
+    "version", "id_twice", "epoch_back", "made_twice", "ended_elsewhere", "moved_nowhere",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
 class Said:
     """What is wrong in one journal. `again`: ids that came again, maybe behind their window."""
 
-    breaches: int = 0
+    by_rule: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RULES, 0))
     again: int = 0
     examples: list[str] = field(default_factory=list)
+
+    @property
+    def breaches(self) -> int:
+        """How many there are."""
+        return sum(self.by_rule.values())
 
 
 def check_said(
@@ -75,21 +84,23 @@ def check_said(
     found: dict[int, Said] = defaultdict(Said)
     try:
         said_of = puts.agg(*(fn.count(each).alias(each) for each in _STAMPS)).collect()[0]
-        wrong: list[tuple[Row, str]] = []
+        wrong: dict[str, list[tuple[Row, str]]] = {}
         # Most queues use few of these, and each question costs Spark a second.
         if said_of.version:
-            wrong += _versions(puts)
+            wrong["version"] = _versions(puts)
         if said_of.id:
-            wrong += _ids(puts)
+            wrong["id_twice"] = _ids(puts)
         if said_of.scope:
-            wrong += _epochs(puts)
+            wrong["epoch_back"] = _epochs(puts)
         if said_of.origin:
-            wrong += _twice(puts) + _both(rows, puts, lines)
+            wrong["made_twice"] = _twice(puts)
+            wrong["ended_elsewhere"] = _both(rows, puts, lines)
         if has_moves:
-            wrong += _lost(puts, rows.where(fn.col("op") == OPS[Kind.MOVED]), known)
-        for row, text in wrong:
+            moved = rows.where(fn.col("op") == OPS[Kind.MOVED])
+            wrong["moved_nowhere"] = _lost(puts, moved, known)
+        for rule, row, text in ((rule, *each) for rule, some in wrong.items() for each in some):
             said = found[ev.jid_of(bytes.fromhex(row.journal))]
-            said.breaches += 1
+            said.by_rule[rule] += 1
             if len(said.examples) < examples:
                 said.examples.append(text)
         late = _again(puts).where(fn.col("since_ms") >= _SURE_MS).groupBy("journal")
