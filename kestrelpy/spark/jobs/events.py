@@ -54,6 +54,7 @@ PUT, CONFIRM, RETURN, DEAD = int(Kind.PUT), int(Kind.DONE), int(Kind.RETURNED), 
 EXPIRE, DISCARD, FLUSH = int(Kind.EXPIRED), int(Kind.DISCARDED), int(Kind.FLUSHED)
 TOKENS, MOVE, CANCEL = int(Kind.TOKENS), int(Kind.MOVED), int(Kind.CANCELLED)
 REDRIVE, RELEASE = int(Kind.REDRIVEN), int(Kind.RELEASED)
+LEASE, RENEW = int(Kind.LEASED), int(Kind.RENEWED)
 NAME, UPTO = int(Kind.READER), int(Kind.UPTO)
 # Beside the kinds of records: what is known of an item without them.
 THERE: Final = 1000
@@ -64,10 +65,12 @@ KEYED: Final = 1003  # its put, before this child was named, says its key
 ENDS: Final = (CONFIRM, EXPIRE, DISCARD, MOVE, CANCEL)
 # These end a delivery, and say when it began.
 DELIVERIES: Final = (CONFIRM, RETURN, DEAD, MOVE)
+# Only what is there has one of these, and is there behind it.
+LIVES: Final = (RETURN, DEAD, LEASE, RENEW, REDRIVE)
 # Records of other kinds are written by later versions: what they do to an item is not known here.
 UNDERSTOOD: Final = (
     *ENDS, PUT, RETURN, DEAD, FLUSH, TOKENS, REDRIVE, int(Kind.DECLARED), int(Kind.PAUSED),
-    int(Kind.LEASED), int(Kind.RENEWED), RELEASE, int(Kind.SETTLED), int(Kind.IDS), NAME, UPTO,
+    LEASE, RENEW, RELEASE, int(Kind.SETTLED), int(Kind.IDS), NAME, UPTO,
 )  # fmt: skip
 _WORDS: Final = pa.array([*OPS.values()], pa.string())
 _KINDS: Final = np.array([*map(int, OPS), -1], np.int16)

@@ -6,6 +6,8 @@
     before               how many deliveries the first of those says came before it
     dead_lsn             its death; a later `redrive_lsn` takes it back
     back_lsn             the last record that gave it back or buried it
+    early_lsn, late_lsn  the first and the last record that only an item has which is there; the
+                         first may be its end
     release_lsn          its first delay was over
     flushed_lsn          the first flush that reached it, or confirm of everything up to a marker
     there, buried        what is said of it elsewhere (`state`): it is there, it is dead
@@ -85,6 +87,8 @@ class Items:
     dead_lsn: Ints
     redrive_lsn: Ints
     back_lsn: Ints
+    early_lsn: Ints
+    late_lsn: Ints
     release_lsn: Ints
     key_hash: Ints
     flushed_lsn: Ints = field(init=False)
@@ -184,6 +188,8 @@ class Sorted:
             dead_lsn=self.at(self.last(self.of(ev.DEAD)), lsn),
             redrive_lsn=self.at(self.last(self.of(ev.REDRIVE)), lsn),
             back_lsn=self.at(self.last(self.of(ev.RETURN, ev.DEAD)), lsn),
+            early_lsn=self.at(self.first(self.of(*ev.LIVES, *ev.ENDS, ev.HANDED)), lsn),
+            late_lsn=self.at(self.last(self.of(*ev.LIVES)), lsn),
             release_lsn=self.at(self.first(self.of(ev.RELEASE)), lsn),
             key_hash=self.at(key, ev.ints(events.batch["key_hash"])),
         )
@@ -198,8 +204,7 @@ class Sorted:
 
     def _latest_lsn(self) -> Ints:
         """Of each item the last record that says that it was there."""
-        return self.at(self.last(self.of(ev.RETURN, ev.DEAD, ev.RELEASE, ev.REDRIVE, ev.PUT)),
-                       self.events.lsn)  # fmt: skip
+        return self.at(self.last(self.of(*ev.LIVES, ev.RELEASE, ev.PUT)), self.events.lsn)
 
     def _seen(self) -> Ints:
         sorts = {
@@ -249,6 +254,8 @@ def _confirm_up_to(items: Items, uptos: Sequence[Flush], latest_lsn: Ints) -> No
         first = np.maximum(
             np.searchsorted(markers, items.item), np.searchsorted(lsns, since, "right")
         )
+        for nth, spared in ((n, each.spared) for n, each in enumerate(ours) if each.spared):
+            first[(first == nth) & np.isin(items.item, np.array(spared, np.int64))] += 1
         reached = (items.jid == jid) & (first < len(ours)) & (items.flushed_lsn == 0)
         reached &= ~(apart & ((items.count("ends") > 0) | (items.count("there") == 1)))
         at = np.minimum(first, len(ours) - 1)
