@@ -9,8 +9,9 @@ What is asked of each queue, server and generation:
     phantom  an item that ended, or is there, and was never put
     twice    an item that was confirmed twice
     order    markers rise; first deliveries follow them; nothing is lent twice at once (`order`)
-    said     versions of a key have no gap, no id is stored twice, of no item two are made by a
-             hand-off or move, it ends with that alone, and is where its record says (`once`)
+    said     versions of a key have no gap, no id is stored twice, no token issued twice; of no item
+             two are made by a hand-off or move, it ends with that alone, and is where its record
+             says (`once`)
     kept     of what is done and retained nothing went before something older (`retained`)
 
 A fan-out child is asked all but the last by itself, as a queue `orders+audit` whose items are those
@@ -126,11 +127,10 @@ def audit(
             lists = _lists(items, sums, examples)
             gives_places = kinds & {ev.RELEASE, ev.REDRIVE, ev.NAME}
             places = ev.read_places(spark, paths) if gives_places else {}
-            has_moves = ev.MOVE in kinds
-            says = keyed or has_moves or any(span.stamped for span in spans.values())
+            says = keyed or kinds & {ev.MOVE, ev.LEASE} or any(s.stamped for s in spans.values())
             unbroken = {jid: run_of.unbroken_lsn for jid, run_of in runs.items()}
             said = (
-                check_said(spark, paths, sources.states, unbroken, examples, has_moves)
+                check_said(spark, paths, sources.states, unbroken, examples, kinds)
                 if says else {}
             )
             found = [

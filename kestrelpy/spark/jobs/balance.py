@@ -51,11 +51,12 @@ class Wrong(IntEnum):
     AFTER_ITS_END = 9
     THERE_ALTHOUGH_ENDED = 10
     DEATH_UNCLEAR = 11
+    LEASED_TWICE = 12
 
     @property
     def list(self) -> str:
         """The list it stands in."""
-        if self in (Wrong.CONFIRMED_TWICE, Wrong.ENDED_TWICE):
+        if self in (Wrong.CONFIRMED_TWICE, Wrong.ENDED_TWICE, Wrong.LEASED_TWICE):
             return "twice"
         return "missing" if self in (Wrong.LOST, Wrong.NO_PUT, Wrong.PUT_LOST) else "phantom"
 
@@ -82,6 +83,7 @@ _TEXTS: Final = {
     Wrong.AFTER_ITS_END: "was lent, given back, died or was flushed although it had ended",
     Wrong.THERE_ALTHOUGH_ENDED: "is there although it ended",
     Wrong.DEATH_UNCLEAR: "is dead by its records or by the state, and not by both",
+    Wrong.LEASED_TWICE: "was lent by token again before its lease had ended",
 }
 
 
@@ -184,6 +186,7 @@ def wrongs(items: Items, basis: Bases) -> Ints:
         (Wrong.AFTER_ITS_END, whole & after_end),
         (Wrong.THERE_ALTHOUGH_ENDED, there & (ended | (whole & is_flushed & ~buried))),
         (Wrong.DEATH_UNCLEAR, whole & there & (items.died != buried)),
+        (Wrong.LEASED_TWICE, whole & (items.leased_lsn > 0)),
     )
     return np.select([case for _, case in cases], [int(each) for each, _ in cases], 0)
 

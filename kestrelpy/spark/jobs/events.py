@@ -37,7 +37,7 @@ from kestrelpy.spark.schema import OPS
 
 NEEDED: Final = (
     "lsn bigint, op string, item bigint, timestamp timestamp, opened timestamp, "
-    "attempts int, reason string, key string, segment bigint, reader_number bigint, "
+    "attempts int, reason string, key_bytes binary, segment bigint, reader_number bigint, "
     "origin string, id string"
 )
 # What `Events.rows` makes of them, for Spark.
@@ -118,7 +118,7 @@ class Events:
             "how": np.where(bools(read["reason"].is_valid()), how, 0).astype(np.int8),
             "segment": ints(read["segment"]),
             "of_child": pa.array(ints(read["reader_number"]) > 0),
-            "key_hash": _hashes(read["key"]),
+            "key_hash": _hashes(read["key_bytes"]),
             "stamped": pc.or_(read["origin"].is_valid(), read["id"].is_valid()).cast(pa.int64()),
             **{name: read[name] for name in kept},
         }
@@ -242,7 +242,7 @@ def _hashes(keys: pa.Array) -> pa.Array:
     if keys.null_count == len(keys):
         return pa.nulls(len(keys), pa.int64())
     words = keys.dictionary_encode()
-    numbers = [number_of(each.encode()) for each in words.dictionary.to_pylist()]
+    numbers = [number_of(each) for each in words.dictionary.to_pylist()]
     return pa.array(numbers, pa.int64()).take(words.indices)
 
 

@@ -8,6 +8,7 @@
     back_lsn             the last record that gave it back or buried it
     early_lsn, late_lsn  the first and the last record that only an item has which is there; the
                          first may be its end
+    leased_lsn           it was lent by token, and the lease before that had not ended
     release_lsn          its first delay was over
     flushed_lsn          the first flush that reached it, or confirm of everything up to a marker
     there, buried        what is said of it elsewhere (`state`): it is there, it is dead
@@ -89,6 +90,7 @@ class Items:
     back_lsn: Ints
     early_lsn: Ints
     late_lsn: Ints
+    leased_lsn: Ints
     release_lsn: Ints
     key_hash: Ints
     flushed_lsn: Ints = field(init=False)
@@ -190,6 +192,7 @@ class Sorted:
             back_lsn=self.at(self.last(self.of(ev.RETURN, ev.DEAD)), lsn),
             early_lsn=self.at(self.first(self.of(*ev.LIVES, *ev.ENDS, ev.HANDED)), lsn),
             late_lsn=self.at(self.last(self.of(*ev.LIVES)), lsn),
+            leased_lsn=self.at(self.first(self._leased_again()), lsn),
             release_lsn=self.at(self.first(self.of(ev.RELEASE)), lsn),
             key_hash=self.at(key, ev.ints(events.batch["key_hash"])),
         )
@@ -218,6 +221,18 @@ class Sorted:
                 most = _COUNT_MAX.get(name, _COUNT_OF_FEW)
                 seen |= np.minimum(self.count(which), most) << _SEEN[name]
         return seen
+
+    def _leased_again(self) -> Bools:
+        """Leases by token that began before one of the same item had ended: each has a record of
+        its begin, and of its end."""
+        found = np.zeros(len(self.events), np.bool_)
+        leases = self.of(ev.LEASE)
+        if leases.any():
+            places = np.flatnonzero(leases | self.of(ev.RETURN, ev.DEAD, *ev.ENDS))
+            began = leases[places]
+            starts = np.searchsorted(self.starts, places, "right")
+            found[places[1:]] = began[1:] & began[:-1] & ~changes(starts)
+        return found
 
     def _overlaps(self) -> Bools:
         """Deliveries that began before an earlier one of the same item had ended."""
