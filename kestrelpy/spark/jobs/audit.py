@@ -160,8 +160,10 @@ def _sources(spark: SparkSession, named: Sequence[str]) -> Sources:
     context = spark.sparkContext
     states: list[JournalState] = []
     if journals:
-        states = context.parallelize(journals, len(journals)).flatMap(read_states).collect()
-    fronts = context.parallelize(places, len(places)).map(read_openings).collect()
+        count = packed.tasks_for(spark, len(journals))
+        states = context.parallelize(journals, count).flatMap(read_states).collect()
+    count = packed.tasks_for(spark, len(places))
+    fronts = context.parallelize(places, count).map(read_openings).collect()
     identities = {state.identity for state in states}
     identities.update(each.identity for openings, _ in fronts for each in openings)
     jids = {each: ev.jid_of(bytes.fromhex(each)) for each in identities}
