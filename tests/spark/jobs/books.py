@@ -43,6 +43,8 @@ CHILD: Final = 1  # its number
 BODY: Final = b"x"
 ELSEWHERE: Final = Origin(b"elsewhere", b"other", 1, LIFE)  # on a server that nobody audits
 
+_ENDS: Final = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED, Kind.MOVED)
+
 Change = Callable[[Line], None]
 
 
@@ -52,7 +54,11 @@ class Book:
     def __init__(self, queue: str, child: str = "", server: str = "s1") -> None:
         self.queue, self.child, self.server = queue, child, server
         self.now_ms = BEGIN_MS
+        self.step_ms = STEP_MS
         self.next = 1
+        self.others: dict[str, Book] = {}
+        self.lie = self.jump = 0
+        self.body = BODY
         self.drafts: list[Draft] = []
         self.changes: list[Change] = []
         self.own = Pen(self, 0)
@@ -61,10 +67,17 @@ class Book:
             self.drafts.append(named(CHILD, child.encode(), 0, TAKES, self.now_ms))
             self.line = Pen(self, CHILD)
 
-    def tick(self, ms: int = STEP_MS) -> int:
+    def tick(self, ms: int | None = None) -> int:
         """Time goes on; the time then."""
-        self.now_ms += ms
+        self.now_ms += self.step_ms if ms is None else ms
         return self.now_ms
+
+    def beside(self, name: str, child: str = "") -> Book:
+        """The book of another queue on this server, at the same time."""
+        if name not in self.others:
+            self.others[name] = Book(f"{self.queue}-{name}", child, self.server)
+        self.others[name].now_ms = self.now_ms
+        return self.others[name]
 
     def number(self) -> int:
         """The queue's next."""
@@ -88,28 +101,33 @@ class Book:
         """What the snapshot at the end says of the line, changed: else no snapshot is written."""
         self.changes.append(change)
 
-    @property
-    def origin_queue(self) -> bytes:
-        """The name of `line`."""
-        return f"{self.queue}+{self.child}".encode() if self.child else self.queue.encode()
+    def save(self, data: Path, sizes: Sizes = ROOM, *, is_killed: bool = False) -> Path:
+        """The journal in a data directory, and those beside it; its folder.
 
-    def save(self, data: Path) -> Path:
-        """The journal in a data directory; its folder."""
+        In small segments each record is synced before the next. `is_killed`: no orderly end.
+        """
+        for other in self.others.values():
+            other.save(data)
         name = self.queue.encode()
         folder, identity = f"/data/{folder_name(name, LIFE)}", hashlib.md5(name).digest()
-        disk = MemoryDisk()
-        opening = Checkpoint(name, generation=LIFE, server=self.server.encode())
-        journal = Journal(disk, folder, identity, ROOM, lambda: opening)
+        disk, seen = MemoryDisk(), _Seen(self)
+        journal = Journal(disk, folder, identity, sizes, seen.checkpoint)
+        writer = Writer(journal, Queue(), Recovery(disk, folder), [])
         for draft in self.drafts:
+            seen.see(draft)
             if draft.kind in (Kind.FLUSHED, Kind.UPTO, Kind.READER):
                 journal.append_flush(draft, IdSet())
             else:
                 journal.append(draft)
-        writer = Writer(journal, Queue(), Recovery(disk, folder), [])
+            if sizes is not ROOM:
+                writer.commit()
         writer.commit()
         if self.changes:
             self._snapshot(journal, disk, folder)
-        journal.close(self.now_ms)
+        if is_killed:
+            journal.abandon()
+        else:
+            journal.close(self.now_ms)
         return spill(disk, data / folder_name(name, LIFE), folder)
 
     def _snapshot(self, journal: Journal, disk: MemoryDisk, folder: str) -> None:
@@ -131,6 +149,30 @@ class Book:
         deepcopy(journal.upkeep.begin_snapshot(state, self.now_ms)).run(disk)
 
 
+class _Seen:
+    """What a segment opens with: numbers, and how many items there are; `Book.lie` more."""
+
+    def __init__(self, book: Book) -> None:
+        self._book, self._next, self._live = book, 1, set[int]()
+
+    def see(self, draft: Draft) -> None:
+        if draft.kind == Kind.PUT:
+            self._next = max(self._next, draft.item + 1)
+        if draft.kind == Kind.PUT and not draft.reader:
+            self._live.add(draft.item)
+        elif draft.kind in _ENDS and not draft.reader:
+            self._live.discard(draft.item)
+        elif draft.kind == Kind.FLUSHED:
+            self._live.clear()
+
+    def checkpoint(self) -> Checkpoint:
+        book = self._book
+        return Checkpoint(
+            book.queue.encode(), self._next + book.jump, self._next + book.jump,
+            live_items=len(self._live) + book.lie, generation=LIFE, server=book.server.encode(),
+        )  # fmt: skip
+
+
 def _dead(line: Line) -> list[DeadEntry]:
     return [DeadEntry(item, n, 1, b"", BEGIN_MS, 1) for n, item in enumerate(sorted(line.dead))]
 
@@ -141,7 +183,6 @@ class Pen:
     def __init__(self, book: Book, reader: int) -> None:
         self.book, self.reader = book, reader
         self._ended: dict[int, int] = {}  # deliveries that ended, by item
-        self._said: list[int] = []  # items put, for flushes
 
     # -- items --------------------------------------------------------------------------------
 
@@ -153,8 +194,7 @@ class Pen:
         item = item or self.book.number()
         meta = (encode_meta({Tag.KEY: key}) if key else b"") + (stamp.meta if stamp else b"")
         place = item if is_due else 0
-        self._say(Kind.PUT, item, place, 0, meta, BODY, reader)
-        self._said.append(item)
+        self._say(Kind.PUT, item, place, 0, meta, self.book.body, reader)
         return item
 
     def put_own(self, key: bytes = b"", stamp: Stamp | None = None) -> int:
@@ -163,8 +203,13 @@ class Pen:
 
     def hand(self, item: int) -> int:
         """Another item of this journal is made of it, in one record with its end."""
-        origin = Origin(self.book.server.encode(), self.book.origin_queue, item, LIFE, len(BODY))
-        return self.put(stamp=Stamp(origin=origin))
+        return self.put(stamp=Stamp(origin=self.name(item)))
+
+    def name(self, item: int, generation: int = LIFE) -> Origin:
+        """How other queues name it."""
+        book = self.book
+        queue = f"{book.queue}+{book.child}" if self.reader else book.queue
+        return Origin(book.server.encode(), queue.encode(), item, generation, len(BODY))
 
     # -- deliveries ---------------------------------------------------------------------------
 
@@ -227,9 +272,11 @@ class Pen:
     def cancel(self, item: int) -> None:
         self._end(Kind.CANCELLED, item)
 
-    def move(self, item: int, target: Origin = ELSEWHERE) -> None:
-        """It is another one now."""
-        draft = moved(item, 1, target.as_target, self.book.tick(), True)
+    def move(self, item: int, target: Origin = ELSEWHERE, began_ms: int = 0) -> None:
+        """It is another one now; `began_ms`: who had it handed it off."""
+        delivery = self._ended.get(item, 0) + 1 if began_ms else 0
+        now, name = self.book.tick(), target.as_target
+        draft = moved(item, 1, name, now, True, delivery, began_ms)
         self.book.say(draft._replace(reader=self.reader, put_lsn=0))
 
     def flush(self, *items: int) -> None:
