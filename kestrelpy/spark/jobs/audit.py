@@ -9,9 +9,9 @@ What is asked of each queue, server and generation:
     phantom  an item that ended, or is there, and was never put
     twice    an item that was confirmed twice
     order    markers rise; first deliveries follow them; nothing is lent twice at once (`order`)
-    said     versions of a key have no gap, no id is stored twice, no token issued twice; of no item
-             two are made by a hand-off or move, it ends with that alone, and is where its record
-             says (`once`)
+    said     versions of a key have no gap, no id is stored twice, no token issued twice, no time of
+             a schedule put twice; of no item two are made by a hand-off or move, it ends with that
+             alone, and is where its record says (`once`)
     kept     of what is done and retained nothing went before something older (`retained`)
 
 A fan-out child is asked all but the last by itself, as a queue `orders+audit` whose items are those

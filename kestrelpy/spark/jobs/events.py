@@ -6,7 +6,7 @@
     before     of what ends a delivery: how many deliveries the item had before this one
     how        what ended a delivery that came to nothing: one of HOW
     key_hash   the item's key: 64 bits of it
-    stamped    of a put: it says an id, or what its item was made of
+    stamped    of a put: it says an id, a schedule, or what its item was made of
 
 One rule: what a job does not need is not read.
 """
@@ -38,7 +38,7 @@ from kestrelpy.spark.schema import OPS
 NEEDED: Final = (
     "lsn bigint, op string, item bigint, timestamp timestamp, opened timestamp, "
     "attempts int, reason string, key_bytes binary, segment bigint, reader_number bigint, "
-    "origin string, id string"
+    "origin string, id string, scope_bytes binary"
 )
 # What `Events.rows` makes of them, for Spark.
 ROWS: Final = (
@@ -119,7 +119,7 @@ class Events:
             "segment": ints(read["segment"]),
             "of_child": pa.array(ints(read["reader_number"]) > 0),
             "key_hash": _hashes(read["key_bytes"]),
-            "stamped": pc.or_(read["origin"].is_valid(), read["id"].is_valid()).cast(pa.int64()),
+            "stamped": _any_of(read["origin"], read["id"], read["scope_bytes"]),
             **{name: read[name] for name in kept},
         }
         return cls(pa.RecordBatch.from_pydict(columns))
@@ -236,6 +236,13 @@ def bools(column: pa.Array) -> Bools:
 
 def _millis(column: pa.Array) -> Ints:
     return ints(column.view(pa.int64())) // 1000
+
+
+def _any_of(*columns: pa.Array) -> pa.Array:
+    found = columns[0].is_valid()
+    for column in columns[1:]:
+        found = pc.or_(found, column.is_valid())
+    return found.cast(pa.int64())
 
 
 def _hashes(keys: pa.Array) -> pa.Array:

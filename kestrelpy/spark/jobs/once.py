@@ -4,6 +4,7 @@
                was; the first is 1
     ids        one id is stored once within its window, and no epoch of a scope after a newer one
     tokens     a lease's token is issued once, for all readers of a queue
+    times      each time of a schedule is put once
     hand-off   of one item one other is made, and it ends with that; and what was moved is where its
                record says
 
@@ -24,6 +25,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as fn
 
+from journal.dump import utc
 from journal.record import Kind
 from kestrelpy.spark.jobs import events as ev
 from kestrelpy.spark.jobs.state import JournalState
@@ -45,7 +47,7 @@ _LOOKED_AT: Final = 10_000  # of each sort; more are as bad
 # What may be wrong with what is said, by name.
 RULES: Final = (
     "version", "id_twice", "epoch_back", "made_twice", "ended_elsewhere", "moved_nowhere",
-    "token_twice",
+    "token_twice", "time_twice",
 )  # fmt: skip
 
 
@@ -94,6 +96,7 @@ def check_said(
             wrong["id_twice"] = _ids(puts)
         if said_of.scope:
             wrong["epoch_back"] = _epochs(puts)
+            wrong["time_twice"] = _times(puts)
         if said_of.origin:
             wrong["made_twice"] = _twice(puts)
             wrong["ended_elsewhere"] = _both(rows, puts, lines)
@@ -262,6 +265,19 @@ def _lost(puts: DataFrame, moved: DataFrame, known: DataFrame) -> list[tuple[Row
         (r, f"missing: item {r.item} was moved to {r.target}, and no put of that is there")
         for r in _rows(aimed.join(copies, [*names, "copy", "from_queue", "item"], "left_anti"))
     ]
+
+
+def _times(puts: DataFrame) -> list[tuple[Row, str]]:
+    """No time of a schedule is put twice."""
+    put = puts.where(fn.col("scope").isNotNull() & fn.col("id").isNull()).select(
+        "journal", "lsn", "item", "scope", "epoch",
+        _before("item", "journal", "scope_bytes", "epoch").alias("item_before"),
+    )  # fmt: skip
+    return [
+        (r, f"twice: {utc(1000 * r.epoch)} of schedule {r.scope} was put as item {r.item_before} "
+            f"and again as item {r.item}")
+        for r in _rows(put.where(fn.col("item_before").isNotNull()))
+    ]  # fmt: skip
 
 
 def _tokens(leases: DataFrame) -> list[tuple[Row, str]]:

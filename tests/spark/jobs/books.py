@@ -188,11 +188,11 @@ class Pen:
 
     def put(
         self, key: bytes = b"", stamp: Stamp | None = None, *, item: int = 0, reader: int = 0,
-        is_due: bool = True,
+        is_due: bool = True, meta: bytes = b"",
     ) -> int:  # fmt: skip
         """An item for all readers, or of one's own; its number."""
         item = item or self.book.number()
-        meta = (encode_meta({Tag.KEY: key}) if key else b"") + (stamp.meta if stamp else b"")
+        meta += (encode_meta({Tag.KEY: key}) if key else b"") + (stamp.meta if stamp else b"")
         place = item if is_due else 0
         self._say(Kind.PUT, item, place, 0, meta, self.book.body, reader)
         return item

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from journal.canonical import join, text_of, value_of
+from journal.epochs import Nominal
 from journal.moving import Origin
 from journal.stamp import Stamp
 from tests.spark.jobs.books import LIFE, Pen
@@ -151,6 +152,36 @@ def ids() -> Iterator[Case]:
                stamped(newer, late, apart_ms=MINUTE_MS))  # fmt: skip
     yield Case(rule, "in one scope, others in two", stamped(newer, late, words=words),
                stamped(newer, late._replace(scope=b"v")))  # fmt: skip
+
+
+# -- times of schedules ---------------------------------------------------------------------------
+
+
+def put_at(*times: tuple[bytes, int], over_a_restart: bool = False) -> Story:
+    """Items of these schedules (a story's own) for these times; the last is named."""
+
+    def story(pen: Pen) -> str:
+        number, item = b"%d" % pen.book.next, 0
+        for name, time_s in times:
+            item = pen.put(reader=pen.reader, meta=Nominal(name + number, time_s).meta)
+            if over_a_restart:
+                pen.book.tokens()
+        return f"and again as item {item}"
+
+    return story
+
+
+def times() -> Iterator[Case]:
+    rule, twice = "time_twice", put_at((b"daily", 60), (b"daily", 60))
+    yield Case(rule, "at once", twice, put_at((b"daily", 60), (b"daily", 120)))
+    yield Case(rule, "behind a later one", put_at((b"daily", 60), (b"daily", 120), (b"daily", 60)),
+               put_at((b"daily", 60), (b"daily", 120), (b"daily", 180)))  # fmt: skip
+    yield Case(rule, "over a restart", put_at((b"daily", 60), (b"daily", 60), over_a_restart=True),
+               put_at((b"daily", 60), (b"daily", 120), over_a_restart=True))  # fmt: skip
+    yield Case(rule, "of one schedule, others of two", twice,
+               put_at((b"daily", 60), (b"hourly", 60)))  # fmt: skip
+    yield Case(rule, "others have a scope and an epoch", twice,
+               stamped(Stamp(b"a", b"daily", 60), Stamp(b"b", b"daily", 60)))  # fmt: skip
 
 
 # -- tokens ---------------------------------------------------------------------------------------
@@ -300,17 +331,13 @@ def ended_by_another_line(pen: Pen) -> None:
     source.line.done(item)
 
 
-def dead_before(pen: Pen, item: int) -> None:
-    pen.die(item)
-
-
 def ended_elsewhere() -> Iterator[Case]:
     rule = "ended_elsewhere"
     for name, act in ENDS.items():
         yield Case(rule, name, lambda pen, act=act: handed(pen, act), moved_there)
     yield Case(rule, "confirmed, others under way", lambda pen: handed(pen, Pen.done), handed)
     yield Case(rule, "confirmed, others dead", lambda pen: handed(pen, Pen.done),
-               lambda pen: handed(pen, dead_before))  # fmt: skip
+               lambda pen: handed(pen, Pen.die))  # fmt: skip
     yield Case(rule, "given back and cancelled", lambda pen: handed(pen, Pen.back, Pen.cancel),
                lambda pen: handed(pen, Pen.back))  # fmt: skip
     yield Case(rule, "confirmed, others of another generation",
@@ -347,6 +374,14 @@ def made_of_another(pen: Pen) -> Origin:
     return other.own.name(other.own.put(b"", stamp))
 
 
+def first_there(pen: Pen) -> Origin:
+    """The very first item of a queue, made of nothing."""
+    other = pen.book.beside("first").own
+    if other.book.next == 1:
+        other.put()
+    return other.name(1)
+
+
 def arrived(own: bool) -> Legal:
     """There it is: for all, or for the child alone."""
 
@@ -364,6 +399,7 @@ def moved_nowhere() -> Iterator[Case]:
     yield Case(rule, "nothing is there", moved_to(nowhere), arrived(False))
     yield Case(rule, "something else is there", moved_to(anothers), arrived(True))
     yield Case(rule, "what is there is made of another", moved_to(made_of_another), arrived(True))
+    yield Case(rule, "something else is there, the first", moved_to(first_there), arrived(False))
     yield Case(rule, "others to a server that is not here", moved_to(nowhere),
                moved_to(lambda pen: nowhere(pen)._replace(server=b"s2")))  # fmt: skip
     yield Case(rule, "others to another generation", moved_to(nowhere),
@@ -378,5 +414,5 @@ def redriven_here(pen: Pen) -> None:
 
 
 CASES: Final = (
-    *version(), *ids(), *tokens(), *made_twice(), *ended_elsewhere(), *moved_nowhere(),
+    *version(), *ids(), *times(), *tokens(), *made_twice(), *ended_elsewhere(), *moved_nowhere(),
 )  # fmt: skip
