@@ -210,12 +210,17 @@ class Source:
 
     def tagged(self, tag: Tag) -> pa.Array:
         """A text of each record's meta."""
-        if not self.heads.meta_bytes.any():
-            return pa.nulls(len(self.heads), pa.string())
-        found = (meta.get(tag) for meta in self.heads.metas)
         read = as_text if tag == Tag.KEY else _decoded
-        texts = [read(each) if isinstance(each, bytes) else None for each in found]
-        return pa.array(texts, pa.string())
+        words = self.raw(tag).dictionary_encode()
+        texts = pa.array(map(read, words.dictionary.to_pylist()), pa.string())
+        return texts.take(words.indices)
+
+    def raw(self, tag: Tag) -> pa.Array:
+        """The same as it is stored: two that differ may have one text."""
+        if not self.heads.meta_bytes.any():
+            return pa.nulls(len(self.heads), pa.binary())
+        found = (meta.get(tag) for meta in self.heads.metas)
+        return pa.array([each if isinstance(each, bytes) else None for each in found], pa.binary())
 
     def counted(self, tag: Tag) -> pa.Array:
         """A number of each record's meta."""
@@ -397,6 +402,9 @@ EVENT_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
     "version": lambda source: source.counted(Tag.VERSION),
     "previous": lambda source: source.counted(Tag.PREVIOUS),
     "due": lambda source: source.due(),
+    "key_bytes": lambda source: source.raw(Tag.KEY),
+    "id_bytes": lambda source: source.raw(Tag.ID),
+    "scope_bytes": lambda source: source.raw(Tag.SCOPE),
 }
 ITEM_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
     **_COMMON,

@@ -86,7 +86,8 @@ EXTRA: Final[dict[Mode, tuple[Column, ...]]] = {
         "item bigint, lsn bigint, reason string, generation bigint, flags bigint,"
         "expires timestamp, bytes bigint, key string, number bigint, journal string,"
         "origin string, of_generation bigint, target string, id string, scope string,"
-        "epoch bigint, version bigint, previous bigint, due timestamp, reader_number bigint"
+        "epoch bigint, version bigint, previous bigint, due timestamp, reader_number bigint,"
+        "key_bytes binary, id_bytes binary, scope_bytes binary"
     ),
 }
 

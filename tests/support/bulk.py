@@ -102,6 +102,9 @@ def expected(record: Record, version: int = 2) -> tuple[Any, ...]:
         "previous": meta.get(Tag.PREVIOUS),
         "due": meta.get(Tag.DUE_MS),
         "reader_number": record.reader,
+        "key_bytes": meta.get(Tag.KEY),
+        "id_bytes": meta.get(Tag.ID),
+        "scope_bytes": meta.get(Tag.SCOPE),
     }
     return tuple(said[name] for name in OWN)
 

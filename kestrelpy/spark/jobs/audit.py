@@ -9,8 +9,9 @@ What is asked of each queue, server and generation:
     phantom  an item that ended, or is there, and was never put
     twice    an item that was confirmed twice
     order    markers rise; first deliveries follow them; nothing is lent twice at once (`order`)
-    said     versions of a key have no gap, no id is stored twice, of no item two are made by a
-             hand-off or move, it ends with that alone, and is where its record says (`once`)
+    said     versions of a key have no gap, no id is stored twice, no token issued twice, no time of
+             a schedule put twice; of no item two are made by a hand-off or move, it ends with that
+             alone, and is where its record says (`once`)
     kept     of what is done and retained nothing went before something older (`retained`)
 
 A fan-out child is asked all but the last by itself, as a queue `orders+audit` whose items are those
@@ -33,7 +34,7 @@ from typing import Final
 
 import numpy as np
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
 from journal.files import Disk
@@ -126,11 +127,10 @@ def audit(
             lists = _lists(items, sums, examples)
             gives_places = kinds & {ev.RELEASE, ev.REDRIVE, ev.NAME}
             places = ev.read_places(spark, paths) if gives_places else {}
-            has_moves = ev.MOVE in kinds
-            says = keyed or has_moves or any(span.stamped for span in spans.values())
+            says = keyed or kinds & {ev.MOVE, ev.LEASE} or any(s.stamped for s in spans.values())
             unbroken = {jid: run_of.unbroken_lsn for jid, run_of in runs.items()}
             said = (
-                check_said(spark, paths, sources.states, unbroken, examples, has_moves)
+                check_said(spark, paths, sources.states, unbroken, examples, kinds)
                 if says else {}
             )
             found = [
@@ -160,8 +160,10 @@ def _sources(spark: SparkSession, named: Sequence[str]) -> Sources:
     context = spark.sparkContext
     states: list[JournalState] = []
     if journals:
-        states = context.parallelize(journals, len(journals)).flatMap(read_states).collect()
-    fronts = context.parallelize(places, len(places)).map(read_openings).collect()
+        count = packed.tasks_for(spark, len(journals))
+        states = context.parallelize(journals, count).flatMap(read_states).collect()
+    count = packed.tasks_for(spark, len(places))
+    fronts = context.parallelize(places, count).map(read_openings).collect()
     identities = {state.identity for state in states}
     identities.update(each.identity for openings, _ in fronts for each in openings)
     jids = {each: ev.jid_of(bytes.fromhex(each)) for each in identities}
@@ -290,11 +292,15 @@ def _lists(
 ) -> dict[int, list[tuple[int, Wrong]]]:
     """The first items of each journal with which something is wrong."""
     lists: dict[int, list[tuple[int, Wrong]]] = defaultdict(list)
-    for jid, made in sums.items():
-        for wrong in made.wrong:
-            rows = items.where((fn.col("jid") == jid) & (fn.col("wrong") == int(wrong)))
-            for row in rows.select("item").orderBy("item").limit(examples).collect():
-                lists[jid].append((row.item, wrong))
+    if not any(made.wrong for made in sums.values()):
+        return lists
+    in_turn = Window.partitionBy("jid", "wrong").orderBy("item")
+    first = items.where(fn.col("wrong") > 0).select(
+        "jid", "wrong", "item", fn.row_number().over(in_turn).alias("nth")
+    )  # fmt: skip
+    rows = first.where(fn.col("nth") <= examples).orderBy("jid", "wrong", "item").collect()
+    for row in rows:
+        lists[row.jid].append((row.item, Wrong(row.wrong)))
     return lists
 
 

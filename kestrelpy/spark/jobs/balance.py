@@ -51,11 +51,12 @@ class Wrong(IntEnum):
     AFTER_ITS_END = 9
     THERE_ALTHOUGH_ENDED = 10
     DEATH_UNCLEAR = 11
+    LEASED_TWICE = 12
 
     @property
     def list(self) -> str:
         """The list it stands in."""
-        if self in (Wrong.CONFIRMED_TWICE, Wrong.ENDED_TWICE):
+        if self in (Wrong.CONFIRMED_TWICE, Wrong.ENDED_TWICE, Wrong.LEASED_TWICE):
             return "twice"
         return "missing" if self in (Wrong.LOST, Wrong.NO_PUT, Wrong.PUT_LOST) else "phantom"
 
@@ -79,9 +80,10 @@ _TEXTS: Final = {
     Wrong.PUT_LOST: "was delivered or ended, and its put is missing",
     Wrong.NEVER_PUT: "was delivered or ended, and was never put",
     Wrong.BEFORE_ITS_PUT: "was delivered or ended before it was put",
-    Wrong.AFTER_ITS_END: "was given back, died or was flushed although it had ended",
+    Wrong.AFTER_ITS_END: "was lent, given back, died or was flushed although it had ended",
     Wrong.THERE_ALTHOUGH_ENDED: "is there although it ended",
     Wrong.DEATH_UNCLEAR: "is dead by its records or by the state, and not by both",
+    Wrong.LEASED_TWICE: "was lent by token again before its lease had ended",
 }
 
 
@@ -160,15 +162,14 @@ class Books:
 
 def wrongs(items: Items, basis: Bases) -> Ints:
     """Of each item a number of Wrong, or 0."""
-    put, end, back = items.put_lsn, items.end_lsn, items.back_lsn
+    put, end, early, late = items.put_lsn, items.end_lsn, items.early_lsn, items.late_lsn
     there, buried = items.count("there") == 1, items.count("buried") == 1
     puts, ended, is_flushed = items.count("puts"), items.count("ends") > 0, items.flushed_lsn > 0
     whole = basis.whole(items)
-    earliest = np.where((end > 0) & ((back == 0) | (end < back)), end, back)
-    # Opened and given back, or ended: something that only an item can do that was put.
-    lived = (puts == 0) & (earliest > 0) & (basis.id_from > 0) & (items.item >= basis.id_from)
-    after_end = ((end > 0) & (back > end)) | (
-        is_flushed & (items.flushed_lsn < np.maximum(end, back))
+    # Lent, given back or ended: something that only an item can do that was put.
+    lived = (puts == 0) & (early > 0) & (basis.id_from > 0) & (items.item >= basis.id_from)
+    after_end = ((end > 0) & (late > end)) | (
+        is_flushed & (items.flushed_lsn < np.maximum(end, late))
     )
     # Handed off, and ended otherwise too.
     is_both = (items.count("handed") == 1) & (items.end != ev.MOVE)
@@ -181,10 +182,11 @@ def wrongs(items: Items, basis: Bases) -> Ints:
         (Wrong.NO_PUT, there & (puts == 0)),
         (Wrong.PUT_LOST, lived & basis.has_lost),
         (Wrong.NEVER_PUT, lived),
-        (Wrong.BEFORE_ITS_PUT, (earliest > 0) & (earliest < put)),
+        (Wrong.BEFORE_ITS_PUT, (early > 0) & (early < put)),
         (Wrong.AFTER_ITS_END, whole & after_end),
         (Wrong.THERE_ALTHOUGH_ENDED, there & (ended | (whole & is_flushed & ~buried))),
         (Wrong.DEATH_UNCLEAR, whole & there & (items.died != buried)),
+        (Wrong.LEASED_TWICE, whole & (items.leased_lsn > 0)),
     )
     return np.select([case for _, case in cases], [int(each) for each, _ in cases], 0)
 

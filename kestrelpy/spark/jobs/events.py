@@ -6,7 +6,7 @@
     before     of what ends a delivery: how many deliveries the item had before this one
     how        what ended a delivery that came to nothing: one of HOW
     key_hash   the item's key: 64 bits of it
-    stamped    of a put: it says an id, or what its item was made of
+    stamped    of a put: it says an id, a schedule, or what its item was made of
 
 One rule: what a job does not need is not read.
 """
@@ -37,8 +37,8 @@ from kestrelpy.spark.schema import OPS
 
 NEEDED: Final = (
     "lsn bigint, op string, item bigint, timestamp timestamp, opened timestamp, "
-    "attempts int, reason string, key string, segment bigint, reader_number bigint, "
-    "origin string, id string"
+    "attempts int, reason string, key_bytes binary, segment bigint, reader_number bigint, "
+    "origin string, id string, scope_bytes binary"
 )
 # What `Events.rows` makes of them, for Spark.
 ROWS: Final = (
@@ -54,6 +54,7 @@ PUT, CONFIRM, RETURN, DEAD = int(Kind.PUT), int(Kind.DONE), int(Kind.RETURNED), 
 EXPIRE, DISCARD, FLUSH = int(Kind.EXPIRED), int(Kind.DISCARDED), int(Kind.FLUSHED)
 TOKENS, MOVE, CANCEL = int(Kind.TOKENS), int(Kind.MOVED), int(Kind.CANCELLED)
 REDRIVE, RELEASE = int(Kind.REDRIVEN), int(Kind.RELEASED)
+LEASE, RENEW = int(Kind.LEASED), int(Kind.RENEWED)
 NAME, UPTO = int(Kind.READER), int(Kind.UPTO)
 # Beside the kinds of records: what is known of an item without them.
 THERE: Final = 1000
@@ -64,10 +65,12 @@ KEYED: Final = 1003  # its put, before this child was named, says its key
 ENDS: Final = (CONFIRM, EXPIRE, DISCARD, MOVE, CANCEL)
 # These end a delivery, and say when it began.
 DELIVERIES: Final = (CONFIRM, RETURN, DEAD, MOVE)
+# Only what is there has one of these, and is there behind it.
+LIVES: Final = (RETURN, DEAD, LEASE, RENEW, REDRIVE)
 # Records of other kinds are written by later versions: what they do to an item is not known here.
 UNDERSTOOD: Final = (
     *ENDS, PUT, RETURN, DEAD, FLUSH, TOKENS, REDRIVE, int(Kind.DECLARED), int(Kind.PAUSED),
-    int(Kind.LEASED), int(Kind.RENEWED), RELEASE, int(Kind.SETTLED), int(Kind.IDS), NAME, UPTO,
+    LEASE, RENEW, RELEASE, int(Kind.SETTLED), int(Kind.IDS), NAME, UPTO,
 )  # fmt: skip
 _WORDS: Final = pa.array([*OPS.values()], pa.string())
 _KINDS: Final = np.array([*map(int, OPS), -1], np.int16)
@@ -115,8 +118,8 @@ class Events:
             "how": np.where(bools(read["reason"].is_valid()), how, 0).astype(np.int8),
             "segment": ints(read["segment"]),
             "of_child": pa.array(ints(read["reader_number"]) > 0),
-            "key_hash": _hashes(read["key"]),
-            "stamped": pc.or_(read["origin"].is_valid(), read["id"].is_valid()).cast(pa.int64()),
+            "key_hash": _hashes(read["key_bytes"]),
+            "stamped": _any_of(read["origin"], read["id"], read["scope_bytes"]),
             **{name: read[name] for name in kept},
         }
         return cls(pa.RecordBatch.from_pydict(columns))
@@ -235,11 +238,18 @@ def _millis(column: pa.Array) -> Ints:
     return ints(column.view(pa.int64())) // 1000
 
 
+def _any_of(*columns: pa.Array) -> pa.Array:
+    found = columns[0].is_valid()
+    for column in columns[1:]:
+        found = pc.or_(found, column.is_valid())
+    return found.cast(pa.int64())
+
+
 def _hashes(keys: pa.Array) -> pa.Array:
     if keys.null_count == len(keys):
         return pa.nulls(len(keys), pa.int64())
     words = keys.dictionary_encode()
-    numbers = [number_of(each.encode()) for each in words.dictionary.to_pylist()]
+    numbers = [number_of(each) for each in words.dictionary.to_pylist()]
     return pa.array(numbers, pa.int64()).take(words.indices)
 
 

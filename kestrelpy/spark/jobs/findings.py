@@ -77,13 +77,26 @@ class Found:
         return self.books.difference in (0, None)
 
     @property
+    def by_rule(self) -> dict[str, int]:
+        """How often each rule is broken: all rules that there are, by name."""
+        order, wrong = self.order, self.books.wrong
+        return {
+            "sum": 0 if self.adds_up else 1,
+            **{each.name.lower(): wrong.get(each, 0) for each in Wrong},
+            "record_missing": len(self.holes),
+            "number_skipped": len(self.ids_skipped),
+            "retained_gone": len(self.retained_missing),
+            "damage": len(self.lossy),
+            "deliveries_swapped": order.swapped,
+            "puts_swapped": order.puts_swapped,
+            "lent_twice": order.overlaps,
+            **self.said.by_rule,
+        }
+
+    @property
     def breaches(self) -> int:
-        """How many there are, of all kinds."""
-        return (
-            sum(self.books.wrong.values()) + len(self.holes) + len(self.ids_skipped)
-            + len(self.lossy) + len(self.retained_missing) + self.order.breaches
-            + self.said.breaches + (0 if self.adds_up else 1)
-        )  # fmt: skip
+        """How many there are, of all rules."""
+        return sum(self.by_rule.values())
 
     @property
     def code(self) -> int:
@@ -300,4 +313,5 @@ def _facts(found: Found) -> dict[str, object]:
         },
         "of_other_readers": found.extent.of_child, "judged": found.is_judged,
         "breaches": found.breaches,
+        "by_rule": {rule: count for rule, count in found.by_rule.items() if count},
     }  # fmt: skip

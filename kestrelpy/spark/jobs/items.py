@@ -6,6 +6,9 @@
     before               how many deliveries the first of those says came before it
     dead_lsn             its death; a later `redrive_lsn` takes it back
     back_lsn             the last record that gave it back or buried it
+    early_lsn, late_lsn  the first and the last record that only an item has which is there; the
+                         first may be its end
+    leased_lsn           it was lent by token, and the lease before that had not ended
     release_lsn          its first delay was over
     flushed_lsn          the first flush that reached it, or confirm of everything up to a marker
     there, buried        what is said of it elsewhere (`state`): it is there, it is dead
@@ -85,6 +88,9 @@ class Items:
     dead_lsn: Ints
     redrive_lsn: Ints
     back_lsn: Ints
+    early_lsn: Ints
+    late_lsn: Ints
+    leased_lsn: Ints
     release_lsn: Ints
     key_hash: Ints
     flushed_lsn: Ints = field(init=False)
@@ -184,6 +190,9 @@ class Sorted:
             dead_lsn=self.at(self.last(self.of(ev.DEAD)), lsn),
             redrive_lsn=self.at(self.last(self.of(ev.REDRIVE)), lsn),
             back_lsn=self.at(self.last(self.of(ev.RETURN, ev.DEAD)), lsn),
+            early_lsn=self.at(self.first(self.of(*ev.LIVES, *ev.ENDS, ev.HANDED)), lsn),
+            late_lsn=self.at(self.last(self.of(*ev.LIVES)), lsn),
+            leased_lsn=self.at(self.first(self._leased_again()), lsn),
             release_lsn=self.at(self.first(self.of(ev.RELEASE)), lsn),
             key_hash=self.at(key, ev.ints(events.batch["key_hash"])),
         )
@@ -198,8 +207,7 @@ class Sorted:
 
     def _latest_lsn(self) -> Ints:
         """Of each item the last record that says that it was there."""
-        return self.at(self.last(self.of(ev.RETURN, ev.DEAD, ev.RELEASE, ev.REDRIVE, ev.PUT)),
-                       self.events.lsn)  # fmt: skip
+        return self.at(self.last(self.of(*ev.LIVES, ev.RELEASE, ev.PUT)), self.events.lsn)
 
     def _seen(self) -> Ints:
         sorts = {
@@ -213,6 +221,18 @@ class Sorted:
                 most = _COUNT_MAX.get(name, _COUNT_OF_FEW)
                 seen |= np.minimum(self.count(which), most) << _SEEN[name]
         return seen
+
+    def _leased_again(self) -> Bools:
+        """Leases by token that began before one of the same item had ended: each has a record of
+        its begin, and of its end."""
+        found = np.zeros(len(self.events), np.bool_)
+        leases = self.of(ev.LEASE)
+        if leases.any():
+            places = np.flatnonzero(leases | self.of(ev.RETURN, ev.DEAD, *ev.ENDS))
+            began = leases[places]
+            starts = np.searchsorted(self.starts, places, "right")
+            found[places[1:]] = began[1:] & began[:-1] & ~changes(starts)
+        return found
 
     def _overlaps(self) -> Bools:
         """Deliveries that began before an earlier one of the same item had ended."""
@@ -249,6 +269,8 @@ def _confirm_up_to(items: Items, uptos: Sequence[Flush], latest_lsn: Ints) -> No
         first = np.maximum(
             np.searchsorted(markers, items.item), np.searchsorted(lsns, since, "right")
         )
+        for nth, spared in ((n, each.spared) for n, each in enumerate(ours) if each.spared):
+            first[(first == nth) & np.isin(items.item, np.array(spared, np.int64))] += 1
         reached = (items.jid == jid) & (first < len(ours)) & (items.flushed_lsn == 0)
         reached &= ~(apart & ((items.count("ends") > 0) | (items.count("there") == 1)))
         at = np.minimum(first, len(ours) - 1)

@@ -45,6 +45,7 @@ _CHUNKS: Final = "jid bigint, block bigint, flushes bigint, chunk binary"
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _ROWS_MOST: Final = 1 << 20  # of a segment that are packed at once
 _FLUSHES: Final = (ev.FLUSH, ev.UPTO, ev.NAME)
+_TASKS_EACH: Final = 4  # for each core, where there is much of little
 _FOLDED_LEAST: Final = 1 << BLOCK_BITS  # rows; smaller groups are folded together
 
 Batches = Iterator[pa.RecordBatch]
@@ -72,8 +73,8 @@ def read(
 def made(
     spark: SparkSession, sources: Sequence[bytes], make: Callable[[bytes], Iterable[Events]]
 ) -> DataFrame:
-    """Events that `make` makes of these, a task each."""
-    return _by_task(spark, sources, partial(_made, make=make))
+    """Events that `make` makes of these."""
+    return _by_task(spark, sources, partial(_made, make=make), tasks_for(spark, len(sources)))
 
 
 def together(spark: SparkSession, chunks: DataFrame) -> DataFrame:
@@ -104,11 +105,17 @@ def _fields(columns: str) -> dict[str, str]:
     return dict(re.findall(r"(\w+) (\w+)", columns))
 
 
+def tasks_for(spark: SparkSession, count: int) -> int:
+    """In how many tasks so many small things are done: of queues there may be thousands."""
+    return max(min(count, _TASKS_EACH * spark.sparkContext.defaultParallelism), 1)
+
+
 def _by_task(
-    spark: SparkSession, sources: Sequence[bytes], pack: Callable[[Batches], Batches]
-) -> DataFrame:
+    spark: SparkSession, sources: Sequence[bytes], pack: Callable[[Batches], Batches],
+    count: int = 0,
+) -> DataFrame:  # fmt: skip
     context = spark.sparkContext
-    tasks = context.parallelize([(each,) for each in sources], max(len(sources), 1))
+    tasks = context.parallelize([(each,) for each in sources], count or max(len(sources), 1))
     return spark.createDataFrame(tasks, "source binary").mapInArrow(pack, _CHUNKS)
 
 

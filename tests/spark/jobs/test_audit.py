@@ -442,7 +442,7 @@ def test_a_segment_without_its_end_is_named_with_its_file(found: dict[str, Found
 def test_an_end_after_the_end_is_named(found: dict[str, Found]) -> None:
     said = breach([found["ends_after_the_end"]])
     assert "twice: item 2 ended more than once" in said
-    assert "phantom: item 3 was given back, died or was flushed although it had ended" in said
+    assert "phantom: item 3 was lent, given back, died or was flushed although it had ended" in said
 
 
 # -- how it is said -------------------------------------------------------------------------------

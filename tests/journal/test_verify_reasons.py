@@ -1,0 +1,230 @@
+"""`journal verify`: for each reason that it has, a journal in which it names that, and the nearest
+journal of which it says nothing.
+
+    plain    nine items in three segments: 1 to 4, 5 to 8, 9
+    laid     the journal of `tests.support.snapshots`: survivors, two snapshots
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import pytest
+
+import journal
+from journal.chain import HEADER_LOST
+from journal.check import check_journal
+from journal.errors import Damage
+from journal.missing import SEGMENT_MISSING
+from journal.record import Record
+from journal.recovery import BEHIND_THE_END, MISSING_BEFORE, MISSING_BEHIND, SHORTER, Recovery
+from journal.scan import FEWER_THAN_COUNTED, FOOTER_LOST, NOT_WHOLE, ZEROS
+from journal.segment import FOOTER_SPACE_BYTES
+from tests.support.journals import FOLDER, fresh, path_of
+from tests.support.memory_disk import MemoryDisk
+from tests.support.snapshots import NEWEST, OLDER, laid, snapshot_path
+
+STRANGE: Final = "belongs to another journal or place"
+NOT_USED: Final = "survivors that are not whole; not used"
+IN_BODY: Final = 70  # bytes behind a record's beginning
+
+Make = Callable[[], MemoryDisk]
+Change = Callable[[MemoryDisk], None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """`made` with the `change` has this damage, or torn end; with `harmless` it has neither."""
+
+    kind: str
+    reason: str
+    made: Make
+    change: Change
+    harmless: Make
+    torn: bool = False
+
+
+def plain(closed: bool = True, synced: bool = True) -> MemoryDisk:
+    disk = MemoryDisk()
+    writer = fresh(disk)
+    for number in range(1, 10):
+        writer.put(b"%d" % number * 200)
+        if synced:
+            writer.commit()
+    writer.write()
+    if closed:
+        writer.close()
+    return disk.kill_clone()
+
+
+def killed() -> MemoryDisk:
+    return plain(closed=False)
+
+
+def never_synced() -> MemoryDisk:
+    return plain(closed=False, synced=False)
+
+
+def with_snapshots() -> MemoryDisk:
+    return laid().disk
+
+
+def with_originals() -> MemoryDisk:
+    """What the survivors stand for is there still."""
+    one = laid()
+    one.put_back(1, 2)
+    return one.disk
+
+
+# -- changes --------------------------------------------------------------------------------------
+
+
+def record(disk: MemoryDisk, lsn: int) -> Record:
+    return next(r for r in Recovery(disk, FOLDER, whole=True).records() if r.lsn == lsn)
+
+
+def flipped(path: str, at: int) -> Change:
+    return lambda disk: disk.damage(path, at, bytes([disk.read(path)[at] ^ 1]))
+
+
+def in_record(lsn: int) -> Change:
+    def change(disk: MemoryDisk) -> None:
+        found = record(disk, lsn)
+        flipped(path_of(found.segment), found.offset + IN_BODY)(disk)
+
+    return change
+
+
+def zeros(lsn: int, to_end: bool = False) -> Change:
+    """In place of the record, or of all from there on."""
+
+    def change(disk: MemoryDisk) -> None:
+        found = record(disk, lsn)
+        path = path_of(found.segment)
+        end = len(disk.read(path)) if to_end else found.end
+        disk.damage(path, found.offset, bytes(end - found.offset))
+
+    return change
+
+
+def footer_of(number: int) -> Change:
+    return lambda disk: flipped(
+        path_of(number), len(disk.read(path_of(number))) - FOOTER_SPACE_BYTES + 20
+    )(disk)
+
+
+def gone(*paths: str) -> Change:
+    def change(disk: MemoryDisk) -> None:
+        for path in paths:
+            disk.remove(path)
+
+    return change
+
+
+def cut(path: str, size: int) -> Change:
+    def change(disk: MemoryDisk) -> None:
+        data = disk.read(path)[:size]
+        disk.remove(path)
+        disk.create(path, data, size)
+
+    return change
+
+
+def copied(source: str, target: str) -> Change:
+    """A file of another journal."""
+
+    def change(disk: MemoryDisk) -> None:
+        data = with_snapshots().read(source)
+        disk.create(target, data, len(data))
+
+    return change
+
+
+def both(*changes: Change) -> Change:
+    def change(disk: MemoryDisk) -> None:
+        for each in changes:
+            each(disk)
+
+    return change
+
+
+def after(made: Make, change: Change) -> Make:
+    def make() -> MemoryDisk:
+        disk = made()
+        change(disk)
+        return disk
+
+    return make
+
+
+# -- the table ------------------------------------------------------------------------------------
+
+LAST: Final = 9  # lsn of the last record in a plain journal
+NEWEST_SNAPSHOT, OLDER_SNAPSHOT = snapshot_path(NEWEST), snapshot_path(OLDER)
+# Who has lost the records behind the newest snapshot, and a part of what that knows.
+END_LOST: Final = both(zeros(NEWEST, to_end=True), gone(path_of(7)))
+BEHIND_LOST: Final = both(zeros(NEWEST + 1, to_end=True), gone(path_of(7)))
+CASES: Final = (
+    Case("corrupt", NOT_WHOLE, plain, in_record(5), plain),
+    Case("corrupt", NOT_WHOLE, plain, in_record(LAST), never_synced),
+    Case("torn", NOT_WHOLE, killed, in_record(LAST), killed, torn=True),
+    Case("corrupt", ZEROS, plain, zeros(5), after(killed, zeros(LAST, to_end=True))),
+    Case("corrupt", FEWER_THAN_COUNTED, plain, zeros(8), killed),
+    Case("corrupt", FOOTER_LOST, plain, footer_of(2), killed),
+    Case("corrupt", HEADER_LOST, plain, flipped(path_of(2), 20), plain),
+    Case("truncated", MISSING_BEFORE, plain, gone(path_of(2)), after(plain, gone(path_of(1)))),
+    Case("truncated", MISSING_BEHIND, with_snapshots, END_LOST, after(with_snapshots, BEHIND_LOST)),
+    Case("truncated", SHORTER, plain, cut(path_of(2), 900),
+         after(killed, zeros(LAST, to_end=True))),
+    Case("torn", BEHIND_THE_END, never_synced, in_record(2), never_synced, torn=True),
+    Case("truncated", SEGMENT_MISSING, with_snapshots, gone(path_of(4)),
+         after(with_originals, gone(path_of(1)))),
+    Case("corrupt", NOT_USED, with_originals, flipped(path_of(6), 300), with_originals),
+    Case("corrupt", NOT_WHOLE, with_snapshots, flipped(NEWEST_SNAPSHOT, 300),
+         after(with_snapshots, gone(OLDER_SNAPSHOT))),
+    Case("corrupt", NOT_WHOLE, with_snapshots, flipped(OLDER_SNAPSHOT, 300), with_snapshots),
+    Case("foreign", STRANGE, plain, copied(path_of(7), path_of(7)),
+         after(plain, copied(path_of(7), f"{FOLDER}/7.txt"))),
+    Case("foreign", STRANGE, plain, copied(NEWEST_SNAPSHOT, NEWEST_SNAPSHOT),
+         after(plain, copied(NEWEST_SNAPSHOT, f"{FOLDER}/17.txt"))),
+)  # fmt: skip
+
+
+def named(disk: MemoryDisk) -> tuple[list[Damage], list[Damage]]:
+    """The damages, and what is torn."""
+    report = check_journal(disk, FOLDER)
+    return report.damages, report.torn
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kind}, {case.reason}")
+def test_what_is_wrong_is_named_with_its_reason(case: Case) -> None:
+    damages, torn = named(after(case.made, case.change)())
+    said = torn if case.torn else damages
+    assert (case.kind, case.reason) in [(each.kind, each.reason) for each in said]
+    if case.torn:
+        assert not damages, "a torn end is no damage"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kind}, {case.reason}")
+def test_what_is_near_to_it_is_not(case: Case) -> None:
+    assert named(case.harmless()) == ([], [])
+
+
+def reasons() -> set[str]:
+    """Those that have a name in some module of the journal."""
+    found = set()
+    for module in pkgutil.iter_modules(journal.__path__):
+        if module.name == "__main__":
+            continue
+        for name, value in vars(importlib.import_module(f"journal.{module.name}")).items():
+            if name.isupper() and isinstance(value, str) and " " in value:
+                found.add(value)
+    return found
+
+
+def test_every_reason_that_has_a_name_is_in_the_table() -> None:
+    assert reasons() <= {case.reason for case in CASES}
