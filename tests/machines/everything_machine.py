@@ -372,6 +372,7 @@ class EverythingMachine(RuleBasedStateMachine):
 
     @rule(how=st.sampled_from(["restart", "kill", "cut_power"]))
     def come_back(self, how: str) -> None:
+        self.play.told.append(f"= {how.replace('_', ' ')}")
         getattr(self.play.stage, how)()
         self.town.restart()
         self.over.clear()
@@ -380,6 +381,7 @@ class EverythingMachine(RuleBasedStateMachine):
 
     @rule(thorough=st.booleans())
     def keep_house(self, thorough: bool) -> None:
+        self.play.told.append("(tidied up)" if thorough else "(reclaimed)")
         self.play.keep_house(thorough)
         self.after(*["tidy"] * thorough)
 
@@ -401,6 +403,8 @@ class EverythingMachine(RuleBasedStateMachine):
                 self.play.look()
                 differ(self.play, "newest")
                 self.met.example(self.seen)
+            else:
+                print("\n".join(self.play.told))
         finally:
             self.play.patch.undo()
 

@@ -79,13 +79,16 @@ def differ(play: Play, how: str) -> bool:
     town, real = play.town, play.stage
     try:
         play.town = copy.deepcopy(town)
-        before = {line.name: _facts(play, real, line) for line in _there(play)}
+        free = {line.name: _free(play, line) for line in _there(play)}
+        before = {line.name: _facts(play, real, line, free[line.name]) for line in _there(play)}
         play.town.restart()
         play.stage = twin
         twin.work()
         play.settle()
         for line in _there(play):
-            assert _facts(play, twin, line) == before[line.name], f"{how}: {line.name}"
+            now, was = _facts(play, twin, line, free[line.name]), before[line.name]
+            wrong = {k: (v, now.get(k)) for k, v in was.items() if now.get(k) != v}
+            assert now == was, f"{how}: {line.name}: was, is: {wrong}, new: {now.keys() - was}"
         play.look()
         _ask_ids(play)
         for line in _there(play):
@@ -99,13 +102,17 @@ def _there(play: Play) -> list[Line]:
     return [line for line in play.town.lines() if play.town.store(line.name).exists]
 
 
-def _facts(play: Play, stage: Stage, line: Line) -> dict[str, object]:
+def _free(play: Play, line: Line) -> set[int]:
+    """Return the markers of items that a restart may change."""
+    free = {p.item.shown for p in line.lent if p.holder != "token"}
+    return free | {i.shown for i in play.town.store(line.name).kept if i.may_be_gone}
+
+
+def _facts(play: Play, stage: Stage, line: Line, free: set[int]) -> dict[str, object]:
     """Return what a restart does not change."""
     stats = play.stats(line.name, stage)
     facts: dict[str, object] = {k: v for k, v in stats.items() if k not in COUNTERS}
     facts["settings"] = stage.say("eye", f"stats {line.name}/settings".encode())
-    free = {p.item.shown for p in line.lent if p.holder != "token"}
-    free |= {item.shown for item in play.town.store(line.name).kept if item.may_be_gone}
     number = 1
     while True:
         said = stage.say("eye", f"stats {line.name}/item={number}".encode()).decode()

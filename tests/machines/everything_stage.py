@@ -86,6 +86,12 @@ def rules_of(settings: dict[str, object]) -> Rules:
     return rules
 
 
+def _short(data: bytes) -> str:
+    """Return bytes as a line of a transcript, long bodies cut."""
+    text = data.decode("latin-1").removesuffix("\r\n").replace("\r\n", " | ")
+    return re.sub(r"x{20,}", "x..x", text)
+
+
 class Play:
     """One example: a stage and its town."""
 
@@ -108,6 +114,7 @@ class Play:
             self.patch.setattr(name, value)
         self.row = row
         self.seen_last: dict[str, int] = {}
+        self.told: list[str] = []  # as in a transcript, for whoever has to find out
         self.stage = Stage()
         self.town = Town(self.stage.wall_ms)
         self.everywhere = settings_of(row, EVERYWHERE)
@@ -150,12 +157,14 @@ class Play:
         said = self.stage.say(who, data)
         for _ in range(_WAITS_MAX):
             if said:
+                self.told.append(f"{who}> {_short(data)}   {who}< {_short(said)}")
                 return said
             self.pass_time(1)
             said = self.stage.client(who).take()
         raise AssertionError(f"no answer to {data!r}")
 
     def pass_time(self, ms: int) -> None:
+        self.told.append(f"~ {ms}ms")
         self.stage.pass_time(ms)
         self.town.pass_time(ms)
         assert self.town.now_ms == self.stage.wall_ms
@@ -173,7 +182,7 @@ class Play:
     def _collect(self, target: str) -> None:
         last = max((i.shown for i in self.town.stores[target].items()), default=0)
         last = max(last, self.seen_last.get(target, 0))
-        for shown in values(self.ask("eye", f"gets {target}/peek/after={last}/n=1000/full")):
+        for shown in self.seen_by_observer(target, self.stage, last):
             known = [i for i in self.town.stores[target].items() if i.body == shown.body]
             known = [i for i in known if i.shown in (0, shown.number)]
             if known:
@@ -221,11 +230,21 @@ class Play:
                 self.look_at(line, self.stage)
                 self.count(line, self.stage)
 
+    def seen_by_observer(self, name: str, stage: Stage, after: int) -> list[Shown]:
+        """Return all behind a marker; an answer may hold less, and the next goes on."""
+        found: list[Shown] = []
+        while True:
+            said = stage.say("eye", f"gets {name}/peek/after={after}/n=1000/full".encode())
+            more = values(said)
+            if not more:
+                return found
+            found += more
+            after = more[-1].number
+
     def look_at(self, line: Line, stage: Stage) -> None:
-        said = stage.say("eye", f"gets {line.name}/peek/after=0/n=1000/full".encode())
         expected = self.observed(line)
         at = 0
-        shown = values(said)
+        shown = self.seen_by_observer(line.name, stage, 0)
         for each in shown:
             while at < len(expected) and not expected[at][2] and expected[at][0].body != each.body:
                 at += 1
