@@ -219,6 +219,8 @@ class EverythingMachine(RuleBasedStateMachine):
             line = self._mention()
         option = {"open": "/open", "take": "", "peek": "/peek", "token": "/open/lease=3s"}[how]
         said = self.ask(who, f"gets {name}{option}")
+        if line.name != self.town.store(name).name:
+            self.town.store(name).exists = True  # it was mentioned
         if (how == "open" and held) or (how == "take" and held and held[0] is line):
             assert said == b"CLIENT_ERROR close or abort the open item first\r\n", said
             return

@@ -349,6 +349,11 @@ class Town:
         place.order = next(self.store(line.name).numbers)
         self.sweep()
 
+    def purge(self, line: Line, place: Place) -> None:
+        """It is removed; whether it is retained then, the spec does not say."""
+        self._gone(line, place, surely_kept=False)
+        self.sweep()
+
     def hang_up(self, who: str) -> None:
         for line in self.lines():
             for place in [p for p in line.lent if p.holder == who]:

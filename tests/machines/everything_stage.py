@@ -72,6 +72,7 @@ def rules_of(settings: dict[str, object]) -> Rules:
     """Return what these settings mean to the model."""
     rules = Rules()
     for name, value in settings.items():
+        value = None if value == "none" and name != "lease" else value
         words = {
             "lease": "lease_ms", "discard_old_when_full": "discards", "max_age": "max_age_ms",
             "retry_delay": "retry_delay_ms", "retry_delay_max": "retry_delay_max_ms",
@@ -129,6 +130,7 @@ class Play:
         for name in (JOBS, *OTHERS):
             self.make(name)
         assert self.stage.say("eye", b"get jobs+a/peek") == b"END\r\n"
+        self.town.stores[JOBS].exists = True
 
     def make(self, name: str) -> None:
         """A new life of this queue in the model."""

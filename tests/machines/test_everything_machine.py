@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.machines.everything_machine import EverythingMachine
+from tests.machines.everything_orders import OrderingMachine
 from tests.machines.everything_rows import ROWS, Met, Row
 from tests.support.machines import run, run_for_long
 
 EXAMPLES = 6
 
 
-def machine(row: Row, met: Met) -> type[EverythingMachine]:
+def machine(row: Row, met: Met) -> type[OrderingMachine]:
     """Return the machine with the settings of this row."""
-    return type("EverythingMachine", (EverythingMachine,), {"row": row, "met": met})
+    return type("EverythingMachine", (OrderingMachine,), {"row": row, "met": met})
 
 
 @pytest.mark.slow

@@ -1,0 +1,294 @@
+"""More rules of the machine of everything: hand-off, moves, and what an operator orders.
+
+One rule: as in `everything_machine`, a request that the model would have to guess about is not sent.
+"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from tests.machines.everything_machine import (
+    CHILD,
+    KEY,
+    LINE,
+    QUEUE,
+    RELOADS,
+    WHO,
+    EverythingMachine,
+)
+from tests.machines.everything_model import FOREVER, Line, Place
+from tests.machines.everything_stage import EXPIRED, JOBS, MENTIONED, NAMED, rules_of
+
+
+class OrderingMachine(EverythingMachine):
+    """The whole machine."""
+
+    # -- from queue to queue ----------------------------------------------------------------
+
+    @rule(
+        who=WHO, name=st.sampled_from(["next", "next", JOBS]), key=KEY,
+        size=st.sampled_from([0, 5, 60]), delay=st.sampled_from([0, 0, 2]),
+        expiry=st.sampled_from([0, 0, 3]), id_=st.sampled_from(["", "", "new", "old"]),
+    )  # fmt: skip
+    def hand_off(
+        self, who: str, name: str, key: str, size: int, delay: int, expiry: int, id_: str
+    ) -> None:
+        held = self.held(who)
+        if held is None:
+            said = self.ask(who, f"set {name}/confirm", b"x")
+            if any(each == who for each, _ in self.over):
+                assert EXPIRED.match(said) or said.startswith(b"CLIENT_ERROR nothing"), said
+            else:
+                assert said.startswith(b"CLIENT_ERROR nothing to confirm"), said
+            return
+        if held[1].died:
+            return
+        said = self._put(who, name, "set", size, key, delay, expiry, id_, "/confirm")
+        if said == b"STORED\r\n":
+            self.town.confirm(*held)
+            self.after("hand off")
+
+    @rule(at=st.integers(0, 5), who=WHO, name=st.sampled_from(["next", JOBS]), key=KEY)
+    def hand_off_by_token(self, at: int, who: str, name: str, key: str) -> None:
+        if not self.tokens:
+            return
+        source, place, token = self.tokens[at % len(self.tokens)]
+        line = self.line(source)
+        if line is None or place not in line.places or place.token != token or place.died:
+            said = self.ask(who, f"set {name}/confirm={source}:{token}", b"x")
+            assert EXPIRED.match(said) or said.startswith(b"CLIENT_ERROR"), said
+            return
+        said = self._put(who, name, "set", 0, key, 0, 0, "", f"/confirm={source}:{token}")
+        if said == b"STORED\r\n":
+            self.town.confirm(line, place)
+            self.after("hand off", "token")
+
+    @rule(name=st.sampled_from([JOBS, JOBS, "failed", "late", NAMED]), most=st.integers(1, 4))
+    def move(self, name: str, most: int) -> None:
+        line = self.town.line(name)
+        if line.rules.max_leased is not None or not self.town.store(name).exists:
+            return  # whether what is on its way counts as lent, the spec does not say
+        said = self.ask("op", f"move {name} next {most}")
+        moved = 0
+        while moved < most and (place := next(line.possible(), None)) is not None:
+            moved += 1
+            self.town.leave(line, place, "next", True)
+        assert said == b"%d\r\n" % moved, f"move {name}: {said!r}, not {moved}"
+        self.after("move")
+
+    @rule(name=st.sampled_from([JOBS, JOBS, NAMED, "next"]), away=st.booleans())
+    def redrive(self, name: str, away: bool) -> None:
+        line = self.town.line(name)
+        if not self.town.store(name).exists or (away and name == "next"):
+            return
+        if not away and not self._has_room_for_the_dead(line):
+            return
+        said = self.ask("op", f"redrive {name} all" + " next" * away)
+        dead = line.dead
+        for place in dead:
+            if away:
+                self.town.leave(line, place, "next", True)
+            else:
+                self.town.redrive(line, place)
+        assert said == b"%d\r\n" % len(dead), f"redrive {name}: {said!r}, not {len(dead)}"
+        self.after(*["redrive"] * bool(dead))
+
+    @staticmethod
+    def _has_room_for_the_dead(line: Line) -> bool:
+        """True if no limit is in the way: what happens then, the spec does not say."""
+        rules, waiting = line.rules, [*line.ready, *line.delayed, *line.dead]
+        fits = rules.max_items is None or len(waiting) <= rules.max_items
+        size = sum(len(p.item.body) for p in waiting)
+        return fits and (rules.max_bytes is None or size <= rules.max_bytes)
+
+    # -- what an operator orders ------------------------------------------------------------
+
+    @rule(name=LINE)
+    def flush(self, name: str) -> None:
+        line = self.line(name)
+        if line is not None and self.town.store(name).exists:
+            assert self.ask("op", f"flush {name}") == b"END\r\n"
+            self.town.flush(line)
+            self.after("flush")
+
+    @rule(name=QUEUE)
+    def delete(self, name: str) -> None:
+        """Its children first: what they keep of a queue that is gone has a machine of its own."""
+        store = self.town.stores[name]
+        for line in [*store.lines.values()][::-1]:
+            said = self.ask("op", f"delete {line.name}")
+            wanted = b"DELETED\r\n" if store.exists else b"NOT_FOUND\r\n"
+            assert said == wanted, (line.name, said)
+            self.over = {(who, each) for who, each in self.over if each != line.name}
+        self.play.make(name)
+        self.play.seen_last.pop(name, None)
+        if name == "next":
+            self.declared = ""
+        self.after("delete")
+
+    @rule()
+    def forget_child(self) -> None:
+        store = self.town.stores[JOBS]
+        if MENTIONED in store.lines:
+            assert self.ask("op", f"delete {MENTIONED}") == b"DELETED\r\n"
+            del store.lines[MENTIONED]
+            self.over = {(who, each) for who, each in self.over if each != MENTIONED}
+            self.after("forget child")
+
+    @rule(back=st.integers(0, 8))
+    def mention_from(self, back: int) -> None:
+        """A child begins with what is retained; only where nothing may be gone of that."""
+        store = self.town.stores[JOBS]
+        if MENTIONED in store.lines or store.own.rules.retain_ms != FOREVER or not store.exists:
+            return
+        self.play.look()
+        known = [i for i in store.kept if i.marker]
+        unsure = any(i.may_be_gone for i in store.kept)
+        if unsure or not known or any(not i.shown for i in known):
+            return
+        first = max(max(i.marker for i in known) - back, 0)
+        line = self._mention_in_model()
+        waiting = {p.item for each in store.lines.values() for p in each.places}
+        for item in sorted(store.kept, key=lambda i: i.marker):
+            if item.marker >= first or not item.marker:
+                if not item.marker and item not in waiting:
+                    continue
+                if not self.town.is_expired(item):
+                    line.places.append(Place(item, item.marker, 0 if item.marker else item.due_ms))
+        shown = next((i.shown for i in known if i.marker >= first), 0)
+        said = self.ask("op", f"get {MENTIONED}/from={shown}/peek")
+        assert (said == b"END\r\n") == (next(line.possible(), None) is None), said
+        self.after("child", "from")
+
+    def _mention_in_model(self) -> Line:
+        return self.play.mention()
+
+    @rule(name=CHILD, back=st.integers(0, 6))
+    def up_to(self, name: str, back: int) -> None:
+        store, line = self.town.stores[JOBS], self.line(name)
+        if line is None:
+            return
+        self.play.look()
+        shown = sorted((p.item.shown, p.item.marker) for p in line.places if p.item.shown)
+        if not shown or not store.exists:
+            return
+        marker, ours = shown[max(len(shown) - 1 - back, 0)]
+        assert self.ask("op", f"delete {name}/upto={marker}") == b"DELETED\r\n"
+        self.town.up_to(line, ours)
+        self.after("upto")
+
+    @rule(name=LINE, pause=st.booleans())
+    def pause(self, name: str, pause: bool) -> None:
+        line = self.line(name)
+        if line is not None and self.town.store(name).exists:
+            assert self.ask("op", f"{'pause' if pause else 'resume'} {name}") == b"OK\r\n"
+            line.paused = pause
+            self.after("pause")
+
+    def _numbered(self, name: str, at: int, states: tuple[str, ...]) -> tuple[Line, Place] | None:
+        """One of those in these states whose number is known: it was never delayed at first."""
+        line = self.line(name)
+        if line is None:
+            return None
+        found = [p for p in line.places if p.state in states]
+        found = [p for p in found if p.item.number == p.item.marker]
+        return (line, found[at % len(found)]) if found else None
+
+    @rule(name=LINE, at=st.integers(0, 9))
+    def cancel(self, name: str, at: int) -> None:
+        found = self._numbered(name, at, ("ready", "delayed", "lent", "dead"))
+        if found is None or self._may_be_over(found[1]):
+            return
+        line, place = found
+        said = self.ask("op", f"delete {name}/item={place.item.number}")
+        waits = place.state in ("ready", "delayed")
+        assert said == (b"DELETED\r\n" if waits else b"NOT_FOUND\r\n"), (name, place.state, said)
+        if waits:
+            self.town.purge(line, place)
+            self.after("cancel")
+
+    def _may_be_over(self, place: Place) -> bool:
+        return place.is_delayed and self.town.is_expired(place.item)
+
+    @rule(name=LINE, at=st.integers(0, 9))
+    def purge(self, name: str, at: int) -> None:
+        found = self._numbered(name, at, ("dead",))
+        if found is not None:
+            line, place = found
+            said = self.ask("op", f"delete {name}/dead/item={place.item.number}")
+            assert said == b"DELETED\r\n", said
+            self.town.purge(line, place)
+            self.after("purge")
+
+    @rule(name=LINE, at=st.integers(0, 9))
+    def retry(self, name: str, at: int) -> None:
+        found = self._numbered(name, at, ("delayed",))
+        if found is not None and not self._may_be_over(found[1]):
+            line, place = found
+            assert self.ask("op", f"retry {name} {place.item.number}") == b"OK\r\n"
+            self.town.retry(line, place)
+            self.after("retry")
+
+    @rule(name=st.sampled_from([JOBS, "next"]), old=st.booleans())
+    def cancel_by_id(self, name: str, old: bool) -> None:
+        store = self.town.stores[name]
+        known = [i for i in store.ids if store.knows(i, self.town.now_ms)]
+        if not known or not store.exists:
+            return
+        id_ = known[0 if old else -1]
+        places = [p for p in store.own.places if p.item.id == id_]
+        if any(self._may_be_over(place) for place in places):
+            return
+        said = self.ask("op", f"delete {name}/id={id_}")
+        waits = [p for p in places if p.state in ("ready", "delayed")]
+        assert said == (b"DELETED\r\n" if waits else b"NOT_FOUND\r\n"), (name, id_, said)
+        for place in waits:
+            self.town.purge(store.own, place)
+            self.after("cancel", "id")
+
+    @rule(attempts=st.integers(1, 3))
+    def declare(self, attempts: int) -> None:
+        """Of a queue that no block names: what was declared first holds."""
+        text = f"max_attempts = {attempts}\n"
+        said = self.ask("op", "set next/declare", text.encode())
+        store = self.town.stores["next"]
+        wanted = b"STORED\r\n" if self.declared in ("", text) else b"NOT_STORED\r\n"
+        assert said == wanted, (said, self.declared)
+        if not self.declared:
+            self.declared, store.own.rules.max_attempts = text, attempts
+        store.exists = True
+        self.after("declare")
+
+    @rule(which=st.sampled_from(RELOADS), at=st.integers(1, 3), child=st.booleans())
+    def reload(self, which: tuple[object, ...], at: int, child: bool) -> None:
+        name, values = str(which[0]), which[1:]
+        value = values[(at - 1) % len(values)]
+        play = self.play
+        only = play.row["children"] == "only"
+        if name in ("max_items", "max_bytes") and (child or only):
+            return  # what a child drops then has rules enough
+        own, line = (play.of_named, NAMED) if child else (play.of_jobs, JOBS)
+        if name == "retain":
+            if child:
+                return
+            self._other_retain()
+        own[name] = value
+        play.stage.set_queue(line, **{name: value})
+        play.told.append(f"= queue {line} {name}={value}")
+        rules = self.town.line(line).rules
+        for each, new in vars(rules_of(play.everywhere | own)).items():
+            setattr(rules, each, new)
+        play.stage.work()
+        self.after("reload")
+
+    def _other_retain(self) -> None:
+        """What was put before may be retained by the new setting, or gone by the old one."""
+        store = self.town.stores[JOBS]
+        self.town.sweep()
+        there = {item.number for item in store.kept}
+        for item in store.items():
+            if item.number not in there and item.for_all:
+                store.kept.append(item)
+        for item in store.kept:
+            item.may_be_gone = True
