@@ -119,7 +119,7 @@ class EverythingMachine(RuleBasedStateMachine):
             expiry = 0
         if "+" in name:
             id_, verb = "", "set"
-        if verb == "add" and key and not id_:
+        if verb == "add":
             key = ""  # that is a condition
         body = self.body(size)
         options = f"/key={key}" if key else ""
@@ -187,7 +187,6 @@ class EverythingMachine(RuleBasedStateMachine):
             is_in = self.town.put(JOBS, body, expires_ms, 0, key, named)
             wanted = b"STORED\r\n" if is_in else b"NOT_STORED\r\n"
         else:
-            store.exists = True
             no = {"cas": b"EXISTS\r\n" if version else b"NOT_FOUND\r\n"}
             wanted = no.get(verb, b"NOT_STORED\r\n")
         assert said == wanted, f"{verb} {options} {guess} at {version}: {said!r}"

@@ -167,12 +167,14 @@ class Store:
 
     name: str
     lines: dict[str, Line]
-    exists: bool = False
+    exists: bool = False  # surely: whether a refusal makes it, the spec does not say
     numbers: count[int] = field(default_factory=lambda: count(1))
     ids: dict[str, int] = field(default_factory=dict)
     versions: dict[str, tuple[int, int]] = field(default_factory=dict)
     kept: list[Item] = field(default_factory=list)  # put for all readers, as it retains them
     newest: Item | None = None
+    last: int = 0  # the newest number that was given
+    unsure: int = 0  # up to there `retain` was another: what is done may be shown or not
 
     @property
     def own(self) -> Line:
@@ -236,14 +238,15 @@ class Town:
     ) -> bool:  # fmt: skip
         """Store it for the queue and its children, or for one child; False: it is full."""
         store, line = self.store(name), self.line(name)
-        store.exists = True
         own_takes = not (line.rules.fanout_only and name == store.name)
         most = line.rules.max_bytes if line.rules.max_bytes is not None else FOREVER
         # A body above the limit: the spec does not say that `fanout_only` lets it pass.
         if not line.may_take(len(body)) if own_takes else len(body) > most:
             return False
+        store.exists = True
         for_all = name == store.name
-        item = Item(next(store.numbers), body, self.now_ms, expires_ms, key, id_, for_all)
+        store.last = next(store.numbers)
+        item = Item(store.last, body, self.now_ms, expires_ms, key, id_, for_all)
         item.due_ms = due_ms if due_ms > self.now_ms else 0
         if not item.due_ms:
             item.marker = item.number
@@ -346,7 +349,8 @@ class Town:
     def redrive(self, line: Line, place: Place) -> None:
         """It is available again, at the end of its own line."""
         place.died, place.attempts = 0, 0
-        place.order = next(self.store(line.name).numbers)
+        store = self.store(line.name)
+        store.last = place.order = next(store.numbers)
         self.sweep()
 
     def purge(self, line: Line, place: Place) -> None:
@@ -399,7 +403,8 @@ class Town:
 
     def _release(self, store: Store, place: Place) -> None:
         """For the first time it is released in all lines at once, else in its own."""
-        item, number = place.item, next(store.numbers)
+        item = place.item
+        store.last = number = next(store.numbers)
         again = [place]
         if not item.marker:
             item.marker = number

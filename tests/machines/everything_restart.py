@@ -119,6 +119,10 @@ def _facts(play: Play, stage: Stage, line: Line, free: set[int]) -> dict[str, ob
         if not said.startswith("STAT"):
             break
         item = dict(re.findall(r"STAT (\S+) (\S+)", said))
+        is_unsure = number <= play.town.store(line.name).unsure
+        if is_unsure and item["state"] in ("done", "gone"):
+            number += 1
+            continue
         if number not in free and int(item.get("marker", "0").replace("-", "0")) not in free:
             facts[f"item {number}"] = {k: v for k, v in item.items() if k not in OF_LEASES}
         number += 1

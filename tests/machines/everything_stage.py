@@ -59,9 +59,7 @@ def values(answer: bytes) -> list[Shown]:
     return found
 
 
-def _ms(text: str | None) -> int | None:
-    if text in (None, "none"):
-        return None
+def _ms(text: str) -> int:
     if text == "forever":
         return FOREVER
     number, unit = re.fullmatch(r"(\d+)(ms|s|m|h|d)", text).groups()  # type: ignore[union-attr]
@@ -72,7 +70,7 @@ def rules_of(settings: dict[str, object]) -> Rules:
     """Return what these settings mean to the model."""
     rules = Rules()
     for name, value in settings.items():
-        value = None if value == "none" and name != "lease" else value
+        value = None if value == "none" else value
         words = {
             "lease": "lease_ms", "discard_old_when_full": "discards", "max_age": "max_age_ms",
             "retry_delay": "retry_delay_ms", "retry_delay_max": "retry_delay_max_ms",
@@ -82,7 +80,7 @@ def rules_of(settings: dict[str, object]) -> Rules:
             rules.matches_any = value == "any"
         elif name not in ("max_memory", "confirms"):
             is_time = words.get(name, "").endswith("_ms")
-            value = _ms(str(value)) if is_time else value
+            value = _ms(str(value)) if is_time and value is not None else value
             setattr(rules, words.get(name, name), value if name != "retain" else value or 0)
     return rules
 
@@ -246,7 +244,11 @@ class Play:
     def look_at(self, line: Line, stage: Stage) -> None:
         expected = self.observed(line)
         at = 0
-        shown = self.seen_by_observer(line.name, stage, 0)
+        unsure = self.town.store(line.name).unsure
+        shown = [
+            each for each in self.seen_by_observer(line.name, stage, 0)
+            if not (each.state == "done" and each.number <= unsure)
+        ]  # fmt: skip
         for each in shown:
             while at < len(expected) and not expected[at][2] and expected[at][0].body != each.body:
                 at += 1
@@ -289,6 +291,8 @@ class Play:
             "bytes": sum(len(p.item.body) for p in line.ready),
             "dead": sum(p.died > 0 for p in line.places),
         }  # fmt: skip
+        if self.row["memory"] == "tiny":
+            del counted["bytes"]  # of what was dropped unread it is a guess (GUARANTEES.md)
         found = {name: int(said[name]) for name in counted}
         assert found == counted, f"{line.name}: {found}, not {counted}"
         assert len(line.delayed) - expired <= int(said["delayed"]) <= len(line.delayed), line.name
