@@ -71,11 +71,24 @@ class OrderingMachine(EverythingMachine):
             return  # whether what is on its way counts as lent, the spec does not say
         said = self.ask("op", f"move {name} next {most}")
         moved = 0
-        while moved < most and (place := next(line.possible(), None)) is not None:
-            moved += 1
-            self.town.leave(line, place, "next", True)
+        while moved < most and (some := [*line.possible()][: most - moved]):
+            some = self._together(line, some)  # those of one key go one after the other
+            moved += len(some)
+            for place in some:
+                self.town.leave(line, place, "next", True)
         assert said == b"%d\r\n" % moved, f"move {name}: {said!r}, not {moved}"
         self.after("move")
+
+    @staticmethod
+    def _together(line: Line, places: list[Place]) -> list[Place]:
+        """Return those of which none waits for another one's key."""
+        found, taken = list[Place](), set[str]()
+        for place in places:
+            values = line.values(place.item.key)
+            if not values & taken:
+                found.append(place)
+            taken |= values
+        return found
 
     @rule(name=st.sampled_from([JOBS, JOBS, NAMED, "next"]), away=st.booleans())
     def redrive(self, name: str, away: bool) -> None:
