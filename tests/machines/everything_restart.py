@@ -103,9 +103,10 @@ def _there(play: Play) -> list[Line]:
 
 
 def _free(play: Play, line: Line) -> set[int]:
-    """Return the markers of items that a restart may change."""
-    free = {p.item.shown for p in line.lent if p.holder != "token"}
-    return free | {i.shown for i in play.town.store(line.name).kept if i.may_be_gone}
+    """Return the ids and markers of items that a restart may change."""
+    items = [p.item for p in line.lent if p.holder != "token"]
+    items += [i for i in play.town.store(line.name).kept if i.may_be_gone]
+    return {i.shown for i in items} | {i.number for i in items}
 
 
 def _facts(play: Play, stage: Stage, line: Line, free: set[int]) -> dict[str, object]:

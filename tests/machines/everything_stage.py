@@ -107,10 +107,11 @@ class Play:
             "journal.gather._SPAN": 1,
             "kestrelpy.core.residency.FREE_BYTES": 0,
             "kestrelpy.core.residency.GRAIN_BYTES": 500,
-            "kestrelpy.core.line.REFILL_ITEMS": 3,
-            "kestrelpy.core.reader.REFILL_ITEMS": 3,
         }.items():
             self.patch.setattr(name, value)
+        if row["memory"] == "tiny":  # else expiries show only so far from the front
+            self.patch.setattr("kestrelpy.core.line.REFILL_ITEMS", 3)
+            self.patch.setattr("kestrelpy.core.reader.REFILL_ITEMS", 3)
         self.row = row
         self.seen_last: dict[str, int] = {}
         self.told: list[str] = []  # as in a transcript, for whoever has to find out
@@ -180,14 +181,7 @@ class Play:
         raise AssertionError(f"never came: {[(o.target, o.item.body) for o in self.town.owed]}")
 
     def _collect(self, target: str) -> None:
-        last = max((i.shown for i in self.town.stores[target].items()), default=0)
-        last = max(last, self.seen_last.get(target, 0))
-        for shown in self.seen_by_observer(target, self.stage, last):
-            known = [i for i in self.town.stores[target].items() if i.body == shown.body]
-            known = [i for i in known if i.shown in (0, shown.number)]
-            if known:
-                known[0].shown = shown.number
-                continue
+        for shown in self.newcomers(target):
             found = [o for o in self.town.owed if o.target == target and o.item.body == shown.body]
             assert found, f"{target} has {shown.body!r} from nowhere"
             self.town.arrive(found[0])
@@ -195,6 +189,20 @@ class Play:
             assert newest is not None
             newest.shown = shown.number
             self.seen_last[target] = shown.number
+
+    def newcomers(self, target: str) -> list[Shown]:
+        """Return what a queue has that the model does not know of."""
+        items = self.town.stores[target].items()
+        last = max((item.shown for item in items), default=0)
+        last = max(last, self.seen_last.get(target, 0))
+        found = []
+        for shown in self.seen_by_observer(target, self.stage, last):
+            known = [i for i in items if i.body == shown.body and i.shown in (0, shown.number)]
+            for item in known[:1]:
+                item.shown = shown.number
+            if not known:
+                found.append(shown)
+        return found
 
     # -- the disk ---------------------------------------------------------------------------
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.machines.everything_machine import VERBS
 from tests.machines.everything_orders import OrderingMachine
-from tests.machines.everything_rows import ROWS, Met, Row
+from tests.machines.everything_rows import FACTORS, IMPOSSIBLE, ROWS, Met, Row
 from tests.support.machines import run, run_for_long
 
-EXAMPLES = 6
+EXAMPLES = 20
 
 
 def machine(row: Row, met: Met) -> type[OrderingMachine]:
@@ -25,6 +26,18 @@ def test_every_setting_and_every_verb_keeps_its_promise_beside_every_other() -> 
         print(row)
         run(machine(row, met), EXAMPLES)
     print(met.table())
+    missing = met.missing(VERBS)
+    assert not missing, f"{len(missing)} pairs were not met: {missing}"
+
+
+def test_each_pair_of_settings_stands_in_some_row() -> None:
+    for name, values in FACTORS.items():
+        for other, seconds in FACTORS.items():
+            pairs = {(row[name], row[other]) for row in ROWS}
+            for pair in ((a, b) for a in values for b in seconds if name < other):
+                is_impossible = (name, pair[0], other, pair[1]) in IMPOSSIBLE
+                is_impossible |= (other, pair[1], name, pair[0]) in IMPOSSIBLE
+                assert is_impossible != (pair in pairs), (name, other, pair)
 
 
 @pytest.mark.soak
