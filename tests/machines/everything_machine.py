@@ -364,6 +364,7 @@ class EverythingMachine(RuleBasedStateMachine):
     @act(who=WHO)
     def hang_up(self, who: str) -> None:
         if who in self.play.stage.clients:
+            self.play.told.append(f"!{who}")
             self.play.stage.hang_up(who)
             self.town.hang_up(who)
             self.over = {(each, name) for each, name in self.over if each != who}

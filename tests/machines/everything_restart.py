@@ -76,7 +76,8 @@ def differ(play: Play, how: str) -> bool:
     if twin is None:
         return False
     assert not twin.found.damages, f"{how}: {twin.found.damages}"
-    town, real = play.town, play.stage
+    town, real, told = play.town, play.stage, play.told
+    play.told = [*told, f"(a copy, {how}:)"]
     try:
         play.town = copy.deepcopy(town)
         free = {line.name: _free(play, line) for line in _there(play)}
@@ -93,6 +94,7 @@ def differ(play: Play, how: str) -> bool:
         _ask_ids(play)
         for line in _there(play):
             _drain(play, line)
+        play.told = [*told, f"(a copy said the same: {how})"]
     finally:
         play.town, play.stage = town, real
     return True

@@ -233,6 +233,7 @@ class Play:
 
     def look(self) -> None:
         """Each line is as the model has it."""
+        self.told.append("(looked)")
         for line in self.town.lines():
             if self.town.store(line.name).exists:
                 self.look_at(line, self.stage)
