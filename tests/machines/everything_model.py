@@ -170,6 +170,7 @@ class Store:
     exists: bool = False  # surely: whether a refusal makes it, the spec does not say
     numbers: count[int] = field(default_factory=lambda: count(1))
     ids: dict[str, int] = field(default_factory=dict)
+    named: dict[str, Item] = field(default_factory=dict)  # what was stored under an id last
     versions: dict[str, tuple[int, int]] = field(default_factory=dict)
     kept: list[Item] = field(default_factory=list)  # put for all readers, as it retains them
     newest: Item | None = None
@@ -260,7 +261,7 @@ class Town:
                 store.kept.append(item)
                 item.may_be_gone |= not own_takes  # the spec does not say
             if id_:
-                store.ids[id_] = self.now_ms
+                store.ids[id_], store.named[id_] = self.now_ms, item
             if key:
                 store.versions[store.stream(key)] = (
                     store.version(key, self.now_ms) + 1, self.now_ms

@@ -249,7 +249,8 @@ class OrderingMachine(EverythingMachine):
         if not known or not store.exists:
             return
         id_ = known[0 if old else -1]
-        places = [p for p in store.own.places if p.item.id == id_]
+        newest = store.named[id_]
+        places = [p for p in store.own.places if p.item is newest]
         if any(self._may_be_over(place) for place in places):
             return
         said = self.ask("op", f"delete {name}/id={id_}")
