@@ -49,7 +49,9 @@ FACTORS: Final[dict[str, dict[str, Settings]]] = {
     },
     "lease": {"long": {}, "short": {"lease": "2500ms"}, "none": {"lease": "none"}},
     "leased": {"any": {}, "one": {"max_leased": 1}, "two": {"max_leased": 2}},
-    "window": {"day": {}, "short": {"dedupe_window": "3300ms"}, "ever": {"dedupe_window": "forever"}},
+    "window": {
+        "day": {}, "short": {"dedupe_window": "3300ms"}, "ever": {"dedupe_window": "forever"},
+    },
     "confirms": {"written": {}, "synced": {"confirms": "synced"}},
 }  # fmt: skip
 EVERYWHERE: Final = ("memory", "keys")
@@ -57,9 +59,8 @@ ON_CHILDREN: Final = ("children", "dead", "age", "retry", "lease", "leased")
 
 # What a row does not do, because its model would have to guess: (factor, value, factor, value).
 IMPOSSIBLE: Final = {
-    ("memory", "tiny", "age", "max_age"): "when an item that is only on disk expires is known when it is read",
-    ("memory", "tiny", "age", "to"): "as above",
-    ("memory", "tiny", "age", "both"): "as above",
+    ("memory", "tiny", "age", age): "what expires on disk alone is known when it is read back"
+    for age in ("max_age", "to", "both")
 }  # fmt: skip
 
 

@@ -16,7 +16,8 @@ import pytest
 
 from journal.journal import Sizes
 from kestrelpy.core.log import JournalLog
-from tests.machines.everything_model import FOREVER, Item, Line, Place, Rules, Store, Town
+from tests.machines.everything_lines import FOREVER, Item, Line, Place, Rules, Store
+from tests.machines.everything_model import Town
 from tests.machines.everything_rows import EVERYWHERE, ON_CHILDREN, Row, settings_of
 from tests.support.stage import Stage
 from tests.support.tidying import reclaim, tidy
@@ -54,7 +55,8 @@ def values(answer: bytes) -> list[Shown]:
         assert line is not None, answer[at : at + 200]
         end = line.end() + int(line[2])
         words = [(word or b"").decode() for word in line.groups()[5:]]
-        found.append(Shown(answer[line.end() : end], int(line[3] or 0), int(words[0] or 0), *words[1:]))
+        numbers = int(line[3] or 0), int(words[0] or 0)
+        found.append(Shown(answer[line.end() : end], *numbers, *words[1:]))
         at = end + 2
     return found
 
@@ -175,6 +177,10 @@ class Play:
         for _ in range(_WAITS_MAX):
             for target in {owed.target for owed in self.town.owed}:
                 self._collect(target)
+            for owed in self.town.owed[:]:
+                # It came with what was left of its life, and that is over by now.
+                if owed.keeps_expiry and self.town.is_expired(owed.item):
+                    self.town.owed.remove(owed)
             if not self.town.owed:
                 return
             self.pass_time(1)
@@ -267,7 +273,8 @@ class Play:
             state = place.state if place is not None else "done"
             attempts = place.attempts if place is not None else each.attempts
             is_it = (each.body, each.state, each.attempts) == (item.body, state, attempts)
-            assert is_it, f"{line.name}: {each}, not {item.body!r} {state} {attempts}\n{self.story(line, shown)}"
+            wanted = f"{item.body!r} {state} {attempts}"
+            assert is_it, f"{line.name}: {each}, not {wanted}\n{self.story(line, shown)}"
             assert line.values(each.key.replace("-", "")) == line.values(item.key), (
                 f"{line.name}: {each}: key {item.key}"
             )
