@@ -80,6 +80,8 @@ class FetchingMachine(EverythingMachine):
             return
         if held and held[1].died and how not in ("close", "abort", "defer"):
             return
+        if name in ("failed", "late") and "delay" in how:
+            return
         said = self.ask(who, f"get {name}/{how}")
         verb = how.partition("/")[0]
         if held is None and (who, name) in self.over:
@@ -134,6 +136,8 @@ class FetchingMachine(EverythingMachine):
             return
         name, place, token = self.tokens[at % len(self.tokens)]
         line = self.line(name)
+        if name in ("failed", "late") and "delay" in how:
+            return
         verb, _, more = how.partition("/")
         more = f"/{more}" if more else ""
         if how in ("delete", "touch"):

@@ -119,6 +119,8 @@ class EverythingMachine(RuleBasedStateMachine):
         if delay and store.name == JOBS:
             # A child sees the expiry of what was delayed when that comes to the front, not before.
             expiry, delay = 0, 0 if line.rules.max_age_ms is not None else delay
+        if name in ("failed", "late"):
+            delay = 0  # how what is due and what is moved there follow each other is free
         if "+" in name:
             id_, verb = "", "set"
         if verb == "add":

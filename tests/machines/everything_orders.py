@@ -73,9 +73,11 @@ class OrderingMachine(FetchingMachine):
             left.places.remove(place)
         count = min(most, len(reach))
         assert said == b"%d\r\n" % count, f"move {name}: {said!r}, not {count}"
-        come = [each.body for each in self.play.newcomers("next")] if count < len(reach) else None
-        moved = [p for p in reach if come is None or p.item.body in come]
-        assert len(moved) == count, f"move {name}: {come}"
+        moved = reach
+        if count < len(reach):  # which go first where some wait for a key is free
+            come = [each.body for each in self.play.newcomers("next")]
+            moved = [next(p for p in reach if p.item.body == body) for body in come]
+        assert len({*moved}) == count, f"move {name}: {moved}"
         for place in moved:
             for other in reach:
                 if other not in moved and other.order < place.order:
