@@ -70,6 +70,7 @@ class EverythingMachine(RuleBasedStateMachine):
         """It happened: what comes of it, and that it was met."""
         self.seen.update(verbs)
         self.town.sweep()
+        self.seen.update(["expired"] * bool(self.town.expired))
         self.over.update(self.town.over)
         self.town.over.clear()
         self.play.settle()
@@ -116,8 +117,8 @@ class EverythingMachine(RuleBasedStateMachine):
             line = self._mention()
         if self.play.row["memory"] == "tiny":
             expiry = 0
-        if delay and store.name == JOBS:
-            # A child sees the expiry of what was delayed when that comes to the front, not before.
+        if delay:
+            # The expiry of what was delayed may be seen when that comes to the front, not before.
             expiry, delay = 0, 0 if line.rules.max_age_ms is not None else delay
         if name in ("failed", "late"):
             delay = 0  # how what is due and what is moved there follow each other is free

@@ -32,6 +32,7 @@ class Town:
         self.stores: dict[str, Store] = {}
         self.owed: list[Owed] = []
         self.over: list[tuple[str, str]] = []  # (connection, line) whose lease has ended
+        self.expired = 0
         self._deaths = count(1)
 
     def line(self, name: str) -> Line:
@@ -248,6 +249,7 @@ class Town:
             for place in line.ready:
                 if not self.is_expired(place.item):
                     continue
+                self.expired += 1
                 if line.rules.expire_to:
                     self.leave(line, place, line.rules.expire_to, False)
                 else:

@@ -76,7 +76,7 @@ def differ(play: Play, how: str) -> bool:
     if twin is None:
         return False
     assert not twin.found.damages, f"{how}: {twin.found.damages}"
-    town, real, told = play.town, play.stage, play.told
+    town, real, told, seen_last = play.town, play.stage, play.told, {**play.seen_last}
     play.told = [*told, f"(a copy, {how}:)"]
     try:
         play.town = copy.deepcopy(town)
@@ -99,7 +99,7 @@ def differ(play: Play, how: str) -> bool:
             _drain(play, line)
         play.told = [*told, f"(a copy said the same: {how})"]
     finally:
-        play.town, play.stage = town, real
+        play.town, play.stage, play.seen_last = town, real, seen_last
     return True
 
 
