@@ -22,8 +22,9 @@ _DOMAINS: Final[dict[str, dict[str, Sequence[Any]]]] = {}
 # What is drawn more often than once in so many steps, or less.
 _WEIGHTS: Final = {
     "put": 12, "fetch": 14, "end": 12, "pass_time": 6, "put_behind": 3, "end_by_token": 4,
-    "hand_off": 4, "touch": 1, "open_dead": 2, "flush": 0.6, "delete": 0.4, "forget_child": 0.4,
-    "a_copy_says_the_same": 0.8, "look": 1, "reload": 1, "pause": 1, "come_back": 1.2,
+    "hand_off": 4, "touch": 1, "open_dead": 3, "flush": 0.6, "delete": 0.3, "forget_child": 1.5,
+    "a_copy_says_the_same": 1.2, "look": 0.6, "reload": 1, "pause": 1, "come_back": 1.2,
+    "keep_house": 3, "purge": 3, "redrive": 2.5, "retry": 3, "mention_from": 3,
 }  # fmt: skip
 _WEIGHT: Final = 1.5
 

@@ -29,8 +29,10 @@ class FetchingMachine(EverythingMachine):
         if (how == "open" and held) or (how == "take" and held and held[0] is line):
             assert said == b"CLIENT_ERROR close or abort the open item first\r\n", said
             return
-        if how == "open":
+        if how in ("open", "token") and (who, name) in self.over:
             self.over.discard((who, name))
+            if how == "token":  # is that an open of that queue?
+                self.unsure.add((who, name))
         place = next(line.possible(), None) if how == "peek" else line.lendable()
         shown = values(said)
         if place is None:
@@ -51,6 +53,7 @@ class FetchingMachine(EverythingMachine):
 
     @act(who=WHO, name=QUEUE)
     def open_dead(self, who: str, name: str) -> None:
+        name = self.with_some(name, "dead")
         line = self.line(name)
         if line is None or self.held(who):
             return

@@ -88,6 +88,12 @@ class EverythingMachine(RuleBasedStateMachine):
             return None
         return self.town.line(name)
 
+    def with_some(self, name: str, *states: str) -> str:
+        """Return this line's name, or if none of its items is in such a state one that has some."""
+        lines = sorted(self.town.lines(), key=lambda line: line.name != name)
+        found = (line.name for line in lines for p in line.places if p.state in states)
+        return next(found, name)
+
     def body(self, size: int) -> bytes:
         self.count += 1
         return b"%d." % self.count + b"x" * size

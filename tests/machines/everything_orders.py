@@ -76,11 +76,14 @@ class OrderingMachine(FetchingMachine):
         moved = reach
         if count < len(reach):  # which go first where some wait for a key is free
             come = [each.body for each in self.play.newcomers("next")]
-            moved = [next(p for p in reach if p.item.body == body) for body in come]
+            rest, moved = reach[:], []
+            for body in come:
+                moved.append(next(p for p in rest if p.item.body == body))
+                rest.remove(moved[-1])
         assert len({*moved}) == count, f"move {name}: {moved}"
         for place in moved:
             for other in reach:
-                if other not in moved and other.order < place.order:
+                if other not in moved and other.order < place.order and not place.held:
                     shared = line.values(other.item.key) & line.values(place.item.key)
                     assert not shared, f"move {name}: {place.item} overtook {other.item}"
             self.town.leave(line, place, "next", True)
@@ -88,6 +91,7 @@ class OrderingMachine(FetchingMachine):
 
     @act(name=(JOBS, JOBS, NAMED, "next",), away=(False, True))
     def redrive(self, name: str, away: bool) -> None:
+        name = self.with_some(name, "dead")
         line = self.town.line(name)
         if not self.town.store(name).exists or (away and name == "next"):
             return
@@ -202,7 +206,7 @@ class OrderingMachine(FetchingMachine):
 
     def _numbered(self, name: str, at: int, states: tuple[str, ...]) -> tuple[Line, Place] | None:
         """One of those in these states whose number is known: it was never delayed at first."""
-        line = self.line(name)
+        line = self.line(self.with_some(name, *states))
         if line is None:
             return None
         found = [p for p in line.places if p.state in states]
@@ -215,7 +219,7 @@ class OrderingMachine(FetchingMachine):
         if found is None or self._may_be_over(found[1]):
             return
         line, place = found
-        said = self.ask("op", f"delete {name}/item={place.item.number}")
+        said = self.ask("op", f"delete {line.name}/item={place.item.number}")
         waits = place.state in ("ready", "delayed")
         assert said == (b"DELETED\r\n" if waits else b"NOT_FOUND\r\n"), (name, place.state, said)
         if waits:
@@ -230,7 +234,7 @@ class OrderingMachine(FetchingMachine):
         found = self._numbered(name, at, ("dead",))
         if found is not None:
             line, place = found
-            said = self.ask("op", f"delete {name}/dead/item={place.item.number}")
+            said = self.ask("op", f"delete {line.name}/dead/item={place.item.number}")
             assert said == b"DELETED\r\n", said
             self.town.purge(line, place)
             self.after("purge")
@@ -240,7 +244,7 @@ class OrderingMachine(FetchingMachine):
         found = self._numbered(name, at, ("delayed",))
         if found is not None and not self._may_be_over(found[1]):
             line, place = found
-            assert self.ask("op", f"retry {name} {place.item.number}") == b"OK\r\n"
+            assert self.ask("op", f"retry {line.name} {place.item.number}") == b"OK\r\n"
             self.town.retry(line, place)
             self.after("retry")
 

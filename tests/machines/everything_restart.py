@@ -165,7 +165,8 @@ def _drain(play: Play, line: Line) -> None:
         )
         play.town.lend(line, place, "drain", None)
         play.town.confirm(line, place)
-    for place in line.dead:
+    most = line.rules.max_leased
+    for place in line.dead if most is None or len(line.lent) < most else []:
         said = play.ask("drain", f"get {line.name}/dead")
         assert said.endswith(b"\r\n" + place.item.body + b"\r\nEND\r\n"), (line.name, said)
         play.town.confirm(line, place)
