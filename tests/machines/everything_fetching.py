@@ -78,7 +78,8 @@ class FetchingMachine(EverythingMachine):
     )  # fmt: skip
     def end(self, who: str, other: str, how: str) -> None:
         held = self.held(who)
-        name = held[0].name if held else other
+        over = sorted(each for client, each in self.over if client == who)
+        name = held[0].name if held else [*over, other][0]
         if held is None and self.line(name) is None:
             return
         if held and held[1].died and how not in ("close", "abort", "defer"):

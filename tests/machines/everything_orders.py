@@ -158,11 +158,12 @@ class OrderingMachine(FetchingMachine):
     def mention_from(self, back: int) -> None:
         """A child begins with what is retained; only where nothing may be gone of that."""
         store = self.town.stores[JOBS]
-        if MENTIONED in store.lines or store.own.rules.retain_ms != FOREVER or not store.exists:
+        if store.own.rules.retain_ms != FOREVER or not store.exists or store.unsure:
             return
+        self.forget_child()
         self.play.look()
         known = [i for i in store.kept if i.marker]
-        unsure = store.unsure or any(i.may_be_gone for i in store.kept)
+        unsure = any(i.may_be_gone for i in store.kept)
         if unsure or not known or any(not i.shown for i in known):
             return
         first = max(max(i.marker for i in known) - back, 0)
@@ -174,7 +175,7 @@ class OrderingMachine(FetchingMachine):
                     continue
                 if not self.town.is_expired(item):
                     line.places.append(Place(item, item.marker, 0 if item.marker else item.due_ms))
-        shown = next((i.shown for i in known if i.marker >= first), 0)
+        shown = min((i.shown for i in known if i.marker >= first), default=0)
         said = self.ask("op", f"get {MENTIONED}/from={shown}/peek")
         assert (said == b"END\r\n") == (next(line.possible(), None) is None), said
         self.after("child", "from")
