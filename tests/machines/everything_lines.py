@@ -145,16 +145,10 @@ class Line:
         return rules.max_bytes is None or held + size <= rules.max_bytes
 
     def may_take(self, size: int) -> bool:
-        """True if it takes one more, dropping its head for it if it does that."""
-        if self.has_room(size):
-            return True
+        """True if it takes one more, or drops its head for it first, which may be in vain."""
         rules = self.rules
-        if not rules.discards or rules.max_items == 0 or size > (rules.max_bytes or FOREVER):
-            return False
-        left = self.delayed
-        fits = rules.max_items is None or len(left) + 1 <= rules.max_items
-        held = sum(len(p.item.body) for p in left) + size
-        return fits and held <= (rules.max_bytes or FOREVER)
+        never = rules.max_items == 0 or size > (rules.max_bytes or FOREVER)
+        return self.has_room(size) or (rules.discards and not never)
 
 
 @dataclass(eq=False)

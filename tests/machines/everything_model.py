@@ -58,7 +58,7 @@ class Town:
         own_takes = not (line.rules.fanout_only and name == store.name)
         most = line.rules.max_bytes if line.rules.max_bytes is not None else FOREVER
         # A body above the limit: the spec does not say that `fanout_only` lets it pass.
-        if not line.may_take(len(body)) if own_takes else len(body) > most:
+        if not self._make_room(line, len(body)) if own_takes else len(body) > most:
             return False
         store.exists = True
         for_all = name == store.name
@@ -88,11 +88,20 @@ class Town:
 
     def _take(self, store: Store, line: Line, item: Item) -> None:
         """Put it into this line; a full child drops the newest for itself, or its oldest."""
-        if not line.may_take(len(item.body)):
+        if not self._make_room(line, len(item.body)):
             return
-        while not line.has_room(len(item.body)):
-            self._gone(line, line.ready[0], surely_kept=False)
         line.places.append(Place(item, item.marker, item.due_ms))
+
+    def _make_room(self, line: Line, size: int) -> bool:
+        """Drop the head as often as it takes; what is delayed stays, so that may be in vain.
+
+        Whether a head is dropped in vain the spec does not say; the server drops it.
+        """
+        if not line.may_take(size):
+            return False
+        while not line.has_room(size) and line.ready:
+            self._gone(line, line.ready[0], surely_kept=False)
+        return line.has_room(size)
 
     def _gone(self, line: Line, place: Place, surely_kept: bool = True) -> None:
         """This reader has it no more; as far as that is known it is kept as done."""

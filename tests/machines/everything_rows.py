@@ -67,6 +67,7 @@ NEVER_MET: Final = {
     ("expired", "memory=tiny"): "as above",
     ("expiry", "memory=tiny"): "as above",
     ("children=only", "from"): "what is retained then, the spec does not say",
+    ("from", "limit=items"): "the one row that retains forever beside it has children=only",
     ("from", "retain=4s"): "what a child begins with may be gone by then",
     ("from", "retain=none"): "as above",
 }

@@ -17,7 +17,7 @@ from tests.machines.everything_orders import OrderingMachine
 from tests.machines.everything_rows import FACTORS, IMPOSSIBLE, ROWS, Met, Row
 from tests.support.machines import run, run_for_long
 
-WALKS, STEPS = 14, 100
+WALKS, STEPS = 24, 100
 PIECES = (64, 300, 1 << 18)
 
 
