@@ -288,7 +288,7 @@ def _next_step(frame: Record, step: int, path: str) -> int:
     place = _ORDER.index(listed) if listed in _ORDER else -1
     if place < step or (step == 0) != (place == 0):
         raise SnapshotDamaged(path, frame.offset, f"{kind.name} is out of place")
-    return place + (kind in _ONCE)
+    return place + (listed in _ONCE)
 
 
 def _from_frames(frames: list[Record]) -> Snapshot:

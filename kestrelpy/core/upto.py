@@ -171,9 +171,9 @@ def _end_each(reader: Reader, gone: IdSet) -> int:
         elif (found := ready.at(id_)) is not None:
             item = found
             ready.remove(item)
-            reader.line.forget_expiry(id_)
         else:
             continue
+        reader.line.forget_expiry(id_)
         size += item.size
         reader.keyed.drop(item)
     return size

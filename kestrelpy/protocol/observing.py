@@ -244,14 +244,19 @@ class Observing:
         item, disk = kept.item(id_), on_disk(log)
         if item is not None or disk is None:
             return item.put if item is not None else None
-        for _ in range(READINGS_MAX):
-            order = gather.order(disk.journal, None, id_, id_, kept.ids, 1, ANSWER_BYTES_MAX)
+        place, lost = None, 0
+        while lost < READINGS_MAX:
+            order = gather.order(disk.journal, place, id_, id_, kept.ids, 1, ANSWER_BYTES_MAX)
             if order is None or queue.deleted:
                 break
             reading = yield from self._run(disk, Reading(order, Shape(b"", False, False)))
-            if disk.journal.segment_numbered(order.extent.number) is not None:
-                found = reading.found
+            if disk.journal.segment_numbered(order.extent.number) is None:
+                place, lost = None, lost + 1  # it was rewritten meanwhile
+                continue
+            found = reading.found
+            if found is None or found.puts or found.seen >= id_:
                 return found.puts[0] if found is not None and found.puts else None
+            place = found.place  # more confirms stand before it than one order passes over
         return None
 
     def item(self, queue: Queue, id_: int) -> Generator[bytes, None, Item | None]:

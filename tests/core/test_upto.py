@@ -150,3 +150,16 @@ def test_others_are_answered_between_two_steps_and_the_answer_waits(
     assert stage.say("eve", b"delete jobs/upto=9") == b"DELETED\r\n"
     assert steps[0] == (b"", b"")
     assert steps[1:] == [(b"", b"VERSION 0.0.0\r\n")] * 4
+
+
+def test_an_item_that_was_confirmed_in_the_hand_does_not_expire_later() -> None:
+    stage = Stage()
+    stage.say("eve", b"set jobs 0 9 1", b"1")
+    stage.say("eve", b"set jobs 0 0 1", b"2")
+    stage.say("bob", b"get jobs/open")
+    assert stage.say("eve", b"delete jobs/upto=1") == b"DELETED\r\n"
+
+    stage.pass_time(10_000)
+
+    assert b"STAT queue_jobs_items 1\r\n" in stage.say("eve", b"stats jobs")
+    assert stage.say("eve", b"get jobs") == b"VALUE jobs 0 1\r\n2\r\nEND\r\n"

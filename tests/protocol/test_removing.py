@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kestrelpy.core.log import JournalLog
 from tests.support.stage import Stage
 
@@ -22,3 +24,19 @@ def test_a_segment_does_not_wait_for_what_was_cancelled_or_purged() -> None:
     assert stage.say("b", b"delete jobs/item=2") == b"DELETED\r\n"
 
     assert segment.live == 0
+
+
+def test_an_item_is_cancelled_that_stands_on_disk_after_more_confirms_than_one_reading_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("WALKED_BYTES_MAX", "PIECE_BYTES_OF_ONE", "NEAR_ITEMS"):
+        monkeypatch.setattr(f"journal.gather.{name}", 200)
+    stage = Stage()
+    stage.set_queue(max_memory=1)
+    stage.say("a", b"set jobs 0 0 1", b"1")
+    stage.restart()
+    for _ in range(20):
+        stage.say("a", b"get jobs/open", b"get jobs/abort")
+    stage.say("a", b"set jobs 0 0 1", b"2")
+
+    assert stage.say("a", b"delete jobs/item=2") == b"DELETED\r\n"

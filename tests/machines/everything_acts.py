@@ -1,0 +1,58 @@
+"""What can be done to a machine, and how often: for hypothesis, and for walks of a seed.
+
+    @act(name=LINE, size=(0, 5))     a rule for hypothesis, and a step of a walk
+    walk(machine, seed, steps)       so many steps, each drawn by its weight
+
+Hypothesis shrinks what it finds; a walk meets ten times as much in the same time.
+
+One rule: a walk follows from its seed alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Final, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+Act = TypeVar("Act", bound=Callable[..., None])
+_DOMAINS: Final[dict[str, dict[str, Sequence[Any]]]] = {}
+# What is drawn more often than once in so many steps, or less.
+_WEIGHTS: Final = {
+    "put": 12, "fetch": 14, "end": 12, "pass_time": 6, "put_behind": 3, "end_by_token": 4,
+    "hand_off": 4, "touch": 1, "open_dead": 5, "flush": 0.6, "delete": 0.3, "forget_child": 1.5,
+    "a_copy_says_the_same": 1.2, "look": 0.6, "reload": 1, "pause": 1, "come_back": 1.2,
+    "keep_house": 3, "purge": 4, "redrive": 4, "retry": 4, "mention_from": 5,
+}  # fmt: skip
+_WEIGHT: Final = 1.5
+
+
+def act(**domains: Sequence[Any]) -> Callable[[Act], Act]:
+    """Make a method a rule whose arguments are drawn from these."""
+
+    def made(method: Act) -> Act:
+        _DOMAINS[method.__name__] = domains
+        strategies = {name: st.sampled_from(values) for name, values in domains.items()}
+        ruled: Act = rule(**strategies)(method)
+        return ruled
+
+    return made
+
+
+def walk(machine: RuleBasedStateMachine, seed: str, steps: int, **beginning: Any) -> None:
+    """Take so many steps, as this seed says; raises AssertionError with the seed."""
+    random = Random(seed)
+    names = list(_DOMAINS)
+    weights = [_WEIGHTS.get(name, _WEIGHT) for name in names]
+    try:
+        machine.begin(**beginning)  # type: ignore[attr-defined]
+        for name in random.choices(names, weights, k=steps):
+            drawn = {key: random.choice(values) for key, values in _DOMAINS[name].items()}
+            getattr(machine, name)(**drawn)
+    except Exception as error:
+        error.add_note(f"in the walk of seed {seed!r}")
+        raise
+    finally:
+        machine.teardown()

@@ -1,0 +1,191 @@
+"""Queues, their readers and their items, as the spec has them: what is there, and what may be lent.
+
+    Store: one log, ids, versions, what is retained
+      └── lines ──▶ Line: its own line and each child's
+                      └── places ──▶ Place: one item as one reader has it
+
+One rule: nothing here changes anything; `everything_model` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final
+
+FOREVER: Final = 1 << 60
+
+
+@dataclass
+class Rules:
+    """The settings in force of one line; None: no limit."""
+
+    lease_ms: int | None = 1_800_000
+    max_items: int | None = None
+    max_bytes: int | None = None
+    discards: bool = False
+    max_age_ms: int | None = None
+    expire_to: str = ""
+    max_attempts: int = 100
+    dead_letter_to: str = ""
+    retry_delay_ms: int = 0
+    retry_backoff: float = 1
+    retry_delay_max_ms: int = 3_600_000
+    max_leased: int | None = None
+    matches_any: bool = False
+    unordered: bool = False
+    dedupe_ms: int = 86_400_000
+    retain_ms: int = 0  # FOREVER: for good
+    fanout_only: bool = False
+
+
+@dataclass(eq=False)
+class Item:
+    """What was stored, once for all readers. `marker` 0: it was never available."""
+
+    number: int
+    body: bytes
+    stored_ms: int
+    expires_ms: int = 0
+    key: str = ""
+    id: str = ""
+    for_all: bool = True
+    marker: int = 0
+    shown: int = 0  # its marker, as the server said it
+    due_ms: int = 0
+    may_be_gone: bool = False  # of what is retained: its time may be over
+
+
+@dataclass(eq=False)
+class Place:
+    """One item as one reader has it. `order` 0: it is delayed until `due_ms`."""
+
+    item: Item
+    order: int
+    due_ms: int = 0
+    attempts: int = 0
+    held: bool = False  # it was given back for later, and is first for its key
+    holder: str = ""  # a connection, or "token"
+    token: int = 0
+    until_ms: int | None = None
+    died: int = 0
+
+    @property
+    def is_delayed(self) -> bool:
+        return not (self.order or self.holder or self.died)
+
+    @property
+    def state(self) -> str:
+        """As an observer is told it."""
+        if self.holder:
+            return "lent"
+        return "dead" if self.died else "delayed" if self.is_delayed else "ready"
+
+
+@dataclass(eq=False)
+class Line:
+    """One reader: a queue's own, or a child's."""
+
+    name: str
+    rules: Rules
+    places: list[Place] = field(default_factory=list)
+    paused: bool = False
+
+    @property
+    def ready(self) -> list[Place]:
+        return sorted((p for p in self.places if p.state == "ready"), key=lambda p: p.order)
+
+    @property
+    def delayed(self) -> list[Place]:
+        return [p for p in self.places if p.is_delayed]
+
+    @property
+    def lent(self) -> list[Place]:
+        return [p for p in self.places if p.holder]
+
+    @property
+    def dead(self) -> list[Place]:
+        """The dead that nobody holds, in the order in which they died."""
+        return sorted((p for p in self.places if p.state == "dead"), key=lambda p: p.died)
+
+    def values(self, key: str) -> set[str]:
+        """Return what two items of one key share; of an item without a key nothing."""
+        parts = key.split(",")
+        if not key or self.rules.matches_any:
+            return set(parts) - {""}
+        return {",".join(sorted(parts) if self.rules.unordered else parts)}
+
+    def possible(self) -> Iterator[Place]:
+        """Yield what may be lent, first things first, whatever limits say.
+
+        A skipped item holds its place on all its values, so that nothing overtakes it.
+        """
+        first = [p for p in self.places if (p.holder or p.held) and not p.died]
+        taken: set[str] = set().union(*(self.values(p.item.key) for p in first))
+        for place in self.ready:
+            values = self.values(place.item.key)
+            if place.held or not taken & values:
+                yield place
+            taken |= values
+
+    def lendable(self) -> Place | None:
+        """Return what the next `open` is lent."""
+        most = self.rules.max_leased
+        if self.paused or (most is not None and len(self.lent) >= most):
+            return None
+        return next(self.possible(), None)
+
+    def has_room(self, size: int) -> bool:
+        """True if one more of that size goes into the limits."""
+        rules, waiting = self.rules, [*self.ready, *self.delayed]
+        if rules.max_items is not None and len(waiting) + 1 > rules.max_items:
+            return False
+        held = sum(len(p.item.body) for p in waiting)
+        return rules.max_bytes is None or held + size <= rules.max_bytes
+
+    def may_take(self, size: int) -> bool:
+        """True if it takes one more, or drops its head for it first, which may be in vain."""
+        rules = self.rules
+        never = rules.max_items == 0 or size > (rules.max_bytes or FOREVER)
+        return self.has_room(size) or (rules.discards and not never)
+
+
+@dataclass(eq=False)
+class Store:
+    """One queue: its lines, its own first, and what its log remembers."""
+
+    name: str
+    lines: dict[str, Line]
+    exists: bool = False  # surely: whether a refusal makes it, the spec does not say
+    numbers: count[int] = field(default_factory=lambda: count(1))
+    ids: dict[str, int] = field(default_factory=dict)
+    named: dict[str, Item] = field(default_factory=dict)  # what was stored under an id last
+    versions: dict[str, tuple[int, int]] = field(default_factory=dict)
+    doubtful: set[str] = field(default_factory=set)  # keys forgotten before `retain` changed
+    kept: list[Item] = field(default_factory=list)  # put for all readers, as it retains them
+    newest: Item | None = None
+    last: int = 0  # the newest number that was given
+    unsure: int = 0  # up to there `retain` was another: what is done may be shown or not
+
+    @property
+    def own(self) -> Line:
+        return self.lines[self.name]
+
+    def knows(self, id_: str, now_ms: int) -> bool:
+        """True if this id was seen within `dedupe_window`."""
+        seen_ms = self.ids.get(id_)
+        return seen_ms is not None and now_ms < seen_ms + self.own.rules.dedupe_ms
+
+    def stream(self, key: str) -> str:
+        return ",".join(sorted(key.split(","))) if self.own.rules.unordered else key
+
+    def version(self, key: str, now_ms: int) -> int:
+        """Return how many items were written under this key, as far as that is remembered."""
+        number, last_ms = self.versions.get(self.stream(key), (0, 0))
+        over = self.own.rules.retain_ms == 0 and now_ms >= last_ms + self.own.rules.dedupe_ms
+        return 0 if over else number
+
+    def items(self) -> set[Item]:
+        """Return every item that some reader has."""
+        return {place.item for line in self.lines.values() for place in line.places}
