@@ -377,8 +377,12 @@ class Reader:
             self.marks.forget(id_)
         if self.attempts:
             self.attempts.set(id_, 0)
-        if not self.live.count or self.live_bytes < 0:
+        if not self.live.count:
             self.live_bytes = 0  # what was dropped unread had a size that nobody knew
+            if self.line.placings:
+                self.line.placings.clear()
+        elif self.live_bytes < 0:
+            self.live_bytes = 0
         if self.line.watched:
             self.line.forget_expiry(id_)
 
