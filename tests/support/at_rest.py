@@ -1,7 +1,8 @@
 """The end of a life: all items are gone, every holder hung up, every wait is over. What is left?
 
-    assert_at_rest(stage)            stage, daemon, life or queue in hand: whatever has a broker
-    left_over(broker, directory)     the same as a list of complaints
+    left_over(daemon)                        one sentence for each thing that is left
+    left_over(broker, directory, ...)        the same of whatever a test has
+    files_left(files, "data", broker)        files that belong to nobody
 
 The walk begins at these objects and follows every attribute, container and element to every object
 of the packages `journal` and `kestrelpy`. An attribute that counts or collects (a number, a mark, a
@@ -18,12 +19,11 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cache
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from journal.files import Files
 from journal.journal import Journal
@@ -35,15 +35,18 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import Queue
 from tests.support.rest_table import (
     AT_MOST,
+    CACHE,
     MAY_HOLD,
     NONE_LEFT,
     OTHERWISE,
     RELATIONS,
     REMEMBERED,
     RETAINED,
-    STAYS,
     VALUES,
 )
+
+T = TypeVar("T")
+Table = Mapping[str, Mapping[str, str]]
 
 _COLLECTIONS: Final = (
     dict, list, set, frozenset, deque, tuple, array, bytes, bytearray, str, MappingProxyType,
@@ -72,13 +75,13 @@ def known_as(kind: type) -> type | None:
     return next((each for each in kind.__mro__ if is_ours(each)), None)
 
 
-@cache
-def _entry(names: tuple[str, ...], attribute: str, table: str) -> Any:
+def _entry(
+    names: tuple[str, ...], attribute: str, table: Mapping[str, Mapping[str, T]]
+) -> T | None:
     """What a table says of an attribute of a class of one of these names."""
-    found = {"may": MAY_HOLD, "most": AT_MOST, "else": OTHERWISE}[table]
     for name in names:
-        if attribute in found.get(name, {}):
-            return found[name][attribute]
+        if name in table and attribute in table[name]:
+            return table[name][attribute]
     return None
 
 
@@ -100,20 +103,24 @@ def _slots(kind: type) -> tuple[str, ...]:
 class Walk:
     """One look at everything that can be reached. `seen` are the classes and attributes met."""
 
-    def __init__(self, retains: bool = False, remembers: bool = True) -> None:
+    def __init__(
+        self, retains: bool = False, remembers: bool = True, but: Table | None = None
+    ) -> None:
         """`retains`: some queue keeps what is done. `remembers`: ids and versions whose time is
-        not over may be there."""
+        not over may be there. `but`: and what a test has its own reason for."""
         self.complaints: list[str] = []
         self.classes: set[str] = set()
         self.attributes: set[tuple[str, str]] = set()
-        self._may = [retains and RETAINED, remembers and REMEMBERED]
+        tables = (MAY_HOLD, retains and RETAINED, remembers and REMEMBERED, but)
+        self._may = [table for table in tables if table]
+        self._but = but or {}
         self._met: dict[int, object] = {}
         self._next: deque[tuple[str, object]] = deque()
 
     def run(self, *roots: object) -> None:
         """Follow everything from these on."""
         self._next += [(type(root).__name__, root) for root in roots]
-        while self._next and len(self.complaints) < _COMPLAINTS_MAX:
+        while self._next:
             where, thing = self._next.popleft()
             self._look(where, thing)
 
@@ -124,25 +131,22 @@ class Walk:
         self._met[id(thing)] = thing
         names = _names(kind)
         self.classes.add(names[0])
-        if any(name in NONE_LEFT for name in names):
+        if names[0] in NONE_LEFT:
             self.complaints.append(f"{where} is left: {_shown(thing)}")
-        elif not any(name in VALUES for name in names):
+        elif names[0] not in VALUES:
             for attribute, value in _attributes(thing, kind):
                 self.attributes.add((names[0], attribute))
                 self._check(where, names, attribute, value)
-            for name in names:
-                for relation in RELATIONS.get(name, ()):
-                    if wrong := relation(thing):
-                        self.complaints.append(f"{where}: {wrong}")
+            for relation in RELATIONS.get(names[0], ()):
+                if names[0] not in self._but and (wrong := relation(thing)):
+                    self.complaints.append(f"{where}: {wrong}")
 
     def _check(self, where: str, names: tuple[str, ...], attribute: str, value: object) -> None:
         path = f"{where}.{attribute}"
-        may = _entry(names, attribute, "may")
-        for more in self._may:
-            may = may or (more and any(attribute in more.get(name, {}) for name in names))
-        otherwise = _entry(names, attribute, "else")
-        most = _entry(names, attribute, "most")
-        if may is None or may is False:
+        may = next(filter(None, (_entry(names, attribute, table) for table in self._may)), None)
+        otherwise = _entry(names, attribute, OTHERWISE)
+        most = _entry(names, attribute, AT_MOST)
+        if may is None:
             if otherwise is not None:
                 if value not in otherwise[0]:
                     self.complaints.append(f"{path} is {_shown(value)}")
@@ -152,7 +156,8 @@ class Walk:
                     self.complaints.append(f"{path} is {_shown(value)}, at most {most[0]}")
             elif not _rests(value):
                 self.complaints.append(f"{path} is {_shown(value)}")
-        self._follow(path, value)
+        if may != CACHE:
+            self._follow(path, value)
 
     def _follow(self, path: str, value: object) -> None:
         if isinstance(value, dict):
@@ -210,7 +215,7 @@ def files_left(files: Files, path: str, broker: Broker) -> list[str]:
     """What lies in a data directory and belongs to nobody."""
     queues = {folder_name(queue.name, queue.generation): queue for queue in broker.logged}
     complaints = []
-    for name in files.names(path):
+    for name in sorted(files.names(path)):
         if name.startswith(_FILES):
             continue
         queue = queues.get(name)
@@ -233,29 +238,21 @@ def _paths(journal: Journal) -> Iterator[str]:
     yield from (chunk.name for chunk in journal.upkeep.chunks)
 
 
-# -- what is asked ----------------------------------------------------------------------------------
+# -- what is asked --------------------------------------------------------------------------------
 
 
 def left_over(
-    *roots: object, retains: bool | None = None, remembers: bool = True
+    *roots: object, retains: bool | None = None, remembers: bool = True, but: Table | None = None
 ) -> list[str]:
     """What is left that these objects count, hold or wait for; empty: nothing is."""
-    brokers = [root for root in roots if isinstance(root, Broker)]
+    brokers = [getattr(root, "broker", root) for root in roots]
+    brokers = [each for each in brokers if isinstance(each, Broker)]
     if retains is None:
         retains = any(_retains(q.policy) for b in brokers for q in (*b.queues.values(), *b.logged))
-    walk = Walk(retains, remembers)
+    walk = Walk(retains, remembers, but)
     walk.run(*roots)
     return walk.complaints
 
 
 def _retains(policy: Policy) -> bool:
     return policy.retains
-
-
-def assert_at_rest(*roots: object, remembers: bool = True, say: Callable[[str], None] = print) -> None:
-    """Fail, naming all that is left."""
-    complaints = left_over(*roots, remembers=remembers)
-    assert not complaints, "left at the end of life:\n    " + "\n    ".join(complaints)
-
-
-ROOT: Final = Path(__file__).parents[2]
