@@ -166,8 +166,6 @@ class Line:
         """Nothing is ready any more."""
         trash = self._reader.residency.trash
         self._reader.ready.clear(trash)
-        if not self._reader.leases:
-            self.placings.clear()
         trash.take(self._expiries.take_all(), self.watched)
         self.watched = {}
         if self._reader.log.backlog is not None:

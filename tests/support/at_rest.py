@@ -35,13 +35,13 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import Queue
 from tests.support.rest_table import (
     AT_MOST,
-    CACHE,
     MAY_HOLD,
     NONE_LEFT,
     OTHERWISE,
     RELATIONS,
     REMEMBERED,
     RETAINED,
+    UNFOLLOWED,
     VALUES,
 )
 
@@ -156,7 +156,7 @@ class Walk:
                     self.complaints.append(f"{path} is {_shown(value)}, at most {most[0]}")
             elif not _rests(value):
                 self.complaints.append(f"{path} is {_shown(value)}")
-        if may != CACHE:
+        if may not in UNFOLLOWED:
             self._follow(path, value)
 
     def _follow(self, path: str, value: object) -> None:

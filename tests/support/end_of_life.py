@@ -75,7 +75,8 @@ def empty(stage: Stage) -> None:
         for queue in _every(broker):
             _take_all(stage, queue)
         if not (any(_holds(queue) for queue in _every(broker)) or _is_moving(broker)):
-            stage.hang_up("the last one")
+            if "the last one" in stage.clients:
+                stage.hang_up("the last one")
             stage.pass_time(_A_MOMENT_MS)
             return
         stage.pass_time(max([_A_MOMENT_MS, *(_due_in(q.reader, stage) for q in _every(broker))]))
@@ -152,6 +153,7 @@ def end_in_hand(q: QueueInHand) -> None:
             for holder in q.holders.values():
                 holder.overdue.clear()
     broker.take_woken()
+    broker.deleted.clear()  # the shell would have removed their files by now
     while q.read_back():
         pass
     q.pass_time(_A_MOMENT_MS)

@@ -29,7 +29,8 @@ BUFFER: Final = "a piece that was read last, replaced by the next"
 ON_DISK: Final = "what lies on the disk"
 CACHE: Final = "a cache with a bound"
 WORKS: Final = "runs as long as the process does"
-RULE: Final = "how something is done"
+ELSEWHERE: Final = "its records are kept elsewhere"
+UNFOLLOWED: Final = (CACHE, ELSEWHERE)
 
 # By class: attributes that may hold something, with the reason.
 _STAYS: Final[dict[str, dict[str, str]]] = {
@@ -263,7 +264,8 @@ _REMEMBERED: Final[dict[str, dict[str, str]]] = {
 # Of a journal in a test that writes nothing.
 _UNWRITTEN: Final[dict[str, dict[str, str]]] = {
     "core.log.JournalLog": {"_dirty _is_dirty": "it has something to write, and nobody writes it"},
-    "journal.commit.GroupCommit": {"lsn_appended": "its records are kept elsewhere"},
+    "journal.commit.GroupCommit": {"lsn_appended": ELSEWHERE},
+    "journal.journal.Journal": {"_flushed": ELSEWHERE},
 }
 
 _JOB: Final = "a job, or what it reads: it ends with it"
