@@ -235,7 +235,9 @@ def _paths(journal: Journal) -> Iterator[str]:
     yield from (segment.path for segment in journal.spares.passed_over)
     yield journal.spares.recycled[0]
     yield from (snapshot_name(lsn) for lsn in journal.upkeep.snapshots)
-    yield from (chunk.name for chunk in journal.upkeep.chunks)
+    upkeep = journal.upkeep  # a chunk goes when no snapshot lists it any more
+    for chunk in (*upkeep.chunks, *upkeep.lost_chunks, *(each for each, _ in upkeep._forgotten)):
+        yield chunk.name
 
 
 # -- what is asked --------------------------------------------------------------------------------

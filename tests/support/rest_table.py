@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from kestrelpy.core.ready import NO_FRONTIER
-from kestrelpy.core.timers import NEVER_MS
 
 TOTAL: Final = "a total since the start"
 NUMBER: Final = "the latest number that was given, or reached"
@@ -108,7 +107,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.dead.DeadLine": {"_order": NUMBER},
     "core.delays.Delays": {},
     "core.due.DueTimes": {"_tidied": "where the next look begins"},
-    "core.idle.Idle": {"_looked_ms": CLOCK, "age_ms": SETTING},
+    "core.idle.Idle": {"_looked_ms due_ms": CLOCK, "age_ms": SETTING},
     "core.keyed.Keyed": {},
     "core.keys.Keys": {"matches_any": SETTING},
     "core.leases.Holder": {
@@ -354,7 +353,6 @@ _VALUES: Final[dict[str, str]] = {
 # Another value than 0 is rest.
 _OTHERWISE: Final[dict[str, dict[str, tuple[object, ...]]]] = {
     "core.ready.Ready": {"frontier": (NO_FRONTIER,)},
-    "core.idle.Idle": {"due_ms": (NEVER_MS,)},
     "journal.backlog.Backlog": {"_hole_at": (0, -1)},
 }
 # What is taken out of the middle is passed over later: so many such entries may lie there.
