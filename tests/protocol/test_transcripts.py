@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from tests.support.end_of_life import end
 from tests.support.transcript import WAYS, Scene, act, read_scenes
 
 FOLDER = Path(__file__).parents[1] / "transcripts"
@@ -20,7 +21,9 @@ ANOTHER: Final = int(os.environ.get("TRANSCRIPT_SEED") or 0)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("scene", list(read_scenes(FOLDER)), ids=str)
 def test_the_conversation_is_as_written(scene: Scene, way: str) -> None:
-    act(scene, way, scene.seed + ANOTHER)
+    stage = act(scene, way, scene.seed + ANOTHER)
+    if way == "whole":
+        end(stage)
 
 
 def test_a_scene_is_cut_in_the_same_places_in_every_run() -> None:
