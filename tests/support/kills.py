@@ -78,11 +78,12 @@ def see_nothing_left(daemon: DaemonProcess, *, restarts: bool = False) -> None:
 
     `restarts`: nor does it after a restart.
     """
-    with daemon.client() as client:
+    with contextlib.closing(daemon.client()) as client:
 
         def left() -> dict[str, int]:
             facts = {name.decode(): value for name, value in client.stats().items()}
-            asked = [n for n in facts if n.startswith("queue_") and n.endswith(_UNDER_WAY)]
+            queues = [n for n in facts if n.startswith("queue_") and n.count("_") > 1]
+            asked = [name for name in queues if name.split("_", 2)[2] in _UNDER_WAY]
             assert asked, "there are queues to be asked"
             found = {name: int(facts[name]) for name in asked}
             found["connections"] = int(facts["curr_connections"]) - 1
@@ -90,7 +91,7 @@ def see_nothing_left(daemon: DaemonProcess, *, restarts: bool = False) -> None:
 
         with contextlib.suppress(AssertionError):
             wait_until(lambda: not left(), "nothing is left")  # the last to hang up is noticed soon
-        assert left() == {}
+        assert left() == {}, left()
     if restarts:
         assert daemon.stop() == 0
         daemon.start()

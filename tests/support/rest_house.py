@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ ROOT: Final = Path(__file__).parents[2]
 ROOMS: Final = ("journal", "kestrelpy/core", "kestrelpy/protocol", "kestrelpy/server")
 
 
+@cache
 def classes() -> dict[str, set[str]]:
     """The attributes that each class gives its instances, by the name of the class in the table."""
     found: dict[str, set[str]] = {}
