@@ -91,7 +91,8 @@ class Ledger:
         segment = self.holding(item)
         if segment is not None:
             segment.live -= 1
-            segment.live_bytes = max(segment.live_bytes - live_bytes, 0)
+            left = segment.live_bytes - live_bytes if segment.live else 0  # after a start: a guess
+            segment.live_bytes = max(left, 0)
             segment.emptied_lsn = lsn
 
     def recount(self, kept: IdSet, lsn: int) -> None:

@@ -18,6 +18,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import rest_house
+from tests.support.rest_table import (
+    AT_MOST,
+    MAY_HOLD,
+    NONE_LEFT,
+    OTHERWISE,
+    REMEMBERED,
+    RETAINED,
+    VALUES,
+)
+
 ROOT = Path(__file__).parent.parent
 
 # The longest prefix of a module's name that stands here is its floor.
@@ -316,3 +327,21 @@ def test_every_room_has_tests_of_its_own(request: pytest.FixtureRequest) -> None
         request.node.warn(
             pytest.PytestWarning(f"rooms without a test file of their name: {', '.join(missing)}")
         )
+
+
+def test_every_class_says_what_may_be_left_of_it_when_nothing_is_under_way() -> None:
+    tables = {"STAYS": MAY_HOLD, "NONE_LEFT": NONE_LEFT, "VALUES": VALUES}
+    complain(rest_house.complaints(tables))
+
+
+def test_what_may_be_left_is_there_and_has_one_reason() -> None:
+    named = (MAY_HOLD, RETAINED, REMEMBERED, OTHERWISE, AT_MOST)
+    complain([each for table in named for each in rest_house.strangers(table)])
+    complain(
+        [
+            f"{name}.{attribute} may hold anything, and may not. Instead: say one of it"
+            for name, attributes in (*OTHERWISE.items(), *AT_MOST.items())
+            for attribute in attributes
+            if attribute in MAY_HOLD.get(name, {})
+        ]
+    )

@@ -156,6 +156,8 @@ class DeadLine:
         if id_ == self.wanted:
             self.wanted = 0
         self.bytes -= death.body_bytes
+        if not self.deaths:
+            self._line.clear()
         if id_ in self._hidden:
             self._hidden.remove(id_)
         elif not is_lent:

@@ -30,6 +30,7 @@ def flush(reader: Reader, last_id: int, now_ms: int) -> int:
     reader.line.clear()
     reader.delays.clear(trash)
     reader.keyed.clear(spared)
+    reader.tidy()
     reader.counters.flushes += 1
     return reader.log.flushed(
         last_id, ids, IdSet.union([spared, dead.ids]), size, now_ms + reader.wall.offset_ms

@@ -46,15 +46,15 @@ _FETCHED_BYTES_MAX: Final = 4 << 20
 class Line:
     """The bookkeeping between `Reader.ready` and `Reader.log`.
 
-    `watched` are the items in memory, by id, that expire.
+    `watched` are the items in memory, by id, that expire. `placings` say up to which place which
+    record gave them, while that may not be stored.
     """
 
-    __slots__ = ("_expiries", "_placed", "_reader", "watched")
+    __slots__ = ("_expiries", "_reader", "placings", "watched")
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        # Up to which place which record gave them, while that may not be stored.
-        self._placed: deque[tuple[int, int]] = deque()
+        self.placings: deque[tuple[int, int]] = deque()
         self._expiries: Timers[Item] = Timers()
         self.watched: dict[int, Entry[Item]] = {}
 
@@ -324,15 +324,15 @@ class Line:
 
     def placed(self, place: int, lsn: int) -> None:
         """The record `lsn` gave this place, higher than any before: it is shown when that is."""
-        placed, stored = self._placed, self._reader.log.lsn_stored
+        placed, stored = self.placings, self._reader.log.lsn_stored
         while placed and placed[0][1] <= stored:
             placed.popleft()
         placed.append((place, lsn))
 
     def _lsn_of(self, place: int) -> int:
         """The record that gave this place, if it may not be stored yet; else 0."""
-        at = bisect_left(self._placed, (place, 0))
-        found = self._placed[at] if at < len(self._placed) else (0, 0)
+        at = bisect_left(self.placings, (place, 0))
+        found = self.placings[at] if at < len(self.placings) else (0, 0)
         return found[1] if found[0] == place else 0
 
     def look_ahead(self) -> None:

@@ -82,7 +82,9 @@ class Marks:
             self._kept.pop(id_, None)
         elif self.hidden.discard(id_):
             self._kept.pop(id_, None)
-            if len(self._ids) > _COMPACT_ABOVE and len(self._ids) > 2 * self.hidden.count:
+            if not self.hidden.count:
+                self._forget_all()
+            elif len(self._ids) > _COMPACT_ABOVE and len(self._ids) > 2 * self.hidden.count:
                 self._compact(_COMPACT_AT_ONCE)
 
     def keep_only(self, ids: IdSet) -> None:
@@ -93,9 +95,14 @@ class Marks:
             self.hidden.discard_range(1, self.hidden.last, ids.both(self.hidden))
         self._kept = {id_: m for id_, m in self._kept.items() if id_ in ids and id_ in self.hidden}
         if not self.hidden.count:
-            del self._ids[:], self._markers[:]
+            self._forget_all()
         self._compacted = 0
         self._compact(len(self._ids))
+
+    def _forget_all(self) -> None:
+        """No item that was given one is there any more."""
+        del self._ids[:], self._markers[:]
+        self._compacted = 0
 
     def lose(self, first: int, last: int, live: IdSet) -> None:
         """Of these items those that are done are not kept any more."""

@@ -135,7 +135,7 @@ class Reader:
             found = self.pop(now_ms)
         if found is None:
             return None
-        if self.residency.grains > 1 and not self.ready.resident & _LOOK_ITEMS:
+        if self.residency.grains and not self.ready.resident & _LOOK_ITEMS:
             self.residency.shrink(self.line.cost)
         place, item = found
         self.lent_bytes += item.size
@@ -307,6 +307,8 @@ class Reader:
                 lease.holder.overdue.append(self)
             self.take_back(lease, now_ms, OVERDUE)
         taken = len(over) + self.sweep(now_ms, steps - len(over))
+        if taken and self.residency.grains:
+            self.tidy()
         if self.ready.beyond and self.ready.resident < REFILL_ITEMS:
             # What has expired may stand behind the frontier too.
             self.line.refill(now_ms + self.wall.offset_ms)
@@ -328,6 +330,12 @@ class Reader:
                     self.ready.remove(item)
                 self.expire(item, wall_ms)
         return steps
+
+    def tidy(self) -> None:
+        """Let go of what the line does not need any more, when many items or the last are gone."""
+        self.residency.shrink(self.line.cost)
+        if not self.live.count:
+            self.line.placings.clear()
 
     def expire(self, item: Item, wall_ms: int) -> None:
         """It lived past its expiry and is out of the line: gone, or kept to be moved."""
@@ -379,6 +387,8 @@ class Reader:
             self.attempts.set(id_, 0)
         if not self.live.count or self.live_bytes < 0:
             self.live_bytes = 0  # what was dropped unread had a size that nobody knew
+            if self.line.placings or self.residency.grains:
+                self.tidy()
         if self.line.watched:
             self.line.forget_expiry(id_)
 
@@ -393,6 +403,8 @@ class Reader:
             self.attempts.set(id_, 0)
         self.line.forget_expiry(id_)
         self.keyed.held.pop(id_, None)
+        if self.residency.grains and not self.ready.resident:
+            self.tidy()
         self.dead.bury(id_, attempts, reason, died_ms, body_bytes)
 
     _apply_flushed = flushing.apply_flushed

@@ -130,6 +130,8 @@ class Ready:
             first = (item.marker, item)
         self.resident -= 1
         self.resident_bytes -= first[1].size
+        if self._removed and not self.resident:
+            self._pass_over()  # all that is left was removed
         return first
 
     def first(self) -> Item | None:
@@ -168,13 +170,15 @@ class Ready:
         """Take out an item that is in memory, wherever it stands."""
         self.resident -= 1
         self.resident_bytes -= item.size
+        removed = self._removed
         if self._line and self._line[0] is item:
             self._line.popleft()
-            return
-        self._back.pop(item.id, None)
-        removed = self._removed
-        removed.add(item.id)
-        if len(removed) > _COMPACT_ABOVE and len(removed) > self.resident:
+        else:
+            self._back.pop(item.id, None)
+            removed.add(item.id)
+        if removed and not self.resident:
+            self._pass_over()
+        elif len(removed) > _COMPACT_ABOVE and len(removed) > self.resident:
             self._compact()
 
     def clear(self, trash: Trash) -> None:

@@ -69,7 +69,7 @@ class Residency:
 
     def shrink(self, cost: int) -> None:
         """Give back what a line that costs so much does not need."""
-        needed = max(cost - FREE_BYTES, 0) // GRAIN_BYTES + 1
+        needed = (cost - FREE_BYTES) // GRAIN_BYTES + 1 if cost > FREE_BYTES else 0
         if self.grains > needed:
             self._memory.taken -= (self.grains - needed) * GRAIN_BYTES
             self.grains = needed

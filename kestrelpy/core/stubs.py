@@ -108,7 +108,9 @@ class Stubs:
             return False
         self._fetching.pop(id_, None)
         self.bytes -= size
-        if self._waiting.count > _COMPACT_ABOVE and self._waiting.count > 2 * self.count:
+        if not self.ids.count:
+            self._waiting.clear()
+        elif self._waiting.count > _COMPACT_ABOVE and self._waiting.count > 2 * self.count:
             self._waiting.tidy(self.ids)
         return True
 

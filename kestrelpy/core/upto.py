@@ -133,6 +133,7 @@ def apply_upto(reader: Reader, marker: int, stay: IdSet, live_bytes: int) -> Non
         for id_ in gone:
             held.pop(id_, None)
     reader.live_bytes = live_bytes if live else 0
+    reader.tidy()
 
 
 def _leave_line(reader: Reader, marker: int, gone: IdSet) -> int:

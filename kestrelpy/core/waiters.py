@@ -124,6 +124,8 @@ class Waiters:
                 waiter.done = True
                 self.count -= 1
                 taken.append(waiter)
+        if not self.count:
+            self._forget_all()
         return taken
 
     def finish(self, waiter: Waiter) -> None:
@@ -132,6 +134,9 @@ class Waiters:
             return
         waiter.done = True
         self.count -= 1
+        if not self.count:
+            self._forget_all()
+            return
         if waiter.want is Want.OBSERVE:
             if len(self._observers) > _GONE_MAX and self.count * 2 < len(self._observers):
                 self._observers = [each for each in self._observers if not each[2].done]
@@ -149,8 +154,12 @@ class Waiters:
         """Everybody, each line in order; all are empty afterwards."""
         everybody = [w for line in self._lines for w in line if not w.done]
         everybody += [w for _, _, w in sorted(self._observers) if not w.done]
+        self._forget_all()
+        self.count = 0
+        return everybody
+
+    def _forget_all(self) -> None:
+        """Nobody waits any more; those who are gone are not kept."""
         for line in self._lines:
             line.clear()
         self._observers.clear()
-        self.count = 0
-        return everybody

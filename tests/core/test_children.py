@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +23,18 @@ from kestrelpy.errors import ClientError
 from tests.support.queues import QueueInHand, make_queue
 
 AUDIT = b"jobs+audit"
+# What a child is asked as any queue is: this is its parent's, and the same object ...
+PARENTS = (
+    "alarm", "created_ms", "declared", "fresh", "generation", "idle", "ids", "memory",
+    "next_number", "origins", "server_id", "tended_ms", "to_come", "versions", "wall",
+    "_complained_ms",
+)  # fmt: skip
+# ... and this its own, of the first child, for which one item came. (It has no children.)
+OWN = {
+    "name": AUDIT, "own_number": 1, "total_items": 1, "put_bytes": 0, "readers_named": 0,
+    "children": {}, "eager": [], "epochs": {}, "missed": None, "retained": None,
+    "deleted": False, "is_gone": False, "is_remnant": False, "passes_on": False,
+}  # fmt: skip
 
 
 def child_of(q: QueueInHand, name: bytes = AUDIT, begin: int | None = None) -> Branch:
@@ -185,8 +199,17 @@ def test_what_is_for_nobody_is_not_stored() -> None:
 def test_a_child_answers_whatever_a_queue_is_asked() -> None:
     q = make_queue()
     audit = child_of(q)
-    for name in Queue.__slots__:
-        assert hasattr(audit, name), name
+    q.put(b"1")
+    assert {*PARENTS, *OWN, "log", "policy", "reader"} == {*Queue.__slots__}
+    for name in PARENTS:
+        assert getattr(audit, name) is getattr(q.queue, name), name
+    assert {name: getattr(audit, name) for name in OWN} == OWN
+    assert taken(q, audit) == [b"1"]
+    assert q.ready == [b"1"], "it has a line of its own"
+    audit.set_policy(replace(q.policy, max_items=1), q.now_ms)
+    assert (audit.policy.max_items, q.queue.policy.max_items) == (1, None)
+    assert audit.log.lsn_appended == q.queue.log.lsn_appended
+    assert (audit.last_number, audit.checkpoint().name) == (1, b"jobs")
 
 
 def test_an_id_is_the_queue_s_and_refused_by_a_child() -> None:

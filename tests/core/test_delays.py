@@ -284,3 +284,14 @@ def test_a_deleted_queue_knows_of_nothing_delayed() -> None:
     assert q.delete()
     state = queue.state()
     assert (list(state.delayed), list(state.placed), state.live.count) == ([], [], 0)
+
+
+def test_no_place_is_remembered_when_the_last_item_is_gone() -> None:
+    q = make_queue()
+    later(q, b"one", 10)
+    later(q, b"two", 20)
+    q.pass_time(30)
+    while q.take() is not None:
+        pass
+    assert not q.reader.live.count
+    assert len(q.reader.line.placings) == 0

@@ -93,3 +93,13 @@ def test_any_mixture_is_found_by_marker_and_by_item(monkeypatch: pytest.MonkeyPa
             at = random.randrange(number + 1)
             behind = [m for m, _ in given if m >= at]
             assert marks.first_from(at) == (behind[0] if behind else 0), f"seed {seed}"
+
+
+def test_when_the_last_of_them_is_gone_nothing_is_left() -> None:
+    marks = marks_of((7, 3), (9, 2), (30, 5))
+    for id_ in (2, 5, 3):
+        marks.forget(id_)
+    assert list(marks) == []
+    marks.hide(40)
+    marks.give(41, 40)
+    assert marks.first_from(1) == 41

@@ -390,3 +390,20 @@ def next_of(line: Ready, places: dict[int, int]) -> tuple[int, Item] | None:
         line.advance(id_ + 1)
         line.push(item(id_))
     raise AssertionError("nothing comes of it")
+
+
+def test_the_last_that_is_removed_takes_along_all_that_was_removed_before() -> None:
+    line, items = line_of(5)
+    for each in (items[1], items[3], items[4], items[2], items[0]):
+        line.remove(each)
+    assert (line.count, len(line._line), line._removed) == (0, 0, set())
+
+
+def test_nothing_of_what_was_removed_is_left_behind_the_last_that_is_popped() -> None:
+    line, items = line_of(3)
+    line.remove(items[1])
+    line.remove(items[2])
+    assert popped(line) == [1]
+    assert (line.count, len(line._line), line._removed) == (0, 0, set())
+    line.push(item(4))
+    assert popped(line) == [4]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from kestrelpy.core.line import REFILL_ITEMS
 from kestrelpy.core.null_log import NullLog
 from kestrelpy.core.residency import FREE_BYTES, GRAIN_BYTES, UNLIMITED, Memory, Residency
 from kestrelpy.core.timers import Timers
 from kestrelpy.core.trash import Trash
+from kestrelpy.core.upto import confirm_up_to
 from tests.support.queues import make_queue
 
 
@@ -48,9 +51,12 @@ def test_what_is_not_needed_is_given_back_once() -> None:
     memory = memory_of()
     share = Residency(memory, UNLIMITED)
     share.grow(10 * GRAIN_BYTES)
-    share.shrink(0)
-    share.shrink(0)
+    share.shrink(FREE_BYTES + 1)
+    share.shrink(FREE_BYTES + 1)
     assert memory.taken == GRAIN_BYTES
+    share.shrink(FREE_BYTES)
+    assert (memory.taken, share.allowed) == (0, FREE_BYTES)
+    share.grow(10 * GRAIN_BYTES)
     share.release()
     share.release()
     assert memory.taken == 0
@@ -75,8 +81,27 @@ def test_a_line_that_was_emptied_gives_its_memory_to_others() -> None:
     assert q.broker.memory.taken >= 39 * GRAIN_BYTES
     while q.take() is not None:
         pass
-    assert q.broker.memory.taken <= GRAIN_BYTES
+    assert q.broker.memory.taken == 0
+    q.put(b"x" * GRAIN_BYTES, b"x")
+    assert q.broker.memory.taken > 0
     q.delete()
+    assert q.broker.memory.taken == 0
+
+
+@pytest.mark.parametrize("how", ["flush", "upto", "expiry", "death"])
+def test_however_a_line_was_emptied_its_memory_is_there_for_others(how: str) -> None:
+    q = make_queue(max_attempts=1)
+    for _ in range(40):
+        q.put(b"x" * GRAIN_BYTES, expires_ms=q.wall_ms + 100 if how == "expiry" else 0)
+    if how == "flush":
+        q.queue.flush(q.now_ms)
+    elif how == "upto":
+        confirm_up_to(q.queue, 40, q.now_ms)
+    elif how == "death":
+        for _ in range(40):
+            q.abort(q.open())
+    q.pass_time(100)
+    assert q.ready == []
     assert q.broker.memory.taken == 0
 
 

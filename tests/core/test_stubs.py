@@ -77,6 +77,13 @@ def test_removing_does_not_fill_the_memory() -> None:
     assert popped(stubs) == [1]
 
 
+def test_nothing_is_left_of_the_last_that_is_removed() -> None:
+    stubs = stubs_of(2, 4, 3)
+    for place in (3, 4, 2):
+        assert stubs.remove(100 + place, place)
+    assert (stubs.count, stubs.bytes, stubs._waiting.count) == (0, 0, 0)
+
+
 def test_any_mixture_leaves_by_place() -> None:
     for seed in range(50):
         random, stubs, model = Random(seed), Stubs(), dict[int, int]()

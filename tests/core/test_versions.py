@@ -106,11 +106,14 @@ def test_a_key_is_forgotten_when_nobody_wrote_under_it_for_the_window() -> None:
 
 def test_with_retain_a_key_is_never_forgotten() -> None:
     q = make_queue(dedupe_window_ms=WINDOW_MS, retain_ms=None)
-    write(q, b"k")
-    q.now_ms += 10**12
-    q.pass_time(0)
+    write(q, b"k", id_=b"an id")
+    q.pass_time(WINDOW_MS - 1)
+    assert not q.queue.ids.is_empty
+    q.pass_time(WINDOW_MS * 3)
 
+    assert q.queue.ids.is_empty, "what may be forgotten was looked through"
     assert version(q, b"k") == 1
+    assert q.queue.versions.table.count == 1
 
 
 def test_a_restart_knows_the_versions() -> None:

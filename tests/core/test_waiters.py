@@ -344,3 +344,32 @@ def test_an_observer_whose_time_is_over_before_its_slice_is_told_all_the_same() 
     q.pass_time(1)
     assert {each.owner for each in crowd} == {q.reader}
     assert len(told(q)) == CROWD
+
+
+@pytest.mark.parametrize("want", [Want.OPEN, Want.OBSERVE])
+def test_whoever_gave_up_is_not_kept_when_nobody_waits_any_more(want: Want) -> None:
+    q = make_queue()
+    first, second, third = (q.wait(name, want=want) for name in ("anna", "bert", "carl"))
+    for waiter in (second, third, first):
+        q.broker.give_up(waiter)
+    assert [referrers_of(waiter, q.reader.waiters) for waiter in (first, second, third)] == [0] * 3
+    assert q.reader.waiters.first() is None
+
+
+def test_an_observer_who_gave_up_is_not_kept_when_the_last_one_is_told() -> None:
+    line = Waiters()
+    near, far = (
+        Waiter(Want.OBSERVE, b"jobs", Holder(""), False, None, after) for after in (3, 9)
+    )
+    line.add(near)
+    line.add(far)
+    line.finish(far)
+    assert line.take_observers(5, 10) == [near]
+    assert (line.count, line.observers_at_most) == (0, 0)
+
+
+def referrers_of(waiter: Waiter, waiters: Waiters) -> int:
+    """How often the line knows this one."""
+    return sum(line.count(waiter) for line in waiters._lines) + sum(
+        each[2] is waiter for each in waiters._observers
+    )

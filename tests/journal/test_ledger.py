@@ -131,6 +131,14 @@ def test_a_size_that_was_guessed_leaves_no_less_than_nothing() -> None:
     assert (ledger.segments[0].live, ledger.segments[0].live_bytes) == (1, 0)
 
 
+def test_when_the_last_item_of_a_segment_ends_nothing_is_left_of_a_guess() -> None:
+    ledger = ledger_of((1, 2))
+    ledger.adopt(ids(1, 2), 300)
+    ledger.end(1, HEADER_BYTES + 10, 11)
+    ledger.end(2, HEADER_BYTES + 10, 12)
+    assert (ledger.segments[0].live, ledger.segments[0].live_bytes) == (0, 0)
+
+
 def test_survivors_stand_where_those_stood_that_they_replace() -> None:
     ledger = ledger_of((1, 3), (4, 6), (7, 9))
     ledger.end(5, HEADER_BYTES + 10, 31)

@@ -23,6 +23,7 @@ from kestrelpy.core.log import JournalLog
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.reader import Reader
 from tests.machines.deleting_model import Books, End, Event, Line, Place, Stand, family_of
+from tests.support.end_of_life import end
 from tests.support.machines import run, run_for_long
 from tests.support.memory_disk import Fate, PowerCut
 from tests.support.moving import Town
@@ -461,6 +462,7 @@ class DeletingMachine(RuleBasedStateMachine):
         assert not town.broker.moves.passages.mover.leases
         folders = Counter(parse_folder_name(each)[0] for each in town.disk.names("data"))
         assert all(count == 1 for name, count in folders.items() if name), folders
+        end(town)
 
     def _fetch(self, name: str) -> bytes | None:
         if name.encode() not in self.town.broker.queues:

@@ -20,6 +20,7 @@ from kestrelpy.core.log import JournalLog
 from kestrelpy.spark import decode
 from kestrelpy.spark.history import plan_events
 from tests.support import stage as stages
+from tests.support.end_of_life import end
 from tests.support.memory_disk import PowerCut
 from tests.support.stage import Stage
 from tests.support.tidying import tidy
@@ -188,3 +189,4 @@ def test_nothing_is_damaged_or_missing(seed: int, monkeypatch: pytest.MonkeyPatc
     life.stage.pass_time(24 * 3_600_000)
     life.take(len(life.stored) + 100)
     assert life.stored <= life.taken
+    end(life.stage)

@@ -21,6 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.support.end_of_life import end
 from tests.support.moving import MARK, Town, unmarked
 
 QUEUE = st.sampled_from(["one", "two", "three"])
@@ -312,6 +313,10 @@ class HandoffMachine(RuleBasedStateMachine):
             known = self.items if item in self.items else self.perhaps
             assert place in known[item], f"{body!r} is in {queue}: {known[item]}"
         assert self.items.keys() <= there, f"lost: {self.items.keys() - there}"
+
+    def teardown(self) -> None:
+        if hasattr(self, "town"):
+            end(self.town)
 
 
 ORDINARY = settings(

@@ -24,6 +24,7 @@ from kestrelpy.core.leases import Lease
 from kestrelpy.core.operating import Waiting, cancel, pause, purge, retry, waiting
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.reader import ABORTED, DEFERRED, Reader
+from tests.support.end_of_life import end_life
 from tests.support.life import WALL_MS, Life, at_once
 from tests.support.machines import run, run_for_long
 
@@ -81,6 +82,8 @@ class MemoryMachine(RuleBasedStateMachine):
         if hasattr(self, "patch"):
             try:
                 self.everything_comes_in_the_same_order()
+                for life in self.lives:
+                    end_life(life)
             finally:
                 self.patch.undo()
                 for life in self.lives:

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 
 from journal.journal import Sizes
 from kestrelpy.core.log import JournalLog
+from tests.support.end_of_life import end
 from tests.support.machines import run, run_for_long, values
 from tests.support.stage import Stage
 
@@ -283,7 +284,10 @@ class ObserverMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "patch"):
-            self.patch.undo()
+            try:
+                end(self.stage)
+            finally:
+                self.patch.undo()
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from hypothesis.stateful import (
 
 from journal import merging
 from kestrelpy.core.log import JournalLog
+from tests.support.end_of_life import end
 from tests.support.moving import Town
 
 WINDOW_MS = 60_000
@@ -215,6 +216,9 @@ class OnceMachine(RuleBasedStateMachine):
         self.die("cut", seed)
         self.town.go()
         self.worlds = differing(worlds)
+
+    def teardown(self) -> None:
+        end(self.town)
 
 
 @pytest.mark.slow

@@ -27,6 +27,7 @@ from hypothesis.stateful import (
 )
 
 from kestrelpy.core.log import JournalLog
+from tests.support.end_of_life import end
 from tests.support.stage import Stage
 
 PARENT = "orders"
@@ -358,6 +359,7 @@ class ReadersMachine(RuleBasedStateMachine):
         if hasattr(self, "world"):
             self.every_reader_is_as_the_model()
             self.every_segment_counts_what_somebody_needs()
+            end(self.stage)
 
     def every_reader_is_as_the_model(self) -> None:
         for name, line in self.world.lines.items():

@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 
 from journal.journal import Sizes
 from kestrelpy.core.log import JournalLog
+from tests.support.end_of_life import end
 from tests.support.machines import run, run_for_long, values
 from tests.support.stage import Stage
 from tests.support.tidying import reclaim, tidy
@@ -264,7 +265,10 @@ class RetainMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "patch"):
-            self.patch.undo()
+            try:
+                end(self.stage)
+            finally:
+                self.patch.undo()
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemon import DaemonProcess
-from tests.support.kills import kill_under, new_seed, rounds
+from tests.support.kills import kill_under, new_seed, rounds, see_nothing_left
 
 ROUNDS = 20
 PRODUCERS = 4
@@ -103,6 +103,8 @@ def test_kill_9_under_load_loses_nothing_and_brings_nothing_back(tmp_path: Path)
         drained: list[bytes] = []
         while (body := client.get("jobs")) is not None:
             drained.append(body)
+        client.close()
+        see_nothing_left(daemon, restarts=True)
 
     assert load.returned == [], "a confirmed item was delivered again"
     assert load.confirmed.isdisjoint(drained), "a confirmed item came back after a kill"

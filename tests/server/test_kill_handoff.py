@@ -17,7 +17,7 @@ import pytest
 from pymemcache.client.base import Client
 
 from tests.support.daemon import DaemonProcess
-from tests.support.kills import kill_under, new_seed, rounds
+from tests.support.kills import kill_under, new_seed, rounds, see_nothing_left
 from tests.support.left import leave
 
 ROUNDS, SOAK_ROUNDS = 8, 60
@@ -128,9 +128,8 @@ def run(folder: Path, wanted: int) -> Books:
         for queue in CHAIN:
             while (item := client.get(queue)) is not None:
                 books.drained[books.seen(item)] += 1
-            facts = client.stats(queue)
-            assert facts[f"queue_{queue}_leased".encode()] == 0
-            assert facts[f"queue_{queue}_delayed".encode()] == 0
+        client.close()
+        see_nothing_left(daemon)
     found = books.drained
     assert books.wrong == []
     assert {body: count for body, count in found.items() if count > 1} == {}

@@ -16,7 +16,7 @@ import pytest
 from pymemcache.client.base import Client
 
 from tests.support.daemon import DaemonProcess
-from tests.support.kills import kill_under, new_seed, rounds
+from tests.support.kills import kill_under, new_seed, rounds, see_nothing_left
 
 ROUNDS = 8
 ENOUGH = 50  # moved on request, and confirmed
@@ -147,6 +147,8 @@ def test_over_kill_9_every_item_is_in_one_queue_and_no_confirmed_one_comes_back(
             for queue in (*QUEUES, *(f"{queue}/dead" for queue in QUEUES)):
                 while (body := client.get(queue)) is not None:
                     found[body] += 1
+        client.close()
+        see_nothing_left(daemon, restarts=True)
 
     assert books.wrong == []
     assert {body: count for body, count in found.items() if count > 1} == {}

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemon import DaemonProcess
-from tests.support.kills import kill_under, new_seed, rounds
+from tests.support.kills import kill_under, new_seed, rounds, see_nothing_left
 from tests.support.left import leave
 from tests.support.raw import Raw
 
@@ -98,6 +98,8 @@ def run(folder: Path, wanted: int) -> Told:
         versions = []
         while (body := client.get("acc")) is not None:
             versions.append(int(body))
+        client.close()
+        see_nothing_left(daemon)
 
     assert max(bodies.values()) == 1, "an id was stored twice"
     for producer in producers:

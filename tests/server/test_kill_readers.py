@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemon import DaemonProcess
-from tests.support.kills import kill_under, new_seed, rounds
+from tests.support.kills import kill_under, new_seed, rounds, see_nothing_left
 from tests.support.left import leave
 from tests.support.raw import Raw, wait_until
 
@@ -151,6 +151,7 @@ def run(folder: Path, wanted: int) -> Books:
                     pass
             earliest = "queue_news_marker_earliest"
             wait_until(lambda: int(raw.stats(b"stats markers")[earliest]) > 1, "some of it went")
+        see_nothing_left(daemon)
     check(books)
     return books
 

@@ -158,14 +158,14 @@ class Drain:
             return Reply("NONE")
         return request.reply
 
-    def _resume(self, book: Book) -> None:
+    def resume(self, book: Book) -> None:
         if self.ask(Request("resume", book.name)).word not in ("OK", "NOT_FOUND"):
             self.ledger.complain(f"{book.name} cannot be resumed")
 
     def _drain_together(self, books: list[Book]) -> None:
         timeline, ledger = self.world.timeline, self.ledger
         for book in books:
-            self._resume(book)
+            self.resume(book)
         stored = [t for book in books for t in book.things.values() if t.stored_us]
         sure = [t for t in stored if not t.doubt]
         began_us = quiet_us = timeline.us
@@ -173,7 +173,7 @@ class Drain:
         while timeline.us < quiet_us + _QUIET_US and not ledger.violations:
             timeline.run_until(timeline.us + 100_000)
             for book in books:
-                for thing in self._fetch_all(book, "") + self._fetch_all(book, "dead"):
+                for thing in self.fetch_all(book, "") + self.fetch_all(book, "dead"):
                     came.add(thing.number)
                     quiet_us = timeline.us
         missing = [t for t in sure if t.number not in came and not self._may_have_expired(t)]
@@ -194,12 +194,12 @@ class Drain:
         return thing.may_be_expired(self.world.timeline.us) and not goes
 
     def _drain(self, book: Book) -> None:
-        self._resume(book)
+        self.resume(book)
         sure = [t for t in book.things.values() if t.stored_us and not t.doubt]
         began_us = self.world.timeline.us
         stats = self.ask(Request("stats", book.name)).stats
-        came = self._fetch_all(book, "")
-        dead = self._fetch_all(book, "dead")
+        came = self.fetch_all(book, "")
+        dead = self.fetch_all(book, "dead")
         if self.ledger.violations:
             return
         # What expired and was not read back yet is counted until it is.
@@ -228,7 +228,7 @@ class Drain:
         if reply.flags != thing.number and not has_another:
             self.ledger.complain(f"a last get from {book.name} was answered {reply}")
 
-    def _fetch_all(self, book: Book, options: str) -> list[Thing]:
+    def fetch_all(self, book: Book, options: str) -> list[Thing]:
         came: list[Thing] = []
         for _ in range(_FETCHES_MAX):
             reply = self.ask(Request("get", book.name, options))

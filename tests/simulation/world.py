@@ -20,6 +20,7 @@ from journal.errors import JournalError
 from journal.files import SHORTAGE_ERRORS
 from journal.reader import parse_folder_name
 from kestrelpy.server.daemon import Daemon, StartError
+from tests.simulation.at_rest import Rest
 from tests.simulation.books import Thing, wall_ms
 from tests.simulation.clients import KINDS, new_thing
 from tests.simulation.drain import Drain
@@ -293,13 +294,16 @@ class World:
             self._work()
             if not self.ledger.violations:
                 self._come_to_rest()
+            drain = Drain(self)
             if not self.ledger.violations:
-                Drain(self).run()
+                drain.run()
             if self.plan.ticks and not (self.ledger.violations or self.ledger.was_unreadable):
                 self._run(self.timeline.us + TICKS_US)  # a schedule may have begun just now
                 for wrong in wrong_with_ticks(self.disk, wall_ms(self.timeline.us) // 1000):
                     self.ledger.complain(wrong)
                 self.count("schedules")
+            if not (self.plan.ticks or self.ledger.violations or self.ledger.was_unreadable):
+                Rest(self, drain).run()
         for loop in (*(each for each, _ in self._dead), self.loop):
             if loop is not None:
                 loop.close_unbegun()

@@ -7,6 +7,7 @@ until then.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import threading
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pymemcache.exceptions import MemcacheUnexpectedCloseError
 
 from tests.support.daemon import DaemonProcess
-from tests.support.raw import Ended
+from tests.support.raw import Ended, wait_until
 
 ROUNDS_MAX = 20  # times as many as were wanted
 JOIN_SECONDS = 30.0
@@ -63,3 +64,35 @@ def kill_under(daemon: DaemonProcess, works: Sequence[Callable[[], None]], secon
         assert not thread.is_alive(), "a client does not see that the daemon is gone"
     if failures:
         raise failures[0]
+
+
+# What `stats` counts of a queue, and is 0 when all of it was fetched and nobody waits.
+_UNDER_WAY = (
+    "items", "bytes", "mem_items", "mem_bytes", "delayed", "leased", "dead", "waiters",
+    "open_transactions", "keys_in_flight", "keys_blocked",
+)  # fmt: skip
+
+
+def see_nothing_left(daemon: DaemonProcess, *, restarts: bool = False) -> None:
+    """All was fetched: `stats` counts nothing of any queue, and nobody but who asks is connected.
+
+    `restarts`: nor does it after a restart.
+    """
+    with contextlib.closing(daemon.client()) as client:
+
+        def left() -> dict[str, int]:
+            facts = {name.decode(): value for name, value in client.stats().items()}
+            queues = [n for n in facts if n.startswith("queue_") and n.count("_") > 1]
+            asked = [name for name in queues if name.split("_", 2)[2] in _UNDER_WAY]
+            assert asked, "there are queues to be asked"
+            found = {name: int(facts[name]) for name in asked}
+            found["connections"] = int(facts["curr_connections"]) - 1
+            return {name: count for name, count in found.items() if count}
+
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: not left(), "nothing is left")  # the last to hang up is noticed soon
+        assert left() == {}, left()
+    if restarts:
+        assert daemon.stop() == 0
+        daemon.start()
+        see_nothing_left(daemon)

@@ -321,6 +321,9 @@ class Stage:
             if not would_come_back(self.broker, queue, self._removing):
                 gate.open()
                 self._clearing.remove((queue, gate))
+        for queue in [*broker.logged, *self._removing]:  # everybody is asked below
+            queue.log.waiting_stored.clear()
+            queue.log.waiting_written.clear()
         for client in list(self.clients.values()):
             moved |= self._speak(client)
         return moved or (self.reads and bool(self._observing))

@@ -28,6 +28,7 @@ One rule: a scene is the same however its bytes arrive: whole, byte by byte, or 
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,11 @@ class Scene:
 
     def __str__(self) -> str:
         return f"{self.file}: {self.title}"
+
+    @property
+    def seed(self) -> int:
+        """Return what its bytes are cut by: the same in every run."""
+        return zlib.crc32(str(self).encode())
 
 
 def read_scenes(folder: Path) -> Iterator[Scene]:

@@ -1,0 +1,116 @@
+"""The end of a life: when everything is gone, nothing is left that counts or holds anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from journal.files import Disk
+from kestrelpy.server.daemon import Daemon
+from tests.support.at_rest import Walk, files_left, left_over
+from tests.support.rest_table import MAY_HOLD
+from tests.support.running import ANSWER_SECONDS, Peer, running
+
+CONFIG = """
+[server]
+max_open_reads = 3
+[queue_defaults]
+lease = "30m"
+max_attempts = 2
+[queues.moving]
+max_attempts = 1
+dead_letter_to = "jobs"
+[queues.memory]
+durable = false
+[queues.kept]
+retain = "forever"
+[aliases.both]
+to = ["jobs", "memory"]
+[schedules.yearly]
+cron = "0 0 1 1 *"
+queue = "jobs"
+body = "a year"
+"""
+# Met only while something is under way, or beside a socket.
+NOT_MET = {"journal.fresh.Batch"}
+
+
+async def put(peer: Peer, key: str, body: str = "x") -> None:
+    assert await peer.ask(f"set {key} 0 0 {len(body)}\r\n{body}\r\n".encode()) == b"STORED\r\n"
+
+
+async def get(peer: Peer, key: str) -> bool:
+    """Was there one?"""
+    line = await peer.ask(f"gets {key}\r\n".encode())
+    found = line.startswith(b"VALUE")
+    while line != b"END\r\n":
+        line = await peer.line()
+    return found
+
+
+async def work(peer: Peer) -> None:
+    """A little of everything."""
+    await get(peer, "jobs+audit/open")
+    for number in range(4):
+        await put(peer, "jobs", f"job {number}")
+        await put(peer, f"jobs/key={number % 2}", "keyed")
+        await put(peer, f"kept/key={number % 2}", "kept")
+    await put(peer, "jobs/id=a")
+    await put(peer, "jobs/id=a/scope=w/epoch=1")
+    await put(peer, "jobs/delay=1ms")
+    await put(peer, "both", "for both")
+    await put(peer, "moving")
+    await get(peer, "moving/open")
+    await get(peer, "moving/abort")
+    for options in ("open", "open/lease=1s", "open", "abort", "close"):
+        await get(peer, f"jobs/{options}")
+    await get(peer, "jobs/peek/after=0/n=3")
+    await get(peer, "absent/t=1ms")
+    for mode in ("readonly", "up"):
+        await peer.ask(f"status {mode}\r\n".encode())
+
+
+async def empty(peer: Peer, daemon: Daemon) -> None:
+    """All that there is, fetched and confirmed."""
+    broker = daemon.broker
+    while broker.moves.is_active or any(queue.reader.live for queue in broker.queues.values()):
+        for name in [*broker.queues]:
+            for key in (name.decode(), f"{name.decode()}/dead"):
+                while await get(peer, key):
+                    pass
+        await asyncio.sleep(0.001)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """What is looked at after a moment is over when that moment is."""
+    async with asyncio.timeout(ANSWER_SECONDS):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+async def test_nothing_is_left_when_all_is_gone_nor_after_a_restart(tmp_path: Path) -> None:
+    for is_new in (True, False):
+        async with running(tmp_path, config=CONFIG) as server:
+            daemon = server.daemon
+            assert daemon is not None
+            if is_new:
+                peer = await server.client()
+                await work(peer)
+                await empty(peer, daemon)
+                peer.writer.close()
+            try:
+                await until(lambda daemon=daemon: not left_over(daemon))
+            except TimeoutError:
+                assert left_over(daemon) == []
+            assert files_left(Disk(), str(tmp_path / "data"), daemon.broker) == []
+
+
+async def test_the_look_meets_every_class_that_stays(tmp_path: Path) -> None:
+    async with running(tmp_path, config=CONFIG) as server:
+        daemon, peer = server.daemon, await server.client()
+        assert daemon is not None
+        await work(peer)
+        walk = Walk()
+        walk.run(daemon)
+        assert sorted(MAY_HOLD.keys() - walk.classes - NOT_MET) == []

@@ -1,0 +1,66 @@
+"""The end of all ends: everything is fetched, nobody is connected, and nothing is left of it.
+
+    get until END, everywhere ─▶ hang up ─▶ a while ─▶ look at everything ─▶ restart ─▶ once more
+
+One rule: what counts or holds something is empty by then, or `rest_table` says why it may not be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tests.simulation.drain import Drain
+from tests.support.at_rest import left_over
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+# What is looked at again after a moment (a journal that rests, reads that are shared) is over then.
+_A_WHILE_US: Final = 4_000_000
+_QUIET_US: Final = 1_500_000
+
+
+class Rest:
+    """The last look at one run."""
+
+    def __init__(self, world: World, drain: Drain) -> None:
+        """`drain` has been connected until now."""
+        self.world = world
+        self.drain = drain
+
+    def run(self) -> None:
+        """Ends with a violation when something is left."""
+        for when in ("", ", after a restart"):
+            if self._empty() and self._look(when):
+                self.world.count("ends with nothing left")
+                self.world.restart_cleanly()
+            if self.world.ledger.violations:
+                return
+
+    def _empty(self) -> bool:
+        """Fetch everything there is, until nothing comes any more, and hang up; has it worked?"""
+        world, drain = self.world, self.drain
+        books = [*world.ledger.books.values()]
+        if drain.wire is None or drain.wire.is_closed:
+            drain.wire = world.connect()
+        assert drain.wire is not None
+        for book in books:
+            drain.resume(book)
+        quiet_us = world.timeline.us
+        while world.timeline.us < quiet_us + _QUIET_US and not world.ledger.violations:
+            for book in books:
+                if drain.fetch_all(book, "") + drain.fetch_all(book, "dead"):
+                    quiet_us = world.timeline.us
+            world.timeline.run_until(world.timeline.us + 200_000)
+        drain.wire.hang_up()
+        return not world.ledger.violations
+
+    def _look(self, when: str) -> bool:
+        """Is nothing left?"""
+        world = self.world
+        world.timeline.run_until(world.timeline.us + _A_WHILE_US)
+        if world.daemon is None or world.ledger.violations:
+            return False
+        for complaint in left_over(world.daemon):
+            world.ledger.complain(f"left{when}: {complaint}")
+        return not world.ledger.violations

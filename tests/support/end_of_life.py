@@ -1,0 +1,184 @@
+"""How a life ends in a test: everything is fetched, everybody hangs up, and nothing may be left.
+
+    end(stage)             a stage or town      } nothing fails or is held back any more; then the
+    end_in_hand(q)         a queue in hand      } same look as at a daemon
+    end_life(life)         a life
+
+What is lent by token is given back by whoever has the token; what is delayed is waited for.
+
+One rule: the end is what clients may do, in the order in which they may; the clock is in haste.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kestrelpy.core.broker import Broker
+from kestrelpy.core.log import JournalLog
+from kestrelpy.core.operating import pause
+from kestrelpy.core.queue import Queue
+from kestrelpy.core.reader import Reader
+from tests.support.at_rest import files_left, left_over
+from tests.support.life import Life
+from tests.support.queues import QueueInHand
+from tests.support.rest_table import UNWRITTEN
+from tests.support.stage import Stage
+from tests.support.tidying import reclaim
+
+_ROUNDS_MAX = 60
+_A_MOMENT_MS = 1
+# An item that was refused elsewhere is tried there again after so long.
+_A_WHILE_MS = 120_000
+_EVERYBODY_GONE = "left at the end of life:\n    "
+
+
+def end(stage: Stage) -> None:
+    """Nothing is left of this one, and nothing of its next life either."""
+    mend(stage)
+    empty(stage)
+    for restarts in (False, True):
+        if restarts:
+            stage.restart()
+            stage.work()
+        for queue in stage.broker.logged:
+            if isinstance(queue.log, JournalLog):
+                reclaim(stage, queue.log)  # as behind every sync of a daemon
+        _complain(_left_of(stage))
+
+
+def mend(stage: Stage) -> None:
+    """Nothing fails, or is held back, from now on; a journal that has failed is read again."""
+    stage.disk.faults.clear()
+    stage.disk.cut_power_at(-1)
+    stage.reads = stage.removes = stage.has_room = True
+    stage.room.is_short = False
+    stage.mode = "up"
+    for client in stage.clients.values():
+        client.conversation.paused = False
+        client.take()
+    stage.go()
+    if any(queue.log.failure is not None or queue.log.no_room for queue in stage.broker.logged):
+        for client in stage.clients.values():
+            client.take()
+        stage.kill()
+        stage.work()
+    for name in [*stage.clients]:
+        stage.clients[name].take()
+        stage.hang_up(name)
+
+
+def empty(stage: Stage) -> None:
+    """Everything that is there is fetched and confirmed; whoever fetched it hangs up."""
+    for _ in range(_ROUNDS_MAX):
+        broker = stage.broker
+        for queue in _every(broker):
+            _give_back(queue.reader, stage.now_ms)
+            if queue.reader.paused and not queue.deleted:
+                pause(queue, False, stage.now_ms)
+        stage.work()
+        for queue in _every(broker):
+            _take_all(stage, queue)
+        if not (any(_holds(queue) for queue in _every(broker)) or _is_moving(broker)):
+            if "the last one" in stage.clients:
+                stage.hang_up("the last one")
+            stage.pass_time(_A_MOMENT_MS)
+            return
+        stage.pass_time(max([_A_MOMENT_MS, *(_due_in(q.reader, stage) for q in _every(broker))]))
+        if _is_moving(broker):
+            stage.pass_time(_A_WHILE_MS)
+    left = {queue.name: list(queue.reader.live) for queue in _every(stage.broker) if _holds(queue)}
+    raise AssertionError(f"never fetched: {left}, moving: {_is_moving(stage.broker)}")
+
+
+def _every(broker: Broker) -> list[Queue]:
+    """Queues and children, those of deleted ones too."""
+    return [*broker.queues.values(), *(b for queue in broker.remnants for b in queue.branches)]
+
+
+def _holds(queue: Queue) -> bool:
+    return bool(queue.reader.live or queue.reader.leases or queue.origins)
+
+
+def _is_moving(broker: Broker) -> bool:
+    return broker.moves.is_active or bool(broker.moves._outboxes) or bool(broker.remnants)
+
+
+def _give_back(reader: Reader, now_ms: int) -> None:
+    """Whoever has a token is done with the item."""
+    for lease in reader.leases.all():
+        if not lease.is_moving:
+            reader.confirm(lease, now_ms)
+
+
+def _due_in(reader: Reader, stage: Stage) -> int:
+    """How long the last of what is delayed still is."""
+    entries = reader.delays.entries(stage.broker.wall.offset_ms)
+    return max((entry.due_ms - stage.wall_ms + 1 for entry in entries), default=0)
+
+
+def _take_all(stage: Stage, queue: Queue) -> None:
+    """All that is ready, or dead, confirmed as it is handed out."""
+    name = queue.name
+    for key in (name, name + b"/dead"):
+        while stage.say("the last one", b"get " + key).startswith(b"VALUE"):
+            pass
+
+
+def _left_of(stage: Stage) -> list[str]:
+    roots = stage.broker, stage.directory, stage.schedules, stage.policies, stage.log_limit
+    held = [f"{name} is connected" for name in stage.clients]
+    found = [*left_over(*roots), *held, *files_left(stage.disk, "data", stage.broker)]
+    found += [f"the stage has {each!r}" for each in (stage.dirty, stage._observing) if each]
+    found += [f"the stage has {each!r}" for each in (stage._gates, stage._removing) if each]
+    return found
+
+
+def _complain(complaints: Iterable[str]) -> None:
+    found = [*complaints]
+    assert not found, _EVERYBODY_GONE + "\n    ".join(found)
+
+
+def end_in_hand(q: QueueInHand) -> None:
+    """Nothing is left of a queue whose log writes nothing."""
+    broker = q.broker
+    for waiter in [*broker.take_woken()]:
+        assert waiter.done
+    for name in [*q.holders]:
+        q.hang_up(name)
+    for queue in [*broker.queues.values()]:
+        if queue.reader.paused:
+            pause(queue, False, q.now_ms)
+        while queue.reader.live or queue.reader.leases:
+            _give_back(queue.reader, q.now_ms)
+            for dead in (False, True):
+                while (lease := q.may_open("the last one", dead)) is not None:
+                    q.close(lease)
+            q.pass_time(_A_MOMENT_MS * 10)
+            for holder in q.holders.values():
+                holder.overdue.clear()
+    broker.take_woken()
+    broker.deleted.clear()  # the shell would have removed their files by now
+    while q.read_back():
+        pass
+    q.pass_time(_A_MOMENT_MS)
+    _complain(left_over(broker, but=UNWRITTEN))
+
+
+def end_life(life: Life) -> None:
+    """Nothing is left of a queue that lives on the disk."""
+    broker, reader = life.broker, life.reader
+    for holder in life.holders.values():
+        broker.hang_up(holder, life.now_ms)
+    while reader.live or reader.leases:
+        _give_back(reader, life.now_ms)
+        for dead in (False, True):
+            while (lease := life.open("the last one", dead)) is not None:
+                reader.confirm(lease, life.now_ms)
+        life.commit()
+        life.settle()
+        life.pass_time(_A_MOMENT_MS * 10)
+    broker.take_woken()
+    for _ in range(3):  # what the last snapshot lets go is said, written and snapped again
+        life.commit()
+        life.settle()
+    _complain(left_over(broker, life.directory, life.background))
