@@ -224,8 +224,9 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_remnants": INSIDE,
     },
     "server.gathering.Gathering": {
-        "_breath _breath_before _fed _since_ms _hurry_until_ms": "of the last turns with a write",
+        "_fed _since_ms _hurry_until_ms is_hurried": "of the last turns with a write",
     },
+    "server.later_syncs.LaterSyncs": {},
     "server.listeners.Listeners": {"_servers _socket": WORKS, "_backlog": SETTING},
     "server.open_journals.OpenJournals": {
         "most": SETTING,
