@@ -38,7 +38,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.faults.planted import NOT_ENDED, RED_MAX, ROOT, NotPassing, copied, failures
+from tests.faults.planted import (
+    NOT_ENDED,
+    RED_MAX,
+    ROOT,
+    NotPassing,
+    copied,
+    ending,
+    failures,
+)
 
 if TYPE_CHECKING:
     from tests.faults.mutations import Mutation
@@ -119,7 +127,7 @@ def equivalents(text: str) -> dict[tuple[str, str, str], str]:
 def sample(
     texts: Mapping[str, str], count: int, seed: int, judged: Mapping[tuple[str, str, str], str]
 ) -> list[Mutant]:
-    """Return so many mutants. The same seed and sources give the same ones; more go on with more."""
+    """Return so many mutants: the same ones for the same seed and sources, more go on with more."""
     return list(_first(count, mutants(texts, seed, judged)))
 
 
@@ -320,11 +328,14 @@ def try_all(todo: Sequence[Mutant], book: Book, jobs: int, folder: Path) -> None
         finally:
             copies.put(copy)
 
-    with ThreadPoolExecutor(jobs) as pool:
+    pool = ThreadPoolExecutor(jobs)
+    try:
         for number, result in enumerate(pool.map(go, todo), 1):
             book.add(result)
             end = f"found by {result.by}" if result.by else "SURVIVED"
             _say(f"{number}/{len(todo)} {result.path}:{result.line} {end} ({result.seconds} s)")
+    finally:  # stopped in the middle: nothing that has not begun is begun
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def report(results: Sequence[Result]) -> str:
@@ -360,7 +371,7 @@ def main(words: Sequence[str] | None = None) -> int:
     _say(f"{len(chosen)} mutants of {len(texts)} modules, {len(todo)} to be tried")
     if todo:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
-        with tempfile.TemporaryDirectory(prefix="mutants-", dir=wanted.dir) as folder:
+        with tempfile.TemporaryDirectory(prefix="mutants-", dir=wanted.dir) as folder, ending():
             try:
                 try_all(todo, book, wanted.jobs, Path(folder))
             except NotPassing as error:

@@ -9,8 +9,8 @@ file, the text of the line and the change, not of the line's number.
 
 Left out is what no test can notice by the design of the house: annotations (they are never
 evaluated), `if TYPE_CHECKING`, asserts (they never fail in a right program), lines of the log, the
-sizes of constants (a bound that is one higher is a bound), and the types of `cast`. Of operators only
-the nearest replacement is made: everybody notices a power in place of a sum.
+sizes of constants (a bound that is one higher is a bound), and the types of `cast`. Of operators
+only the nearest replacement is made: everybody notices a power in place of a sum.
 
 One rule: nothing here runs a test.
 """
@@ -48,7 +48,7 @@ _OTHERS: Final = (
 _LOGGERS: Final = ("log.", "logger.", "_log.")
 
 
-class OmitStatement(Operator):  # type: ignore[misc]  # cosmic-ray ships no types
+class OmitStatement(Operator):
     """Leaves out a call whose result nobody uses, `x += y`, or `del`: what is forgotten easily."""
 
     def mutation_positions(self, node: Any) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
@@ -182,9 +182,9 @@ def _out_of_sight(text: str) -> list[_Range]:
     tree = ast.parse(text)
     found: list[_Range] = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assert):
-            found.append(_range(node))
-        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        if isinstance(node, ast.Assert) or (
+            isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        ):
             found.append(_range(node))
         elif isinstance(node, ast.AnnAssign | ast.arg) and node.annotation is not None:
             found.append(_range(node.annotation))

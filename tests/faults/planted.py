@@ -41,10 +41,13 @@ _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+\.py(?:::.+?)?)(?: - .*)?$", re.MUL
 _ROW = re.compile(r"^\| (?P<name>.+?) \| `(?P<path>[^`]+)` \| (?P<by>.+) \|$", re.MULTILINE)
 _HEAD = """# Faults that were planted, and the tests that found them
 
-Written by `python -m tests.faults.planted{}`: in a copy of the repository one fault at a time is put
-into the source, and the named test is the first that fails because of it. It passes without it.
+Written by `python -m tests.faults.planted{}`: in a copy of the repository one fault at a time is
+put into the source, and the named test is the first that fails because of it. It passes without it.
 
 """
+
+
+_RUNNING: set[int] = set()  # groups of processes
 
 
 class NotPlanted(Exception):
@@ -123,19 +126,38 @@ def failures(
         command, cwd=root, env=os.environ | {"PYTHONPATH": str(root)} | environment,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     ) as ran:  # fmt: skip
+        _RUNNING.add(ran.pid)
         try:
             out, err = ran.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             return [NOT_ENDED]
         finally:
-            with suppress(ProcessLookupError):  # daemons that a test left behind go as well
-                os.killpg(ran.pid, signal.SIGKILL)
+            end(ran.pid)  # daemons that a test left behind go as well
     if ran.returncode == 0:
         return []
     found = failed(out)
     if not found:
         raise NotPassing(f"pytest ended with {ran.returncode}: {out[-500:]}{err}")
     return found
+
+
+def end(group: int) -> None:
+    """Kill a run of pytest with all that it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+    _RUNNING.discard(group)
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """End every run of pytest with the block, also when this process is told to end."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        yield
+    finally:
+        for group in list(_RUNNING):
+            end(group)
+        signal.signal(signal.SIGTERM, before)
 
 
 def failed(out: str) -> list[str]:
@@ -237,7 +259,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if bool(test) == (fault.name in listed.known):
             wrong.append(f"{fault.name}: {'known as not found' if test else 'no test'}")
 
-    with tempfile.TemporaryDirectory(prefix="planted-", dir=wanted.dir) as folder:
+    with ending(), tempfile.TemporaryDirectory(prefix="planted-", dir=wanted.dir) as folder:
         try:
             red = run(copied(Path(folder)), faults, tell)
         except (NotPlanted, NotPassing) as error:

@@ -626,7 +626,7 @@ FAULTS: tuple[Fault, ...] = (
         "kestrelpy/server/data_directory.py",
         "            if 0 < made <= generation and",
         "            if made == generation and",
-        ("tests/server/test_data_directory.py", *SIMULATION),
+        ("tests/server/test_data_directory.py",),
     ),
     # -- the worker ----------------------------------------------------------------------------
     Fault(
