@@ -35,14 +35,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.faults.planted import (
+    ALL,
     NOT_ENDED,
-    RED_MAX,
+    QUICK,
     ROOT,
     NotPassing,
+    Proof,
     copied,
     ending,
     failures,
@@ -54,17 +57,15 @@ if TYPE_CHECKING:
 ROOMS: Final = ("journal", "kestrelpy/core", "kestrelpy/protocol", "kestrelpy/server")
 EQUIVALENTS: Final = ROOT / "tests/faults/equivalent_mutants.toml"
 RESULTS: Final = ROOT / "build/mutants.jsonl"
-QUICK: Final = "not slow and not soak"
-SLOW: Final = "not soak"
 # Together some seconds; which lives they are is nothing but their number.
 LIVES: Final = tuple(
     f"tests/simulation/test_simulation.py::test_every_promise_is_kept[{n}]" for n in range(2)
 )
 JOBS_MAX: Final = 2  # a run starts daemons and syncs: more of them make each other late
-SLOWER: Final = 4  # a run that takes so many times as long as without a change does not end
-SECONDS_MIN: Final = 60
+RUN_SECONDS: Final = 600  # a run that takes longer does not end
 MEMORY_MAX: Final = 4 << 30  # a loop that never ends would take all there is
 SURVIVED: Final = ""
+BROKE_OFF: Final = "(pytest broke off)"
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,6 @@ class Result:
     old: str
     new: str
     by: str
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """A folder's tests without a change: which fail, and how long the two runs may take."""
-
-    folder: str
-    red: list[str]
     seconds: float
 
 
@@ -163,7 +155,7 @@ def _first(count: int, found: Iterator[Mutant]) -> Iterator[Mutant]:
 # -- which tests -----------------------------------------------------------------------------
 
 
-def tests_of(root: Path, path: str) -> Runs:
+def runs_of(root: Path, path: str) -> Runs:
     """Return the tests of a module, the nearest first."""
     module, stem = path.removesuffix(".py").replace("/", "."), Path(path).stem
     imports = re.compile(
@@ -204,6 +196,7 @@ class Copy:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.root = copied(folder)
+        self.proof = Proof(self.root)
         self._time_s = int(time.time()) - 1_000_000
 
     @contextmanager
@@ -224,19 +217,20 @@ class Copy:
         os.utime(path, (self._time_s, self._time_s))
 
     def failing(
-        self, tests: Sequence[str], red: Sequence[str], mark: str, seconds: float, most: int = 1
+        self, mutant: Mutant, tests: Sequence[str], mark: str, left_out: Sequence[str]
     ) -> list[str]:
-        """Return the first tests that fail, or what else shows that something is wrong."""
+        """Return the first test that fails, or what else shows that something is wrong."""
         temporary = self.folder / "tmp"
         temporary.mkdir(exist_ok=True)
         try:
-            return failures(
-                self.root, tests, red, most, mark=mark, seconds=seconds,
-                environment={"TMPDIR": str(temporary), "PYTHONHASHSEED": "0"},
-            )  # fmt: skip
+            with self.changed(mutant):
+                return failures(
+                    self.root, tests, left_out, mark=mark, seconds=RUN_SECONDS,
+                    environment={"TMPDIR": str(temporary)},
+                )  # fmt: skip
         except NotPassing as error:
             # With everything deselected by the mark pytest ends with 5: nothing failed.
-            return [] if str(error).startswith("pytest ended with 5:") else ["(pytest broke off)"]
+            return [] if str(error).startswith("pytest ended with 5:") else [BROKE_OFF]
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -244,34 +238,18 @@ class Copy:
 def parts(runs: Runs) -> list[tuple[list[str], str]]:
     """Return the runs of pytest for a module, each with its mark."""
     quick = [each for each in runs.then if each not in LIVES]
-    found = [(runs.first, SLOW), (quick, QUICK), (list(LIVES), SLOW)]
+    found = [(runs.first, ALL), (quick, QUICK), (list(LIVES), ALL)]
     return [(tests, mark) for tests, mark in found if tests]
 
 
-def baseline(copy: Copy, path: str) -> Baseline:
-    """Return what the tests of a module's folder do without a change. Raise NotPassing."""
-    folder = folder_of(path)
+def tried(copy: Copy, mutant: Mutant) -> Result:
+    """Run the tests of the mutant's module until one fails that passes without it."""
     begun = time.monotonic()
-    red: list[str] = []
-    tests = [folder, *far(copy.root, path)]
-    for chosen, mark in (([t for t in tests if t not in LIVES], QUICK), (list(LIVES), SLOW)):
-        red += copy.failing(chosen, (), mark, 3600, most=RED_MAX)
-    if len(red) >= RED_MAX or any(not each.startswith("tests/") for each in red):
-        raise NotPassing(f"without any change, these fail: {' '.join(red)}")
-    return Baseline(folder, red, round(time.monotonic() - begun, 1))
-
-
-def tried(copy: Copy, mutant: Mutant, without: Baseline) -> Result:
-    """Run the tests of the mutant's module until one fails."""
-    begun = time.monotonic()
-    limit = max(SECONDS_MIN, SLOWER * without.seconds)
     by = SURVIVED
-    with copy.changed(mutant):
-        for tests, mark in parts(tests_of(copy.root, mutant.path)):
-            found = copy.failing(tests, without.red, mark, limit)
-            if found:
-                by = found[0]
-                break
+    for tests, mark in parts(runs_of(copy.root, mutant.path)):
+        by = copy.proof.first(partial(copy.failing, mutant, tests, mark))
+        if by != SURVIVED:
+            break
     seconds = round(time.monotonic() - begun, 1)
     return Result(mutant.id, mutant.path, mutant.line, mutant.old, mutant.new, by, seconds)
 
@@ -282,25 +260,17 @@ class Book:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.results: dict[str, Result] = {}
-        self.baselines: dict[str, Baseline] = {}
         for line in path.read_text().splitlines() if path.exists() else ():
-            told = json.loads(line)
-            if "folder" in told:
-                self._take(Baseline(**told))
-            else:
-                self._take(Result(**told))
+            self._take(Result(**json.loads(line)))
 
-    def add(self, told: Result | Baseline) -> None:
+    def add(self, result: Result) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as file:
-            file.write(json.dumps(asdict(told)) + "\n")
-        self._take(told)
+            file.write(json.dumps(asdict(result)) + "\n")
+        self._take(result)
 
-    def _take(self, told: Result | Baseline) -> None:
-        if isinstance(told, Baseline):
-            self.baselines[told.folder] = told
-        else:
-            self.results[told.id] = told
+    def _take(self, result: Result) -> None:
+        self.results[result.id] = result
 
     def open(self, chosen: Sequence[Mutant], *, again: bool) -> list[Mutant]:
         """Return the mutants that are still to be tried."""
@@ -314,17 +284,11 @@ def try_all(todo: Sequence[Mutant], book: Book, jobs: int, folder: Path) -> None
     for number in range(jobs):
         (folder / str(number)).mkdir()
         copies.put(Copy(folder / str(number)))
-    first = copies.get()
-    for path in {folder_of(each.path): each.path for each in todo}.values():
-        if folder_of(path) not in book.baselines:
-            _say(f"without a change: {folder_of(path)}")
-            book.add(baseline(first, path))
-    copies.put(first)
 
     def go(mutant: Mutant) -> Result:
         copy = copies.get()
         try:
-            return tried(copy, mutant, book.baselines[folder_of(mutant.path)])
+            return tried(copy, mutant)
         finally:
             copies.put(copy)
 

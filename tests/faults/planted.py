@@ -1,8 +1,9 @@
 """Do the tests find faults? Plant one at a time in a copy of the repository, and see who notices.
 
-    python -m tests.faults.planted [--list NAME] [--only WORDS] [--missing] [--dir DIR]
+    python -m tests.faults.planted [--list NAME] [--only WORDS] [--missing] [--quick]
+                                   [--dir DIR]
 
-    copy the files -> the tests pass there as they are -> for each fault: replace, test, put back
+    copy the files -> for each fault: replace, test, put back -> does what failed pass without it?
 
 Each fault's row in the report of its list is written as soon as it is known, so that a run that was
 stopped goes on with `--missing`. Ends with 1 if no test found a fault that is not listed as known,
@@ -24,6 +25,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.faults.crossed_faults import CROSSED, KNOWN_CROSSED
@@ -33,6 +35,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TEST_SECONDS = 120  # one test that takes longer has noticed something, too
 RUN_SECONDS = 1200
 RED_MAX = 40  # of tests that fail without a fault: more, and something else is wrong
+ALL = "not soak"
+QUICK = "not slow and not soak"
 NOT_ENDED = "(the run did not end)"
 NO_TEST = "**no test**"
 _SUMMARY = "short test summary info"
@@ -107,7 +111,7 @@ def failures(
     left_out: Sequence[str] = (),
     most: int = 1,
     *,
-    mark: str = "not soak",
+    mark: str = ALL,
     seconds: float = RUN_SECONDS,
     environment: Mapping[str, str] | None = None,
 ) -> list[str]:
@@ -179,7 +183,9 @@ def copied(folder: Path) -> Path:
     return root
 
 
-def run(root: Path, faults: Sequence[Fault], tell: Callable[[Fault, str], None]) -> list[str]:
+def run(
+    root: Path, faults: Sequence[Fault], tell: Callable[[Fault, str], None], mark: str = ALL
+) -> list[str]:
     """Tell of each fault the test that found it, or ""; return the tests that fail without any.
 
     Raise NotPlanted or NotPassing.
@@ -187,19 +193,52 @@ def run(root: Path, faults: Sequence[Fault], tell: Callable[[Fault, str], None])
     for fault in faults:  # a mistake in the list is found before anything takes time
         with planted(root, fault):
             pass
-    tests = sorted({test for fault in faults for test in fault.tests})
-    _say(f"without a fault: {' '.join(tests)}")
-    red = failures(root, tests, most=RED_MAX)
-    if len(red) >= RED_MAX or any(not each.startswith("tests/") for each in red):
-        raise NotPassing(f"without any fault, these fail: {' '.join(red)}")
-    for each in red:
-        _say(f"fails without a fault, left out: {each}")
+    proof = Proof(root)
     for fault in faults:
-        with planted(root, fault):
-            test = next(iter(failures(root, fault.tests, red)), "")
+        test = proof.first(partial(_failing, root, fault, mark))
         _say(f"{fault.name}: {test or 'NOT FOUND'}")
         tell(fault, test)
-    return red
+    return proof.red
+
+
+def _failing(root: Path, fault: Fault, mark: str, left_out: Sequence[str]) -> list[str]:
+    with planted(root, fault):
+        return failures(root, fault.tests, left_out, mark=mark)
+
+
+class Proof:
+    """Which tests pass in this copy without any change: asked of those that fail with one.
+
+    `red` are those that do not: they prove nothing, and are left out from then on.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._passing: set[str] = set()
+        self.red: list[str] = []
+
+    def first(self, failing: Callable[[Sequence[str]], list[str]]) -> str:
+        """Return the first test that fails, `failing` says which, and passes here; "": none does.
+
+        Raise NotPassing if too many fail without any change.
+        """
+        while True:
+            test = next(iter(failing(self.red)), "")
+            if not test or self._passes(test):
+                return test
+            _say(f"fails without a change, left out: {test}")
+            self.red.append(test)
+            if len(self.red) >= RED_MAX:
+                raise NotPassing(f"without any change, these fail: {' '.join(self.red)}")
+
+    def _passes(self, test: str) -> bool:
+        test = test.partition("[")[0]  # pytest's summary may cut what stands in brackets
+        if test in self._passing or not test.startswith("tests/"):  # a run that broke off, or hung
+            return True
+        if failures(self._root, [test]):
+            return False
+        self._passing.add(test)
+        return True
 
 
 def rows_of(text: str) -> dict[tuple[str, str], str]:
@@ -244,6 +283,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", metavar="NAME", default="planted", choices=LISTS, dest="listed")
     parser.add_argument("--only", metavar="WORDS", default="", help="faults whose name has these")
     parser.add_argument("--missing", action="store_true", help="faults no test is named for yet")
+    parser.add_argument("--quick", action="store_true", help="with no test that is slow")
     parser.add_argument("--dir", type=Path, help="where the copy is made")
     wanted = parser.parse_args(words)
     listed: FaultList = LISTS[wanted.listed]
@@ -261,7 +301,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
     with ending(), tempfile.TemporaryDirectory(prefix="planted-", dir=wanted.dir) as folder:
         try:
-            red = run(copied(Path(folder)), faults, tell)
+            red = run(copied(Path(folder)), faults, tell, QUICK if wanted.quick else ALL)
         except (NotPlanted, NotPassing) as error:
             _say(str(error))
             return 1

@@ -194,8 +194,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a new file has its name before its bytes are on disk",
         FILES,
-        "            handle.sync()\n            with _changing(os.path.dirname(path)):\n",
-        "            with _changing(os.path.dirname(path)):\n",
+        "                handle.sync()\n                at += piece\n",
+        "                at += piece\n",
         TESTS_OF_FILES,
     ),
     Fault(

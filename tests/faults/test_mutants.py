@@ -17,9 +17,9 @@ from tests.faults.mutants import (
     Result,
     equivalents,
     report,
+    runs_of,
     sample,
     sources,
-    tests_of,
 )
 
 changes = pytest.importorskip(
@@ -29,7 +29,7 @@ changes = pytest.importorskip(
 HOUSE = '''
 from __future__ import annotations
 from typing import TYPE_CHECKING
-if TYPE_CHECKING and 1 < 2:
+if TYPE_CHECKING:
     from rooms import Room
 DOORS: int | str = 64
 log = print
@@ -129,7 +129,7 @@ def test_each_judgement_has_a_reason_and_a_line_that_is_there() -> None:
 
 
 def test_the_tests_of_a_module_are_those_of_its_name_and_folder_first() -> None:
-    runs = tests_of(ROOT, "kestrelpy/core/delays.py")
+    runs = runs_of(ROOT, "kestrelpy/core/delays.py")
 
     assert runs.first[0] == "tests/core/test_delays.py"
     assert all(each.startswith("tests/core/") for each in runs.first)
@@ -140,7 +140,7 @@ def test_the_tests_of_a_module_are_those_of_its_name_and_folder_first() -> None:
 
 @pytest.mark.parametrize("path", sources())
 def test_every_module_has_tests_to_be_tried_with(path: str) -> None:
-    runs = tests_of(ROOT, path)
+    runs = runs_of(ROOT, path)
 
     every = [each.partition("::")[0] for each in (*runs.first, *runs.then)]
     assert all((ROOT / each).is_file() for each in every)
@@ -152,13 +152,11 @@ def test_a_second_run_goes_on_and_tries_survivors_only_when_told(tmp_path: Path)
     book = Book(tmp_path / "results" / "mutants.jsonl")
     book.add(Result(done.id, done.path, done.line, done.old, done.new, "tests/t.py::test_it", 1.0))
     book.add(Result(alive.id, alive.path, alive.line, alive.old, alive.new, SURVIVED, 3.0))
-    book.add(mutants.Baseline("tests/journal", ["tests/t.py::test_red"], 2.0))
 
     again = Book(tmp_path / "results" / "mutants.jsonl")
 
     assert again.open([done, alive, new], again=False) == [new]
     assert again.open([done, alive, new], again=True) == [alive, new]
-    assert again.baselines["tests/journal"].red == ["tests/t.py::test_red"]
 
 
 def test_the_report_lists_survivors_with_what_was_and_what_is() -> None:

@@ -89,6 +89,26 @@ def test_a_planted_fault_is_found_and_gone_afterwards(tmp_path: Path) -> None:
     assert source.read_text() == "def doors():\n    return 2\n"
 
 
+def test_a_test_that_fails_without_the_fault_proves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    source, test = tmp_path / "house.py", tmp_path / "tests" / "test_house.py"
+    source.write_text("def doors():\n    return 2\n")
+    test.write_text(
+        "import house\n\ndef test_red():\n    assert False\n\n"
+        "def test_doors():\n    assert house.doors() == 2\n"
+    )
+    faults = [
+        Fault("a door is missing", "house.py", "return 2", "return 1", ("tests/test_house.py",)),
+        Fault("two is 1 + 1", "house.py", "return 2", "return 1 + 1", ("tests/test_house.py",)),
+    ]
+    found: list[str] = []
+
+    red = tool.run(tmp_path, faults, lambda _, by: found.append(by))
+
+    assert found == ["tests/test_house.py::test_doors", ""]
+    assert red == ["tests/test_house.py::test_red"]
+
+
 @pytest.mark.parametrize("text", ["no such line", "twice twice"])
 def test_a_fault_whose_text_does_not_stand_there_once_is_refused(
     tmp_path: Path, text: str
@@ -171,7 +191,7 @@ def test_a_run_ends_with_1_where_a_fault_is_not_as_it_is_known(
     listed = FaultList([ONE], known, tmp_path / "REPORT.md", "")
     monkeypatch.setitem(LISTS, "planted", listed)
     monkeypatch.setattr(tool, "copied", lambda folder: folder)
-    monkeypatch.setattr(tool, "run", lambda _root, faults, tell: tell(faults[0], test) or [])
+    monkeypatch.setattr(tool, "run", lambda _root, faults, tell, _mark: tell(faults[0], test) or [])
 
     assert tool.main([]) == code
     assert rows_of(listed.report.read_text()) == {("one", "a.py"): found_by(ONE, test, known)}
