@@ -8,9 +8,10 @@ from __future__ import annotations
 from tests.faults.planted_faults import Fault
 
 CHILDREN = (
-    "tests/core/test_children.py", "tests/core/test_missed.py", "tests/core/test_full_children.py",
-    "tests/core/test_idle.py", "tests/machines/test_readers_machine.py", "tests/core",
-    "tests/machines", "tests/protocol/test_transcripts.py",
+    "tests/core/test_children_snapshot.py", "tests/core/test_children.py",
+    "tests/core/test_missed.py", "tests/core/test_full_children.py", "tests/core/test_idle.py",
+    "tests/machines/test_readers_machine.py", "tests/core", "tests/machines",
+    "tests/protocol/test_transcripts.py",
 )  # fmt: skip
 SNAPSHOTS = (
     "tests/journal/test_snapshot.py", "tests/core/test_children.py", "tests/core",
