@@ -1,4 +1,4 @@
-"""What a snapshot says of a child is what the next start knows of it, though the log says it no more.
+"""What a snapshot says of a child is what the next start knows, though the log says it no more.
 
 The queue's own line has other things to tell in each of these, so that one is not taken for the
 other.
