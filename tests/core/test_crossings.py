@@ -113,6 +113,17 @@ def test_a_child_matches_keys_as_its_queue_does_after_a_reload() -> None:
     assert stage.say("bob", b"get jobs+a") == value(b"jobs+a", b"3")
 
 
+def test_the_body_of_what_was_lent_takes_no_memory_once_it_is_confirmed() -> None:
+    stage = Stage()
+    stage.say("eve", b"set jobs 0 0 5", b"12345")
+    stage.say("eve", b"get jobs/open")
+    assert figure(stage, b"jobs", b"mem_bytes") == b"5"
+
+    stage.say("eve", b"get jobs/close")
+
+    assert figure(stage, b"jobs", b"mem_bytes") == b"0"
+
+
 # -- flushes and uptos ----------------------------------------------------------------------
 
 
@@ -219,3 +230,99 @@ def test_a_deleted_child_is_given_nothing_any_more() -> None:
 
     assert queue.eager == []
     assert stage.client("bob").take() == b"END\r\n"
+
+
+# -- what somebody waits for ----------------------------------------------------------------
+
+
+def test_an_upto_frees_the_keys_of_what_it_confirms() -> None:
+    stage = Stage()
+    for text in (b"1", b"2"):
+        stage.say("eve", b"set jobs/key=A 0 0 1", text)
+    stage.say("eve", b"get jobs/open")
+    assert stage.say("bob", b"get jobs") == b"END\r\n"
+
+    stage.say("eve", b"delete jobs/upto=1")
+
+    assert stage.say("bob", b"get jobs") == value(b"jobs", b"2")
+
+
+def test_a_client_that_waits_is_served_when_an_upto_frees_a_lease() -> None:
+    stage = Stage()
+    stage.set_queue("jobs", max_leased=1)
+    for text in (b"1", b"2"):
+        stage.say("eve", b"set jobs 0 0 1", text)
+    stage.say("eve", b"get jobs/open")
+    stage.send("bob", b"get jobs/open/t=1m\r\n")
+    assert stage.client("bob").take() == b""
+
+    stage.say("ann", b"delete jobs/upto=1")
+
+    assert stage.client("bob").take() == value(b"jobs/open/t=1m", b"2")
+
+
+# -- markers and what is retained -----------------------------------------------------------
+
+
+def test_what_was_delayed_and_died_has_the_marker_of_its_release() -> None:
+    stage = Stage()
+    stage.say("eve", b"set jobs/delay=1s 0 0 1", b"1")
+    stage.say("eve", b"set jobs 0 0 1", b"2")
+    stage.pass_time(1001)
+    stage.say("eve", b"get jobs")
+    stage.say("eve", b"get jobs/open", b"get jobs/abort/dead=why")
+
+    for _ in range(2):
+        shown = stage.say("bob", b"gets jobs/peek/after=0")
+        assert shown == b"VALUE jobs/peek/after=0 0 1 3\r\n1\r\nEND\r\n"
+        stage.kill()
+
+
+def test_fanout_only_without_children_keeps_what_is_retained() -> None:
+    stage = Stage()
+    stage.set_queue("jobs", fanout_only=True, retain="forever")
+    stage.say("eve", b"set jobs 0 0 1", b"1")
+
+    assert stage.say("bob", b"get jobs") == b"END\r\n"
+    shown = stage.say("bob", b"gets jobs/peek/after=0")
+    assert shown == b"VALUE jobs/peek/after=0 0 1 1\r\n1\r\nEND\r\n"
+
+
+# -- ids ------------------------------------------------------------------------------------
+
+
+def test_an_empty_queue_that_remembers_ids_is_not_deleted_for_its_age() -> None:
+    stage = Stage()
+    stage.set_queue("jobs", max_queue_age="1s")
+    stage.say("eve", b"set jobs/id=x 0 0 1", b"1")
+    stage.say("eve", b"get jobs")
+
+    stage.pass_time(60_000)
+
+    assert stage.say("eve", b"add jobs/id=x 0 0 1", b"1") == b"NOT_STORED\r\n"
+
+
+def test_an_id_that_is_repeated_through_an_alias_is_stored() -> None:
+    stage = Stage()
+    stage.set_alias("both", ["one", "two"])
+    assert stage.say("eve", b"set one/id=x 0 0 1", b"1") == b"STORED\r\n"
+
+    for _ in range(2):
+        assert stage.say("eve", b"set both/id=x 0 0 1", b"1") == b"STORED\r\n"
+
+    for queue in (b"one", b"two"):
+        assert figure(stage, queue, b"items") == b"1"
+
+
+def test_an_id_that_is_repeated_is_answered_when_its_item_is_on_disk() -> None:
+    for queue in (b"one", b"both"):
+        stage = Stage()
+        stage.set_alias("both", ["one", "two"])
+        stage.say("eve", b"set one 0 0 1", b"0")
+        stage.hold_syncs()
+        assert stage.say("eve", b"set %b/id=x 0 0 1" % queue, b"1") == b""
+        assert stage.say("bob", b"set %b/id=x 0 0 1" % queue, b"1") == b""
+        stage.go()
+        stage.work()
+        for who in ("eve", "bob"):
+            assert stage.client(who).take() == b"STORED\r\n", queue
