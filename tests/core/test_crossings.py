@@ -326,3 +326,57 @@ def test_an_id_that_is_repeated_is_answered_when_its_item_is_on_disk() -> None:
         stage.work()
         for who in ("eve", "bob"):
             assert stage.client(who).take() == b"STORED\r\n", queue
+
+
+# -- what is deleted, or on its way ---------------------------------------------------------
+
+
+def test_a_deleted_queue_gives_back_its_part_of_the_memory_of_all_queues() -> None:
+    stage = Stage()
+    for _ in range(20):
+        stage.say("eve", b"set jobs 0 0 100000", bytes(100_000))
+    assert stage.broker.memory.taken > 0
+
+    stage.say("eve", b"delete jobs")
+
+    assert stage.broker.memory.taken == 0
+
+
+def test_a_token_names_nothing_once_its_item_is_handed_on() -> None:
+    stage = Stage()
+    stage.say("eve", b"set jobs 0 0 1", b"1")
+    stage.say("eve", b"set done 0 0 1", b"0")
+    token = stage.say("eve", b"gets jobs/open/lease=1h").split()[4]
+    stage.hold_syncs()
+    stage.send("eve", b"set done/confirm=jobs:%b 0 0 1\r\n2\r\n" % token)
+
+    assert stage.say("bob", b"delete jobs/token=%b" % token) == b"NOT_FOUND\r\n"
+    stage.go()
+    stage.work()
+
+    assert stage.client("eve").take() == b"STORED\r\n"
+
+
+def test_after_a_kill_nothing_is_lent_by_a_queue_that_was_deleted() -> None:
+    stage = with_child(b"1")
+    stage.say("eve", b"gets jobs/open/lease=1h")
+    stage.say("eve", b"delete jobs")
+
+    stage.kill()
+
+    [remnant] = stage.broker.remnants
+    assert remnant.reader.leases.entries == {}
+    assert stage.say("bob", b"get jobs+a") == value(b"jobs+a", b"1")
+
+
+def test_an_observer_is_not_shown_what_was_set_for_a_child_alone() -> None:
+    stage = Stage()
+    stage.set_queue("jobs", retain="forever")
+    stage.say("eve", b"get jobs+a/peek")
+    for queue, text in ((b"jobs", b"1"), (b"jobs+a", b"2"), (b"jobs", b"3")):
+        stage.say("eve", b"set %b 0 0 1" % queue, text)
+
+    for _ in range(2):
+        shown = stage.say("bob", b"gets jobs/peek/after=0/n=9").splitlines()
+        assert shown[1::2] == [b"1", b"3"]
+        stage.kill()
