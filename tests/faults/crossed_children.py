@@ -14,8 +14,8 @@ CHILDREN = (
     "tests/protocol/test_transcripts.py",
 )  # fmt: skip
 SNAPSHOTS = (
-    "tests/journal/test_snapshot.py", "tests/core/test_children.py", "tests/core",
-    "tests/machines/test_readers_machine.py",
+    "tests/journal/test_snapshot.py", "tests/core/test_children_snapshot.py",
+    "tests/core/test_children.py", "tests/core", "tests/machines/test_readers_machine.py",
 )  # fmt: skip
 RETAINED = (
     "tests/core/test_retained.py", "tests/core/test_retained_children.py",

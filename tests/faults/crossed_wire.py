@@ -1,4 +1,4 @@
-"""Mistakes where `retain`, ids, aliases, waits, synced confirms, reloads and audits meet.
+"""Mistakes where `retain`, ids, aliases, waits, synced confirms and reloads meet.
 
 One rule: as `planted_faults` has it.
 """
@@ -17,6 +17,7 @@ ONCE = (
     "tests/core", "tests/machines", "tests/protocol/test_transcripts.py",
 )  # fmt: skip
 WIRE = (
+    "tests/protocol/test_waiting_synced.py", "tests/core/test_crossings.py",
     "tests/protocol/test_waiting.py", "tests/protocol/test_fetching.py",
     "tests/protocol/test_once.py", "tests/protocol", "tests/core/test_handoff.py",
     "tests/machines/test_handoff_machine.py",
@@ -25,7 +26,6 @@ RELOADS = (
     "tests/server/test_reloading.py", "tests/core/test_operating.py", "tests/core/test_queue.py",
     "tests/core", "tests/protocol/test_transcripts.py", "tests/machines",
 )  # fmt: skip
-AUDIT = ("tests/spark/jobs/test_audit.py",)
 
 WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
@@ -243,33 +243,5 @@ WIRE_CROSSED: tuple[Fault, ...] = (
         "        reader.serve(now_ms)\n",
         "",
         RELOADS,
-    ),
-    Fault(
-        "audit: an item of a queue that was made anew counts as made twice",
-        "kestrelpy/spark/jobs/once.py",
-        'Window.partitionBy("origin", "of_generation")',
-        'Window.partitionBy("origin")',
-        AUDIT,
-    ),
-    Fault(
-        "audit: the newest epoch itself counts as an older one",
-        "kestrelpy/spark/jobs/once.py",
-        'fn.col("epoch") < fn.col("newest.epoch")',
-        'fn.col("epoch") <= fn.col("newest.epoch")',
-        AUDIT,
-    ),
-    Fault(
-        "audit: a key that was written once more is no gap in its versions",
-        "kestrelpy/spark/jobs/once.py",
-        'fn.col("version_before") + 1) & ~forgotten',
-        'fn.col("version_before") + 1) & forgotten',
-        AUDIT,
-    ),
-    Fault(
-        "audit: what was delayed counts as delivered out of order",
-        "kestrelpy/spark/jobs/judged.py",
-        "(items.before == 0) & ~was_delayed",
-        "(items.before == 0)",
-        AUDIT,
     ),
 )

@@ -64,7 +64,7 @@ class NotPassing(Exception):
 
 @dataclass(frozen=True)
 class FaultList:
-    """Faults, those of them that no test can find with the reason, and where the report stands."""
+    """Faults, those of them that no test finds with the reason, and where the report stands."""
 
     faults: Sequence[Fault]
     known: Mapping[str, str]
@@ -272,7 +272,7 @@ def report(
     missed = sum(by == NO_TEST for by in bys)
     known = sum(by.startswith("no test, known: ") for by in bys)
     tail = f"\n{len(told)} planted, {missed} not found"
-    tail += f", {known} known that no test can find.\n" if known else ".\n"
+    tail += f", {known} known that no test finds.\n" if known else ".\n"
     if red:
         tail += f"\nLeft out, because they failed without a fault: {', '.join(red)}.\n"
     return _HEAD.format(words) + "\n".join(table) + "\n" + tail

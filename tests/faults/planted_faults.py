@@ -1003,5 +1003,5 @@ FAULTS: tuple[Fault, ...] = (
     ),
 )
 
-# Faults that no test can find, each with its reason.
+# Faults that no test finds, each with its reason; "no test yet" is work to be done.
 KNOWN: dict[str, str] = {}

@@ -147,7 +147,7 @@ def test_a_fault_that_is_known_is_told_with_its_reason() -> None:
 
     assert "| two | `b.py` | no test, known: nobody can tell |" in text
     assert unfound(text) == []
-    assert text.endswith("1 planted, 0 not found, 1 known that no test can find.\n")
+    assert text.endswith("1 planted, 0 not found, 1 known that no test finds.\n")
 
 
 def test_a_report_that_is_read_again_is_the_same() -> None:
