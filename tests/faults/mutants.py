@@ -49,6 +49,7 @@ from tests.faults.planted import (
     copied,
     ending,
     failures,
+    stop,
 )
 
 if TYPE_CHECKING:
@@ -298,8 +299,11 @@ def try_all(todo: Sequence[Mutant], book: Book, jobs: int, folder: Path) -> None
             book.add(result)
             end = f"found by {result.by}" if result.by else "SURVIVED"
             _say(f"{number}/{len(todo)} {result.path}:{result.line} {end} ({result.seconds} s)")
-    finally:  # stopped in the middle: nothing that has not begun is begun
-        pool.shutdown(wait=False, cancel_futures=True)
+    except BaseException:
+        stop()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def report(results: Sequence[Result]) -> str:

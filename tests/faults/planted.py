@@ -52,6 +52,7 @@ put into the source, and the named test is the first that fails because of it. I
 
 
 _RUNNING: set[int] = set()  # groups of processes
+_STOPPED: list[bool] = []  # not empty: none is begun any more
 
 
 class NotPlanted(Exception):
@@ -124,6 +125,8 @@ def failures(
         "-o", f"timeout={TEST_SECONDS}", *(f"--deselect={each}" for each in left_out),
         *in_order(root, tests),
     ]  # fmt: skip
+    if _STOPPED:
+        raise NotPassing("stopped")
     if environment is None:
         environment = {"PYTHONDONTWRITEBYTECODE": "1"}
     with subprocess.Popen(
@@ -150,6 +153,13 @@ def end(group: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
     _RUNNING.discard(group)
+
+
+def stop() -> None:
+    """Kill every run of pytest, and begin none any more."""
+    _STOPPED.append(True)
+    for group in list(_RUNNING):
+        end(group)
 
 
 @contextmanager
