@@ -14,7 +14,7 @@ PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
 PYTEST := $(PY) -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help serve install test test-fast lint bench soak clean system-packages
+.PHONY: help serve install test test-fast lint bench soak mutants clean system-packages
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ bench: $(VENV)/.installed-bench ## measure against redis-server and beanstalkd
 
 soak: $(VENV)/.installed-test ## the long tests
 	$(PYTEST) -m soak -o timeout=0 $(ARGS)
+
+mutants: $(VENV)/.installed-test $(VENV)/.installed-mutants ## N=300 small changes: do the tests notice?
+	$(PY) -m tests.faults.mutants -n $(or $(N),300) --seed $(or $(SEED),1) $(ARGS)
 
 clean: ## take .venv and what tools left behind away; data stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

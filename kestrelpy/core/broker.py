@@ -353,7 +353,7 @@ class Broker:
     def step_wall(self, offset_ms: int) -> None:
         """The wall clock was set, or drifted: dates are due at other times now."""
         self.wall.offset_ms = offset_ms
-        for queue in self.queues.values():
+        for queue in (*self.queues.values(), *self.remnants):
             queue.alarm.need(queue.reader.next_due())
             if queue.missed is not None:
                 queue.alarm.need(queue.missed.due.next_due(offset_ms))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journal.snapshot import DeadEntry
-from kestrelpy.core.dead import PASSED_ENTRIES_MAX, DeadLine
+from kestrelpy.core.dead import KEPT_BYTES_MAX, PASSED_ENTRIES_MAX, DeadLine
 from kestrelpy.core.item import Item
 from kestrelpy.core.leases import Holder
 from kestrelpy.core.moving import redrive
@@ -186,6 +186,20 @@ def test_burying_and_forgetting_leave_nothing_behind() -> None:
     assert (len(line), line.count, line.bytes, line.first()) == (0, 0, 0, None)
     assert not line._items
     assert not line._kept_bytes
+
+
+def test_the_body_of_one_that_is_purged_makes_room_for_others() -> None:
+    line = DeadLine()
+    large = bytes(KEPT_BYTES_MAX * 2 // 3)
+    for id_ in (1, 2, 3):
+        line.bury(id_, 1, b"abort", 99, len(large))
+    line.keep(Item(1, 1, large, 0, 0, 0), always=False)
+    line.forget(1, is_lent=False)
+    line.keep(Item(2, 2, b"x", 0, 0, 0), always=False)
+
+    line.keep(Item(3, 3, large, 0, 0, 0), always=False)
+
+    assert line.at(3) is not None
 
 
 def test_those_that_went_from_behind_one_that_stays_cost_nothing() -> None:

@@ -417,3 +417,16 @@ def test_two_deleted_queues_with_copies_of_each_other_s_originals_do_not_wait_fo
     town.work()
     assert town.client("eve").take() == town.client("eva").take() == b"DELETED\r\n"
     assert not [name for name in town.disk.names("data") if "." in name]
+
+
+def test_what_is_delayed_in_a_child_of_a_remnant_follows_the_wall_clock() -> None:
+    stage = Stage()
+    stage.say("eve", b"get jobs+audit/peek")
+    at = stage.wall_ms // 1000 + 60
+    stage.say("eve", b"set jobs/at=%d 0 0 1" % at, b"1")
+    stage.say("eve", b"delete jobs")
+
+    stage.broker.step_wall(stage.broker.wall.offset_ms + 61_000)
+    stage.pass_time(10)
+
+    assert stage.say("bob", b"get jobs+audit") == b"VALUE jobs+audit 0 1\r\n1\r\nEND\r\n"

@@ -194,8 +194,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a new file has its name before its bytes are on disk",
         FILES,
-        "            handle.sync()\n            with _changing(os.path.dirname(path)):\n",
-        "            with _changing(os.path.dirname(path)):\n",
+        "                handle.sync()\n                at += piece\n",
+        "                at += piece\n",
         TESTS_OF_FILES,
     ),
     Fault(
@@ -626,7 +626,7 @@ FAULTS: tuple[Fault, ...] = (
         "kestrelpy/server/data_directory.py",
         "            if 0 < made <= generation and",
         "            if made == generation and",
-        ("tests/server/test_data_directory.py", *SIMULATION),
+        ("tests/server/test_data_directory.py",),
     ),
     # -- the worker ----------------------------------------------------------------------------
     Fault(
@@ -1002,3 +1002,6 @@ FAULTS: tuple[Fault, ...] = (
         ("tests/server/test_removals.py",),
     ),
 )
+
+# Faults that no test finds, each with its reason; "no test yet" is work to be done.
+KNOWN: dict[str, str] = {}

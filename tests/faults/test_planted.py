@@ -6,11 +6,32 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.planted import REPORT, ROOT, NotPassing, NotPlanted, failures, planted, report
-from tests.faults.planted_faults import FAULTS, Fault
+from tests.faults import planted as tool
+from tests.faults.planted import (
+    LISTS,
+    NO_TEST,
+    ROOT,
+    FaultList,
+    NotPassing,
+    NotPlanted,
+    failed,
+    failures,
+    found_by,
+    in_order,
+    planted,
+    report,
+    rows_of,
+    unfound,
+)
+from tests.faults.planted_faults import Fault
+
+EVERY = [fault for listed in LISTS.values() for fault in listed.faults]
+ONE = Fault("one", "a.py", "x", "y", ("t",))
+TWO = Fault("two", "b.py", "x", "y", ("t",))
+each_list = pytest.mark.parametrize("listed", LISTS.values(), ids=LISTS)
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.name))
+@pytest.mark.parametrize("fault", EVERY, ids=lambda fault: str(fault.name))
 def test_every_fault_can_be_planted_and_has_tests_to_find_it(fault: Fault) -> None:
     count = (ROOT / fault.path).read_text().count(fault.old)
     assert count == 1, "the source has changed, and so must the fault"
@@ -20,14 +41,37 @@ def test_every_fault_can_be_planted_and_has_tests_to_find_it(fault: Fault) -> No
 
 
 def test_no_two_faults_have_one_name() -> None:
-    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
+    assert len({fault.name for fault in EVERY}) == len(EVERY)
 
 
-def test_the_report_tells_of_every_fault() -> None:
-    text = REPORT.read_text()
+@each_list
+def test_a_report_tells_of_every_fault(listed: FaultList) -> None:
+    told = rows_of(listed.report.read_text())
 
-    rows = [f"| {fault.name} | `{fault.path}` |" for fault in FAULTS]
-    assert [row for row in rows if row not in text] == [], "run python -m tests.faults.planted"
+    wanted = [(fault.name, fault.path) for fault in listed.faults]
+    assert [each for each in wanted if each not in told] == [], "run python -m tests.faults.planted"
+
+
+@each_list
+def test_a_report_names_a_test_for_every_fault_that_is_not_known(listed: FaultList) -> None:
+    assert unfound(listed.report.read_text()) == [], "write a test, or say in KNOWN why none can be"
+
+
+@each_list
+def test_a_report_names_tests_that_are_there(listed: FaultList) -> None:
+    for (name, _), by in rows_of(listed.report.read_text()).items():
+        if name in listed.known:
+            assert by == found_by(Fault(name, "", "", "", ()), "", listed.known)
+            continue
+        test, _, file = by.removesuffix("`").rpartition("` in `")
+        function = test.removeprefix("`").partition("[")[0]
+        assert f"def {function}(" in (ROOT / file).read_text(), f"{name}: found by {by}"
+
+
+@each_list
+def test_what_is_known_is_in_the_list_and_has_a_reason(listed: FaultList) -> None:
+    assert set(listed.known) <= {fault.name for fault in listed.faults}
+    assert all(listed.known.values())
 
 
 def test_a_planted_fault_is_found_and_gone_afterwards(tmp_path: Path) -> None:
@@ -45,6 +89,26 @@ def test_a_planted_fault_is_found_and_gone_afterwards(tmp_path: Path) -> None:
     assert source.read_text() == "def doors():\n    return 2\n"
 
 
+def test_a_test_that_fails_without_the_fault_proves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    source, test = tmp_path / "house.py", tmp_path / "tests" / "test_house.py"
+    source.write_text("def doors():\n    return 2\n")
+    test.write_text(
+        "import house\n\ndef test_red():\n    assert False\n\n"
+        "def test_doors():\n    assert house.doors() == 2\n"
+    )
+    faults = [
+        Fault("a door is missing", "house.py", "return 2", "return 1", ("tests/test_house.py",)),
+        Fault("two is 1 + 1", "house.py", "return 2", "return 1 + 1", ("tests/test_house.py",)),
+    ]
+    found: list[str] = []
+
+    red = tool.run(tmp_path, faults, lambda _, by: found.append(by))
+
+    assert found == ["tests/test_house.py::test_doors", ""]
+    assert red == ["tests/test_house.py::test_red"]
+
+
 @pytest.mark.parametrize("text", ["no such line", "twice twice"])
 def test_a_fault_whose_text_does_not_stand_there_once_is_refused(
     tmp_path: Path, text: str
@@ -60,13 +124,74 @@ def test_a_fault_whose_text_does_not_stand_there_once_is_refused(
 
 
 def test_a_fault_that_nobody_finds_stands_out() -> None:
-    faults = [Fault("one", "a.py", "x", "y", ("t",)), Fault("two", "b.py", "x", "y", ("t",))]
+    rows = {
+        (ONE.name, ONE.path): found_by(ONE, "tests/t.py::test_it[a]", {}),
+        (TWO.name, TWO.path): found_by(TWO, "", {}),
+    }
 
-    text = report([(faults[0], "tests/t.py::test_it[a]"), (faults[1], "")])
+    text = report([ONE, TWO], rows, [], "")
 
     assert "| one | `a.py` | `test_it[a]` in `tests/t.py` |" in text
     assert "| two | `b.py` | **no test** |" in text
     assert text.endswith("2 planted, 1 not found.\n")
+    assert unfound(text) == ["two"]
     assert "because they failed without a fault: tests/t.py::test_x." in report(
-        [], ["tests/t.py::test_x"]
+        [], {}, ["tests/t.py::test_x"], ""
     )
+
+
+def test_a_fault_that_is_known_is_told_with_its_reason() -> None:
+    by = found_by(TWO, "", {"two": "nobody can tell"})
+
+    text = report([TWO], {("two", "b.py"): by}, [], "")
+
+    assert "| two | `b.py` | no test, known: nobody can tell |" in text
+    assert unfound(text) == []
+    assert text.endswith("1 planted, 0 not found, 1 known that no test finds.\n")
+
+
+def test_a_report_that_is_read_again_is_the_same() -> None:
+    rows = {("one", "a.py"): "`test_it[a - b]` in `tests/t.py`", ("two", "b.py"): NO_TEST}
+
+    assert rows_of(report([ONE, TWO], rows, [], "")) == rows
+
+
+def test_a_line_of_a_log_is_no_test() -> None:
+    out = (
+        "ERROR tests/log.py::test_printed - by the test itself\n"
+        "ERROR    kestrelpy.background:read_back.py:252 item 1 cannot be read\n"
+        "=== short test summary info ===\n"
+        "ERROR    kestrelpy.background:read_back.py:252 item 1 cannot be read\n"
+        "FAILED tests/core/test_dead.py::test_it[a] - assert 1 == 2\n"
+        "ERROR tests/core/test_late.py - ImportError\n"
+    )
+
+    assert failed(out) == ["tests/core/test_dead.py::test_it[a]", "tests/core/test_late.py"]
+
+
+def test_files_are_run_in_the_order_in_which_they_are_named_first(tmp_path: Path) -> None:
+    for name in ("test_a.py", "test_b.py", "help.py"):
+        (tmp_path / "folder").mkdir(exist_ok=True)
+        (tmp_path / "folder" / name).write_text("")
+
+    tests = ("folder/test_b.py", "folder", "other.py::test_one")
+
+    assert in_order(tmp_path, tests) == ["folder/test_b.py", "folder/test_a.py", tests[-1]]
+
+
+@pytest.mark.parametrize(
+    ("test", "known", "code"),
+    [("tests/t.py::test_it", {}, 0), ("", {}, 1), ("", {"one": "why"}, 0),
+     ("tests/t.py::test_it", {"one": "why"}, 1)],
+    ids=["found", "not found", "known", "known, and found"],
+)  # fmt: skip
+def test_a_run_ends_with_1_where_a_fault_is_not_as_it_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: str, known: dict[str, str], code: int
+) -> None:
+    listed = FaultList([ONE], known, tmp_path / "REPORT.md", "")
+    monkeypatch.setitem(LISTS, "planted", listed)
+    monkeypatch.setattr(tool, "copied", lambda folder: folder)
+    monkeypatch.setattr(tool, "run", lambda _root, faults, tell, _mark: tell(faults[0], test) or [])
+
+    assert tool.main([]) == code
+    assert rows_of(listed.report.read_text()) == {("one", "a.py"): found_by(ONE, test, known)}

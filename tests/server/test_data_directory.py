@@ -11,6 +11,7 @@ from journal.files import Disk
 from journal.journal import Sizes
 from kestrelpy.server.data_directory import DataDirectory
 from tests.support.running import running
+from tests.support.stage import Stage
 
 
 def test_a_second_owner_is_refused(tmp_path: Path) -> None:
@@ -74,6 +75,21 @@ async def test_a_deleted_queue_is_gone_after_a_restart_and_its_successor_is_not(
         peer = await server.client()
         await peer.ask(b"get jobs\r\n")
         assert await peer.line() == b"b\r\n"
+
+
+def test_a_delete_takes_what_is_left_of_earlier_queues_of_the_name_and_no_other() -> None:
+    stage = Stage()
+    stage.say("eve", b"set jobs 0 0 1", b"1")
+    stage.say("eve", b"set mail 0 0 1", b"1")
+    [mail] = [name for name in stage.disk.names("data") if name.startswith("mail.")]
+    for folder in ("jobs.5", "jobs.6", "mail.5", "jobs"):  # what could not be removed, and others'
+        stage.disk.make_folder(f"data/{folder}")
+        stage.disk.create(f"data/{folder}/0000000001.segment", b"x", 1)
+
+    assert stage.say("eve", b"delete jobs") == b"DELETED\r\n"
+
+    left = [name for name in stage.disk.names("data") if name.startswith(("jobs", "mail"))]
+    assert sorted(left) == sorted(["jobs", "mail.5", mail])
 
 
 async def test_of_two_generations_the_newer_is_kept(tmp_path: Path) -> None:

@@ -271,3 +271,18 @@ async def test_a_reload_that_fails_otherwise_is_answered_too(
             answer = await peer.ask(b"reload\r\n")
         assert answer.startswith(b"SERVER_ERROR configuration not reloaded"), answer
         assert await peer.ask(b"reload\r\n") == b"Reloaded config.\r\n"
+
+
+def test_aliases_are_those_of_the_new_file_once_it_is_taken() -> None:
+    stage = Stage()
+    stage.set_alias("both", ["one", "two"])
+    config = Config.model_validate({"aliases": {"all": {"to": ["three", "four"]}}})
+    reload = Reload(stage.policies, stage.broker, config)
+    reload.check()
+    assert reload.take()
+    finish(stage, reload)
+
+    stage.say("eve", b"set all 0 0 1", b"x")
+    stage.say("eve", b"set both 0 0 1", b"y")
+
+    assert sorted(stage.broker.queues) == [b"both", b"four", b"three"]

@@ -1,0 +1,143 @@
+"""What a snapshot says of a child is what the next start knows, though the log says it no more.
+
+The queue's own line has other things to tell in each of these, so that one is not taken for the
+other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kestrelpy.core.log import JournalLog
+from tests.support.moving import Town
+
+starts = pytest.mark.parametrize("start", [Town.kill, Town.restart], ids=["kill", "restart"])
+Start = Callable[[Town], None]
+
+
+def made(*bodies: bytes) -> Town:
+    """A queue with a child, and these items for both."""
+    town = Town()
+    town.say("eve", b"get jobs+a/peek")
+    for text in bodies:
+        assert town.say("eve", b"set jobs 0 0 1", text) == b"STORED\r\n"
+    return town
+
+
+def begin_again(town: Town, start: Start) -> None:
+    """A start that reads two snapshots of this state, and no record of what it says."""
+    for _ in range(2):
+        town.snapshot("jobs")
+        town.say("eve", b"set jobs+other 0 0 1", b"x")
+    start(town)
+    log = town.queue("jobs").log
+    log = getattr(log, "base", log)
+    assert isinstance(log, JournalLog)
+    assert log.journal.upkeep.snapshots
+
+
+def figure(town: Town, name: bytes, queue: bytes = b"jobs+a") -> bytes:
+    """One of the figures of `stats`."""
+    prefix = b"STAT queue_%b_%b " % (queue, name)
+    [line] = [
+        line for line in town.say("bob", b"stats %b" % queue).splitlines()
+        if line.startswith(prefix)
+    ]  # fmt: skip
+    return line.removeprefix(prefix)
+
+
+@starts
+def test_a_child_that_was_paused_lends_nothing_and_the_queue_goes_on(start: Start) -> None:
+    town = made(b"1")
+    assert town.say("eve", b"pause jobs+a") == b"OK\r\n"
+
+    begin_again(town, start)
+
+    assert town.say("bob", b"get jobs+a") == b"END\r\n"
+    assert town.say("bob", b"get jobs") == b"VALUE jobs 0 1\r\n1\r\nEND\r\n"
+    town.say("eve", b"resume jobs+a")
+    assert town.say("bob", b"get jobs+a") == b"VALUE jobs+a 0 1\r\n1\r\nEND\r\n"
+
+
+@starts
+def test_what_a_child_lent_by_token_is_lent_still(start: Start) -> None:
+    town = made(b"1")
+    token = town.say("eve", b"gets jobs+a/open/lease=1h").split()[4]
+
+    begin_again(town, start)
+
+    assert town.say("bob", b"get jobs+a") == b"END\r\n"
+    assert town.say("bob", b"delete jobs+a/token=%b" % token) == b"DELETED\r\n"
+    assert town.say("bob", b"get jobs") == b"VALUE jobs 0 1\r\n1\r\nEND\r\n"
+
+
+@starts
+def test_what_a_child_was_given_back_for_later_has_its_key_still(start: Start) -> None:
+    town = Town()
+    town.say("eve", b"get jobs+a/peek")
+    for text in (b"1", b"2"):
+        town.say("eve", b"set jobs/key=A 0 0 1", text)
+    town.say("eve", b"get jobs+a/open")
+    town.say("eve", b"get jobs+a/abort/delay=10m")
+
+    begin_again(town, start)
+
+    assert town.say("bob", b"get jobs+a") == b"END\r\n", "2 has the key of 1, which is first"
+    assert town.say("bob", b"get jobs") == b"VALUE jobs 0 1\r\n1\r\nEND\r\n"
+    town.pass_time(600_001)
+    for text in (b"1", b"2"):
+        assert town.say("bob", b"get jobs+a") == b"VALUE jobs+a 0 1\r\n%b\r\nEND\r\n" % text
+
+
+@starts
+def test_attempts_in_a_child_are_its_own(start: Start) -> None:
+    town = made(b"1")
+    for _ in range(2):
+        town.say("eve", b"get jobs+a/open", b"get jobs+a/abort")
+    town.say("eve", b"get jobs/open", b"get jobs/abort")
+
+    begin_again(town, start)
+
+    assert town.say("bob", b"gets jobs+a/peek/full").split()[7] == b"2"
+    assert town.say("bob", b"gets jobs/peek/full").split()[7] == b"1"
+
+
+@starts
+def test_dead_letters_of_a_child_are_its_own(start: Start) -> None:
+    town = made(b"1", b"2")
+    town.say("eve", b"get jobs+a/open", b"get jobs+a/abort/dead=why")
+
+    begin_again(town, start)
+
+    assert town.say("bob", b"get jobs+a/dead") == b"VALUE jobs+a/dead 0 1\r\n1\r\nEND\r\n"
+    assert town.say("bob", b"get jobs+a") == b"VALUE jobs+a 0 1\r\n2\r\nEND\r\n"
+    assert town.say("bob", b"get jobs/dead") == b"END\r\n"
+    assert town.say("bob", b"get jobs") == b"VALUE jobs 0 1\r\n1\r\nEND\r\n"
+
+
+@starts
+def test_places_in_a_child_are_its_own(start: Start) -> None:
+    town = made(b"1", b"2")
+    town.say("eve", b"get jobs+a/open", b"get jobs+a/abort/delay=1s")
+    town.pass_time(1001)
+
+    begin_again(town, start)
+
+    for text in (b"2", b"1"):  # what is released comes behind what was there
+        assert town.say("bob", b"get jobs+a") == b"VALUE jobs+a 0 1\r\n%b\r\nEND\r\n" % text
+    for text in (b"1", b"2"):
+        assert town.say("bob", b"get jobs") == b"VALUE jobs 0 1\r\n%b\r\nEND\r\n" % text
+
+
+@starts
+def test_the_total_of_a_child_is_what_ever_came_to_it(start: Start) -> None:
+    town = made(b"1", b"2", b"3")
+    town.say("eve", b"set jobs+a 0 0 1", b"4")
+    town.say("eve", b"get jobs+a")
+
+    begin_again(town, start)
+
+    assert figure(town, b"total_items") == b"4"
+    assert figure(town, b"items") == b"3"

@@ -1,0 +1,227 @@
+"""Mistakes where fan-out children meet keys, dead letters, delays, snapshots and restarts.
+
+One rule: as `planted_faults` has it.
+"""
+
+from __future__ import annotations
+
+from tests.faults.planted_faults import Fault
+
+CHILDREN = (
+    "tests/core/test_children_snapshot.py", "tests/core/test_children.py",
+    "tests/core/test_missed.py", "tests/core/test_full_children.py", "tests/core/test_idle.py",
+    "tests/machines/test_readers_machine.py", "tests/core", "tests/machines",
+    "tests/protocol/test_transcripts.py",
+)  # fmt: skip
+SNAPSHOTS = (
+    "tests/journal/test_snapshot.py", "tests/core/test_children_snapshot.py",
+    "tests/core/test_children.py", "tests/core", "tests/machines/test_readers_machine.py",
+)  # fmt: skip
+RETAINED = (
+    "tests/core/test_retained.py", "tests/core/test_retained_children.py",
+    "tests/machines/test_retain_machine.py", "tests/core", "tests/machines",
+    "tests/protocol/test_transcripts.py",
+)  # fmt: skip
+
+CHILDREN_CROSSED: tuple[Fault, ...] = (
+    Fault(
+        "a snapshot forgets that a child is paused",
+        "kestrelpy/core/fanning.py",
+        ".values()), child.paused, child.",
+        ".values()), False, child.",
+        CHILDREN,
+    ),
+    Fault(
+        "a snapshot forgets what a child has lent by token",
+        "kestrelpy/core/fanning.py",
+        "list(child.leases.entries.values())",
+        "[]",
+        CHILDREN,
+    ),
+    Fault(
+        "a snapshot forgets the keys of what was given back to a child for later",
+        "kestrelpy/core/fanning.py",
+        "dict(child.keyed.held)",
+        "{}",
+        CHILDREN,
+    ),
+    Fault(
+        "a snapshot has the attempts of the queue's own line for a child",
+        "kestrelpy/core/fanning.py",
+        "child.attempts.copy()",
+        "queue.reader.attempts.copy()",
+        CHILDREN,
+    ),
+    Fault(
+        "a snapshot forgets the dead letters of a child",
+        "kestrelpy/core/fanning.py",
+        "list(child.dead.deaths.values())",
+        "[]",
+        CHILDREN,
+    ),
+    Fault(
+        "a snapshot has the places of the queue's own line for a child",
+        "kestrelpy/core/fanning.py",
+        "placed(child)",
+        "placed(queue.reader)",
+        CHILDREN,
+    ),
+    Fault(
+        "a snapshot counts as a child's total what it has now",
+        "kestrelpy/core/fanning.py",
+        "child.total_items, child.live.copy()",
+        "len(child.live), child.live.copy()",
+        CHILDREN,
+    ),
+    Fault(
+        "the pause of a child is the queue's own in a snapshot",
+        "journal/lines.py",
+        'yield Draft(Kind.PAUSED, 0, 0, 1, time_ms, b"", b"", self.number, 0)',
+        'yield Draft(Kind.PAUSED, 0, 0, 1, time_ms, b"", b"", 0, 0)',
+        SNAPSHOTS,
+    ),
+    Fault(
+        "delayed bodies that an idle child missed count for no limit of it",
+        "kestrelpy/core/child.py",
+        "            self.delays.bytes += missed.put_off_bytes\n",
+        "",
+        CHILDREN,
+    ),
+    Fault(
+        "delayed bodies that an idle child missed are not among what it has",
+        "kestrelpy/core/child.py",
+        "            self.live_bytes += missed.put_off_bytes\n",
+        "",
+        CHILDREN,
+    ),
+    Fault(
+        "an idle child does not count what was put for later as put",
+        "kestrelpy/core/child.py",
+        "self.total_items += missed.ids.count",
+        "self.total_items += missed.plain",
+        CHILDREN,
+    ),
+    Fault(
+        "an item put for later has its id as marker in a child that waits for it",
+        "kestrelpy/core/child.py",
+        "            self.marks.hide(item.id)\n",
+        "",
+        CHILDREN,
+    ),
+    Fault(
+        "what a full child drops is there again after a restart",
+        "kestrelpy/core/child.py",
+        "            self.log.discarded(item, now_ms + self.wall.offset_ms)\n",
+        "",
+        CHILDREN,
+    ),
+    Fault(
+        "a child goes on matching keys as before its queue's settings changed",
+        "kestrelpy/core/branch.py",
+        "        child.keyed.keys.matches_any = policy.keys.matches_any\n",
+        "",
+        CHILDREN,
+    ),
+    Fault(
+        "a child's block decides how keys match, not the queue's",
+        "kestrelpy/core/branch.py",
+        "replace(policy, keys=of.keys, sync_ms",
+        "replace(policy, sync_ms",
+        CHILDREN,
+    ),
+    Fault(
+        "retained: a number that was given to a set on a child counts as kept",
+        "kestrelpy/core/branch.py",
+        "            parent.retained.skip(number - 1)\n",
+        "            pass\n",
+        CHILDREN,
+    ),
+    Fault(
+        "a set on a child alone is not in its total",
+        "kestrelpy/core/branch.py",
+        "        self.child.total_items += 1\n",
+        "",
+        CHILDREN,
+    ),
+    Fault(
+        "a deleted queue stays for the sake of a child that was flushed",
+        "kestrelpy/core/branch.py",
+        "        lsn = super().flush(now_ms)\n"
+        "        self.note_less()\n",
+        "        lsn = super().flush(now_ms)\n",
+        CHILDREN,
+    ),
+    Fault(
+        "a deleted child is still given each item",
+        "kestrelpy/core/children.py",
+        "        branch.parent.eager.remove(child)\n",
+        "        pass\n",
+        CHILDREN,
+    ),
+    Fault(
+        "the name of a deleted queue's child is not free when that goes",
+        "kestrelpy/core/children.py",
+        "        free_name(broker, branch, now_ms)\n",
+        "",
+        CHILDREN,
+    ),
+    Fault(
+        "a restart ends what a child has lent by token",
+        "kestrelpy/core/children.py",
+        "    resume(branch.child, now_ms)\n",
+        "",
+        CHILDREN,
+    ),
+    Fault(
+        "a child's dead letters stay where they are over a restart",
+        "kestrelpy/core/children.py",
+        "    send_on(branch.child, branch.child.dead.deaths)\n",
+        "",
+        CHILDREN,
+    ),
+    Fault(
+        "a child that begins with a delayed item has an entry of its own beside the queue's",
+        "kestrelpy/core/children.py",
+        "    queue.reader.delays.share(new.__contains__, queue.missed.due)\n",
+        "",
+        CHILDREN,
+    ),
+    Fault(
+        "the own line cannot say when what is delayed for all is due",
+        "kestrelpy/core/children.py",
+        "        queue.reader.delays.shared = queue.missed.due\n",
+        "",
+        CHILDREN,
+    ),
+    Fault(
+        "a replayed record of a child does not wait for what was put for all before it",
+        "kestrelpy/core/replay.py",
+        "        self._queue.catch_up()\n"
+        "        line.apply",
+        "        line.apply",
+        CHILDREN,
+    ),
+    Fault(
+        "a restart does not count in a child's total what it began with",
+        "kestrelpy/core/replay.py",
+        "            child.total_items = len(begins.live)\n",
+        "",
+        CHILDREN,
+    ),
+    Fault(
+        "retained: what goes with a segment is not looked for among idle children",
+        "kestrelpy/core/retained.py",
+        "        queue.catch_up()\n"
+        "        needed",
+        "        needed",
+        RETAINED,
+    ),
+    Fault(
+        "the put that a child was named behind may be rewritten before two snapshots "
+        "have it",
+        "kestrelpy/core/queue.py",
+        "return min([first, *(child.named_lsn for child in self.children.values())])",
+        "return first",
+        CHILDREN,
+    ),
+)

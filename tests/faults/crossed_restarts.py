@@ -1,0 +1,264 @@
+"""Mistakes where dead letters, flushes, keys and delays meet a restart, and forgotten releases.
+
+One rule: as `planted_faults` has it.
+"""
+
+from __future__ import annotations
+
+from tests.faults.planted_faults import Fault
+
+DEAD = (
+    "tests/core/test_dead.py", "tests/core/test_by_token.py", "tests/core/test_moves.py",
+    "tests/core", "tests/machines", "tests/protocol/test_transcripts.py",
+)  # fmt: skip
+FLUSH = (
+    "tests/core/test_flushing.py", "tests/core/test_delays.py", "tests/core/test_upto.py",
+    "tests/core", "tests/machines", "tests/protocol/test_transcripts.py",
+)  # fmt: skip
+KEYS = (
+    "tests/core/test_keyed.py", "tests/core/test_keys.py", "tests/core/test_upto.py", "tests/core",
+    "tests/machines", "tests/protocol/test_transcripts.py",
+)  # fmt: skip
+
+RESTARTS_CROSSED: tuple[Fault, ...] = (
+    Fault(
+        "a dead letter that was put off before stands at its old place after a restart",
+        "kestrelpy/core/replay_line.py",
+        "        self.apart.leave(id_)\n"
+        "        if id_ in reader.dead.deaths:\n"
+        "            reader.dead.forget(id_, False)\n"
+        "        meta",
+        "        if id_ in reader.dead.deaths:\n"
+        "            reader.dead.forget(id_, False)\n"
+        "        meta",
+        DEAD,
+    ),
+    Fault(
+        "what was redriven is dead again after a restart",
+        "kestrelpy/core/replay_line.py",
+        "            reader.dead.forget(id_, False)\n"
+        "        self.apart.release",
+        "            pass\n"
+        "        self.apart.release",
+        DEAD,
+    ),
+    Fault(
+        "a release for all makes a child's dead letter ready after a restart",
+        "kestrelpy/core/replay_line.py",
+        "is_there = id_ in reader.live and id_ not in reader.dead.deaths",
+        "is_there = id_ in reader.live",
+        DEAD,
+    ),
+    Fault(
+        "a dead letter that was given back counts an attempt after a restart",
+        "kestrelpy/core/replay_line.py",
+        "        if id_ in reader.live and id_ not in reader.dead.deaths:\n"
+        "            reader._apply_returned",
+        "        if id_ in reader.live:\n"
+        "            reader._apply_returned",
+        DEAD,
+    ),
+    Fault(
+        "a start finds leases by token in a line that its queue's deletion emptied",
+        "kestrelpy/core/replay_line.py",
+        "        self._leases.clear()\n",
+        "",
+        DEAD,
+    ),
+    Fault(
+        "a start goes on with leases by token that an upto confirmed",
+        "kestrelpy/core/replay_line.py",
+        "        for id_ in [id_ for id_ in self._leases if id_ not in reader.live]:\n"
+        "            del self._leases[id_]\n",
+        "",
+        DEAD,
+    ),
+    Fault(
+        "a flush ends leases by token of dead letters, at the next start",
+        "kestrelpy/core/replay_line.py",
+        " - set(spared) - reader.dead.deaths.keys():",
+        " - set(spared):",
+        FLUSH,
+    ),
+    Fault(
+        "delayed items outlive a flush",
+        "kestrelpy/core/flushing.py",
+        "    reader.delays.clear(trash)\n",
+        "",
+        FLUSH,
+    ),
+    Fault(
+        "the keys of flushed items that were delayed are taken after a restart",
+        "kestrelpy/core/flushing.py",
+        "    reader.keyed.keep_held(spared)\n",
+        "",
+        FLUSH,
+    ),
+    Fault(
+        "what was flushed is still marked as elsewhere",
+        "kestrelpy/core/flushing.py",
+        "    apart.discard_range(1, apart.last, stay.both(apart))\n",
+        "",
+        FLUSH,
+    ),
+    Fault(
+        "flushed items that were delayed come back at a restart",
+        "kestrelpy/core/apart.py",
+        "        self._delayed = {i: e for i, e in self._delayed.items() if i > up_to}\n",
+        "",
+        FLUSH,
+    ),
+    Fault(
+        "the key of what was given back for later is free after a restart",
+        "kestrelpy/core/apart.py",
+        "            if isinstance(key, bytes):\n",
+        "            if not isinstance(key, bytes):\n",
+        KEYS,
+    ),
+    Fault(
+        "a start knows the keys of what was given back for later and takes none",
+        "kestrelpy/core/keyed.py",
+        "        for id_, key in self.held.items():\n"
+        "            self.keys.hold(id_, key)\n",
+        "",
+        KEYS,
+    ),
+    Fault(
+        "after a restart no key of what is lent by token is in flight",
+        "kestrelpy/core/keyed.py",
+        "                self.in_flight += len(self.keys.values(entry.key))\n",
+        "",
+        KEYS,
+    ),
+    Fault(
+        "an upto leaves what waited for a key in memory",
+        "kestrelpy/core/keyed.py",
+        "        for id_ in gone:\n"
+        "            self._forget_whole(id_)\n",
+        "        for id_ in gone:\n",
+        KEYS,
+    ),
+    Fault(
+        "bodies that waited for a key count for ever",
+        "kestrelpy/core/keyed.py",
+        "            self.whole_bytes -= item.size\n",
+        "            pass\n",
+        KEYS,
+    ),
+    Fault(
+        "bodies of lent items count for ever",
+        "kestrelpy/core/reader.py",
+        "        self.lent_bytes -= len(item.body)\n",
+        "",
+        KEYS,
+    ),
+    Fault(
+        "bodies of purged dead letters count for ever",
+        "kestrelpy/core/dead.py",
+        "            if item is not None:\n"
+        "                self._kept_bytes -= item.size\n"
+        "\n"
+        "    def drop",
+        "\n"
+        "    def drop",
+        DEAD,
+    ),
+    Fault(
+        "a redriven item is spared as if it were dead",
+        "kestrelpy/core/dead.py",
+        "        self.ids.discard(id_)\n",
+        "",
+        DEAD,
+    ),
+    Fault(
+        "bodies of dead letters that are gone are still in the sum",
+        "kestrelpy/core/dead.py",
+        "        self.bytes -= death.body_bytes\n",
+        "",
+        DEAD,
+    ),
+    Fault(
+        "full disk: an item put off without a record keeps that mark when it is retried",
+        "kestrelpy/core/delays.py",
+        "        self.unlogged.discard(id_)\n",
+        "",
+        KEYS,
+    ),
+    Fault(
+        "bytes of a cancelled delay count for the queue's limit",
+        "kestrelpy/core/delays.py",
+        "            return\n"
+        "        self.bytes -= size\n",
+        "            return\n",
+        FLUSH,
+    ),
+    Fault(
+        "a token names an item that is on its way elsewhere",
+        "kestrelpy/core/leases.py",
+        "        if self._by_token:\n"
+        "            self._by_token.pop(lease.token, None)\n"
+        "        lease.holder, ",
+        "        lease.holder, ",
+        DEAD,
+    ),
+    Fault(
+        "the bytes of leases by token that have ended are spared by a flush",
+        "kestrelpy/core/leases.py",
+        "                self.token_bytes -= lease.item.size\n",
+        "",
+        FLUSH,
+    ),
+    Fault(
+        "death does not release the key",
+        "kestrelpy/core/returns.py",
+        "        reader.keyed.end(item)\n"
+        "        return bury",
+        "        return bury",
+        KEYS,
+    ),
+    Fault(
+        "a dead letter that was lent and given back stays, though dead letters go on",
+        "kestrelpy/core/returns.py",
+        "        send_on(reader, (item.id,))\n"
+        "        return log",
+        "        return log",
+        DEAD,
+    ),
+    Fault(
+        "an item that was given back for later loses its marker",
+        "kestrelpy/core/returns.py",
+        "    reader.marks.keep(item.id, item.marker)\n"
+        "    put_off",
+        "    put_off",
+        KEYS,
+    ),
+    Fault(
+        "a dead letter loses its marker",
+        "kestrelpy/core/outgoing.py",
+        "    reader.marks.keep(item.id, item.marker)\n",
+        "",
+        DEAD,
+    ),
+    Fault(
+        "an upto confirms items and keeps their keys",
+        "kestrelpy/core/upto.py",
+        "        reader.keyed.drop(item)\n",
+        "",
+        KEYS,
+    ),
+    Fault(
+        "nobody is served when an upto frees a lease",
+        "kestrelpy/core/upto.py",
+        "    if reader.waiters:\n"
+        "        reader.serve(now_ms)  # a key, or a lease, may be free\n",
+        "",
+        KEYS,
+    ),
+    Fault(
+        "full disk: a restart behind an upto ends what was put off without a record",
+        "kestrelpy/core/upto.py",
+        "spared = {*moving, *(id_ for id_ in reader.delays.unlogged if id_ <= marker)}",
+        "spared = {*moving}",
+        FLUSH,
+    ),
+)

@@ -1,0 +1,247 @@
+"""Mistakes where `retain`, ids, aliases, waits, synced confirms and reloads meet.
+
+One rule: as `planted_faults` has it.
+"""
+
+from __future__ import annotations
+
+from tests.faults.planted_faults import Fault
+
+RETAINED = (
+    "tests/core/test_retained.py", "tests/core/test_retained_children.py",
+    "tests/machines/test_retain_machine.py", "tests/core", "tests/machines",
+    "tests/protocol/test_transcripts.py",
+)  # fmt: skip
+ONCE = (
+    "tests/core/test_once.py", "tests/core/test_once_restart.py", "tests/core/test_broker.py",
+    "tests/core", "tests/machines", "tests/protocol/test_transcripts.py",
+)  # fmt: skip
+WIRE = (
+    "tests/protocol/test_waiting_synced.py", "tests/core/test_crossings.py",
+    "tests/protocol/test_waiting.py", "tests/protocol/test_fetching.py",
+    "tests/protocol/test_once.py", "tests/protocol", "tests/core/test_handoff.py",
+    "tests/machines/test_handoff_machine.py",
+)  # fmt: skip
+RELOADS = (
+    "tests/server/test_reloading.py", "tests/core/test_operating.py", "tests/core/test_queue.py",
+    "tests/core", "tests/protocol/test_transcripts.py", "tests/machines",
+)  # fmt: skip
+
+WIRE_CROSSED: tuple[Fault, ...] = (
+    Fault(
+        "fanout_only: without children nothing is retained",
+        "kestrelpy/core/storing.py",
+        "if queue.passes_on and not queue.children and queue.retained is None:",
+        "if queue.passes_on and not queue.children:",
+        RETAINED,
+    ),
+    Fault(
+        "retained: what fanout_only puts for later has its id as marker",
+        "kestrelpy/core/storing.py",
+        "        if queue.retained is not None:\n"
+        "            queue.reader.marks.hide(item.id)\n",
+        "",
+        RETAINED,
+    ),
+    Fault(
+        "retained: after a start only what is alive is kept",
+        "kestrelpy/core/retained.py",
+        "Retained(kept or reader.live.copy(), queue.last_number)",
+        "Retained(reader.live.copy(), queue.last_number)",
+        RETAINED,
+    ),
+    Fault(
+        "retained: a place that is no item's number counts as kept",
+        "kestrelpy/core/queue.py",
+        "            self.retained.skip(place)\n",
+        "            pass\n",
+        RETAINED,
+    ),
+    Fault(
+        "a queue that remembers ids is deleted for its age",
+        "kestrelpy/core/queue.py",
+        "            and self.ids.is_empty  # and which ids\n",
+        "",
+        ONCE,
+    ),
+    Fault(
+        "a queue with an open origin is deleted for its age",
+        "kestrelpy/core/queue.py",
+        "return not (reader.live or reader.waiters or self.origins)",
+        "return not (reader.live or reader.waiters)",
+        ONCE,
+    ),
+    Fault(
+        "a memory that is bounded by all queues is not given back by a deleted one",
+        "kestrelpy/core/broker.py",
+        "        reader.residency.release()\n",
+        "",
+        ONCE,
+    ),
+    Fault(
+        "full disk: a scope that is too old is forgotten without room for the record",
+        "kestrelpy/core/once.py",
+        "self.scopes and not queue.log.no_room:",
+        "self.scopes:",
+        ONCE,
+    ),
+    Fault(
+        "retained: a snapshot lets versions go with the window",
+        "kestrelpy/core/once.py",
+        "keys_ms = None if policy.retains else policy.dedupe_window_ms",
+        "keys_ms = policy.dedupe_window_ms",
+        ONCE,
+    ),
+    Fault(
+        "an alias answers NOT_STORED to an id that is repeated",
+        "kestrelpy/protocol/storing.py",
+        "did += lsn >= 0 or refusal(line, lsn) is STORED",
+        "did += lsn >= 0",
+        WIRE,
+    ),
+    Fault(
+        "an alias says STORED of a repeated id before its item is on disk",
+        "kestrelpy/protocol/storing.py",
+        'done.hold(b"", queue.log, lsn if lsn >= 0 else queue.log.lsn_appended)',
+        'done.hold(b"", queue.log, max(lsn, 0))',
+        WIRE,
+    ),
+    Fault(
+        "a repeated id is answered before its item is on disk",
+        "kestrelpy/protocol/storing.py",
+        "            self.replies.hold(word, log, log.lsn_appended)\n",
+        "            self.replies.say(word)\n",
+        WIRE,
+    ),
+    Fault(
+        "a hand-off with a repeated id confirms before the item that stands for it "
+        "is on disk",
+        "kestrelpy/protocol/handing.py",
+        "log.lsn_durable >= log.lsn_appended:",
+        "log.lsn_durable:",
+        WIRE,
+    ),
+    Fault(
+        "a hand-off with a repeated id confirms though the lease has ended meanwhile",
+        "kestrelpy/protocol/handing.py",
+        "        if found.lease not in found.lease.holder.leases:\n"
+        "            raise LeaseExpired(found.reader.name)\n",
+        "",
+        WIRE,
+    ),
+    Fault(
+        'confirms = "synced": a close is answered when it is written',
+        "kestrelpy/protocol/fetching.py",
+        "stored, written = (lsn, 0) if queue.policy.confirms_synced else (0, lsn)",
+        "stored, written = 0, lsn",
+        WIRE,
+    ),
+    Fault(
+        'confirms = "synced": a close that goes on to wait is answered unsynced',
+        "kestrelpy/protocol/fetching.py",
+        "                stored = max(stored, waiting.stored)\n",
+        "",
+        WIRE,
+    ),
+    Fault(
+        "a close that goes on to wait is answered unwritten",
+        "kestrelpy/protocol/fetching.py",
+        "written = max(waiter.done_lsn, waiting.written)",
+        "written = waiter.done_lsn",
+        WIRE,
+    ),
+    Fault(
+        'confirms = "synced": a plain get that waited is answered unsynced',
+        "kestrelpy/protocol/fetching.py",
+        "stored = waiter.done_lsn if reader.policy.confirms_synced else 0",
+        "stored = 0",
+        WIRE,
+    ),
+    Fault(
+        'confirms = "synced": a lease by token is shown unsynced',
+        "kestrelpy/protocol/fetching.py",
+        "            if reader.policy.confirms_synced:\n"
+        "                stored = max(stored, lease.lsn)\n",
+        "",
+        WIRE,
+    ),
+    Fault(
+        "a close whose wait ends with nothing is answered unwritten",
+        "kestrelpy/protocol/fetching.py",
+        "            say(self.replies, _END, waiting.awaited, waiting.stored, "
+        "waiting.written)\n",
+        "            self.replies.say(_END)\n",
+        WIRE,
+    ),
+    Fault(
+        "a client that hangs up in a wait leaves a lease by a token that nobody knows",
+        "kestrelpy/protocol/fetching.py",
+        "            lease.owner.give_back(lease, now_ms, DEFERRED)\n",
+        "            pass\n",
+        WIRE,
+    ),
+    Fault(
+        'confirms = "synced": delete and touch by token are answered when written',
+        "kestrelpy/protocol/conversation.py",
+        "        elif queue.policy.confirms_synced:\n"
+        "            self.replies.hold(word, queue.log, lsn)\n",
+        "",
+        WIRE,
+    ),
+    Fault(
+        "a reload that allows more leases serves nobody who waits",
+        "kestrelpy/core/queue.py",
+        "        if self.reader.waiters:\n"
+        "            self.reader.serve(now_ms)\n"
+        "\n"
+        "    def set_keys",
+        "\n"
+        "    def set_keys",
+        RELOADS,
+    ),
+    Fault(
+        "a reload that sends dead letters on leaves those that are there",
+        "kestrelpy/core/queue.py",
+        "            send_on(self.reader, self.reader.dead.deaths)\n",
+        "            pass\n",
+        RELOADS,
+    ),
+    Fault(
+        "a reload that shortens the life of a child's items is not seen while it is idle",
+        "kestrelpy/core/branch.py",
+        "            self.parent.idle.need(0)  # it holds for what nobody has looked at\n",
+        "            pass\n",
+        RELOADS,
+    ),
+    Fault(
+        "a child that is bounded by a reload is not given each item",
+        "kestrelpy/core/branch.py",
+        "        self.watch()\n"
+        "        if child.waiters:",
+        "        if child.waiters:",
+        RELOADS,
+    ),
+    Fault(
+        "a reload of fanout_only holds from the next start",
+        "kestrelpy/server/reloading.py",
+        "            queue.set_passing(policy.fanout_only, now_ms)\n",
+        "",
+        RELOADS,
+    ),
+    Fault(
+        "a reload keeps the aliases of before",
+        "kestrelpy/server/reloading.py",
+        "        self._policies.name_aliases(self._broker)\n"
+        "        self._enforcement",
+        "        self._enforcement",
+        RELOADS,
+    ),
+    Fault(
+        "who waits for a paused queue is served by the next put only",
+        "kestrelpy/core/operating.py",
+        "    if not paused and reader.waiters:\n"
+        "        reader.serve(now_ms)\n",
+        "",
+        RELOADS,
+    ),
+)
