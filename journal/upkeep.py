@@ -318,8 +318,7 @@ class Upkeep:
             return []  # it does not tell of what is needed again
         settled_lsn = min(self.snapshots[0], live_lsn)
         over = journal.ledger.retention.over(journal.segments, wall_ms)
-        some = journal.segments[: over + 1] if over else []
-        chosen = choose(some, settled_lsn, journal.sizes.segment_max)
+        chosen = choose(journal.segments[:over], settled_lsn, journal.sizes.segment_max)
         durable = journal.commit.lsn_durable
         if any(not s.live and s.emptied_lsn > durable for s in chosen):
             return []  # a power cut may yet bring back what is in one of them

@@ -341,3 +341,27 @@ def test_the_set_is_brought_up_in_one_piece_and_passes_over_places() -> None:
     needed.add(6)
     retained.lose(5, 8, needed)
     assert list(retained.up_to(11)) == [6, 9, 11]
+
+
+def test_a_segment_that_is_kept_is_not_rewritten_along_with_one_whose_time_is_over(
+    stage: Stage,
+) -> None:
+    stage.set_queue(retain="4s")
+    fill(stage, 12)
+    stage.say("one", b"get jobs/open")
+    take(stage, 11)
+    stage.pass_time(3000)
+    fill(stage, 40, first=13)
+    stage.say("two", b"get jobs/open")
+    take(stage, 39)
+    tidy(stage, log_of(stage))
+    stage.pass_time(2000)
+    put(stage, b"later")
+
+    tidy(stage, log_of(stage))
+
+    assert [marker for marker, _, _ in seen(stage)][-41:] == [*range(13, 54)]
+
+    stage.pass_time(4000)
+    tidy(stage, log_of(stage))
+    assert [marker for marker, _, _ in seen(stage)][:2] == [1, 13], "what is lent stays"
