@@ -42,7 +42,7 @@ class LaterSyncs:
     def take_awaited(self) -> Iterator[JournalLog]:
         """Yield those put off in this turn for whose sync a connection waits."""
         new, self._new = self._new, []
-        return (target for target in new if target.waiting_stored)
+        return (target for target in new if target.sync_ms == 0 and target.waiting_stored)
 
     def hasten(self, target: JournalLog) -> None:
         """Sync it soon."""

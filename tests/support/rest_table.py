@@ -47,7 +47,8 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "journal.ids.IdSet": {"_first _last": "bounds of a run that may be empty"},
     "journal.journal.Journal": {
         "folder identity short_identity": NAME,
-        "_to_sync": "handles of what a rest has written behind the last sync",
+        "_to_sync _retired": "handles of what was written behind the last sync: by a rest, or by a "
+        "queue that never syncs, until its next snapshot",
     },
     "journal.ledger.Ledger": {
         "segments": INSIDE,
