@@ -27,7 +27,6 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.waiters import Waiter, Want
 from kestrelpy.errors import ClientError
 from tests.machines.queue_model import QueueModel, Thing, Wait
-from tests.support.end_of_life import end_in_hand
 from tests.support.machines import run, run_for_long
 from tests.support.queues import NAME, QueueInHand, dead_in_order, standing
 
@@ -503,12 +502,6 @@ class QueueMachine(RuleBasedStateMachine):
                 names -= {"expired"}  # cleared away now or at the next tick
             found = {name: getattr(counters, name) for name in names}
             assert found == {name: self.model.counts[name] for name in names}
-
-    def teardown(self) -> None:
-        if hasattr(self, "q"):
-            for waiter in self.waiters.values():
-                self.q.broker.give_up(waiter)
-            end_in_hand(self.q)
 
     def what_is_due_is_asked_for_in_time(self) -> None:
         due = self.model.next_due()
