@@ -104,7 +104,6 @@ class SegmentFile:
         self.puts = tally.counts[Kind.PUT]
         self.time_last = tally.time_max
 
-
     def note_records(
         self, found: Scan, before: Tally | None, lsn_cut: int, lsn_synced: int
     ) -> Tally:

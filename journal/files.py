@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import io
 import os
 import shutil
 from collections.abc import Iterator
@@ -292,9 +293,10 @@ class Disk:
         return DiskHandle(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        with open(path, "rb") as file:
-            file.seek(offset)
-            return file.read(size)
+        with open(path, "rb", buffering=0) as file:  # nothing is read twice: no buffer is filled
+            if offset:
+                file.seek(offset)
+            return file.readall() if size < 0 else _read_up_to(file, size)
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
@@ -362,6 +364,13 @@ def _changing(folder: str) -> Iterator[None]:
             raise _for_good(error, folder) from None
     finally:
         os.close(descriptor)
+
+
+def _read_up_to(file: io.FileIO, size: int) -> bytes:
+    data = file.read(size)
+    while len(data) < size and (more := file.read(size - len(data))):  # 2 GiB at once at most
+        data += more
+    return data
 
 
 def _sync_folder(folder: str) -> None:

@@ -34,6 +34,7 @@ from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, Tally
 
 _IDENTITY_SEARCH_BYTES: Final = 1 << 20  # how far to look for a frame when the header is lost
 _PLACED: Final = struct.Struct("<IIIII")  # of a frame: checksum, length, journal, segment, offset
+_ZEROS: Final = bytes(1 << 16)
 _lsn: Final = attrgetter("lsn")
 _IDENTITY_AT: Final = 8  # where a frame says whose it is
 # Why bytes are a gap; `recovery` tells some of them apart.
@@ -257,7 +258,9 @@ def _only_zeros(data: bytes, at: int, stop: int) -> bool:
     """Comparing is many times faster than searching, and a segment may be mostly zeros."""
     if any(data[at : min(at + HEADER_BYTES, stop)]):
         return False
-    return data[at:stop] == bytes(max(stop - at, 0))
+    return all(
+        data.startswith(_ZEROS[: stop - each], each) for each in range(at, stop, len(_ZEROS))
+    )
 
 
 def _find_following(
