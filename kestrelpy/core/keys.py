@@ -192,11 +192,12 @@ class Keys:
         if isinstance(row, int):
             if row == id_:
                 return False
-            rows[value] = row = Row(row)
+            row = rows[value] = Row(row)
+            row.add(id_, place, body_bytes)
             self.blocked += 1
-            if self._heads is not None:
-                heappush(self._heads, (place, value))
-        elif row.holder == id_:
+            self._note_head(place, value)
+            return True
+        if row.holder == id_:
             return False
         row.add(id_, place, body_bytes)
         return True
@@ -252,9 +253,6 @@ class Keys:
             blocked = ((v, row) for v, row in rows.items() if not isinstance(row, int))
             heads = self._heads = [(row.first()[1], value) for value, row in blocked]
             heapify(heads)
-        elif len(heads) > 2 * self.blocked + _COMPACT_ABOVE:
-            heads = self._heads = [each for each in {*heads} if self._is_head(*each)]
-            heapify(heads)
         while heads and not self._is_head(*heads[0]):
             heappop(heads)
         if not heads:
@@ -274,8 +272,20 @@ class Keys:
         if not row:
             self._rows[value] = row.holder
             self.blocked -= 1
-        elif self._heads is not None:
-            heappush(self._heads, (row.first()[1], value))
+            if not self.blocked and self._heads:
+                self._heads.clear()  # nobody waits
+        else:
+            self._note_head(row.first()[1], value)
+
+    def _note_head(self, place: int, value: bytes) -> None:
+        """This is the place of the first who waits for the value from now on."""
+        heads = self._heads
+        if heads is None:
+            return
+        heappush(heads, (place, value))
+        if len(heads) > 2 * self.blocked + _COMPACT_ABOVE:
+            heads[:] = [each for each in {*heads} if self._is_head(*each)]
+            heapify(heads)
 
     def _is_in(self, id_: int, value: bytes) -> bool:
         row = self._rows[value]

@@ -190,6 +190,23 @@ def test_finding_the_oldest_looks_at_one_row_however_many_there_are(rivals: str)
     assert calls[0] == calls[1]
 
 
+def test_who_waited_is_forgotten_though_nobody_asks_for_the_oldest_any_more() -> None:
+    keys = Keys()
+    claim(keys, 1, A)
+    claim(keys, 2, A)
+    assert keys.oldest() == ((2, 2, 10), A)
+    for id_ in range(3, 3000):
+        claim(keys, id_, A)
+        keys.end(id_ - 2, A, 10)
+    assert keys._heads is not None
+    assert len(keys._heads) < 200
+    assert keys.oldest() == ((2999, 2999, 10), A)
+
+    keys.end(2998, A, 10)
+    assert not keys._heads
+    assert keys.oldest() is None
+
+
 def test_a_long_row_costs_24_bytes_for_each_that_waits() -> None:
     keys = Keys()
     claim(keys, 1, A)
