@@ -47,7 +47,7 @@ def walk(machine: RuleBasedStateMachine, seed: str, steps: int, **beginning: Any
     names = list(_DOMAINS)
     weights = [_WEIGHTS.get(name, _WEIGHT) for name in names]
     try:
-        machine.begin(**beginning)  # type: ignore[attr-defined]
+        machine.begin(**beginning)  # type: ignore[attr-defined]  # each that can walk has one
         for name in random.choices(names, weights, k=steps):
             drawn = {key: random.choice(values) for key, values in _DOMAINS[name].items()}
             getattr(machine, name)(**drawn)

@@ -12,13 +12,11 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-import pytest
-
-from journal.journal import Sizes
 from kestrelpy.core.log import JournalLog
 from tests.machines.everything_lines import FOREVER, Item, Line, Place, Rules, Store
 from tests.machines.everything_model import Town
 from tests.machines.everything_rows import EVERYWHERE, ON_CHILDREN, Row, settings_of
+from tests.support.little_memory import little_memory
 from tests.support.stage import Stage
 from tests.support.tidying import reclaim, tidy
 
@@ -64,8 +62,10 @@ def values(answer: bytes) -> list[Shown]:
 def _ms(text: str) -> int:
     if text == "forever":
         return FOREVER
-    number, unit = re.fullmatch(r"(\d+)(ms|s|m|h|d)", text).groups()  # type: ignore[union-attr]
-    return int(number) * {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}[unit]
+    duration = re.fullmatch(r"(\d+)(ms|s|m|h|d)", text)
+    assert duration is not None, text
+    ms_each = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+    return int(duration[1]) * ms_each[duration[2]]
 
 
 def rules_of(settings: dict[str, object]) -> Rules:
@@ -97,23 +97,8 @@ class Play:
     """One example: a stage and its town."""
 
     def __init__(self, row: Row, piece: int) -> None:
-        self.patch = pytest.MonkeyPatch()
-        for name, value in {
-            "tests.support.stage._SIZES": Sizes(2048, 4096, 1 << 20),
-            "journal.gather.PIECE_BYTES": piece,
-            "journal.gather.PIECE_BYTES_OF_ONE": piece,
-            "journal.seeking.PIECE_BYTES": piece,
-            "journal.seeking._WINDOW_BYTES": max(piece, 128),
-            "journal.gather.WALKED_BYTES_MAX": 3 * piece,
-            "journal.gather.NEAR_ITEMS": 4,
-            "journal.gather._SPAN": 1,
-            "kestrelpy.core.residency.FREE_BYTES": 0,
-            "kestrelpy.core.residency.GRAIN_BYTES": 500,
-        }.items():
-            self.patch.setattr(name, value)
-        if row["memory"] == "tiny":  # else expiries show only so far from the front
-            self.patch.setattr("kestrelpy.core.line.REFILL_ITEMS", 3)
-            self.patch.setattr("kestrelpy.core.reader.REFILL_ITEMS", 3)
+        refills = 3 if row["memory"] == "tiny" else 0  # so expiries show only near the front
+        self.patch = little_memory(piece, refills)
         self.row = row
         self.seen_last: dict[str, int] = {}
         self.told: list[str] = []  # as in a transcript, for whoever has to find out

@@ -21,9 +21,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from journal.journal import Sizes
 from kestrelpy.core.log import JournalLog
 from tests.support.end_of_life import end
+from tests.support.little_memory import little_memory
 from tests.support.machines import run, run_for_long, values
 from tests.support.stage import Stage
 
@@ -61,27 +61,13 @@ class ObserverMachine(RuleBasedStateMachine):
         answer=st.sampled_from([100, 1000, 4 << 20]), durable=st.sampled_from([True, True, False]),
     )  # fmt: skip
     def begin(self, memory: int, piece: int, answer: int, durable: bool) -> None:
-        self.patch = pytest.MonkeyPatch()
-        for name, value in {
-            "tests.support.stage._SIZES": Sizes(2048, 4096, 1 << 20),
-            "journal.gather.PIECE_BYTES": piece,
-            "journal.gather.PIECE_BYTES_OF_ONE": piece,
-            "journal.seeking.PIECE_BYTES": piece,
-            "journal.seeking._WINDOW_BYTES": max(piece, 128),
-            "journal.gather.WALKED_BYTES_MAX": 3 * piece,
-            "journal.gather.NEAR_ITEMS": 4,
-            "journal.gather._SPAN": 1,
+        self.patch = little_memory(piece, 3, **{
             "kestrelpy.core.kept._SPAN": 1,
             "kestrelpy.core.kept._SPAN_LEAST": 3,
             "kestrelpy.core.line._SLACK_BYTES": 200,
-            "kestrelpy.core.residency.FREE_BYTES": 0,
-            "kestrelpy.core.residency.GRAIN_BYTES": 500,
-            "kestrelpy.core.line.REFILL_ITEMS": 3,
-            "kestrelpy.core.reader.REFILL_ITEMS": 3,
             "kestrelpy.core.dead.KEPT_BYTES_MAX": 0,
             "kestrelpy.protocol.observing.ANSWER_BYTES_MAX": answer,
-        }.items():
-            self.patch.setattr(name, value)
+        })  # fmt: skip
         self.stage = Stage()
         self.stage.set_queue(
             max_memory=memory, max_attempts=MAX_ATTEMPTS, durable=durable, lease="none"

@@ -22,9 +22,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from journal.journal import Sizes
 from kestrelpy.core.log import JournalLog
 from tests.support.end_of_life import end
+from tests.support.little_memory import little_memory
 from tests.support.machines import run, run_for_long, values
 from tests.support.stage import Stage
 from tests.support.tidying import reclaim, tidy
@@ -66,22 +66,7 @@ class RetainMachine(RuleBasedStateMachine):
         retain=st.sampled_from(["2s", "5s", "forever", "forever"]),
     )  # fmt: skip
     def begin(self, memory: int, piece: int, retain: str) -> None:
-        self.patch = pytest.MonkeyPatch()
-        for name, value in {
-            "tests.support.stage._SIZES": Sizes(2048, 4096, 1 << 20),
-            "journal.gather.PIECE_BYTES": piece,
-            "journal.gather.PIECE_BYTES_OF_ONE": piece,
-            "journal.seeking.PIECE_BYTES": piece,
-            "journal.seeking._WINDOW_BYTES": max(piece, 128),
-            "journal.gather.WALKED_BYTES_MAX": 3 * piece,
-            "journal.gather.NEAR_ITEMS": 4,
-            "journal.gather._SPAN": 1,
-            "kestrelpy.core.residency.FREE_BYTES": 0,
-            "kestrelpy.core.residency.GRAIN_BYTES": 500,
-            "kestrelpy.core.line.REFILL_ITEMS": 3,
-            "kestrelpy.core.reader.REFILL_ITEMS": 3,
-        }.items():
-            self.patch.setattr(name, value)
+        self.patch = little_memory(piece, 3)
         self.stage = Stage()
         self.retain: int | None = 0
         self.stage.set_queue(max_memory=memory, lease="none")
