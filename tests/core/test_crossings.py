@@ -27,6 +27,18 @@ def with_child(*bodies: bytes) -> Stage:
     return stage
 
 
+def with_one_leased_at_most() -> Stage:
+    """Eve has item 1, bob waits for item 2."""
+    stage = Stage()
+    stage.set_queue("jobs", max_leased=1)
+    for text in (b"1", b"2"):
+        stage.say("eve", b"set jobs 0 0 1", text)
+    stage.say("eve", b"get jobs/open")
+    stage.send("bob", b"get jobs/open/t=1m\r\n")
+    assert stage.client("bob").take() == b""
+    return stage
+
+
 def put_off_with_a_key(stage: Stage) -> None:
     """Item 1 has the key A and is given back for later; item 2 has the key as well."""
     for text in (b"1", b"2"):
@@ -248,13 +260,7 @@ def test_an_upto_frees_the_keys_of_what_it_confirms() -> None:
 
 
 def test_a_client_that_waits_is_served_when_an_upto_frees_a_lease() -> None:
-    stage = Stage()
-    stage.set_queue("jobs", max_leased=1)
-    for text in (b"1", b"2"):
-        stage.say("eve", b"set jobs 0 0 1", text)
-    stage.say("eve", b"get jobs/open")
-    stage.send("bob", b"get jobs/open/t=1m\r\n")
-    assert stage.client("bob").take() == b""
+    stage = with_one_leased_at_most()
 
     stage.say("ann", b"delete jobs/upto=1")
 

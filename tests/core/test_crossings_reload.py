@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from tests.core.test_crossings import figure, value, with_child
+from tests.core.test_crossings import figure, value, with_child, with_one_leased_at_most
 from tests.support.stage import Stage
 
 
 def test_a_client_that_waits_is_served_when_more_may_be_lent() -> None:
-    stage = Stage()
-    stage.set_queue("jobs", max_leased=1)
-    for text in (b"1", b"2"):
-        stage.say("eve", b"set jobs 0 0 1", text)
-    stage.say("eve", b"get jobs/open")
-    stage.send("bob", b"get jobs/open/t=1m\r\n")
+    stage = with_one_leased_at_most()
 
     stage.set_queue("jobs", max_leased=2)
     stage.work()

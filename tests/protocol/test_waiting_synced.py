@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.stage import Stage
 
 
@@ -33,19 +35,10 @@ def test_with_synced_confirms_a_close_is_answered_when_it_is_synced() -> None:
     assert released(stage, "eve") == b"END\r\n"
 
 
-def test_with_synced_confirms_a_close_is_synced_before_what_it_waits_for_is_shown() -> None:
-    stage = with_items("synced", b"1", b"2")
-    stage.hold_syncs()
-    stage.send("eve", b"get jobs/close/open/t=1m\r\n")
-
-    stage.send("ann", b"get jobs/abort\r\n")
-
-    assert released(stage, "eve") == b"VALUE jobs/close/open/t=1m 0 1\r\n2\r\nEND\r\n"
-
-
-def test_a_close_is_written_before_what_it_waits_for_is_shown() -> None:
-    stage = with_items("written", b"1", b"2")
-    stage.hold_writes()
+@pytest.mark.parametrize("confirms", ["synced", "written"])
+def test_a_close_is_on_its_way_to_disk_before_what_it_waits_for_is_shown(confirms: str) -> None:
+    stage = with_items(confirms, b"1", b"2")
+    (stage.hold_syncs if confirms == "synced" else stage.hold_writes)()
     stage.send("eve", b"get jobs/close/open/t=1m\r\n")
 
     stage.send("ann", b"get jobs/abort\r\n")
