@@ -18,9 +18,9 @@ def reuse(stage: Stage, log: JournalLog) -> None:
     spares = log.journal.spares
     for path in log.take_dead(stage.wall_ms):
         keep = recycled_path(path) if spares.may_recycle else ""
-        kept, size = retire(stage.disk, path, "", keep)
+        kept = retire(stage.disk, path, "", keep)
         if kept:
-            spares.recycled = (kept, size)
+            spares.recycled = (kept, stage.disk.size(kept))
     stage.work()
 
 
