@@ -76,8 +76,9 @@ class Spares:
     @property
     def may_recycle(self) -> bool:
         """Is a file that is done with of use for the next segment? One more would only lie here."""
-        is_coming = self.is_ordered and not self.is_short
-        return not (self.waiting or self.recycled[0] or is_coming)
+        if self.is_short:
+            return not self.recycled[0]
+        return not (self.waiting or self.recycled[0] or self.is_ordered)
 
     def _room(self, active: Segment) -> int:
         return usable_bytes(active.capacity) - active.at + sum(s.capacity for s in self.waiting)

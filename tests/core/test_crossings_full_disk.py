@@ -1,5 +1,5 @@
-"""A full disk keeps no record of a delay: what else happens to such an item, and what may not use
-the room that is left for confirms."""
+"""A full disk: what was put off without a record meets other verbs, and who gets the room that is
+left."""
 
 from __future__ import annotations
 
@@ -64,4 +64,14 @@ def test_scopes_that_are_too_old_take_no_room_from_the_confirms_on_a_full_disk()
     stage.pass_time(60_000)
 
     assert stored > 100
+    assert drain(stage, b"jobs") == stored
+
+
+def test_on_a_full_disk_each_emptied_segment_is_room_for_the_confirms_of_the_next() -> None:
+    stage, stored = Stage(), 0
+    while stage.say("p", b"set jobs 0 0 1", b"x") == b"STORED\r\n":
+        stored += 1
+        stage.has_room = stored < 2000
+    assert stored > 4000, "the confirms of the last segment need more than the first one's file"
+
     assert drain(stage, b"jobs") == stored
