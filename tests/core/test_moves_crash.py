@@ -345,3 +345,21 @@ def test_a_redriven_item_that_goes_by_itself_dies_again_and_is_moved_once() -> N
     assert town.finish("failed") == b"1"
     town.kill()
     town.check()
+
+
+def test_a_dead_letter_of_a_child_goes_on_after_a_kill_before_it_was_moved() -> None:
+    town = Town()
+    town.set_queue(dead_letter_to="failed")  # the queue and its child alike
+    town.set_queue("failed", dead_letter_to="none")
+    town.say("eve", b"get jobs+a/peek")
+    town.put("jobs", b"1")
+    town.say("eve", b"get jobs+a/open")
+    town.hold_writes()
+    town.say("eve", b"get jobs+a/abort/dead=why")
+    town.write_queue("jobs")
+
+    town.come_back(town.disk.kill_clone(), False)
+    town.work()
+
+    assert town.finish("failed") == b"1"
+    assert not town.queue("jobs+a").reader.live

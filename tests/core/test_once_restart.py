@@ -171,6 +171,25 @@ def test_forgotten_chunks_go() -> None:
     assert add(town, "a")
 
 
+@pytest.mark.parametrize("merges", [False, True])
+def test_versions_of_a_queue_that_retains_outlive_the_window_in_files(merges: bool) -> None:
+    town = Town()
+    town.set_queue("jobs", dedupe_window="1s", retain="forever")
+    cas(town, "K", 0)
+    town.snapshot("jobs")
+    for number in range(6):
+        town.pass_time(2000)
+        cas(town, f"L{number}", 0)
+        town.snapshot("jobs")
+    if merges:
+        merge(town)
+
+    kill(town)
+
+    assert cas(town, "K", 0) == b"EXISTS"
+    assert cas(town, "K", 1) == b"STORED"
+
+
 def test_a_lost_chunk_is_named_at_every_start_until_it_would_be_forgotten() -> None:
     town = Town()
     town.set_queue("jobs", dedupe_window="1m")

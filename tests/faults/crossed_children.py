@@ -177,7 +177,7 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
         "kestrelpy/core/children.py",
         "    send_on(branch.child, branch.child.dead.deaths)\n",
         "",
-        CHILDREN,
+        ("tests/core/test_moves_crash.py", *CHILDREN),
     ),
     Fault(
         "a child that begins with a delayed item has an entry of its own beside the queue's",

@@ -14,23 +14,13 @@ from tests.faults.planted_faults import Fault
 
 CROSSED: tuple[Fault, ...] = (*CHILDREN_CROSSED, *RESTARTS_CROSSED, *WIRE_CROSSED)
 
-# Faults that no test finds, each with its reason. "No test yet" is work to be done: the quick tests
-# of core and protocol were tried, the machines and the simulation were not.
+# Faults that no test finds, each with the reason why nobody could.
 KNOWN_CROSSED: dict[str, str] = {
     "a child's block decides how keys match, not the queue's":
         "the configuration gives a child the key settings of its queue before",
-    "a child's dead letters stay where they are over a restart":
-        "no test yet: mostly its new policy sends them on as well",
     "retained: what goes with a segment is not looked for among idle children":
-        "no test yet",
+        "a segment goes when no child needs it, and is rewritten behind a snapshot, for which "
+        "every child took in what came before",
     "a release for all makes a child's dead letter ready after a restart":
         "what is released for all was never available, so it is not dead",
-    "full disk: an item put off without a record keeps that mark when it is retried":
-        "no test yet: a full disk, a give-back for later and a retry together",
-    "full disk: a restart behind an upto ends what was put off without a record":
-        "no test yet: a full disk, a give-back for later and an upto together",
-    "full disk: a scope that is too old is forgotten without room for the record":
-        "no test yet: a full disk and a scope behind its window together",
-    "retained: a snapshot lets versions go with the window":
-        "no test yet: versions behind the window, in a chunk that is merged",
 }

@@ -19,6 +19,11 @@ KEYS = (
     "tests/core/test_keyed.py", "tests/core/test_keys.py", "tests/core/test_upto.py", "tests/core",
     "tests/machines", "tests/protocol/test_transcripts.py",
 )  # fmt: skip
+FULL_DISK = (
+    "tests/core/test_crossings_full_disk.py", "tests/core/test_full_children.py",
+    "tests/core/test_delays.py", "tests/core/test_upto.py", "tests/core/test_operating.py",
+    "tests/journal/test_spares.py",
+)  # fmt: skip
 
 RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
@@ -178,11 +183,28 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
         DEAD,
     ),
     Fault(
-        "full disk: an item put off without a record keeps that mark when it is retried",
+        "full disk: an item put off without a record keeps that mark when it is cancelled",
         "kestrelpy/core/delays.py",
         "        self.unlogged.discard(id_)\n",
         "",
-        KEYS,
+        FULL_DISK,
+    ),
+    Fault(
+        "full disk: what was put off without a record is last after a retry and a restart",
+        "kestrelpy/core/operating.py",
+        "    if unlogged:\n"
+        "        reader.delays.unlogged.add(id_)\n",
+        "",
+        FULL_DISK,
+    ),
+    Fault(
+        "full disk: a file that waits has those of larger segments removed that are needed",
+        "journal/spares.py",
+        "        if self.is_short:\n"
+        "            return not self.recycled[0]\n",
+        "        if self.is_short:\n"
+        "            return not (self.waiting or self.recycled[0])\n",
+        FULL_DISK,
     ),
     Fault(
         "bytes of a cancelled delay count for the queue's limit",
@@ -259,6 +281,6 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
         "kestrelpy/core/upto.py",
         "spared = {*moving, *(id_ for id_ in reader.delays.unlogged if id_ <= marker)}",
         "spared = {*moving}",
-        FLUSH,
+        FULL_DISK,
     ),
 )
