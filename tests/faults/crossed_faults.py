@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from tests.faults.crossed_children import CHILDREN_CROSSED
 from tests.faults.crossed_restarts import RESTARTS_CROSSED
+from tests.faults.crossed_syncs import SYNCS_CROSSED
 from tests.faults.crossed_wire import WIRE_CROSSED
 from tests.faults.planted_faults import Fault
 
-CROSSED: tuple[Fault, ...] = (*CHILDREN_CROSSED, *RESTARTS_CROSSED, *WIRE_CROSSED)
+CROSSED: tuple[Fault, ...] = (
+    *CHILDREN_CROSSED, *RESTARTS_CROSSED, *WIRE_CROSSED, *SYNCS_CROSSED
+)  # fmt: skip
 
 # Faults that no test finds, each with the reason why nobody could.
 KNOWN_CROSSED: dict[str, str] = {

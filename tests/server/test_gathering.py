@@ -56,3 +56,25 @@ def test_what_only_the_heavy_stored_is_no_reason_to_hurry() -> None:
     turn(gathering, 1, is_fed=False, is_crowded=True)
 
     assert switched == []
+
+
+def test_where_no_sync_is_under_way_nobody_has_to_hurry() -> None:
+    switched: list[float] = []
+    gathering = Gathering(switched.append)
+
+    for now_ms in (1, 2):
+        gathering.feed(now_ms)
+        gathering.end_turn(now_ms, is_crowded=True, syncs=0)
+
+    assert switched == []
+
+
+def test_a_hurry_ends_with_the_sync_that_it_was_for() -> None:
+    switched: list[float] = []
+    gathering = Gathering(switched.append)
+    turn(gathering, 1, is_fed=True, is_crowded=True)
+
+    gathering.end_turn(1, is_crowded=True, syncs=0)
+
+    assert switched == [SWITCH_SECONDS_HURRIED, SWITCH_SECONDS]
+    assert not gathering.is_hurried

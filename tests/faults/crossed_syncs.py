@@ -1,0 +1,141 @@
+"""Mistakes where a start meets a full disk or a torn end, a sync meets a flood, and `retain` meets
+compaction.
+
+One rule: as `planted_faults` has it.
+"""
+
+from __future__ import annotations
+
+from tests.faults.planted_faults import Fault
+
+STARTS = (
+    "tests/journal/test_in_place.py", "tests/journal/test_backlog.py",
+    "tests/journal/test_recovery.py", "tests/journal/test_chain.py",
+    "tests/journal/test_machine.py",
+)  # fmt: skip
+TORN = ("tests/journal/test_backlog.py", *STARTS)
+LATER = ("tests/server/test_later_syncs.py", "tests/server/test_turn.py")
+HURRY = (
+    "tests/server/test_gathering.py", "tests/server/test_process.py", "tests/server/test_shares.py",
+    "tests/server/test_turn.py",
+)  # fmt: skip
+COMPACTION = (
+    "tests/core/test_retained.py", "tests/journal/test_upkeep.py", "tests/journal/test_reclaim.py",
+    "tests/journal/test_retention.py",
+)  # fmt: skip
+
+SYNCS_CROSSED: tuple[Fault, ...] = (
+    Fault(
+        "full disk: a fresh segment whose folder was not synced keeps its name",
+        "journal/resume.py",
+        "            files.remove(segment_path(folder, journal.spares.number))\n",
+        "",
+        STARTS,
+    ),
+    Fault(
+        "full disk: after a start the log goes on behind a torn end that is still there",
+        "journal/in_place.py",
+        "                _clear(files, handle, end, segment.capacity)\n",
+        "                pass\n",
+        STARTS,
+    ),
+    Fault(
+        "full disk: what a start kept is not synced before the first answer",
+        "journal/in_place.py",
+        "            handle.sync()\n",
+        "            pass\n",
+        STARTS,
+    ),
+    Fault(
+        "what a start cut is counted to the segment that it was cut from",
+        "journal/recovery.py",
+        "        cut = self._lsn if self.torn else 0\n",
+        "        cut = 0\n",
+        TORN,
+    ),
+    Fault(
+        "what a fresh segment says again is counted to the one before as well",
+        "journal/resume.py",
+        "    if synced is not None:\n",
+        "    if synced is None:\n",
+        TORN,
+    ),
+    Fault(
+        "what a segment has behind the last known sync counts as synced",
+        "journal/chain.py",
+        "min(limit or ITEM_MAX, lsn_synced + 1)",
+        "limit or ITEM_MAX",
+        TORN,
+    ),
+    Fault(
+        "a set that came during a sync has its own as late as if nobody waited",
+        "kestrelpy/server/later_syncs.py",
+        "        self._arm(target, SOON_SECONDS)\n",
+        "        self._arm(target, LAZY_SECONDS)\n",
+        LATER,
+    ),
+    Fault(
+        "a sync that is hastened comes once more when it was put off to",
+        "kestrelpy/server/later_syncs.py",
+        "            self._timers.pop(target).cancel()\n",
+        "            self._timers.pop(target)\n",
+        LATER,
+    ),
+    Fault(
+        "a queue whose sets wait for no sync is synced all the time",
+        "kestrelpy/server/later_syncs.py",
+        "if target.sync_ms == 0 and target.waiting_stored)",
+        "if target.waiting_stored)",
+        LATER,
+    ),
+    Fault(
+        "nobody looks whether a connection waits for a sync that was put off",
+        "kestrelpy/server/turn.py",
+        "            else:\n"
+        "                self._later.hasten(target)\n",
+        "",
+        LATER,
+    ),
+    Fault(
+        "the interpreter is hurried where nobody uses up a share",
+        "kestrelpy/server/gathering.py",
+        "(is_crowded and syncs > 0 and",
+        "(syncs > 0 and",
+        HURRY,
+    ),
+    Fault(
+        "the interpreter is hurried though no sync is under way",
+        "kestrelpy/server/gathering.py",
+        "(is_crowded and syncs > 0 and",
+        "(is_crowded and",
+        HURRY,
+    ),
+    Fault(
+        "the interpreter is hurried as long as somebody uses up a share",
+        "kestrelpy/server/gathering.py",
+        " and now_ms < self._hurry_until_ms):",
+        "):",
+        HURRY,
+    ),
+    Fault(
+        "the interpreter stays hurried",
+        "kestrelpy/server/gathering.py",
+        "SWITCH_SECONDS_HURRIED if self.is_hurried else SWITCH_SECONDS)",
+        "SWITCH_SECONDS_HURRIED)",
+        HURRY,
+    ),
+    Fault(
+        "a sync thread waits for the interpreter as long as Python has it",
+        "kestrelpy/server/process.py",
+        "    sys.setswitchinterval(SWITCH_SECONDS)\n",
+        "",
+        HURRY,
+    ),
+    Fault(
+        "retained: a segment that is still kept is rewritten along with older ones",
+        "journal/upkeep.py",
+        "journal.segments[:over]",
+        "journal.segments[: over + 1]",
+        COMPACTION,
+    ),
+)
