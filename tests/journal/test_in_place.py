@@ -86,6 +86,25 @@ def test_a_torn_end_is_cleared_so_that_nothing_behind_it_comes_back() -> None:
     assert bodies(start(disk.kill_clone()).records) == [*BODIES[:3], b"after"]
 
 
+def test_what_stood_behind_a_torn_end_does_not_come_back_behind_one_of_its_size() -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk)
+    writer.put_all(*BODIES[:3])
+    for body in (b"x" * 300, b"y" * 300):
+        writer.put(body)
+        writer.write()
+    disk = disk.kill_clone()
+    path = "/data/jobs.1/0000000001.segment"
+    disk.damage(path, disk.read(path).index(b"x" * 300), b"?")
+    again = start_without_room(disk)
+    assert bodies(again.records) == BODIES[:3]
+
+    again.put(b"z" * 300)
+    again.commit()
+
+    assert bodies(start(disk.kill_clone()).records) == [*BODIES[:3], b"z" * 300]
+
+
 def test_a_power_cut_at_any_step_of_it_leaves_all_that_was_synced() -> None:
     for seed in SEEDS:
         disk = unclean()
