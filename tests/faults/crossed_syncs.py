@@ -54,6 +54,19 @@ SYNCS_CROSSED: tuple[Fault, ...] = (
         TORN,
     ),
     Fault(
+        "a segment counts what was torn behind a number that a release gave",
+        "journal/chain.py",
+        "        limit = min(filter(None, (self.lsn_limit, lsn_cut)), default=0)\n"
+        "        tally = found.kept_tally(limit, before)\n"
+        "        self.note(tally)\n"
+        "        if found.records and found.records[-1].lsn > lsn_synced:\n",
+        "        limit = self.lsn_limit\n"
+        "        tally = found.kept_tally(limit, before)\n"
+        "        self.note(tally)\n"
+        "        if limit:\n",
+        TORN,
+    ),
+    Fault(
         "what a fresh segment says again is counted to the one before as well",
         "journal/resume.py",
         "    if synced is not None:\n",
