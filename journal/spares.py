@@ -75,7 +75,8 @@ class Spares:
 
     @property
     def may_recycle(self) -> bool:
-        """Is a file that is done with of use for the next segment? One more would only lie here."""
+        """Is a file that is done with of use for the next segment? Where room can be had, a second
+        one would only lie here; on a full disk one may wait beside a spare that is too small."""
         if self.is_short:
             return not self.recycled[0]
         return not (self.waiting or self.recycled[0] or self.is_ordered)
