@@ -10,8 +10,8 @@ from tests.faults.planted_faults import Fault
 CHILDREN = (
     "tests/core/test_children_snapshot.py", "tests/core/test_children.py",
     "tests/core/test_missed.py", "tests/core/test_full_children.py", "tests/core/test_idle.py",
-    "tests/machines/test_readers_machine.py", "tests/core", "tests/machines",
-    "tests/protocol/test_transcripts.py",
+    "tests/core/test_crossings.py", "tests/core", "tests/protocol/test_transcripts.py",
+    "tests/machines/test_readers_machine.py", "tests/machines",
 )  # fmt: skip
 SNAPSHOTS = (
     "tests/journal/test_snapshot.py", "tests/core/test_children_snapshot.py",
@@ -19,8 +19,8 @@ SNAPSHOTS = (
 )  # fmt: skip
 RETAINED = (
     "tests/core/test_retained.py", "tests/core/test_retained_children.py",
-    "tests/machines/test_retain_machine.py", "tests/core", "tests/machines",
-    "tests/protocol/test_transcripts.py",
+    "tests/core/test_crossings.py", "tests/core", "tests/protocol/test_transcripts.py",
+    "tests/machines/test_retain_machine.py", "tests/machines",
 )  # fmt: skip
 
 CHILDREN_CROSSED: tuple[Fault, ...] = (

@@ -9,15 +9,18 @@ from tests.faults.planted_faults import Fault
 
 DEAD = (
     "tests/core/test_dead.py", "tests/core/test_by_token.py", "tests/core/test_moves.py",
-    "tests/core", "tests/machines", "tests/protocol/test_transcripts.py",
+    "tests/core/test_crossings.py", "tests/core", "tests/protocol/test_transcripts.py",
+    "tests/machines",
 )  # fmt: skip
 FLUSH = (
     "tests/core/test_flushing.py", "tests/core/test_delays.py", "tests/core/test_upto.py",
-    "tests/core", "tests/machines", "tests/protocol/test_transcripts.py",
+    "tests/core/test_crossings.py", "tests/core", "tests/protocol/test_transcripts.py",
+    "tests/machines",
 )  # fmt: skip
 KEYS = (
-    "tests/core/test_keyed.py", "tests/core/test_keys.py", "tests/core/test_upto.py", "tests/core",
-    "tests/machines", "tests/protocol/test_transcripts.py",
+    "tests/core/test_keyed.py", "tests/core/test_keys.py", "tests/core/test_upto.py",
+    "tests/core/test_crossings.py", "tests/core", "tests/protocol/test_transcripts.py",
+    "tests/machines",
 )  # fmt: skip
 FULL_DISK = (
     "tests/core/test_crossings_full_disk.py", "tests/core/test_full_children.py",

@@ -9,22 +9,24 @@ from tests.faults.planted_faults import Fault
 
 RETAINED = (
     "tests/core/test_retained.py", "tests/core/test_retained_children.py",
-    "tests/machines/test_retain_machine.py", "tests/core", "tests/machines",
-    "tests/protocol/test_transcripts.py",
+    "tests/core/test_crossings.py", "tests/core", "tests/protocol/test_transcripts.py",
+    "tests/machines/test_retain_machine.py", "tests/machines",
 )  # fmt: skip
 ONCE = (
     "tests/core/test_once.py", "tests/core/test_once_restart.py", "tests/core/test_broker.py",
-    "tests/core", "tests/machines", "tests/protocol/test_transcripts.py",
+    "tests/core/test_crossings.py", "tests/core", "tests/protocol/test_transcripts.py",
+    "tests/machines",
 )  # fmt: skip
 WIRE = (
     "tests/protocol/test_waiting_synced.py", "tests/core/test_crossings.py",
     "tests/protocol/test_waiting.py", "tests/protocol/test_fetching.py",
-    "tests/protocol/test_once.py", "tests/protocol", "tests/core/test_handoff.py",
-    "tests/machines/test_handoff_machine.py",
+    "tests/protocol/test_once.py", "tests/protocol/test_conversation.py",
+    "tests/core/test_handoff.py", "tests/protocol", "tests/machines/test_handoff_machine.py",
 )  # fmt: skip
 RELOADS = (
     "tests/server/test_reloading.py", "tests/core/test_operating.py", "tests/core/test_queue.py",
-    "tests/core", "tests/protocol/test_transcripts.py", "tests/machines",
+    "tests/core/test_crossings.py", "tests/core/test_crossings_reload.py", "tests/core",
+    "tests/protocol/test_transcripts.py", "tests/machines",
 )  # fmt: skip
 
 WIRE_CROSSED: tuple[Fault, ...] = (
