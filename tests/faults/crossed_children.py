@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from tests.faults.planted_faults import Fault
 
+# Of a fault that is known as one that nobody can find: the machines would take an hour to say so.
+CORE = ("tests/core", "tests/protocol/test_transcripts.py")
+
 CHILDREN = (
     "tests/core/test_children_snapshot.py", "tests/core/test_children.py",
     "tests/core/test_missed.py", "tests/core/test_full_children.py", "tests/core/test_idle.py",
@@ -127,7 +130,7 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
         "kestrelpy/core/branch.py",
         "replace(policy, keys=of.keys, sync_ms",
         "replace(policy, sync_ms",
-        CHILDREN,
+        CORE,
     ),
     Fault(
         "retained: a number that was given to a set on a child counts as kept",
@@ -214,7 +217,7 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
         "        queue.catch_up()\n"
         "        needed",
         "        needed",
-        RETAINED,
+        CORE,
     ),
     Fault(
         "the put that a child was named behind may be rewritten before two snapshots "
