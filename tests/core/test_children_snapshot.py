@@ -10,8 +10,12 @@ from collections.abc import Callable
 
 import pytest
 
+from journal.journal import Sizes
 from kestrelpy.core.log import JournalLog
+from tests.support import stage as stages
 from tests.support.moving import Town
+from tests.support.stage import Stage
+from tests.support.tidying import reclaim
 
 starts = pytest.mark.parametrize("start", [Town.kill, Town.restart], ids=["kill", "restart"])
 Start = Callable[[Town], None]
@@ -141,3 +145,25 @@ def test_the_total_of_a_child_is_what_ever_came_to_it(start: Start) -> None:
 
     assert figure(town, b"total_items") == b"4"
     assert figure(town, b"items") == b"3"
+
+
+def test_a_child_is_known_after_a_kill_though_all_that_came_with_its_name_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The segment in which it was named is empty, and no snapshot knows the child yet."""
+    monkeypatch.setattr(stages, "_SIZES", Sizes(2048, 2048, 1 << 20))
+    stage = Stage()
+    stage.say("eve", b"get jobs+a/peek")
+    for _ in range(40):
+        stage.say("eve", b"set jobs 0 0 1", b"x")
+        for queue in (b"jobs", b"jobs+a"):
+            assert stage.say("eve", b"get " + queue).startswith(b"VALUE")
+    stage.say("eve", b"set jobs 0 0 4", b"last")
+    log = stage.queue("jobs").log
+    assert isinstance(log, JournalLog)
+    assert len(log.journal.segments) > 3
+
+    reclaim(stage, log)
+    stage.kill()
+
+    assert stage.say("eve", b"get jobs+a") == b"VALUE jobs+a 0 4\r\nlast\r\nEND\r\n"
