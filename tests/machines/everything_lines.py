@@ -149,7 +149,9 @@ class Line:
 
     def may_take(self, size: int) -> bool:
         """True if it takes one more, perhaps after it has dropped its head as often as it takes."""
-        return self._goes_beside(self.delayed if self.rules.discards else [*self.ready, *self.delayed], size)
+        if self.rules.discards:
+            return self._goes_beside(self.delayed, size)
+        return self.has_room(size)
 
 
 @dataclass(eq=False)
