@@ -98,6 +98,8 @@ def fetch_all(daemon: DaemonProcess) -> None:
 
 def leave_nothing(daemon: DaemonProcess) -> None:
     """Everything is fetched; then nothing is left, nor after a restart. Nobody is connected."""
+    with contextlib.closing(daemon.client()) as client:
+        assert client.set("last-of-all", b"x")  # there is a queue to be asked of, whatever was done
     fetch_all(daemon)
     see_nothing_left(daemon, restarts=True)
 

@@ -226,7 +226,6 @@ def test_too_many_connections_are_told_so(tmp_path: Path) -> None:
                 return four.rest() == b""
 
         wait_until(is_let_in, "room for another")
-        two.ask(b"set jobs 0 0 1\r\nx\r\n", b"STORED\r\n")
         two.hang_up()
         wait_until(is_let_in, "and for one more")
         leave_nothing(daemon)

@@ -8,7 +8,7 @@ import pytest
 from pymemcache.client.base import Client
 
 from tests.support.daemon import DaemonProcess
-from tests.support.kills import leave_nothing, see_nothing_left
+from tests.support.kills import leave_nothing
 from tests.support.raw import Raw
 
 
@@ -95,6 +95,6 @@ def test_an_observer_that_hangs_up_while_it_is_read_for_harms_nobody(tmp_path: P
             assert len(raw.values(b"jobs/peek/after=0/n=10000")) == 200
             assert daemon.client().delete("jobs")
             assert raw.values(b"jobs/peek/after=0/n=10000") == []
-        see_nothing_left(daemon)
+        leave_nothing(daemon)
         assert daemon.stop() == 0
         assert not [line for line in daemon.lines if "mistake" in line]
