@@ -30,9 +30,9 @@ _SECONDS_MAX: Final = (1 << 32) - 1
 
 
 class Idle:
-    """Of one queue. `due_ms` is on the wall clock, `age_ms` the least `max_age` a child had, 0:
-    none had one; `round` are the children that are still to be looked at. When those up to `unsure`
-    expire that are delayed is not known: one looks when they are released.
+    """Of one queue. `due_ms` is on the wall clock, `age_ms` the least `max_age` a child had at the
+    last round or since, 0: none had one; `round` are the children that are still to be looked at.
+    When delayed ones up to `unsure` expire is not known: one looks when they are released.
     """
 
     __slots__ = ("_looked_ms", "_queue", "age_ms", "due_ms", "round", "unsure")
@@ -83,7 +83,7 @@ class Idle:
             self._queue.alarm.need(self.next_due())
 
     def know(self, max_age_ms: int | None) -> None:
-        """A child has this one. (Where none has any more, one looks too early: that is no harm.)"""
+        """A child has this one. (Where it has another one by then, one looks too early, once.)"""
         if max_age_ms is not None:
             self.age_ms = min(self.age_ms or max_age_ms, max_age_ms)
 
@@ -100,6 +100,8 @@ class Idle:
         if not self.round and self.next_due() <= now_ms:
             self.due_ms, self._looked_ms = NEVER_MS, now_ms
             self.round = [*self._queue.children.values()]
+            ages = [child.policy.max_age_ms for child in self.round]
+            self.age_ms = min((age for age in ages if age is not None), default=0)
         for child in self.round[:LOOKS_MAX]:
             child.catch_up()
         del self.round[:LOOKS_MAX]

@@ -192,6 +192,21 @@ def test_nobody_looks_at_what_was_put_off_before_it_expires(end: bytes, looks_at
         assert queue.idle.next_due() == NEVER_MS
 
 
+def test_nobody_looks_for_the_sake_of_a_max_age_that_was_taken_away() -> None:
+    stage = Stage()
+    stage.set_queue("jobs+old", max_age="1s")
+    stage.say("eve", b"get jobs+old/peek")
+    put(stage, 1, b"set jobs 0 0 1000")
+    stage.pass_time(2000)
+    stage.set_queue("jobs+old", max_age="none")
+    stage.pass_time(2000)
+    put(stage, 1, b"set jobs 0 0 1000")
+    assert stage.queue("jobs").idle.next_due() == NEVER_MS
+    stage.set_queue("jobs+old", max_age="1s")
+    stage.pass_time(3000)
+    assert there(stage, b"old") == 0
+
+
 def test_many_children_are_looked_at_a_few_at_a_time() -> None:
     stage = Stage()
     count = 2 * LOOKS_MAX + 1
