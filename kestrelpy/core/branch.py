@@ -175,7 +175,7 @@ class Branch(Queue):
         if (before.expire_to, before.dead_letter_to) != (policy.expire_to, policy.dead_letter_to):
             send_on(child, child.dead.deaths)
         if before.max_age_ms != policy.max_age_ms:
-            self.parent.idle.need(0)  # it holds for what nobody has looked at
+            self.parent.idle.know_nothing()  # it holds for what nobody has looked at
         self.parent.idle.know(policy.max_age_ms)
         self.watch()
         if child.waiters:

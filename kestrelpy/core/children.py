@@ -121,8 +121,8 @@ def enroll(broker: Broker, branch: Branch, now_ms: int) -> None:
         branch.child.waiters = waiting
     send_on(branch.child, branch.child.dead.deaths)
     branch.watch()
-    if branch.child.ready.beyond:
-        branch.parent.idle.need(0)  # who knows what of it expires
+    if branch.child.ready.beyond or branch.child.delays.count:
+        branch.parent.idle.know_nothing()
 
 
 def enroll_all(broker: Broker, queue: Queue, now_ms: int) -> None:

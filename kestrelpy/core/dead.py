@@ -128,12 +128,12 @@ class DeadLine:
         self._away[id_] = True
         self.count -= 1
 
-    def give_back(self, item: Item) -> None:
-        """It was popped and is back at its place; a body that was let go is read again."""
+    def give_back(self, item: Item, always: bool) -> None:
+        """It was popped and is back at its place; its body stays as in `keep`, or is read again."""
         if not self._away.pop(item.id, False):
             heappush(self._line, (self.deaths[item.id].order, item.id))
         self.count += 1
-        self.keep(item, True)
+        self.keep(item, always)
 
     def hide(self, id_: int) -> None:
         """Its body is not readable: it is not offered until the next start."""

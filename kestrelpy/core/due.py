@@ -118,6 +118,20 @@ class DueTimes:
         self._replace(number, b"".join((chunk[start:at], chunk[at + _ENTRY_BYTES :])))
         return True
 
+    def take(self, due: int) -> int:
+        """The size in the first entry of this time, which is gone then; 0: there is none."""
+        number = bisect_left(self._lasts, ENTRY.pack(due, 0, 0))
+        if number == len(self._lasts):
+            return 0
+        self._trim(number)
+        chunk = self._chunks[number]
+        at = _place(chunk, ENTRY.pack(due, 0, 0))
+        found, _, size = ENTRY.unpack_from(chunk, at)
+        if found != due:
+            return 0
+        self._replace(number, b"".join((chunk[:at], chunk[at + _ENTRY_BYTES :])))
+        return int(size)
+
     def tidy(self, ids: IdSet) -> None:
         """Of the next chunk, only entries of these ids stay."""
         number = self._tidied if self._tidied < len(self._chunks) else 0

@@ -51,7 +51,7 @@ def put_off_for_all(queue: Queue, item: Item, delay: Delay, now_ms: int) -> None
             queue.eager.remove(child)
     queue.missed.put_off(item.id, item.size)
     if item.expires_ms or queue.idle.age_ms:
-        queue.idle.note(item)
+        queue.idle.put_off(item)
     _tell_soon(queue)
 
 
@@ -151,6 +151,7 @@ def release_shared(
     if owner is not None and not owner.marks.is_new(id_):
         return _release_own(queue, owner, id_, size, now_ms)
     queue.missed.due.remove(id_, size)
+    queue.idle.released(id_)
     if owner is None and not queue.is_needed(id_):
         return queue.log.lsn_appended
     at_once: list[Reader] = [queue.reader, *queue.eager]

@@ -174,9 +174,13 @@ class Line:
     # -- reading back -----------------------------------------------------------------------
 
     def has_room(self, most: int = REFILL_ITEMS) -> bool:
-        """Is there more to read back, and room for it? (For the first item there always is.)"""
+        """Is there more to read back, and room for it?"""
+        return self._reader.ready.beyond > 0 and self._may_read(most)
+
+    def _may_read(self, most: int = REFILL_ITEMS) -> bool:
+        """Is there room for what is read back? (For the first item there always is.)"""
         ready = self._reader.ready
-        if not ready.beyond or ready.resident >= most:
+        if ready.resident >= most:
             return False
         cost, residency = self.cost, self._reader.residency
         return not ready.resident or cost < residency.allowed or residency.grow(cost)
@@ -201,6 +205,8 @@ class Line:
             reader.residency.shrink(self.cost)
         elif self.has_room(most):
             reader.ask()
+        if ready.stubs.count:
+            self.look_ahead()  # one that expires may stand behind what was read
 
     def _take_in(self, record: Record, wall_ms: int) -> None:
         reader, id_ = self._reader, record.item
@@ -296,9 +302,9 @@ class Line:
         return Item(id_, id_, body, 0, 0, 0, 1)
 
     def name_unreadable(self, count: int, first: int, last: int) -> None:
-        """Items that are there and that the log does not hold any more."""
-        reader = self._reader
-        reader.damages.append(unreadable(reader.name, count, first, last))
+        """Items that are there by what the log says, and that it does not hold any more."""
+        where, what = f"queue {self._reader.name.decode('ascii')}", f"{count} not readable"
+        self._reader.damages.append(Damage("corrupt", where, 0, 0, what, 1, 1, first, last))
 
     # -- the dead ---------------------------------------------------------------------------
 
@@ -348,13 +354,13 @@ class Line:
         reader, stubs = self._reader, self._reader.ready.stubs
         if not stubs.count or stubs.is_fetching:
             return []
+        if not (self._may_read() or reader.ready.is_held_up):
+            return []  # it comes when it is next
         cost = self.cost
         if cost + _FETCHED_BYTES_MAX > reader.residency.allowed:
             reader.residency.grow(cost)
-        left = max(reader.residency.allowed - cost, 0)
-        return stubs.begin_fetch(
-            reader.ready.frontier, REFILL_ITEMS, min(left, _FETCHED_BYTES_MAX)
-        )
+        left = min(max(reader.residency.allowed - cost, 0), _FETCHED_BYTES_MAX)
+        return stubs.begin_fetch(reader.ready.frontier, REFILL_ITEMS, left)
 
     def fetched(self, records: Iterable[Record]) -> None:
         """These were read, and are in memory at their places."""
@@ -369,6 +375,7 @@ class Line:
             ready.give_back(place, item)
             if item.expires_ms and place < ready.frontier:
                 self._watch_expiry(item)
+        self.look_ahead()
 
     def hide_stub(self, id_: int) -> None:
         """This one's body is not readable: named, and not offered until a start."""
@@ -410,9 +417,3 @@ def item_of(record: Record, marker: int = 0) -> Item:
         record.item, marker or record.number, record.body, record.small, record.time_ms, expires_ms,
         record.lsn, key, stamp_of_put(meta, 0, said),
     )  # fmt: skip
-
-
-def unreadable(name: bytes, count: int, first: int, last: int) -> Damage:
-    """Items that are there by what the log says, and that it does not hold any more."""
-    where = f"queue {name.decode('ascii', 'replace')}"
-    return Damage("corrupt", where, 0, 0, f"{count} not readable", 1, 1, first, last)

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from journal.ids import IdSet
 from kestrelpy.core.delays import Delays
-from kestrelpy.core.due import ENTRY
+from kestrelpy.core.due import ENTRY, DueTimes
 
 # So many are kept before the children are told, a few in each tick; then they are forgotten.
 MISSED_MAX: Final = 256
@@ -61,10 +61,11 @@ class Digest:
 
 class Missed:
     """Of one queue with children. `due` are the items that were never available, for all readers
-    that have them.
+    that have them, and `expiries` when those of them expire that do: ids, with seconds of the wall
+    clock for sizes.
     """
 
-    __slots__ = ("_digest", "_events", "_known", "_numbers", "_passed", "due")
+    __slots__ = ("_digest", "_events", "_known", "_numbers", "_passed", "due", "expiries")
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
@@ -73,6 +74,7 @@ class Missed:
         self._known = (0, 0)  # behind which number up to which `_digest` goes
         self._digest = Digest()
         self.due = Delays()
+        self.expiries = DueTimes()
 
     def __len__(self) -> int:
         return len(self._numbers)

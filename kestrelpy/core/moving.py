@@ -82,7 +82,7 @@ def put_back(reader: Reader, lease: Lease) -> None:
     item = reader.end(lease)
     reader.moving -= 1
     if lease.dead:
-        reader.dead.give_back(item)
+        reader.dead.give_back(item, reader.log.backlog is None)
     else:
         reader.line.take_back(item, lease.place)
 

@@ -33,7 +33,9 @@ from kestrelpy.core.trash import Trash
 # What an item costs beside its body: itself, its numbers, its place in the line. Measured.
 ITEM_COST: Final = 320
 NO_FRONTIER: Final = (1 << 63) - 1
+# What was removed is passed over later; it is never more than that and than what is in memory.
 _COMPACT_ABOVE: Final = 64
+_COMPACT_ABOVE_BYTES: Final = 64 << 10
 _id: Final = attrgetter("id")
 _marker: Final = attrgetter("marker")
 
@@ -47,9 +49,9 @@ class Ready:
     """
 
     __slots__ = (
-        "_back", "_elsewhere", "_line", "_removed", "_returned", "beyond", "beyond_bytes",
-        "frontier", "parked", "parked_bytes", "parked_cost", "resident", "resident_bytes",
-        "stubs",
+        "_back", "_elsewhere", "_line", "_removed", "_removed_bytes", "_returned", "beyond",
+        "beyond_bytes", "frontier", "parked", "parked_bytes", "parked_cost", "resident",
+        "resident_bytes", "stubs",
     )  # fmt: skip
 
     def __init__(self, elsewhere: IdSet | None = None) -> None:
@@ -59,6 +61,7 @@ class Ready:
         self._returned: list[tuple[int, Item]] = []
         self._back: dict[int, Item] = {}  # those by their ids
         self._removed: set[int] = set()
+        self._removed_bytes = 0
         self.stubs = Stubs()
         self.resident = 0
         self.resident_bytes = 0
@@ -176,15 +179,19 @@ class Ready:
         else:
             self._back.pop(item.id, None)
             removed.add(item.id)
+            self._removed_bytes += item.size
         if removed and not self.resident:
             self._pass_over()
-        elif len(removed) > _COMPACT_ABOVE and len(removed) > self.resident:
+        elif (len(removed) > _COMPACT_ABOVE and len(removed) > self.resident) or (
+            self._removed_bytes > _COMPACT_ABOVE_BYTES and self._removed_bytes > self.cost
+        ):
             self._compact()
 
     def clear(self, trash: Trash) -> None:
         """Nothing is ready any more."""
         trash.take(self._line, self._returned, self._back, self._removed)
         self._line, self._returned, self._back, self._removed = deque(), [], {}, set()
+        self._removed_bytes = 0
         self.stubs.clear()
         self.resident = self.resident_bytes = 0
         self.beyond = self.beyond_bytes = 0
@@ -302,11 +309,16 @@ class Ready:
         self._back = {item.id: item for _, item in self._returned}
         heapify(self._returned)
         removed.clear()
+        self._removed_bytes = 0
 
     def _pass_over(self) -> None:
         """Drop what was removed from both fronts."""
         line, returned, removed = self._line, self._returned, self._removed
         while line and line[0].id in removed:
-            removed.discard(line.popleft().id)
+            self._passed(line.popleft())
         while returned and returned[0][1].id in removed:
-            removed.discard(heappop(returned)[1].id)
+            self._passed(heappop(returned)[1])
+
+    def _passed(self, item: Item) -> None:
+        self._removed.discard(item.id)
+        self._removed_bytes -= item.size

@@ -33,7 +33,7 @@ def take_back(
     wall_ms = now_ms + reader.wall.offset_ms
     reader.counters.cancelled += 1
     if lease.dead:
-        reader.dead.give_back(item)
+        reader.dead.give_back(item, log.backlog is None)
         send_on(reader, (item.id,))
         return log.returned(item, lease.attempts, began_ms, wall_ms, reason, lease.by_token)
     counts = buries or reason != DEFERRED

@@ -217,16 +217,18 @@ def refuse_put(queue: Queue, size: int) -> NoReturn:
 def make_room(queue: Queue, size: int, now_ms: int) -> bool:
     """Is there room for `size` bytes, after dropping the oldest if that is allowed?
 
-    Where that would drop too many at once, it is enough if the queue does not grow.
+    Nothing is dropped where that makes no room: what is delayed counts, and stays. Where it would
+    drop too many at once, it is enough if the queue does not grow.
     """
-    policy, ready = queue.policy, queue.reader.ready
+    policy, ready, delays = queue.policy, queue.reader.ready, queue.reader.delays
+    if queue.passes_on:  # its own line takes nothing, however full it is
+        return policy.max_bytes is None or size <= policy.max_bytes
     items_max = policy.max_items if policy.max_items is not None else _NO_LIMIT
     bytes_max = policy.max_bytes if policy.max_bytes is not None else _NO_LIMIT
-    if items_max < 1 or size > bytes_max:
-        return False
-    delays = queue.reader.delays  # they count; what is dropped to make room is ready
     items_max -= delays.count
     bytes_max -= delays.bytes
+    if items_max < 1 or size > bytes_max:
+        return False
     if ready.count < items_max and ready.bytes + size <= bytes_max:
         return True
     queue.reader.sweep(now_ms, SWEEP_ITEMS_MAX)  # what has expired takes no room

@@ -154,6 +154,10 @@ class Background:
         """Keep the state as of now; it is written when the log is durable up to here."""
         self._snapshots[target] = target.journal.upkeep.begin_snapshot(target.state(), wall_ms)
 
+    def let_go(self, target: JournalLog) -> None:
+        """It has failed, or is deleted: what waits for its log to get on waits in vain."""
+        self._snapshots.pop(target, None)
+
     def settle(self, target: JournalLog) -> None:
         """The log got on: what waited for that is done now."""
         job = self._snapshots.get(target)

@@ -182,6 +182,10 @@ class Committer:
             self._removing.add(target)
             self._start(self._remove_each(target, waiting))
 
+    def let_go(self, target: JournalLog) -> None:
+        """It is deleted: what could not be removed goes with its folder, or stays there."""
+        self._removals.pop(target, None)
+
     def is_removing(self, target: JournalLog) -> bool:
         """Is a segment of this journal being removed now?"""
         return target in self._removing

@@ -43,6 +43,7 @@ class OpenJournals:
         self.most = NO_LIMIT
         self._holding: dict[JournalLog, None] = {}  # by when they were written last
         self._waiting: dict[JournalLog, asyncio.TimerHandle] = {}
+        self._stalled: set[JournalLog] = set()  # until they could open theirs
         self._is_stuck = False  # none could let go in this turn
 
     @property
@@ -78,13 +79,14 @@ class OpenJournals:
         journal, holding = target.journal, self._holding
         error = journal.shortage
         if error is None or target.failure is not None:
-            if target.is_short:
+            if target in self._stalled:
                 self._end(target)
             active = journal.active
             if active is not None and active.handle is not None:
                 holding.pop(target, None)
                 holding[target] = None
             return
+        self._stalled.add(target)
         target.stall(
             _OPENING,
             f"nothing new is stored now: no file can be opened ({os.strerror(error.errno or 0)}); "
@@ -121,6 +123,7 @@ class OpenJournals:
         self._again(target)
 
     def _end(self, target: JournalLog) -> None:
+        self._stalled.remove(target)
         target.stall(_OPENING, "")
         self._shortage.over(target)
 

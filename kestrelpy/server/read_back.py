@@ -208,7 +208,7 @@ class ReadBack:
                 return
         else:
             backlog.arrived(life, start, data)
-            self._can_read(reader)
+        self._can_read(reader)
         self._read_done(reader)
 
     def _try_later(self, reader: Reader, target: JournalLog, error: OSError) -> None:

@@ -101,6 +101,10 @@ class Removals:
         self._touch(target.waiting_stored | target.waiting_written)
         journal.abandon()
         assert self.turn is not None
+        assert self.turn.committer is not None
+        assert self.turn.background is not None
+        self.turn.committer.let_go(target)
+        self.turn.background.let_go(target)
         self.turn.files.rested(target)
         if self._broker.moves.passages.doubts(queue):
             why = "an item that came here is in doubt until a restart, for its journal failed"

@@ -252,6 +252,8 @@ class Turn:
     def _report_failure(self, target: JournalLog) -> None:
         if target.failure is not None and not target.is_reported:
             target.is_reported = True
+            if self.background is not None:
+                self.background.let_go(target)
             log.critical("%s; this queue acknowledges nothing until a restart", target.failure)
 
     def _sync(self, target: JournalLog) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.core.test_crossings import figure, value, with_child, with_one_leased_at_most
 from tests.support.stage import Stage
 
@@ -57,6 +59,17 @@ def test_items_of_an_idle_child_live_no_longer_than_its_new_max_age() -> None:
 
     assert figure(stage, b"jobs+a", b"expired_items") == b"1"
     assert figure(stage, b"jobs", b"items") == b"1"
+
+
+@pytest.mark.parametrize("discards", [False, True])
+def test_a_full_queue_that_becomes_fanout_only_passes_on_what_is_set(discards: bool) -> None:
+    stage = Stage()
+    stage.set_queue("jobs", max_items=1, discard_old_when_full=discards)
+    stage.say("p", b"get jobs+c/peek", b"set jobs 0 0 3", b"own")
+    stage.set_queue("jobs", fanout_only=True)
+    assert stage.say("p", b"set jobs 0 0 1", b"x") == b"STORED\r\n"
+    assert stage.say("p", b"get jobs") == b"VALUE jobs 0 3\r\nown\r\nEND\r\n"
+    assert stage.queue("jobs+c").reader.ready.count == 2
 
 
 def test_a_queue_that_becomes_fanout_only_keeps_what_it_has_and_takes_nothing() -> None:

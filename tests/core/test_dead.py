@@ -215,9 +215,24 @@ def test_those_that_went_from_behind_one_that_stays_cost_nothing() -> None:
     assert len(line._line) <= 2 * len(stay) + PASSED_ENTRIES_MAX
 
     for id_ in stay[1:]:
-        line.give_back(Item(id_, id_, b"x", 0, 0, 0))
+        line.give_back(Item(id_, id_, b"x", 0, 0, 0), always=True)
     assert [pop_id(line) for _ in stay] == stay
     assert line.first() is None
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_bodies_of_what_was_given_back_are_kept_within_their_bounds_or_all(always: bool) -> None:
+    line, size = DeadLine(), KEPT_BYTES_MAX // 4
+    items = [Item(id_, id_, b"x" * size, 0, 0, 0) for id_ in range(1, 9)]
+    for item in items:
+        line.bury(item.id, 1, b"abort", 99, size)
+        line.keep(item, always=True)
+    for _ in items:
+        line.pop()
+    for item in items:
+        line.give_back(item, always)
+    assert sum(line.at(item.id) is not None for item in items) == (8 if always else 4)
+    assert line.count == 8
 
 
 def pop_id(line: DeadLine) -> int:

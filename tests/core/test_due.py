@@ -121,3 +121,17 @@ def test_many_are_added_behind_all_others(popped: int) -> None:
     assert times.find(last) == (last, last, 7)
     times.add(last, 5, 7)
     assert [times.pop()[0] for _ in range(times.count)] == [*range(1 + popped, last + 1), last]
+
+
+def test_the_first_of_a_time_is_taken_wherever_it_stands() -> None:
+    times = DueTimes((due, due, due + 7) for due in range(1, 3 * CHUNK_ENTRIES))
+    times.pop()
+    for due in (2, CHUNK_ENTRIES, CHUNK_ENTRIES + 1, 3 * CHUNK_ENTRIES - 1):
+        assert times.take(due) == due + 7
+        assert times.take(due) == 0
+        assert times.find(due) is None
+    assert times.take(3 * CHUNK_ENTRIES) == times.take(1) == 0
+    assert times.count == len(list(times)) == 3 * CHUNK_ENTRIES - 6
+    for due in range(1, 3 * CHUNK_ENTRIES):
+        times.take(due)
+    assert (times.count, times.first()) == (0, None)

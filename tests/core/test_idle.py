@@ -6,6 +6,7 @@ import pytest
 
 from kestrelpy.core.idle import LOOK_MS, LOOKS_MAX
 from kestrelpy.core.log import JournalLog
+from kestrelpy.core.timers import NEVER_MS
 from tests.support.stage import Stage
 from tests.support.tidying import tidy
 
@@ -100,6 +101,109 @@ def test_a_start_a_reload_and_a_beginning_in_the_past_count(how: str) -> None:
         stage.restart()
     stage.pass_time(1000)
     stage.pass_time(2000)
+    assert there(stage, b"old") == 0
+
+
+def behind(stage: Stage, name: bytes, words: bytes) -> None:
+    """One that has no end, and behind it one that is put in these words."""
+    stage.say("eve", b"set %b 0 0 1" % name, b"1")
+    stage.say("eve", b"set %b%b 1" % (name, words), b"2")
+
+
+@pytest.mark.parametrize("begins", ["at once", "restart", "kill", "from"])
+@pytest.mark.parametrize("name", [b"jobs", b"jobs+old"])
+def test_what_was_put_off_expires_at_its_time_behind_what_does_not(
+    begins: str, name: bytes
+) -> None:
+    stage = Stage()
+    stage.set_queue("jobs+old", expire_to="gone")
+    if begins == "from":
+        name = b"jobs"
+    else:
+        stage.say("eve", b"get jobs+old/peek")
+    behind(stage, name, b"/delay=10s 0 20")
+    if begins == "from":
+        stage.say("eve", b"get jobs+old/from=0/peek")
+    elif begins != "at once":
+        getattr(stage, begins)()
+    stage.pass_time(5000)
+    put(stage, 1, b"set jobs 0 1 1000")  # for this one's sake somebody looks before that is due
+    stage.pass_time(14_000)
+    assert stage.queue("gone").reader.live.count == 1
+    stage.pass_time(1000 + LOOK_MS)
+    assert there(stage, b"old") == 1
+    assert stage.queue("gone").reader.live.count == 2
+
+
+def test_what_was_put_off_lives_no_longer_than_a_later_max_age() -> None:
+    stage = Stage()
+    stage.say("eve", b"get jobs+old/peek", b"set jobs/delay=10s 0 0 1", b"x")
+    stage.set_queue("jobs+old", max_age="20s")
+    stage.pass_time(19_000)
+    assert there(stage, b"old") == 1
+    stage.pass_time(1000 + LOOK_MS)
+    assert there(stage, b"old") == 0
+
+
+def test_what_expires_behind_large_ones_that_were_put_off_is_read_too() -> None:
+    stage = Stage()
+    stage.say("eve", b"get jobs+old/peek")
+    size = (5 << 20) // 2
+    for end in (0, 0, 10):
+        stage.say("eve", b"set jobs/delay=1s 0 %d %d" % (end, size), b"x" * size)
+    stage.pass_time(10_000 + LOOK_MS)
+    assert there(stage, b"old") == 2
+
+
+def test_memory_is_not_filled_with_bodies_that_are_not_next() -> None:
+    stage = Stage()
+    stage.set_queue(max_memory="100KiB")
+    for _ in range(30):
+        stage.say("eve", b"set jobs/delay=1s 0 100 30000", b"x" * 30_000)
+    stage.pass_time(1000)
+    reader = stage.queue("jobs").reader
+    for _ in range(30):
+        reader.tick(stage.now_ms, 500)
+        stage.work()
+    assert reader.ready.stubs.count >= 25
+    for _ in range(30):
+        assert len(stage.say("eve", b"get jobs")) > 30_000
+
+
+@pytest.mark.parametrize(("end", "looks_at"), [(b"0", 0), (b"100", 100_000)])
+def test_nobody_looks_at_what_was_put_off_before_it_expires(end: bytes, looks_at: int) -> None:
+    stage = Stage()
+    for number in range(3):
+        stage.say("eve", b"get jobs+c%d/peek" % number)
+    began_ms = stage.now_ms
+    put(stage, 5, b"set jobs/delay=1s 0 %b 1000" % end)
+    put(stage, 1, b"set jobs/delay=9s 0 %b 1000" % end)
+    queue = stage.queue("jobs")
+    stage.say("eve", b"delete jobs/item=1")
+    stage.pass_time(50_000)
+    assert all(child.taken == 0 for child in queue.children.values())
+    assert queue.missed is not None
+    assert queue.missed.expiries.count == 0, "what was released is not remembered twice"
+    if looks_at:
+        assert queue.idle.next_due() == began_ms + looks_at
+        stage.pass_time(51_000)
+        assert all(there(stage, child) == 0 for child in queue.children)
+    else:
+        assert queue.idle.next_due() == NEVER_MS
+
+
+def test_nobody_looks_for_the_sake_of_a_max_age_that_was_taken_away() -> None:
+    stage = Stage()
+    stage.set_queue("jobs+old", max_age="1s")
+    stage.say("eve", b"get jobs+old/peek")
+    put(stage, 1, b"set jobs 0 0 1000")
+    stage.pass_time(2000)
+    stage.set_queue("jobs+old", max_age="none")
+    stage.pass_time(2000)
+    put(stage, 1, b"set jobs 0 0 1000")
+    assert stage.queue("jobs").idle.next_due() == NEVER_MS
+    stage.set_queue("jobs+old", max_age="1s")
+    stage.pass_time(3000)
     assert there(stage, b"old") == 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kestrelpy.core.delays import Delay
 from kestrelpy.core.storing import DISCARDED_ITEMS_MAX
 from kestrelpy.errors import ServerError
 from tests.support.queues import NAME, WALL_MS, make_queue
@@ -81,6 +82,31 @@ def test_what_never_fits_drops_nothing(discard: bool) -> None:
     q.reload(max_items=0, max_bytes=None)
     assert not q.put(b"1")
     assert q.ready == [b"1"]
+
+
+@pytest.mark.parametrize("limit", [{"max_items": 2}, {"max_bytes": 8}])
+def test_where_what_is_delayed_takes_the_room_nothing_is_dropped_in_vain(
+    limit: dict[str, int],
+) -> None:
+    q = make_queue(discard_old_when_full=True)
+    q.put(b"head")
+    for _ in range(2):
+        q.queue.put(b"late", 0, 0, q.now_ms, delay=Delay(1000))
+    q.reload(**limit)
+    assert not q.put(b"new!")
+    assert (q.ready, q.reader.counters.discarded) == ([b"head"], 0)
+    q.pass_time(1000)
+    assert q.put(b"new!")
+    assert q.ready == [b"late", b"new!"]
+
+
+def test_beside_what_is_delayed_the_head_makes_room() -> None:
+    q = make_queue(max_items=2, max_bytes=9, discard_old_when_full=True)
+    q.queue.put(b"late", 0, 0, q.now_ms, delay=Delay(1000))
+    q.put(b"head")
+    assert q.put(b"new!!")
+    assert not q.put(b"larger")
+    assert q.ready == [b"new!!"]
 
 
 def test_a_limit_lowered_by_far_is_reached_in_bounded_steps() -> None:

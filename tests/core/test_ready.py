@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from kestrelpy.core.item import Item
 from kestrelpy.core.ready import ITEM_COST, NO_FRONTIER, Ready
 from kestrelpy.core.stubs import pack
@@ -124,6 +126,23 @@ def test_removing_from_the_middle_does_not_fill_the_memory() -> None:
     assert popped(line) == [1]
 
 
+@pytest.mark.parametrize("is_back", [False, True])
+def test_bodies_of_removed_items_do_not_fill_the_memory(is_back: bool) -> None:
+    line, size = Ready(), 100_000
+    items = [item(1), *(item(number, size) for number in range(2, 62))]
+    for each in items:
+        line.push(each)
+    if is_back:
+        lent = [first for _ in items if (first := line.pop()) is not None]
+        for place, each in lent:
+            line.give_back(place, each)
+    for removed, each in enumerate(items[1:], 1):
+        line.remove(each)
+        kept = sum(each.size for each in line._line) + sum(i.size for _, i in line._returned)
+        assert kept - line.bytes <= max(line.cost, size), f"after {removed}"
+    assert popped(line) == [1]
+
+
 def test_any_mixture_leaves_by_place() -> None:
     for seed in range(50):
         random = Random(seed)
@@ -158,7 +177,8 @@ def test_any_mixture_leaves_by_place() -> None:
         assert popped(line) == sorted(model), f"seed {seed}"
         line.push(item(number + 1))
         line.pop()
-        assert not line._removed, f"seed {seed}"  # it is forgotten when it is passed over
+        # What was removed is forgotten when it is passed over.
+        assert (len(line._removed), line._removed_bytes) == (0, 0), f"seed {seed}"
 
 
 # -- the frontier --------------------------------------------------------------------------------

@@ -211,7 +211,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a reload that shortens the life of a child's items is not seen while it is idle",
         "kestrelpy/core/branch.py",
-        "            self.parent.idle.need(0)  # it holds for what nobody has looked at\n",
+        "            self.parent.idle.know_nothing()  # it holds for what nobody has looked at\n",
         "            pass\n",
         RELOADS,
     ),

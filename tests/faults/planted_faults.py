@@ -903,10 +903,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "each item that is dropped has all rows looked through",
         KEYS,
-        "        if heads is None:\n"
-        "            blocked",
-        "        if heads is not rows:\n"
-        "            blocked",
+        "        if heads is None:\n            blocked",
+        "        if heads is not rows:\n            blocked",
         TESTS_OF_KEYS,
     ),
     # -- shares and memory of connections --------------------------------------------------------

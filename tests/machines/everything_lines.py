@@ -138,17 +138,20 @@ class Line:
 
     def has_room(self, size: int) -> bool:
         """True if one more of that size goes into the limits."""
-        rules, waiting = self.rules, [*self.ready, *self.delayed]
+        return self._goes_beside([*self.ready, *self.delayed], size)
+
+    def _goes_beside(self, waiting: list[Place], size: int) -> bool:
+        rules = self.rules
         if rules.max_items is not None and len(waiting) + 1 > rules.max_items:
             return False
         held = sum(len(p.item.body) for p in waiting)
         return rules.max_bytes is None or held + size <= rules.max_bytes
 
     def may_take(self, size: int) -> bool:
-        """True if it takes one more, or drops its head for it first, which may be in vain."""
-        rules = self.rules
-        never = rules.max_items == 0 or size > (rules.max_bytes or FOREVER)
-        return self.has_room(size) or (rules.discards and not never)
+        """True if it takes one more, perhaps after it has dropped its head as often as it takes."""
+        if self.rules.discards:
+            return self._goes_beside(self.delayed, size)
+        return self.has_room(size)
 
 
 @dataclass(eq=False)

@@ -93,10 +93,7 @@ class Town:
         line.places.append(Place(item, item.marker, item.due_ms))
 
     def _make_room(self, line: Line, size: int) -> bool:
-        """Drop the head as often as it takes; what is delayed stays, so that may be in vain.
-
-        Whether a head is dropped in vain the spec does not say; the server drops it.
-        """
+        """Drop the head as often as it takes; what is delayed stays, and nothing goes in vain."""
         if not line.may_take(size):
             return False
         while not line.has_room(size) and line.ready:

@@ -167,7 +167,11 @@ class QueueModel:
         policy = self.policy
         items_max = policy.max_items if policy.max_items is not None else 1 << 60
         bytes_max = policy.max_bytes if policy.max_bytes is not None else 1 << 60
-        if items_max == 0 or len(body) > bytes_max:
+        stays = self.delayed  # what is dropped to make room is ready
+        if (
+            len(stays) + 1 > items_max
+            or sum(len(t.body) for t in stays) + len(body) > bytes_max
+        ):
             return False
         while (
             len(self.ready + self.delayed) + 1 > items_max

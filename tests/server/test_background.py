@@ -83,6 +83,19 @@ def test_a_snapshot_is_written_once_the_log_is_on_disk_up_to_it(life: Life) -> N
     assert names(life, ".snapshot") != before
 
 
+def test_a_snapshot_of_a_journal_that_has_failed_is_not_kept(life: Life) -> None:
+    fill(life, 20)
+    life.settle()
+    life.put(b"x" * 100)
+    life.log.journal.write(0)
+    life.background.snapshot(life.log, 0)
+    life.background.let_go(life.log)
+    life.commit()
+    life.background.settle(life.log)
+    assert life.background.work == []
+    assert not life.background._snapshots
+
+
 def test_a_snapshot_that_finds_no_room_is_tried_again(life: Life) -> None:
     life.disk.faults = [Fault("create", "*.snapshot", error=errno.ENOSPC)]
     fill(life, 30)

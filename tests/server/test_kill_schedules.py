@@ -16,7 +16,7 @@ from journal.files import Disk
 from journal.reader import JournalView
 from journal.record import Kind, Tag, decode_meta
 from tests.support.daemon import DaemonProcess
-from tests.support.kills import new_seed
+from tests.support.kills import leave_nothing, new_seed
 
 ROUNDS = 8
 CONFIG = '[schedules.tick]\ncron = "* * * * * *"\nqueue = "jobs"\ncatch_up = "all"\n'
@@ -57,6 +57,9 @@ def test_each_second_is_put_once_over_kills_in_that_very_second(tmp_path: Path) 
     assert len(found) > ROUNDS
     print(f"{same_second} of {ROUNDS} starts were over in the second of the kill")
 
+    with DaemonProcess(tmp_path / "data") as daemon:  # and no schedule puts any more
+        leave_nothing(daemon)
+
 
 @pytest.mark.slow
 def test_a_reload_takes_schedules_over_and_a_wrong_one_changes_nothing(tmp_path: Path) -> None:
@@ -72,3 +75,8 @@ def test_a_reload_takes_schedules_over_and_a_wrong_one_changes_nothing(tmp_path:
             client.raw_command(b"reload")
 
         assert client.get("jobs/t=5s") == b""
+
+        daemon.config_file.write_text("")
+        client.raw_command(b"reload")
+        client.close()
+        leave_nothing(daemon)

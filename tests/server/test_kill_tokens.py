@@ -7,18 +7,20 @@ its tokens over the kills; what it asked and was not answered is in doubt.
 from __future__ import annotations
 
 import random
+import shutil
 import threading
 from pathlib import Path
 
 import pytest
 
 from tests.support.daemon import DaemonProcess
-from tests.support.kills import kill_under, new_seed, rounds
+from tests.support.kills import kill_under, leave_nothing, new_seed, rounds
 from tests.support.left import leave
 
 ROUNDS = 8
 WORKERS = 3
 ITEMS = 3000
+CONFIG = '[queue_defaults]\nmax_attempts = "none"\narchive_to = "archive"\n'
 HELD_MAX = 50  # by one worker
 
 
@@ -100,8 +102,7 @@ def run(folder: Path, wanted: int, items: int) -> Books:
     seed = new_seed()
     chance = random.Random(seed)
     books = Books()
-    config = '[queue_defaults]\nmax_attempts = "none"\narchive_to = "archive"\n'
-    with DaemonProcess(folder / "data", config=config) as daemon:
+    with DaemonProcess(folder / "data", config=CONFIG) as daemon:
         client = daemon.client()
         sent = {b"%d" % number for number in range(items)}
         for body in sorted(sent):
@@ -134,3 +135,8 @@ def test_leases_by_token_go_on_after_kill_9_and_no_token_is_good_for_another(
     tmp_path: Path,
 ) -> None:
     leave("tokens", tmp_path, run(tmp_path, ROUNDS, ITEMS))
+
+    copy = tmp_path / "end" / "data"  # who audits the other one finds leases that are alive
+    shutil.copytree(tmp_path / "data", copy)
+    with DaemonProcess(copy, config=CONFIG) as daemon:
+        leave_nothing(daemon)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from journal.files import Disk, Handle
+from kestrelpy.core.log import JournalLog
 from tests.support.disks import HeldDisk
 from tests.support.running import Running, running
 
@@ -165,8 +166,9 @@ async def test_what_waits_is_tried_once_in_a_pause_and_not_in_every_turn(
         disk.is_short = False
 
 
+@pytest.mark.parametrize("is_full", [False, True])
 async def test_a_queue_can_be_deleted_in_a_shortage(
-    tmp_path: Path, disk: CountedDisk, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, disk: CountedDisk, monkeypatch: pytest.MonkeyPatch, is_full: bool
 ) -> None:
     monkeypatch.setattr("kestrelpy.server.turn.REST_SECONDS", 0.01)
     async with running(tmp_path, disk) as server:
@@ -176,7 +178,15 @@ async def test_a_queue_can_be_deleted_in_a_shortage(
         disk.is_short = True
         peer.writer.write(b"set jobs 0 0 1\r\nb\r\n")
         await stalled(server, b"jobs")
+        assert server.daemon is not None
+        log = server.daemon.broker.queues[b"jobs"].log
+        assert isinstance(log, JournalLog)
+        log.stall("spare", "disk full" if is_full else "")
         assert await other.ask(b"delete jobs\r\n") == b"DELETED\r\n"
         assert (await peer.line()).startswith(b"SERVER_ERROR")
         disk.is_short = False
         assert await other.ask(b"set jobs 0 0 1\r\nd\r\n") == b"STORED\r\n"
+        while server.daemon.turn.files._waiting:
+            await asyncio.sleep(0.005)
+        await other.ask(b"version\r\n")
+        assert server.daemon.turn.shortage.count == 0

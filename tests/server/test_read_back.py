@@ -116,6 +116,16 @@ def test_nobody_is_short_any_more_of_what_was_flushed(life: Life) -> None:
     assert life.background._shortage.count == 0
 
 
+def test_what_cannot_be_read_after_a_shortage_is_named_and_the_shortage_over(life: Life) -> None:
+    be_short(life, 2)
+    look_in_vain(life)
+    life.disk.faults.append(Fault("read", "*.segment", times=1 << 20, error=errno.EIO))
+    assert len(life.take_all()) < ITEMS
+    assert life.damages, "the disk has lost them"
+    assert life.reader.unread == ""
+    assert life.background._shortage.count == 0
+
+
 def test_a_failed_journal_does_not_pass_for_empty_in_a_shortage(life: Life) -> None:
     be_short(life, 2)
     look_in_vain(life)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from collections import deque
 from collections.abc import Coroutine
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,9 +33,10 @@ def begun(town: Town) -> tuple[dict[str, Gate], asyncio.Future[list[None]]]:
     removals = Removals(town.broker, town.directory, start)
     nothing: Any = SimpleNamespace(
         committer=SimpleNamespace(
-            is_removing=lambda target: False, is_preparing=lambda target: False
+            is_removing=lambda target: False, is_preparing=lambda target: False,
+            let_go=lambda target: None,
         ),
-        background=SimpleNamespace(is_busy=lambda target: False),
+        background=SimpleNamespace(is_busy=lambda target: False, let_go=lambda target: None),
         files=SimpleNamespace(rested=lambda target: None),
         shortage=SimpleNamespace(patiently=lambda subject, work: work()),
         touch_all=lambda conversations: None, owe=lambda: None,
@@ -178,3 +180,28 @@ async def test_a_queue_whose_next_segment_cannot_be_made_is_deleted_all_the_same
         disk.error = 0
         assert await other.ask(b"set jobs 0 0 1\r\nz\r\n") == b"STORED\r\n"
         peer.writer.close()
+
+
+@pytest.mark.parametrize("ends", ["deleted", "failed"])
+async def test_nothing_waits_for_the_log_of_a_queue_that_has_ended(
+    tmp_path: Path, ends: str
+) -> None:
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        assert await peer.ask(b"set jobs 0 0 1\r\nx\r\n") == b"STORED\r\n"
+        assert server.daemon is not None
+        turn, log = server.daemon.turn, server.daemon.broker.queues[b"jobs"].log
+        assert isinstance(log, JournalLog)
+        assert turn.background is not None
+        assert turn.committer is not None
+        turn.background.snapshot(log, 0)  # for the record after this one, which is never synced
+        turn.background._snapshots[log].snapshot.lsn += 1
+        turn.committer._removals[log] = deque(["one that could not be removed"])
+        if ends == "deleted":
+            assert await peer.ask(b"delete jobs\r\n") == b"DELETED\r\n"
+            assert not turn.committer._removals
+        else:
+            log.journal.fail("testing", "x", OSError(errno.EIO, "Input/output error"))
+            turn.synced(log)
+            turn.committer._removals.clear()
+        assert not turn.background._snapshots

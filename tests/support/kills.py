@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pymemcache.exceptions import MemcacheUnexpectedCloseError
 
 from tests.support.daemon import DaemonProcess
-from tests.support.raw import Ended, wait_until
+from tests.support.raw import Ended, Raw, wait_until
 
 ROUNDS_MAX = 20  # times as many as were wanted
 JOIN_SECONDS = 30.0
@@ -71,6 +71,37 @@ _UNDER_WAY = (
     "items", "bytes", "mem_items", "mem_bytes", "delayed", "leased", "dead", "waiters",
     "open_transactions", "keys_in_flight", "keys_blocked",
 )  # fmt: skip
+_HELD = ("items", "delayed", "leased", "dead")  # by some queue
+
+
+def fetch_all(daemon: DaemonProcess) -> None:
+    """All that is in any queue is fetched, dead or not, and who has a token is done with the item.
+
+    What is delayed, or lent without a token, is waited for.
+    """
+    with Raw(("127.0.0.1", daemon.port)) as raw:
+
+        def is_over() -> bool:
+            facts = raw.stats()
+            names = [name for name in facts if name.startswith("queue_") and name.count("_") > 1]
+            for queue in sorted({name.split("_", 2)[1] for name in names}):
+                for name, token in raw.stats(f"stats {queue}/open".encode()).items():
+                    if name.endswith("_token") and token != "-":
+                        raw.ask(f"delete {queue}/token={token}\r\n".encode(), b"DELETED\r\n")
+                for line in (queue, f"{queue}/dead"):
+                    while raw.values(line.encode()):
+                        pass
+            return not any(int(facts[name]) for name in names if name.split("_", 2)[2] in _HELD)
+
+        wait_until(is_over, "all is fetched")
+
+
+def leave_nothing(daemon: DaemonProcess) -> None:
+    """Everything is fetched; then nothing is left, nor after a restart. Nobody is connected."""
+    with contextlib.closing(daemon.client()) as client:
+        assert client.set("last-of-all", b"x")  # there is a queue to be asked of, whatever was done
+    fetch_all(daemon)
+    see_nothing_left(daemon, restarts=True)
 
 
 def see_nothing_left(daemon: DaemonProcess, *, restarts: bool = False) -> None:

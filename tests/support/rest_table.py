@@ -108,7 +108,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.dead.DeadLine": {"_order": NUMBER},
     "core.delays.Delays": {},
     "core.due.DueTimes": {"_tidied": "where the next look begins"},
-    "core.idle.Idle": {"_looked_ms due_ms": CLOCK, "age_ms": SETTING},
+    "core.idle.Idle": {"_looked_ms due_ms": CLOCK, "age_ms": SETTING, "unsure": NUMBER},
     "core.keyed.Keyed": {},
     "core.keys.Keys": {"matches_any": SETTING},
     "core.leases.Holder": {

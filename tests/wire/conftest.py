@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemon import DaemonProcess
+from tests.support.kills import leave_nothing
 from tests.support.raw import Raw
 
 _names = itertools.count(1)
@@ -20,6 +21,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
     config = f'[server]\nsocket = "{folder}/kestrel.sock"\n'
     with DaemonProcess(folder / "data", config=config) as process:
         yield process
+        leave_nothing(process)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from journal.files import Disk
 from journal.record import Kind
 from journal.recovery import Recovery
 from tests.support.daemon import DaemonProcess
+from tests.support.kills import leave_nothing
 from tests.support.raw import Raw, wait_until
 
 ITEMS = 400
@@ -64,6 +65,9 @@ def test_what_survivors_stood_for_when_the_daemon_was_killed_is_archived_too(
         d.start()
         wait_until(lambda: replaced <= _numbers(archive), "what survivors stand for is archived")
         assert not [line for line in d.lines if "missing" in line]
+        with Raw(("127.0.0.1", d.port)) as raw:
+            raw.ask(b"flush jobs\r\n", b"END\r\n")  # nobody waits for an hour
+        leave_nothing(d)
 
 
 @pytest.mark.slow
@@ -78,6 +82,7 @@ def test_what_was_stored_and_confirmed_can_be_read_in_the_archive(tmp_path: Path
         wait_until(lambda: set(range(1, 11)) <= _numbers(archive), "the first ten are there")
         folder = next((tmp_path / "data").glob("jobs.*"))
         assert not list(folder.glob("*.recycled")), "what is archived is not written over"
+        leave_nothing(d)
 
     stored: set[int] = set()
     for at, path in enumerate(sorted(archive.glob("*.segment"))):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemon import DaemonProcess
+from tests.support.kills import leave_nothing
 from tests.support.raw import Raw, resident_bytes, wait_until
 
 MIB = 1 << 20
@@ -225,6 +226,9 @@ def test_too_many_connections_are_told_so(tmp_path: Path) -> None:
                 return four.rest() == b""
 
         wait_until(is_let_in, "room for another")
+        two.hang_up()
+        wait_until(is_let_in, "and for one more")
+        leave_nothing(daemon)
 
 
 def test_an_idle_connection_is_closed_but_not_one_that_waits_or_holds(tmp_path: Path) -> None:
@@ -247,6 +251,9 @@ def test_an_idle_connection_is_closed_but_not_one_that_waits_or_holds(tmp_path: 
         holder.ask(b"set other 0 0 1\r\ny\r\n", b"STORED\r\n")
         waiter.expect(b"VALUE other/t=1m 0 1\r\ny\r\nEND\r\n")
         holder.ask(b"get jobs/close\r\n", b"END\r\n")
+        for each in (holder, waiter):
+            each.hang_up()
+        leave_nothing(daemon)
 
 
 # -- hanging up --------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheClientError
 
 from tests.support.daemon import DaemonProcess
-from tests.support.kills import new_seed
+from tests.support.kills import leave_nothing, new_seed
 from tests.support.raw import Raw
 
 LEASE = b'lease = "5m"\n'
@@ -71,6 +71,8 @@ def test_what_was_declared_is_there_after_a_restart_a_kill_and_a_reload(tmp_path
         assert client.raw_command("reload") == b"Reloaded config."
         assert settings(client, "jobs") == {**expected, "max_items": "2 file"}
         assert client.set("jobs", b"2") is True
+        client.close()
+        leave_nothing(daemon)
 
 
 def test_a_kill_among_declarations_leaves_each_whole_or_not_made(tmp_path: Path) -> None:
@@ -92,3 +94,4 @@ def test_a_kill_among_declarations_leaves_each_whole_or_not_made(tmp_path: Path)
                 assert found in ({}, {"max_items": "7 declared"})
                 assert found or name not in told, f"{name}: STORED was said"
             client.close()
+        leave_nothing(daemon)

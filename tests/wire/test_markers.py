@@ -8,6 +8,7 @@ import pytest
 from pymemcache.client.base import Client
 
 from tests.support.daemon import DaemonProcess
+from tests.support.kills import leave_nothing
 from tests.support.raw import Raw
 
 
@@ -73,6 +74,7 @@ def test_markers_are_the_same_after_a_kill_and_little_memory_hides_nothing(tmp_p
                 one_by_one += found
                 after = found[0][0]
             stats = raw.stats(b"stats markers")
+        leave_nothing(daemon)
     assert one_by_one == before == [(n + 1, b"%d" % n * 50) for n in range(20, 300)]
     assert stats["queue_jobs_marker_earliest"] == "21"
     assert stats["queue_jobs_marker_latest"] == "300"
@@ -93,5 +95,6 @@ def test_an_observer_that_hangs_up_while_it_is_read_for_harms_nobody(tmp_path: P
             assert len(raw.values(b"jobs/peek/after=0/n=10000")) == 200
             assert daemon.client().delete("jobs")
             assert raw.values(b"jobs/peek/after=0/n=10000") == []
+        leave_nothing(daemon)
         assert daemon.stop() == 0
         assert not [line for line in daemon.lines if "mistake" in line]

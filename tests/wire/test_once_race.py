@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemon import DaemonProcess
+from tests.support.kills import leave_nothing
 from tests.support.raw import Raw
 
 RACERS = 100
@@ -17,10 +18,12 @@ ROUNDS = 20
 
 @pytest.fixture
 def racers(tmp_path: Path) -> object:
-    with DaemonProcess(tmp_path / "data") as daemon, ExitStack() as stack:
-        yield [
-            stack.enter_context(Raw(("127.0.0.1", daemon.port))) for _ in range(RACERS)
-        ]
+    with DaemonProcess(tmp_path / "data") as daemon:
+        with ExitStack() as stack:
+            yield [
+                stack.enter_context(Raw(("127.0.0.1", daemon.port))) for _ in range(RACERS)
+            ]
+        leave_nothing(daemon)
 
 
 def race(racers: list[Raw], requests: list[bytes]) -> Counter[bytes]:

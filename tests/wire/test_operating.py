@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.daemon import DaemonProcess
+from tests.support.kills import leave_nothing
 from tests.support.raw import Raw, wait_until
 
 
@@ -38,6 +39,9 @@ def test_reload_takes_all_of_a_good_file_and_nothing_of_a_bad_one(tmp_path: Path
         raw.send(b"reload\r\n")
         assert b"is not TOML" in raw.line()
         raw.ask(b"set jobs 0 0 1\r\n3\r\n", b"NOT_STORED\r\n")
+        raw.hang_up()
+        daemon.config_file.write_text(config)
+        leave_nothing(daemon)
 
 
 # -- shutdown and status -----------------------------------------------------------------------
@@ -60,8 +64,10 @@ def test_shutdown_answers_what_is_in_flight_and_ends_with_0(tmp_path: Path) -> N
             assert raw.rest() == b"STORED\r\n" * 100
             assert waiter.rest() in (b"", b"END\r\n")
         assert daemon.stop() == 0
-    with DaemonProcess(tmp_path / "data") as daemon, connect(daemon) as raw:
-        assert raw.stats(b"stats jobs")["queue_jobs_items"] == "100"
+    with DaemonProcess(tmp_path / "data") as daemon:
+        with connect(daemon) as raw:
+            assert raw.stats(b"stats jobs")["queue_jobs_items"] == "100"
+        leave_nothing(daemon)
 
 
 def test_sigterm_answers_what_is_in_flight_and_counts_no_attempt(tmp_path: Path) -> None:
@@ -75,6 +81,7 @@ def test_sigterm_answers_what_is_in_flight_and_counts_no_attempt(tmp_path: Path)
         daemon.start()
         with connect(daemon) as raw:
             raw.ask(b"get jobs/open\r\n", b"VALUE jobs/open 0 1\r\nx\r\nEND\r\n")
+        leave_nothing(daemon)
 
 
 def test_status_readonly_and_quiescent(tmp_path: Path) -> None:
@@ -88,3 +95,5 @@ def test_status_readonly_and_quiescent(tmp_path: Path) -> None:
         raw.send(b"get jobs\r\n")
         assert raw.line().startswith(b"SERVER_ERROR quiescent")
         raw.ask(b"status up\r\nset jobs 0 0 1\r\ny\r\n", b"END\r\nSTORED\r\n")
+        raw.hang_up()
+        leave_nothing(daemon)

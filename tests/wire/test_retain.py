@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemon import DaemonProcess
+from tests.support.kills import leave_nothing
 from tests.support.raw import Raw, wait_until
 
 ITEMS = 300
@@ -49,3 +50,4 @@ def test_what_is_done_stays_and_goes_without_traffic(tmp_path: Path) -> None:
         wait_until(lambda: markers(d.port)["marker_earliest"] == ITEMS + 1, "all of it went")
         assert markers(d.port)["marker_latest"] == ITEMS
         wait_until(lambda: len(list(archive.glob("*.segment"))) > 8, "segments in the archive")
+        leave_nothing(d)

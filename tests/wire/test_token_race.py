@@ -20,7 +20,7 @@ from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheServerError
 
 from tests.support.daemon import DaemonProcess
-from tests.support.kills import new_seed
+from tests.support.kills import leave_nothing, new_seed
 
 THREADS = 10
 ITEMS = 250
@@ -169,6 +169,9 @@ def test_no_item_has_two_holders_and_each_is_confirmed_once(
             for running in [threads.submit(racer.run) for racer in racers]:
                 running.result()
         left = client.get("jobs")
+        for each in (client, *(client for racer in racers for client in racer.clients)):
+            each.close()
+        leave_nothing(daemon)
 
     assert books.judge(most) == []
     assert left is None
