@@ -146,13 +146,15 @@ class ConnectionMemory:
     def shed(self, now_ms: int) -> int:
         """While memory is short, let go what stalled connections hold, the oldest first.
 
-        Return how many there were.
+        Return how many there were. Where memory is not short any more and others still wait, the
+        one that went on beyond the limit is in their way.
         """
+        holders, used_least = self.holders, self.limit // 2
         if not self.is_short:
-            return 0
+            holders, used_least = [self._favoured] if self._waiting and self._favoured else [], 0
         shed = 0
-        for holder in self.holders:
-            if self.used < self.limit // 2:
+        for holder in holders:
+            if self.used < used_least:
                 break
             if holder not in self._waiting and now_ms - holder.moved_ms >= STALL_MS:
                 holder.shed()

@@ -183,6 +183,30 @@ def test_of_thousands_that_wait_some_go_on_at_once_and_the_others_later() -> Non
 
 # -- the daemon ------------------------------------------------------------------------------
 
+def test_a_stalled_client_beyond_the_limit_is_let_go_while_others_wait() -> None:
+    memory, (stalled, gone) = make_memory(8 * MIB, 3 * MIB)
+    assert memory.may_go_on(stalled, MIB), "it goes on beyond the limit"
+    waiting = Holder()
+    assert not memory.may_go_on(waiting, 3 * MIB)
+    memory.leave(gone)
+    assert not memory.is_short
+    assert waiting.told == 0, "there is no room for all it needs"
+
+    assert memory.shed(STALL_MS - 1) == 0
+    assert memory.shed(STALL_MS) == 1
+    assert stalled.was_shed
+    memory.leave(stalled)
+    assert waiting.told == 1
+
+
+def test_a_stalled_client_stays_where_nobody_waits() -> None:
+    memory, (stalled, gone) = make_memory(8 * MIB, 3 * MIB)
+    assert memory.may_go_on(stalled, MIB)
+    memory.leave(gone)
+
+    assert memory.shed(STALL_MS) == 0
+
+
 CONFIG = '[server]\nmax_connection_memory = "4MiB"\n'
 READ_BYTES = 256 * KIB  # at once, from each socket
 
