@@ -125,14 +125,13 @@ def _give_up_tail(segment: Segment, synced: Tally | None, lsn_fresh: int) -> Non
         segment.puts = synced.counts[Kind.PUT]
 
 
-def set_aside(files: Files, folder: str, damages: list[Damage]) -> list[str]:
-    """Keep a copy of every damaged stretch in `set-aside/`, once; return the new copies' paths.
+def set_aside(files: Files, folder: str, damages: list[Damage]) -> None:
+    """Keep a copy of every damaged stretch in `set-aside/`, once.
 
     Not of a foreign file: it is left where it is.
     """
-    copies: list[str] = []
     if not damages:
-        return copies
+        return
     aside = os.path.join(folder, SET_ASIDE_FOLDER)
     there = files.names(aside)
     for damage in damages:
@@ -141,23 +140,21 @@ def set_aside(files: Files, folder: str, damages: list[Damage]) -> list[str]:
             continue
         copy = os.path.join(aside, name)
         try:
-            if _copy(files, damage, copy):
-                copies.append(copy)
+            _copy(files, damage, copy)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise  # on a full disk it stays where it is, if anywhere; it was named
-    return copies
 
 
-def _copy(files: Files, damage: Damage, copy: str) -> bool:
-    """Copy what is damaged, piece by piece; False: nothing of it can be read."""
+def _copy(files: Files, damage: Damage, copy: str) -> None:
+    """Copy what is damaged, piece by piece, as far as it can be read."""
     data = _piece(files, damage, damage.offset)
     if not data:
-        return False
+        return
     files.make_folder(os.path.dirname(copy))
     if len(data) == damage.end - damage.offset:
         files.create(copy, data, len(data)).close()
-        return True
+        return
     part = copy + _SUFFIX_PART
     handle = files.create(part, data, len(data))
     try:
@@ -169,7 +166,6 @@ def _copy(files: Files, damage: Damage, copy: str) -> bool:
     finally:
         handle.close()
     files.rename(part, copy)
-    return True
 
 
 def _piece(files: Files, damage: Damage, at: int) -> bytes:

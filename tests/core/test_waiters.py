@@ -42,6 +42,20 @@ def test_finishing_twice_counts_once() -> None:
     assert line.first() is first
 
 
+def test_observers_who_gave_up_are_forgotten_while_others_still_wait() -> None:
+    line = Waiters()
+    stays = Waiter(Want.OBSERVE, b"jobs", Holder(""), False, "", after=7)
+    line.add(stays)
+    many = [Waiter(Want.OBSERVE, b"jobs", Holder(""), False, "", after=10 + n) for n in range(3000)]
+    for each in many:
+        line.add(each)
+    for each in many:
+        line.finish(each)
+
+    assert line.observers_at_most < 1000
+    assert line.first_after == 7
+
+
 def test_who_waits_for_the_dead_stands_in_another_line() -> None:
     line, ready, dead = Waiters(), waiter(), waiter(dead=True)
     line.add(dead)

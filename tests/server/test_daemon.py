@@ -234,3 +234,17 @@ async def test_a_client_that_switches_to_and_fro_fills_no_log(
         "status readonly", "configuration reloaded",
         "status quiescent (99 more like it were not logged)",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_the_ready_line_says_what_there_is_and_how_long_a_sync_takes(
+    tmp_path: Path, count: int
+) -> None:
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        for n in range(count):
+            assert await peer.ask(b"set jobs 0 0 1\r\n%d\r\n" % n) == b"STORED\r\n"
+    async with running(tmp_path) as server:
+        [ready] = [line for line in server.lines if line.startswith("ready: ")]
+        assert f" 1 queues, {count} items, " in ready
+        assert ready.endswith(" ms")
