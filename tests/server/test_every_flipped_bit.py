@@ -1,8 +1,8 @@
 """Every flipped bit of every file of a data directory is named by the start, or by whoever reads
 what it hit, or it changes nothing. Never is it silent (spec 1.7).
 
-In the ordinary run one bit of every byte is flipped, of long runs of filler of every sixteenth; the
-fast one flips each 31st byte, and `soak` every bit there is.
+In the ordinary run one bit of every byte is flipped; the fast one flips each 31st byte, and `soak`
+every bit, in half an hour or more. Of long runs of filler every sixteenth byte is taken.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ def sweep(closed: bool, part: str, each: int, bits: int) -> None:
         whole = told(calm)
         assert not found(calm)
         flipped = named = 0
-        for offset in range(len(data)) if bits == _BITS else offsets(data, each):
+        for offset in offsets(data, each):
             for bit in random.sample(range(_BITS), bits):
                 disk = alone.kill_clone()
                 disk.damage(path, offset, bytes([data[offset] ^ 1 << bit]))
