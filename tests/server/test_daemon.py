@@ -248,3 +248,18 @@ async def test_the_ready_line_says_what_there_is_and_how_long_a_sync_takes(
         [ready] = [line for line in server.lines if line.startswith("ready: ")]
         assert f" 1 queues, {count} items, " in ready
         assert ready.endswith(" ms")
+
+
+async def test_a_reload_says_how_many_connections_there_may_be(tmp_path: Path) -> None:
+    async with running(tmp_path, config="[server]\nmax_connections = 1\n") as server:
+        first = await server.client()
+        assert (await first.ask(b"version\r\n")).startswith(b"VERSION")
+        second = await server.client()
+        assert await second.line() == b"SERVER_ERROR too many connections\r\n"
+
+        server.config_file.write_text("[server]\nmax_connections = 2\n")
+        assert await first.ask(b"reload\r\n") == b"Reloaded config.\r\n"
+
+        third, fourth = await server.client(), await server.client()
+        assert (await third.ask(b"version\r\n")).startswith(b"VERSION")
+        assert await fourth.line() == b"SERVER_ERROR too many connections\r\n"
