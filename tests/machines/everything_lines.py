@@ -136,6 +136,12 @@ class Line:
             return None
         return next(self.possible(), None)
 
+    def lendable_dead(self) -> Place | None:
+        """Return what the next `open` of the dead line is lent."""
+        most = self.rules.max_leased
+        is_free = not self.paused and (most is None or len(self.lent) < most)
+        return self.dead[0] if self.dead and is_free else None
+
     def has_room(self, size: int) -> bool:
         """True if one more of that size goes into the limits."""
         rules, waiting = self.rules, [*self.ready, *self.delayed]

@@ -77,6 +77,7 @@ def differ(play: Play, how: str) -> bool:
         return False
     assert not twin.found.damages, f"{how}: {twin.found.damages}"
     town, real, told, seen_last = play.town, play.stage, play.told, {**play.seen_last}
+    listen, play.listen = play.listen, lambda: None
     play.told = [*told, f"(a copy, {how}:)"]
     try:
         play.town = copy.deepcopy(town)
@@ -100,6 +101,7 @@ def differ(play: Play, how: str) -> bool:
         play.told = [*told, f"(a copy said the same: {how})"]
     finally:
         play.town, play.stage, play.seen_last = town, real, seen_last
+        play.listen = listen
     return True
 
 
