@@ -50,12 +50,13 @@ def walk(
     names = list(_DOMAINS)
     weights = [_WEIGHTS.get(name, _WEIGHT) * (4 if name in often else 1) for name in names]
     try:
-        machine.begin(**beginning)  # type: ignore[attr-defined]  # each that can walk has one
-        for name in random.choices(names, weights, k=steps):
-            drawn = {key: random.choice(values) for key, values in _DOMAINS[name].items()}
-            getattr(machine, name)(**drawn)
+        try:
+            machine.begin(**beginning)  # type: ignore[attr-defined]  # each that can walk has one
+            for name in random.choices(names, weights, k=steps):
+                drawn = {key: random.choice(values) for key, values in _DOMAINS[name].items()}
+                getattr(machine, name)(**drawn)
+        finally:
+            machine.teardown()
     except Exception as error:
         error.add_note(f"in the walk of seed {seed!r}")
         raise
-    finally:
-        machine.teardown()

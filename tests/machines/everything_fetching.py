@@ -190,6 +190,9 @@ class FetchingMachine(EverythingMachine):
 
     @act(how=("restart", "kill", "cut_power",))
     def come_back(self, how: str) -> None:
+        by_token = [p for line in self.town.lines() for p in line.lent if p.holder == "token"]
+        if any(place.item.expires_ms for place in by_token):
+            return  # on disk alone then: that it has expired is known when it is read back
         self.play.told.append(f"= {how.replace('_', ' ')}")
         getattr(self.play.stage, how)()
         self.town.restart()

@@ -67,6 +67,7 @@ class Place:
     attempts: int = 0
     held: bool = False  # it was given back for later, and is first for its key
     holder: str = ""  # a connection, or "token"
+    was_lent: bool = False
     token: int = 0
     until_ms: int | None = None
     died: int = 0

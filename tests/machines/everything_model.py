@@ -23,6 +23,7 @@ class Owed:
     target: str
     item: Item
     keeps_expiry: bool
+    may_be_late: bool = False  # a child sees the expiry of what came back when it is next
 
 
 class Town:
@@ -115,7 +116,7 @@ class Town:
 
     def lend(self, line: Line, place: Place, holder: str, lease_ms: int | None) -> None:
         """Lend it to a connection, or to whoever has the token."""
-        place.holder = holder
+        place.holder, place.was_lent = holder, True
         lease_ms = lease_ms if lease_ms is not None else line.rules.lease_ms
         place.until_ms = None if lease_ms is None else self.now_ms + lease_ms
 
@@ -150,7 +151,8 @@ class Town:
     def leave(self, line: Line, place: Place, target: str, keeps_expiry: bool) -> None:
         """It goes to another queue."""
         self._gone(line, place, surely_kept=False)
-        self.owed.append(Owed(target, place.item, keeps_expiry))
+        may_be_late = "+" in line.name and place.was_lent and not place.died
+        self.owed.append(Owed(target, place.item, keeps_expiry, may_be_late))
 
     def arrive(self, owed: Owed) -> None:
         """It has come: a new arrival, with what is left of its expiry."""

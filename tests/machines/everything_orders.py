@@ -34,7 +34,7 @@ class OrderingMachine(WaitingMachine):
             is_no = EXPIRED.match(said) or said.startswith(b"CLIENT_ERROR nothing to confirm")
             assert is_no, said
             return
-        if held[1].died:
+        if held[1].died or self._is_awaited(held[0].name, name):
             return
         said = self._put(who, name, "set", size, key, delay, expiry, id_, "/confirm", held)
         if said == b"STORED\r\n":
@@ -50,10 +50,17 @@ class OrderingMachine(WaitingMachine):
             said = self.ask(who, f"set {name}/confirm={source}:{token}", b"x")
             assert EXPIRED.match(said) or said.startswith(b"CLIENT_ERROR"), said
             return
+        if self._is_awaited(source, name):
+            return
         held = line, place
         said = self._put(who, name, "set", 0, key, 0, 0, "", f"/confirm={source}:{token}", held)
         if said == b"STORED\r\n":
             self.after("hand off", "token")
+
+    def _is_awaited(self, source: str, target: str) -> bool:
+        """True if somebody may be served between the storing and the confirming, or after both."""
+        is_same = source.partition("+")[0] == target.partition("+")[0]
+        return is_same and bool(self.town.waits.of(source) or self.town.waits.of(target))
 
     @act(name=(JOBS, JOBS, "failed", "late", NAMED,), most=range(1, 5))
     def move(self, name: str, most: int) -> None:

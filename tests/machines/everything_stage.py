@@ -182,7 +182,7 @@ class Play:
                 # It came with what was left of its life, and that is over by now.
                 if owed.keeps_expiry and self.town.is_expired(owed.item):
                     self.town.owed.remove(owed)
-            if not self.town.owed:
+            if all(owed.may_be_late for owed in self.town.owed):
                 return
             self._pass_time(1)
         raise AssertionError(f"never came: {[(o.target, o.item.body) for o in self.town.owed]}")

@@ -17,10 +17,14 @@ class WaitingMachine(FetchingMachine):
     """Clients that wait."""
 
     @act(
-        who=PATIENT, name=LINE, ms=(337, 1937, 5237,),
+        who=PATIENT, name=LINE, ms=(337, 1937, 5237,), is_crowd=(False, True),
         how=("open", "open", "take", "token", "peek", "dead", "observe", "observe",),
     )  # fmt: skip
-    def wait(self, who: str, name: str, ms: int, how: str) -> None:
+    def wait(self, who: str, name: str, ms: int, how: str, is_crowd: bool) -> None:
+        for each in dict.fromkeys([who, *PATIENT * is_crowd]):
+            self._wait(each, name, ms, how)
+
+    def _wait(self, who: str, name: str, ms: int, how: str) -> None:
         if self.is_waiting(who):
             return
         line, held = self.line(name), self.held(who)

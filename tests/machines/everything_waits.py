@@ -4,7 +4,7 @@
     observers                   stand in no line: told of what is behind their marker
 
 Where an item and the end of a wait fall on one moment, either may come first: `heard` says which it
-was. A peek whose wait ends behind one that cannot be served may be shown what is there.
+was. A peek behind one that cannot be served may be shown what is there, at once or at its end.
 
 One rule: whoever waits is served here as soon as it can be, by `serve`.
 """
@@ -90,9 +90,9 @@ class Waits:
         wait.is_done, wait.item = True, item
 
     def see(self, wait: Wait, line: Line) -> None:
-        """A peek that comes is shown what is there, whoever waits to be lent it."""
+        """A peek may be shown what is there, whoever waits to be lent it."""
         place = next(line.possible(), None)
-        if place is not None:
+        if place is not None and self.heard(wait) not in (b"", END):
             self._answer(wait, place.item)
 
     def end(self, name: str) -> None:
@@ -113,6 +113,6 @@ class Waits:
         """Those whose wait ends with nothing."""
         for wait in self.of(line.name):
             if wait.until_ms <= now_ms:
-                if wait.how == "peek" and self.heard(wait) != END:
+                if wait.how == "peek":
                     self.see(wait, line)
                 self._answer(wait, wait.item)
