@@ -191,19 +191,17 @@ class Keyed:
             if self._reader.waiters:
                 self._reader.alarm.need(AT_ONCE_MS)
 
-    def drop_parked(self, ids: IdSet) -> int:
-        """Those of these that wait for others are gone; the bytes of their bodies.
-
-        Nothing becomes possible by that: who has a key has it still.
-        """
+    def drop_parked(self, ids: IdSet) -> tuple[int, list[Parked]]:
+        """Those of these that wait for others are gone: the bytes of their bodies, and what became
+        possible by that, for `put_back`."""
         if not self.keys.parked.count:
-            return 0
-        gone = self.keys.leave(ids)
+            return 0, []
+        gone, freed = self.keys.leave(ids)
         for id_ in gone:
             self._forget_whole(id_)
             self._reader.line.forget_expiry(id_)
         self._count()
-        return sum(gone.values())
+        return sum(gone.values()), freed
 
     def oldest(self, below: int) -> Item | None:
         """The parked item with the lowest place, if that is below this one; the caller drops it."""
@@ -219,6 +217,10 @@ class Keyed:
     def _free(self, id_: int, freed: list[Parked]) -> None:
         self.held.pop(id_, None)
         self._forget_whole(id_)
+        self.put_back(freed)
+
+    def put_back(self, freed: list[Parked]) -> None:
+        """These wait for nobody any more, and are in the line again."""
         back = [(self._forget_whole(each[0]), each) for each in freed]
         self._count()
         line = self._reader.line

@@ -219,8 +219,11 @@ class Keys:
         values = [value for value in self._rows if self._is_in(id_, value)]
         return self._end(id_, tuple(values), body_bytes)
 
-    def leave(self, ids: IdSet) -> dict[int, int]:
-        """None of these waits any more; who did, with the bytes of the bodies."""
+    def leave(self, ids: IdSet) -> tuple[dict[int, int], list[Parked]]:
+        """None of these waits any more: who did, with the bytes of the bodies, and as in `end`.
+
+        With `any` one that waits for a value may have others.
+        """
         gone: dict[int, int] = {}
         for value, row in [*self._rows.items()]:
             if isinstance(row, int):
@@ -232,7 +235,29 @@ class Keys:
         for id_, size in gone.items():
             self._more.pop(id_, None)
             self._unpark(id_, size)
-        return gone
+        freed = self._pass_on(gone) if self.matches_any and gone else []
+        return gone, freed
+
+    def _pass_on(self, gone: dict[int, int]) -> list[Parked]:
+        """The values of these go to whoever is next; those that became possible."""
+        freed = list[Parked]()
+        for value, row in [*self._rows.items()]:
+            if (row if isinstance(row, int) else row.holder) not in gone:
+                continue
+            if isinstance(row, int):
+                del self._rows[value]
+            else:
+                self._hand_on(row, freed)
+                self._has_new_first(value, row)
+        freed.sort(key=lambda each: each[1])
+        return freed
+
+    def _hand_on(self, row: Row, freed: list[Parked]) -> None:
+        """Whoever is first has the value now; if that was all it waited for, it is `freed`."""
+        first = row.pop()
+        if self._has_all(first[0]):
+            freed.append(first)
+            self._unpark(first[0], first[2])
 
     def holders(self, first: int, last: int) -> set[int]:
         """The items from `first` to `last` that are first for a value."""
@@ -304,10 +329,7 @@ class Keys:
                     del rows[value]
                 continue
             if row.holder == id_:
-                first = row.pop()
-                if self._has_all(first[0]):
-                    freed.append(first)
-                    self._unpark(first[0], first[2])
+                self._hand_on(row, freed)
             elif id_ not in self.parked or not row.remove(id_):
                 continue
             self._has_new_first(value, row)

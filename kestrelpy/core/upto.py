@@ -143,7 +143,8 @@ def _leave_line(reader: Reader, marker: int, gone: IdSet) -> int:
     by a guess.
     """
     ready, keyed, left = reader.ready, reader.keyed, reader.live_bytes
-    left -= keyed.drop_parked(gone)
+    parked, freed = keyed.drop_parked(gone)
+    left -= parked
     if ready.beyond and ready.frontier <= marker:
         count = reader.line.count_unlent(ready.frontier, min(marker, reader.live.last))
         share = count if reader.policy.max_bytes is None else ready.beyond
@@ -157,6 +158,7 @@ def _leave_line(reader: Reader, marker: int, gone: IdSet) -> int:
         left -= _end_each(reader, gone)
     if ready.stubs.count:
         left -= _drop_stubs(reader, marker, gone)
+    keyed.put_back(freed)
     return max(left, 0)
 
 

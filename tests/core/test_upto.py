@@ -163,3 +163,32 @@ def test_an_item_that_was_confirmed_in_the_hand_does_not_expire_later() -> None:
 
     assert b"STAT queue_jobs_items 1\r\n" in stage.say("eve", b"stats jobs")
     assert stage.say("eve", b"get jobs") == b"VALUE jobs 0 1\r\n2\r\nEND\r\n"
+
+
+def test_a_key_of_which_an_item_that_waited_had_a_part_is_free_when_that_goes_too() -> None:
+    stage = Stage()
+    stage.set_queue(key_match="any")
+    stage.say("anna", b"get jobs+a/peek")
+    for key in (b"A,B", b"B,C", b"C,D", b"C"):
+        assert stage.say("anna", b"set jobs/key=%b 0 0 3" % key, key[:3].ljust(3)) == b"STORED\r\n"
+    assert b"A,B" in stage.say("anna", b"get jobs+a/open")
+    assert stage.say("ben", b"get jobs+a/open") == b"END\r\n"
+    stage.send("ben", b"get jobs+a/open/t=1s\r\n")
+    assert stage.say("anna", b"delete jobs+a/upto=2") == b"DELETED\r\n"
+    assert b"C,D" in stage.client("ben").take()
+    assert stage.say("cleo", b"get jobs+a/open") == b"END\r\n"
+    assert stage.say("ben", b"get jobs+a/close") == b"END\r\n"
+    assert b"\r\nC  \r\n" in stage.say("cleo", b"get jobs+a/open")
+
+
+def test_a_key_that_only_items_that_are_gone_had_is_free() -> None:
+    stage = Stage()
+    stage.set_queue(key_match="any")
+    stage.say("anna", b"get jobs+a/peek")
+    for key in (b"A,B", b"B,C"):
+        assert stage.say("anna", b"set jobs/key=%b 0 0 1" % key, b"x") == b"STORED\r\n"
+    assert b"x" in stage.say("anna", b"get jobs+a/open")
+    assert stage.say("ben", b"get jobs+a/peek") == b"END\r\n"
+    assert stage.say("anna", b"delete jobs+a/upto=2") == b"DELETED\r\n"
+    assert stage.say("anna", b"set jobs/key=C 0 0 1", b"y") == b"STORED\r\n"
+    assert b"y" in stage.say("ben", b"get jobs+a/open")

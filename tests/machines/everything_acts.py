@@ -23,8 +23,8 @@ _DOMAINS: Final[dict[str, dict[str, Sequence[Any]]]] = {}
 _WEIGHTS: Final = {
     "put": 12, "fetch": 14, "end": 12, "pass_time": 6, "put_behind": 3, "end_by_token": 4,
     "hand_off": 4, "touch": 1, "open_dead": 5, "flush": 0.6, "delete": 0.3, "forget_child": 1.5,
-    "a_copy_says_the_same": 1.2, "look": 0.6, "reload": 1, "pause": 1, "come_back": 1.2,
-    "keep_house": 3, "purge": 4, "redrive": 4, "retry": 4, "mention_from": 5,
+    "a_copy_says_the_same": 1.4, "look": 0.6, "reload": 1, "pause": 1, "come_back": 1.2,
+    "keep_house": 3, "wait": 6, "purge": 4, "redrive": 4, "retry": 4, "mention_from": 6,
 }  # fmt: skip
 _WEIGHT: Final = 1.5
 
@@ -41,18 +41,22 @@ def act(**domains: Sequence[Any]) -> Callable[[Act], Act]:
     return made
 
 
-def walk(machine: RuleBasedStateMachine, seed: str, steps: int, **beginning: Any) -> None:
-    """Take so many steps, as this seed says; raises AssertionError with the seed."""
+def walk(
+    machine: RuleBasedStateMachine, seed: str, steps: int, often: Sequence[str] = (),
+    **beginning: Any,
+) -> None:  # fmt: skip
+    """Take so many steps, as this seed says, these rules `often`; raises what a step raises."""
     random = Random(seed)
     names = list(_DOMAINS)
-    weights = [_WEIGHTS.get(name, _WEIGHT) for name in names]
+    weights = [_WEIGHTS.get(name, _WEIGHT) * (4 if name in often else 1) for name in names]
     try:
-        machine.begin(**beginning)  # type: ignore[attr-defined]  # each that can walk has one
-        for name in random.choices(names, weights, k=steps):
-            drawn = {key: random.choice(values) for key, values in _DOMAINS[name].items()}
-            getattr(machine, name)(**drawn)
+        try:
+            machine.begin(**beginning)  # type: ignore[attr-defined]  # each that can walk has one
+            for name in random.choices(names, weights, k=steps):
+                drawn = {key: random.choice(values) for key, values in _DOMAINS[name].items()}
+                getattr(machine, name)(**drawn)
+        finally:
+            machine.teardown()
     except Exception as error:
         error.add_note(f"in the walk of seed {seed!r}")
         raise
-    finally:
-        machine.teardown()

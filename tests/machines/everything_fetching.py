@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tests.machines.everything_acts import act
 from tests.machines.everything_lines import Line, Place
-from tests.machines.everything_machine import LINE, QUEUE, WHO, EverythingMachine
+from tests.machines.everything_machine import EVERYBODY, LINE, QUEUE, WHO, EverythingMachine
 from tests.machines.everything_restart import VARIANTS, differ
 from tests.machines.everything_stage import BAD_TOKEN, EXPIRED, values
 
@@ -19,6 +19,8 @@ class FetchingMachine(EverythingMachine):
 
     @act(who=WHO, name=LINE, how=("open", "open", "take", "peek", "token",))
     def fetch(self, who: str, name: str, how: str) -> None:
+        if self.is_waiting(who):
+            return
         line, held = self.line(name), self.held(who)
         if line is None:
             line = self._mention()
@@ -55,28 +57,28 @@ class FetchingMachine(EverythingMachine):
     def open_dead(self, who: str, name: str) -> None:
         name = self.with_some(name, "dead")
         line = self.line(name)
-        if line is None or self.held(who):
+        if line is None or self.held(who) or self.is_waiting(who):
             return
         said = self.ask(who, f"get {name}/dead/open")
         self.over.discard((who, name))
-        most = line.rules.max_leased
-        is_free = not line.paused and (most is None or len(line.lent) < most)
-        shown = values(said)
-        if not line.dead or not is_free:
+        place, shown = line.lendable_dead(), values(said)
+        if place is None:
             assert not shown, said
             return
-        assert shown[0].body == line.dead[0].item.body, said
-        self.town.lend(line, line.dead[0], who, None)
+        assert shown[0].body == place.item.body, said
+        self.town.lend(line, place, who, None)
         self.after("dead")
 
     @act(
-        who=WHO, other=LINE,
+        who=EVERYBODY, other=LINE,
         how=(
             "close", "close", "close/open", "abort", "abort", "defer", "abort/dead",
             "abort/delay=2s", "defer/delay=1s",
         ),
     )  # fmt: skip
     def end(self, who: str, other: str, how: str) -> None:
+        if self.is_waiting(who):
+            return
         held = self.held(who)
         over = sorted(each for client, each in self.over if client == who)
         name = held[0].name if held else [*over, other][0]
@@ -132,11 +134,11 @@ class FetchingMachine(EverythingMachine):
             self.seen.add("death")
 
     @act(
-        at=range(6), who=WHO,
+        at=range(6), who=EVERYBODY,
         how=("close", "delete", "abort", "defer", "defer/delay=1s", "touch", "abort/dead",),
     )  # fmt: skip
     def end_by_token(self, at: int, who: str, how: str) -> None:
-        if not self.tokens:
+        if not self.tokens or self.is_waiting(who):
             return
         name, place, token = self.tokens[at % len(self.tokens)]
         line = self.line(name)
@@ -161,15 +163,15 @@ class FetchingMachine(EverythingMachine):
         self._end(line, place, "close" if how == "delete" else how)
         self.after(*self._names("close" if how == "delete" else how))
 
-    @act(who=WHO)
+    @act(who=EVERYBODY)
     def touch(self, who: str) -> None:
         held = self.held(who)
-        if held:
+        if held and not self.is_waiting(who):
             assert self.ask(who, f"touch {held[0].name} 4") == b"TOUCHED\r\n"
             held[1].until_ms = self.town.now_ms + 4000
             self.after("touch")
 
-    @act(who=WHO)
+    @act(who=EVERYBODY)
     def hang_up(self, who: str) -> None:
         if who in self.play.stage.clients:
             self.play.told.append(f"!{who}")
@@ -188,6 +190,9 @@ class FetchingMachine(EverythingMachine):
 
     @act(how=("restart", "kill", "cut_power",))
     def come_back(self, how: str) -> None:
+        by_token = [p for line in self.town.lines() for p in line.lent if p.holder == "token"]
+        if any(place.item.expires_ms for place in by_token):
+            return  # on disk alone then: that it has expired is known when it is read back
         self.play.told.append(f"= {how.replace('_', ' ')}")
         getattr(self.play.stage, how)()
         self.town.restart()

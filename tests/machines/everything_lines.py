@@ -67,6 +67,7 @@ class Place:
     attempts: int = 0
     held: bool = False  # it was given back for later, and is first for its key
     holder: str = ""  # a connection, or "token"
+    was_lent: bool = False
     token: int = 0
     until_ms: int | None = None
     died: int = 0
@@ -135,6 +136,12 @@ class Line:
         if self.paused or (most is not None and len(self.lent) >= most):
             return None
         return next(self.possible(), None)
+
+    def lendable_dead(self) -> Place | None:
+        """Return what the next `open` of the dead line is lent."""
+        most = self.rules.max_leased
+        is_free = not self.paused and (most is None or len(self.lent) < most)
+        return self.dead[0] if self.dead and is_free else None
 
     def has_room(self, size: int) -> bool:
         """True if one more of that size goes into the limits."""

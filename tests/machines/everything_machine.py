@@ -21,9 +21,14 @@ from tests.machines.everything_stage import (
     MENTIONED,
     NAMED,
     Play,
+    short,
+    values,
 )
+from tests.machines.everything_waits import Wait
 
 WHO = ("anna", "bert", "cleo")
+PATIENT = ("anna", "dora", "emil", "finn")  # these may wait
+EVERYBODY = (*WHO, "dora", "emil", "finn")
 QUEUE = (JOBS, JOBS, JOBS, "next", "failed", "late")
 LINE = (JOBS, JOBS, JOBS, NAMED, NAMED, MENTIONED, "next", "failed", "late")
 CHILD = (NAMED, MENTIONED)
@@ -39,6 +44,7 @@ VERBS: Final = (
     "delete", "child", "forget child", "from", "upto", "hand off", "move", "redrive", "alias",
     "pause", "cancel", "retry", "declare", "reload", "tidy", "restart", "kill", "power cut",
     "differ newest", "differ older", "differ none", "dead", "death", "expired", "purge",
+    "wait", "served", "told", "in vain",
 )  # fmt: skip
 
 
@@ -51,6 +57,7 @@ class EverythingMachine(RuleBasedStateMachine):
     @initialize(piece=st.sampled_from([64, 300, 1 << 18]))
     def begin(self, piece: int) -> None:
         self.play = Play(self.row, piece)
+        self.play.listen = self.hear
         self.seen = features(self.row)
         self.count = 0
         self.ids = 0
@@ -70,10 +77,44 @@ class EverythingMachine(RuleBasedStateMachine):
         """It happened: what comes of it, and that it was met."""
         self.seen.update(verbs)
         self.town.sweep()
+        self.town.serve()
         self.seen.update(["expired"] * bool(self.town.expired))
         self.over.update(self.town.over)
         self.town.over.clear()
         self.play.settle()
+        self.hear()
+
+    def is_waiting(self, who: str) -> bool:
+        """True if what this connection is sent now is carried out when its wait is over."""
+        return self.town.waits.is_waiting(who)
+
+    def hear(self) -> None:
+        """Whoever waited was answered, or not yet."""
+        for wait in self.town.waits.all[:]:
+            said = self.play.stage.client(wait.who).take()
+            if not wait.is_done:
+                assert not said, f"{wait.who} has waited for {wait.name}: {said!r}"
+                wait.has_waited = True
+                continue
+            self.town.waits.all.remove(wait)
+            self.play.told.append(f"  {wait.who}< {short(said)}")
+            self._heard(wait, said)
+
+    def _heard(self, wait: Wait, said: bytes) -> None:
+        shown = values(said)
+        may = [item for item in wait.may if item.marker > wait.after]
+        allowed = [wait.item, *may] if wait.item is None or may else [wait.item]
+        bodies = [item.body if item else b"" for item in allowed]
+        body = shown[0].body if shown else b""
+        assert len(shown) < 2 and body in bodies, f"{wait}: {said!r}, not {bodies}"
+        if not shown:
+            self.seen.update(["in vain"] * wait.has_waited)
+            return
+        if wait.how == "token":
+            assert wait.place is not None
+            wait.place.token = shown[0].number
+            self.tokens.append((wait.name, wait.place, wait.place.token))
+        self.seen.update(["told" if wait.how == "observe" else "served"] * wait.has_waited)
 
     def held(self, who: str) -> tuple[Line, Place] | None:
         for line in self.town.lines():
@@ -115,14 +156,15 @@ class EverythingMachine(RuleBasedStateMachine):
 
     def _put(
         self, who: str, name: str, verb: str, size: int, key: str, delay: int, expiry: int,
-        id_: str, more: str,
+        id_: str, more: str, confirms: tuple[Line, Place] | None = None,
     ) -> bytes:  # fmt: skip
-        """Store something; what was answered."""
+        """Store something, and with that confirm something; what was answered."""
         line, store = self.line(name), self.town.store(name)
         if line is None:
             line = self._mention()
-        if self.play.row["memory"] == "tiny":
-            expiry = 0
+        may_be_late = name.startswith(JOBS) and self.play.row["retry"] != "none"
+        if self.play.row["memory"] == "tiny" or may_be_late:
+            expiry = 0  # a child sees late that what came back has expired, and keeps its key
         if delay:
             # The expiry of what was delayed may be seen when that comes to the front, not before.
             expiry, delay = 0, 0 if line.rules.max_age_ms is not None else delay
@@ -153,6 +195,8 @@ class EverythingMachine(RuleBasedStateMachine):
             is_no = said.startswith(b"CLIENT_ERROR") or said == b"NOT_STORED\r\n"
             assert is_no or (knows and verb == "set"), said  # which is looked at first is free
             return said
+        if confirms and said == b"STORED\r\n":
+            self.town.confirm(*confirms)
         holds = bool(line.ready or line.delayed or line.lent)
         if named and store.knows(named, now_ms):
             wanted = b"STORED\r\n" if verb == "set" else b"NOT_STORED\r\n"

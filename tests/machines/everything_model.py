@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from tests.machines.everything_lines import FOREVER, Item, Line, Place, Rules, Store
+from tests.machines.everything_waits import Waits
 
 
 @dataclass(eq=False)
@@ -22,6 +23,7 @@ class Owed:
     target: str
     item: Item
     keeps_expiry: bool
+    may_be_late: bool = False  # a child sees the expiry of what came back when it is next
 
 
 class Town:
@@ -33,6 +35,7 @@ class Town:
         self.owed: list[Owed] = []
         self.over: list[tuple[str, str]] = []  # (connection, line) whose lease has ended
         self.expired = 0
+        self.waits = Waits(self.lend)
         self._deaths = count(1)
 
     def line(self, name: str) -> Line:
@@ -110,7 +113,7 @@ class Town:
 
     def lend(self, line: Line, place: Place, holder: str, lease_ms: int | None) -> None:
         """Lend it to a connection, or to whoever has the token."""
-        place.holder = holder
+        place.holder, place.was_lent = holder, True
         lease_ms = lease_ms if lease_ms is not None else line.rules.lease_ms
         place.until_ms = None if lease_ms is None else self.now_ms + lease_ms
 
@@ -145,7 +148,8 @@ class Town:
     def leave(self, line: Line, place: Place, target: str, keeps_expiry: bool) -> None:
         """It goes to another queue."""
         self._gone(line, place, surely_kept=False)
-        self.owed.append(Owed(target, place.item, keeps_expiry))
+        may_be_late = "+" in line.name and place.was_lent and not place.died
+        self.owed.append(Owed(target, place.item, keeps_expiry, may_be_late))
 
     def arrive(self, owed: Owed) -> None:
         """It has come: a new arrival, with what is left of its expiry."""
@@ -182,6 +186,7 @@ class Town:
         self.sweep()
 
     def hang_up(self, who: str) -> None:
+        self.waits.all = [wait for wait in self.waits.all if wait.who != who]
         for line in self.lines():
             for place in [p for p in line.lent if p.holder == who]:
                 self.give_back(line, place, "abort")
@@ -193,6 +198,7 @@ class Town:
                 if place.holder != "token":
                     place.holder, place.until_ms, place.token = "", None, 0
         self.over.clear()
+        self.waits.all.clear()
         self.sweep()
 
     # -- time -------------------------------------------------------------------------------
@@ -200,15 +206,25 @@ class Town:
     def pass_time(self, ms: int) -> None:
         """Let everything happen that is due on the way."""
         end = self.now_ms + ms
-        while (due := self._next()) <= end:
+        while (due := self.next_due()) <= end:
             self.now_ms = max(self.now_ms, due)
+            self.waits.end_first(self.now_ms)
             self._release_due()
             self._end_leases()
             self.sweep()
+            self.serve()
+            for line in self.lines():
+                self.waits.end_last(line, self.now_ms)
         self.now_ms = end
 
-    def _next(self) -> int:
-        dues = [FOREVER]
+    def serve(self) -> None:
+        """Whoever waits gets what there is."""
+        for line in self.lines():
+            self.waits.serve(line, self.store(line.name))
+
+    def next_due(self) -> int:
+        """Return when something happens next."""
+        dues = [FOREVER, *self.waits.next_ms()]
         for line in self.lines():
             dues += [p.due_ms for p in line.delayed]
             dues += [p.until_ms for p in line.lent if p.until_ms is not None]

@@ -6,32 +6,27 @@ One rule: a request about whose answer the model would have to guess is not sent
 from __future__ import annotations
 
 from tests.machines.everything_acts import act
-from tests.machines.everything_fetching import FetchingMachine
 from tests.machines.everything_lines import FOREVER, Line, Place
-from tests.machines.everything_machine import (
-    CHILD,
-    KEY,
-    LINE,
-    QUEUE,
-    RELOADS,
-    WHO,
-)
+from tests.machines.everything_machine import CHILD, EVERYBODY, KEY, LINE, QUEUE, RELOADS
 from tests.machines.everything_stage import EXPIRED, JOBS, MENTIONED, NAMED, rules_of
+from tests.machines.everything_waiting import WaitingMachine
 
 
-class OrderingMachine(FetchingMachine):
+class OrderingMachine(WaitingMachine):
     """The whole machine."""
 
     # -- from queue to queue ----------------------------------------------------------------
 
     @act(
-        who=WHO, name=("next", "next", JOBS,), key=KEY,
+        who=EVERYBODY, name=("next", "next", JOBS,), key=KEY,
         size=(0, 5, 60,), delay=(0, 0, 2,),
         expiry=(0, 0, 3,), id_=("", "", "new", "old",),
     )  # fmt: skip
     def hand_off(
         self, who: str, name: str, key: str, size: int, delay: int, expiry: int, id_: str
     ) -> None:
+        if self.is_waiting(who):
+            return
         held = self.held(who)
         if held is None:
             said = self.ask(who, f"set {name}/confirm", b"x")
@@ -39,16 +34,15 @@ class OrderingMachine(FetchingMachine):
             is_no = EXPIRED.match(said) or said.startswith(b"CLIENT_ERROR nothing to confirm")
             assert is_no, said
             return
-        if held[1].died:
+        if held[1].died or self._is_awaited(held[0].name, name):
             return
-        said = self._put(who, name, "set", size, key, delay, expiry, id_, "/confirm")
+        said = self._put(who, name, "set", size, key, delay, expiry, id_, "/confirm", held)
         if said == b"STORED\r\n":
-            self.town.confirm(*held)
             self.after("hand off")
 
-    @act(at=range(6), who=WHO, name=("next", JOBS,), key=KEY)
+    @act(at=range(6), who=EVERYBODY, name=("next", JOBS,), key=KEY)
     def hand_off_by_token(self, at: int, who: str, name: str, key: str) -> None:
-        if not self.tokens:
+        if not self.tokens or self.is_waiting(who):
             return
         source, place, token = self.tokens[at % len(self.tokens)]
         line = self.line(source)
@@ -56,10 +50,17 @@ class OrderingMachine(FetchingMachine):
             said = self.ask(who, f"set {name}/confirm={source}:{token}", b"x")
             assert EXPIRED.match(said) or said.startswith(b"CLIENT_ERROR"), said
             return
-        said = self._put(who, name, "set", 0, key, 0, 0, "", f"/confirm={source}:{token}")
+        if self._is_awaited(source, name):
+            return
+        held = line, place
+        said = self._put(who, name, "set", 0, key, 0, 0, "", f"/confirm={source}:{token}", held)
         if said == b"STORED\r\n":
-            self.town.confirm(line, place)
             self.after("hand off", "token")
+
+    def _is_awaited(self, source: str, target: str) -> bool:
+        """True if somebody may be served between the storing and the confirming, or after both."""
+        is_same = source.partition("+")[0] == target.partition("+")[0]
+        return is_same and bool(self.town.waits.of(source) or self.town.waits.of(target))
 
     @act(name=(JOBS, JOBS, "failed", "late", NAMED,), most=range(1, 5))
     def move(self, name: str, most: int) -> None:
@@ -132,6 +133,8 @@ class OrderingMachine(FetchingMachine):
         for line in [*store.lines.values()][::-1]:
             said = self.ask("op", f"delete {line.name}")
             assert said == b"DELETED\r\n" or not store.exists, (line.name, said)
+            if said == b"DELETED\r\n":
+                self.town.waits.end(line.name)
             self._forget_leases(line.name)
         self.play.make(name)
         self.play.seen_last.pop(name, None)
@@ -151,6 +154,7 @@ class OrderingMachine(FetchingMachine):
         if MENTIONED in store.lines:
             assert self.ask("op", f"delete {MENTIONED}") == b"DELETED\r\n"
             del store.lines[MENTIONED]
+            self.town.waits.end(MENTIONED)
             self._forget_leases(MENTIONED)
             self.after("forget child")
 

@@ -68,6 +68,7 @@ NEVER_MET: Final = {
     ("expiry", "memory=tiny"): "as above",
     ("children=only", "from"): "what is retained then, the spec does not say",
     ("from", "limit=items"): "the one row that retains forever beside it has children=only",
+    ("from", "retry=fixed"): "as above",
     ("from", "retain=4s"): "what a child begins with may be gone by then",
     ("from", "retain=none"): "as above",
 }

@@ -10,6 +10,7 @@ One rule: whatever the server is told, and whatever time passes, the model is to
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kestrelpy.core.log import JournalLog
@@ -87,7 +88,7 @@ def rules_of(settings: dict[str, object]) -> Rules:
     return rules
 
 
-def _short(data: bytes) -> str:
+def short(data: bytes) -> str:
     """Return bytes as a line of a transcript, long bodies cut."""
     text = data.decode("latin-1").removesuffix("\r\n").replace("\r\n", " | ")
     return re.sub(r"x{20,}", "x..x", text)
@@ -102,8 +103,10 @@ class Play:
         self.row = row
         self.seen_last: dict[str, int] = {}
         self.told: list[str] = []  # as in a transcript, for whoever has to find out
+        self.listen: Callable[[], None] = lambda: None  # to those who wait, at each moment
         self.stage = Stage()
         self.town = Town(self.stage.wall_ms)
+        self.town.waits.heard = lambda wait: bytes(self.stage.client(wait.who).sent)
         self.everywhere = settings_of(row, EVERYWHERE)
         self.of_jobs = settings_of(row, FACTORS_OF_JOBS)
         self.of_named = settings_of(row, ON_CHILDREN)
@@ -145,13 +148,26 @@ class Play:
         said = self.stage.say(who, data)
         for _ in range(_WAITS_MAX):
             if said:
-                self.told.append(f"{who}> {_short(data)}   {who}< {_short(said)}")
+                self.told.append(f"{who}> {short(data)}   {who}< {short(said)}")
                 return said
-            self.pass_time(1)
+            self._pass_time(1)
             said = self.stage.client(who).take()
         raise AssertionError(f"no answer to {data!r}")
 
+    def tell(self, who: str, line: str) -> None:
+        """Ask, and do not listen yet."""
+        self.told.append(f"{who}> {line}")
+        self.stage.send(who, line.encode() + b"\r\n")
+
     def pass_time(self, ms: int) -> None:
+        """Time passes; what moves on the way has come at its moment."""
+        end = self.town.now_ms + ms
+        while self.town.now_ms < end:
+            self._pass_time(min(self.town.next_due(), end) - self.town.now_ms)
+            self.settle()
+            self.listen()
+
+    def _pass_time(self, ms: int) -> None:
         self.told.append(f"~ {ms}ms")
         self.stage.pass_time(ms)
         self.town.pass_time(ms)
@@ -166,9 +182,9 @@ class Play:
                 # It came with what was left of its life, and that is over by now.
                 if owed.keeps_expiry and self.town.is_expired(owed.item):
                     self.town.owed.remove(owed)
-            if not self.town.owed:
+            if all(owed.may_be_late for owed in self.town.owed):
                 return
-            self.pass_time(1)
+            self._pass_time(1)
         raise AssertionError(f"never came: {[(o.target, o.item.body) for o in self.town.owed]}")
 
     def _collect(self, target: str) -> None:
@@ -180,6 +196,7 @@ class Play:
             assert newest is not None
             newest.shown = shown.number
             self.seen_last[target] = shown.number
+            self.town.serve()
 
     def newcomers(self, target: str) -> list[Shown]:
         """Return what a queue has that the model does not know of."""
@@ -291,6 +308,7 @@ class Play:
             "items": len(line.ready), "leased": len(line.lent), "paused": int(line.paused),
             "bytes": sum(len(p.item.body) for p in line.ready),
             "dead": sum(p.died > 0 for p in line.places),
+            "waiters": len(self.town.waits.of(line.name)),
         }  # fmt: skip
         if self.row["memory"] == "tiny" or "+" in line.name:
             del counted["bytes"]  # of what was dropped or passed unread: a guess (GUARANTEES.md)
