@@ -195,6 +195,11 @@ class Book:
 
     # -- what is sure -----------------------------------------------------------------------
 
+    @property
+    def is_being_deleted(self) -> bool:
+        """True while a delete of it is not answered."""
+        return any(each.verb == "delete" for each in self.wipes)
+
     def surely_ready(self, since_us: int, now_us: int) -> list[Thing]:
         """Ready from `since_us` until now, unless a request under way has it."""
         found = []

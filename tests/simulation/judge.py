@@ -105,8 +105,7 @@ def _observed(request: Request, number: int, thing: Thing, book: Book) -> Iterat
     missed = [each for each in sure if each.marker < number]
     if not book.may_fail and len(missed) > book.excuses(request):
         yield f"{request} shows {thing}, but {missed[0]} is before it"
-    is_being_deleted = any(each.verb == "delete" for each in book.wipes)
-    if request.arrived_us > book.deleted_us and not is_being_deleted:
+    if request.arrived_us > book.deleted_us and not book.is_being_deleted:
         yield from _misnumbered(request, number, thing, book)
 
 

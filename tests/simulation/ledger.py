@@ -413,7 +413,9 @@ class Ledger:
             book.opens_lost += request.lends
             book.takes_lost += request.takes or (request.ending == "close" and held is None)
             talk.lends_failed |= request.lends
-        elif "was deleted" in reply.error and book.deleted_us >= request.arrived_us:
+        elif "was deleted" in reply.error and (
+            book.is_being_deleted or book.deleted_us >= request.arrived_us
+        ):
             book.opens_lost += request.lends
             book.takes_lost += request.takes or (request.ending == "close" and held is None)
             talk.lends_failed |= request.lends
