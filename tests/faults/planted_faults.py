@@ -946,8 +946,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a stalled client keeps what it holds",
         "kestrelpy/server/connection_memory.py",
-        "        if not self.is_short:\n            return 0\n",
-        "        return 0\n",
+        "                holder.shed()\n                shed += 1\n",
+        "                shed += 1\n",
         TESTS_OF_SHARES,
     ),
     Fault(

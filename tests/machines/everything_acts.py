@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
+from hypothesis.stateful import rule
 
 Act = TypeVar("Act", bound=Callable[..., None])
 _DOMAINS: Final[dict[str, dict[str, Sequence[Any]]]] = {}
@@ -27,6 +27,16 @@ _WEIGHTS: Final = {
     "keep_house": 3, "wait": 6, "purge": 4, "redrive": 4, "retry": 4, "mention_from": 6,
 }  # fmt: skip
 _WEIGHT: Final = 1.5
+
+
+class Walker(Protocol):
+    """A machine that begins by itself; its steps are looked up by name."""
+
+    def begin(self, **beginning: Any) -> None:
+        """Begin, in a state that these say."""
+
+    def teardown(self) -> None:
+        """Look at all once more, and end."""
 
 
 def act(**domains: Sequence[Any]) -> Callable[[Act], Act]:
@@ -42,16 +52,15 @@ def act(**domains: Sequence[Any]) -> Callable[[Act], Act]:
 
 
 def walk(
-    machine: RuleBasedStateMachine, seed: str, steps: int, often: Sequence[str] = (),
-    **beginning: Any,
-) -> None:  # fmt: skip
+    machine: Walker, seed: str, steps: int, often: Sequence[str] = (), **beginning: Any
+) -> None:
     """Take so many steps, as this seed says, these rules `often`; raises what a step raises."""
     random = Random(seed)
     names = list(_DOMAINS)
     weights = [_WEIGHTS.get(name, _WEIGHT) * (4 if name in often else 1) for name in names]
     try:
         try:
-            machine.begin(**beginning)  # type: ignore[attr-defined]  # each that can walk has one
+            machine.begin(**beginning)
             for name in random.choices(names, weights, k=steps):
                 drawn = {key: random.choice(values) for key, values in _DOMAINS[name].items()}
                 getattr(machine, name)(**drawn)
