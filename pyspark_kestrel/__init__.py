@@ -8,4 +8,4 @@ from contextlib import suppress
 
 # Without it, or with a Spark that knows no Python sources, there is just no such format.
 with suppress(ImportError):
-    from kestrelpy.spark.batch import KestrelSource as DefaultSource  # noqa: F401
+    from kestrelpy.spark.source import KestrelSource as DefaultSource  # noqa: F401

@@ -19,9 +19,9 @@ from typing import Final
 
 from journal.errors import JournalError
 from journal.files import Files
-from journal.reader import folder_name
+from journal.tools.view import folder_name
 from kestrelpy.errors import ClientError
-from kestrelpy.protocol.names import check_name
+from kestrelpy.protocol.parse.names import check_name
 
 MANIFEST: Final = "backup.json"
 FORMAT: Final = 1

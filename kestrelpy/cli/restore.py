@@ -19,16 +19,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from journal.account import Account
-from journal.check import check_journal
-from journal.copying import copy_journal
 from journal.errors import JournalError
 from journal.files import Disk, Files
-from journal.reader import parse_folder_name
-from journal.recovery import Recovery
-from journal.repair import opening_behind
-from journal.resume import recovered_journal
-from journal.rotation import Sizes
+from journal.recovery.recovery import Recovery
+from journal.recovery.reopen import recovered_journal
+from journal.tools.backup import copy_journal
+from journal.tools.live_set import Account
+from journal.tools.repair import opening_behind
+from journal.tools.verify import check_journal
+from journal.tools.view import parse_folder_name
+from journal.write.segment_file import Sizes
 from kestrelpy.cli.asking import asked
 from kestrelpy.cli.backup import summary
 from kestrelpy.cli.errors import NOTHING, CommandError

@@ -90,8 +90,8 @@ def report(
     master: Master = None,
 ) -> None:
     """One page of HTML: rates, depth, latencies, repeated deliveries, deaths; figures as CSV."""
-    from kestrelpy.spark.jobs import report as job
-    from kestrelpy.spark.jobs.running import Request
+    from kestrelpy.spark.jobs.common.job import Request
+    from kestrelpy.spark.jobs.report import report as job
 
     _check()
     request = Request(tuple(paths), out, as_json, summary, master=master)
@@ -114,7 +114,7 @@ def _run(
     """Run one of them and exit."""
     from importlib import import_module
 
-    from kestrelpy.spark.jobs.running import Request, run
+    from kestrelpy.spark.jobs.common.job import Request, run
 
     _check()
     work = import_module(f"kestrelpy.spark.jobs.{job}").work

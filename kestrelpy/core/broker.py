@@ -10,30 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from journal.ids import IdSet
-from kestrelpy.core import remnants
-from kestrelpy.core.branch import Branch
-from kestrelpy.core.by_token import resume
-from kestrelpy.core.children import Later, drop, enroll, enroll_all
+from journal.sets.id_set import IdSet
+from kestrelpy.core.clock import Wall
 from kestrelpy.core.counters import ServerCounters
-from kestrelpy.core.dead import DeadLine
-from kestrelpy.core.leases import Holder, Leases
-from kestrelpy.core.log import Log
-from kestrelpy.core.marks import Marks
-from kestrelpy.core.moves import Moves
-from kestrelpy.core.null_log import NullLog
-from kestrelpy.core.orders import Order
-from kestrelpy.core.outgoing import AT_ONCE_MS, send_on
+from kestrelpy.core.index.dead_letters import DeadLine
+from kestrelpy.core.index.leases import Holder, Leases
+from kestrelpy.core.index.markers import Marks
+from kestrelpy.core.index.memory_budget import Memory
+from kestrelpy.core.index.token_range import TokenFloor
+from kestrelpy.core.index.trash import Trash
+from kestrelpy.core.index.waiters import Waiter, Waiters, Want
+from kestrelpy.core.log.log import Log
+from kestrelpy.core.log.memory_log import NullLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue import Queue
-from kestrelpy.core.reader import HUNG_UP, Reader
-from kestrelpy.core.residency import Memory
-from kestrelpy.core.serving import latest_marker
+from kestrelpy.core.queue.child_queue import Branch
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.registry import remnants
+from kestrelpy.core.registry.lifecycle import Later, drop, enroll, enroll_all
+from kestrelpy.core.subscription.outbox import AT_ONCE_MS, send_on
+from kestrelpy.core.subscription.serving import latest_marker
+from kestrelpy.core.subscription.subscription import HUNG_UP, Reader
+from kestrelpy.core.subscription.token_leases import resume
 from kestrelpy.core.timers import Timers
-from kestrelpy.core.tokens import TokenFloor
-from kestrelpy.core.trash import Trash
-from kestrelpy.core.waiters import Waiter, Waiters, Want
-from kestrelpy.core.wall import Wall
+from kestrelpy.core.transfer.request import Order
+from kestrelpy.core.transfer.transfers import Moves
 from kestrelpy.errors import ServerError
 
 # Items released or expired, leases ended and waits timed out in one tick: 2 to 5 ms of work, and as

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from journal.moving import Origin
-from journal.record import NUMBER_TAG, TEXT_TAG, Tag
-from journal.stamp import Stamp
+from journal.format.item_header import Stamp
+from journal.format.record import NUMBER_TAG, TEXT_TAG, Tag
+from journal.format.transfer import Origin
 
 if TYPE_CHECKING:
-    from journal.gather import Put
+    from journal.read.range_scan import Put
 
 
 _EXPIRES: Final = int(Tag.EXPIRES_MS)
@@ -27,7 +27,7 @@ class Item:
     `stored_ms` and `expires_ms` (0: never) are wall clock; `lsn` is that of its put, 0 in a
     memory queue. `size` is that of the body in bytes, be it in memory or let go. It `is_whole`
     unless only the log has the body, and after a restart all but its number, size and key.
-    `key` is canonical (`journal.canonical`), b"" for none; `stamp` is what else its put says.
+    `key` is canonical (`journal.format.key`), b"" for none; `stamp` is what else its put says.
     """
 
     __slots__ = (

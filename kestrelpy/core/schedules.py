@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-from journal.epochs import Nominal
+from journal.format.schedule import Nominal
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.queue import Queue
-from kestrelpy.core.storing import NOT_STORED
+from kestrelpy.core.queue.put import NOT_STORED
+from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.timers import NEVER_MS
 from kestrelpy.errors import Refused
 

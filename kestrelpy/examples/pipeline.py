@@ -133,7 +133,9 @@ class Run:
 
     def _job(self, name: str, *words: str) -> dict[str, object]:
         """One of `kestrelpy spark`; its summary. Raises Failed."""
-        from kestrelpy.spark.jobs import audit, lifecycle, report
+        from kestrelpy.spark.jobs.audit import audit
+        from kestrelpy.spark.jobs.lifecycle import lifecycle
+        from kestrelpy.spark.jobs.report import report
 
         summary = self.folder / f"{name}.json"
         main = {"lifecycle": lifecycle.main, "audit": audit.main, "report": report.main}[name]

@@ -14,14 +14,14 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from kestrelpy.core.branch import Branch
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.orders import Order
-from kestrelpy.core.queue import Queue
-from kestrelpy.core.waiters import Waiter
+from kestrelpy.core.index.waiters import Waiter
+from kestrelpy.core.queue.child_queue import Branch
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.transfer.request import Order
 from kestrelpy.errors import Refused, ServerError, fitted
-from kestrelpy.protocol.children import delete_child, move_on
-from kestrelpy.protocol.commands import (
+from kestrelpy.protocol.log_limit import complain
+from kestrelpy.protocol.parse.commands import (
     Bad,
     Command,
     Delete,
@@ -33,17 +33,17 @@ from kestrelpy.protocol.commands import (
     Upto,
     Withdraw,
 )
-from kestrelpy.protocol.ending import named
-from kestrelpy.protocol.fetching import Fetching
-from kestrelpy.protocol.host import Host
-from kestrelpy.protocol.log_limit import complain
-from kestrelpy.protocol.memcache import Lines, Parser
-from kestrelpy.protocol.observing import Observing
-from kestrelpy.protocol.plain import answer_plain
-from kestrelpy.protocol.removing import remove, withdraw
+from kestrelpy.protocol.parse.parser import Lines, Parser
+from kestrelpy.protocol.parse.target import nearest
+from kestrelpy.protocol.ports import Host
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies
-from kestrelpy.protocol.storing import Storing, limit_of
-from kestrelpy.protocol.targets import nearest
+from kestrelpy.protocol.verbs.admin import answer_plain
+from kestrelpy.protocol.verbs.browse import Observing
+from kestrelpy.protocol.verbs.children import delete_child, move_on
+from kestrelpy.protocol.verbs.delete_item import remove, withdraw
+from kestrelpy.protocol.verbs.end_lease import named
+from kestrelpy.protocol.verbs.get import Fetching
+from kestrelpy.protocol.verbs.set import Storing, limit_of
 
 # One connection's requests in flight: enough for any pipeline, small enough for ten thousand.
 HELD_REPLIES_MAX: Final = 1024

@@ -13,7 +13,7 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
-from kestrelpy.protocol.host import Talk
+from kestrelpy.protocol.ports import Talk
 
 log = logging.getLogger("kestrelpy.conversation")
 

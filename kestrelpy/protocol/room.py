@@ -10,8 +10,8 @@ from typing import Final
 
 from kestrelpy.core.broker import Broker
 from kestrelpy.errors import Refused
-from kestrelpy.protocol.commands import Target
-from kestrelpy.protocol.host import Talk
+from kestrelpy.protocol.parse.commands import Target
+from kestrelpy.protocol.ports import Talk
 
 # An answer with no more of items than that waits only when far too much is held.
 SMALL_ANSWER_BYTES: Final = 64 << 10

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 
-from kestrelpy.core.abandoned import abandoned, why_abandoned
 from kestrelpy.core.broker import Broker
+from kestrelpy.core.registry.abandoned import abandoned, why_abandoned
 
 log = logging.getLogger("kestrelpy.children")
 

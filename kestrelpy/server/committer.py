@@ -21,10 +21,10 @@ from typing import Final
 
 from aiofiles.base import wrap
 
+from journal.compaction.picker import archived_path, recycled_path, retire
 from journal.files import Files, Handle, is_shortage
-from journal.journal import SpareOrder, SyncJob
-from journal.reclaim import archived_path, recycled_path, retire
-from kestrelpy.core.log import JournalLog
+from journal.write.writer import SpareOrder, SyncJob
+from kestrelpy.core.log.log import JournalLog
 from kestrelpy.server.shortage import Shortage
 
 log = logging.getLogger("kestrelpy.committer")

@@ -14,8 +14,8 @@ from typing import Final, Protocol, cast
 from kestrelpy.core.broker import Broker
 from kestrelpy.errors import ServerError
 from kestrelpy.protocol.conversation import Conversation
-from kestrelpy.protocol.host import Host
-from kestrelpy.protocol.memcache import Lines
+from kestrelpy.protocol.parse.parser import Lines
+from kestrelpy.protocol.ports import Host
 from kestrelpy.server import clock
 from kestrelpy.server.connection_memory import UNCOUNTED_BYTES, ConnectionMemory
 from kestrelpy.server.turn import Turn

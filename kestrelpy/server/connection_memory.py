@@ -16,7 +16,7 @@ from __future__ import annotations
 from heapq import nsmallest
 from typing import Final, Protocol, cast
 
-from kestrelpy.protocol.host import Talk
+from kestrelpy.protocol.ports import Talk
 
 # A request or an answer of this size does not wait for another connection's large one.
 SMALL_BYTES: Final = 64 << 10

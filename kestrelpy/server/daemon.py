@@ -18,33 +18,33 @@ from aiofiles.base import wrap
 import kestrelpy
 from journal.errors import JournalError
 from journal.files import Disk, Files, is_shortage, sync_call_name
-from journal.journal import Sizes
 from journal.patience import pause
+from journal.write.writer import Sizes
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.log import JournalLog, Log
-from kestrelpy.core.null_log import NullLog
-from kestrelpy.core.queue import Queue
-from kestrelpy.core.wall import Wall
+from kestrelpy.core.clock import Wall
+from kestrelpy.core.log.log import JournalLog, Log
+from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ServerError
-from kestrelpy.protocol.host import Room
 from kestrelpy.protocol.log_limit import LogLimit
-from kestrelpy.protocol.memcache import Lines
+from kestrelpy.protocol.parse.parser import Lines
+from kestrelpy.protocol.ports import Room
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server import clock
-from kestrelpy.server.background import Background
 from kestrelpy.server.committer import Committer
 from kestrelpy.server.connection import Connection
 from kestrelpy.server.connection_memory import ConnectionMemory
 from kestrelpy.server.connection_sweep import ConnectionSweep
 from kestrelpy.server.data_directory import DataDirectory, Found
 from kestrelpy.server.descriptors import OWN, raise_file_limit, share
+from kestrelpy.server.journal_jobs import Background
 from kestrelpy.server.listeners import CannotListen, Listeners
 from kestrelpy.server.owner_only import name_what_is_open
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.process import collecting_nothing, return_large_memory, settle_down
+from kestrelpy.server.queue_deletion import Removals
 from kestrelpy.server.reloading import Reload, refuse_at_start
-from kestrelpy.server.removals import Removals
 from kestrelpy.server.schedules import Schedules
 from kestrelpy.server.turn import Turn
 

@@ -21,20 +21,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from journal.checkpoint import TOKENS_SKIPPED, Checkpoint
-from journal.chunk_files import Chunks, read_chunks
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Files, Handle
-from journal.journal import Journal, Sizes
+from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
 from journal.patience import patient_files, pause
-from journal.reader import folder_name, parse_folder_name
-from journal.recovery import Recovery
-from journal.resume import recovered_journal, set_aside
+from journal.recovery.recovery import Recovery
+from journal.recovery.reopen import recovered_journal, set_aside
+from journal.snapshot.dedupe_load import Chunks, read_chunks
+from journal.tools.view import folder_name, parse_folder_name
+from journal.write.writer import Journal, Sizes
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.log import JournalLog
-from kestrelpy.core.once import take_in
-from kestrelpy.core.queue import Queue
-from kestrelpy.core.replay import Replay
+from kestrelpy.core.index.dedupe import take_in
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.replay.replay import Replay
 from kestrelpy.server.server_id import take_server_id
 from kestrelpy.server.token_file import TokenFile
 

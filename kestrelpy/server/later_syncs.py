@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kestrelpy.core.log import JournalLog
+from kestrelpy.core.log.log import JournalLog
 
 # When nobody waits for a sync (confirms are answered when written), it may come this much later,
 # for all that was written meanwhile. What nobody waits for at all is written then, at the latest.

@@ -16,16 +16,16 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Protocol, TypeVar
 
-from journal.backlog import ReadOne, ReadOrder
-from journal.by_id import ReadSome
 from journal.files import Files, is_shortage
-from journal.record import Record
-from kestrelpy.core.log import JournalLog
-from kestrelpy.core.reader import Reader
-from kestrelpy.core.shared_log import SharedLog, on_disk
+from journal.format.record import Record
+from journal.read.lookup import ReadSome
+from journal.read.readahead import ReadOne, ReadOrder
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.log.shared_log import SharedLog, on_disk
+from kestrelpy.core.subscription.subscription import Reader
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.server import clock
-from kestrelpy.server.shared_reads import SharedReads
+from kestrelpy.server.read_cache import SharedReads
 from kestrelpy.server.shortage import Shortage
 
 log = logging.getLogger("kestrelpy.background")

@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.children import mention_wanted, wanted
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue import Queue
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.registry.lifecycle import mention_wanted, wanted
 from kestrelpy.server.policies import Policies, policy_in
 
 # Queues and children that one turn puts a configuration in force for: 3 to 5 ms of work.

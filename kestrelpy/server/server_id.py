@@ -19,12 +19,12 @@ from collections import Counter
 from contextlib import suppress
 from typing import Final
 
-from journal.checkpoint import Checkpoint
 from journal.files import Files
-from journal.frames import chain
-from journal.reader import parse_folder_name
-from journal.record import Kind
-from journal.segment import FILE_HEADER_BYTES
+from journal.format.checkpoint import Checkpoint
+from journal.format.record import Kind
+from journal.format.segment import FILE_HEADER_BYTES
+from journal.read.frames import chain
+from journal.tools.view import parse_folder_name
 from kestrelpy.server.word_file import FILE_BYTES, WordFile, content
 
 NAME: Final = "server-id"

@@ -24,9 +24,9 @@ import threading
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from journal.checkpoint import TOKENS_SKIPPED
 from journal.files import Files
-from kestrelpy.core.tokens import TOKENS_PER_MS
+from journal.format.checkpoint import TOKENS_SKIPPED
+from kestrelpy.core.index.token_range import TOKENS_PER_MS
 from kestrelpy.server.word_file import WordFile
 
 NAME: Final = "tokens"

@@ -19,16 +19,16 @@ from typing import Final, Protocol, cast
 
 from journal.errors import JournalFailed
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.log import JournalLog
-from kestrelpy.core.queue import Queue
-from kestrelpy.core.reader import Reader
-from kestrelpy.core.waiters import Waiter
+from kestrelpy.core.index.waiters import Waiter
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.subscription.subscription import Reader
 from kestrelpy.protocol.conversation import Conversation
-from kestrelpy.protocol.host import Talk
+from kestrelpy.protocol.ports import Talk
 from kestrelpy.server import clock
-from kestrelpy.server.background import Background
 from kestrelpy.server.committer import Committer
 from kestrelpy.server.gathering import Gathering
+from kestrelpy.server.journal_jobs import Background
 from kestrelpy.server.later_syncs import LaterSyncs
 from kestrelpy.server.open_journals import OpenJournals
 from kestrelpy.server.schedules import Schedules, sooner

@@ -17,8 +17,8 @@ from kestrelpy.spark.errors import one_sentence
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kestrelpy.spark.journals import Part
-    from kestrelpy.spark.live import Slice
+    from kestrelpy.spark.files.partitions import Part
+    from kestrelpy.spark.live.partitions import Slice
     from kestrelpy.spark.options import Options
     from kestrelpy.spark.schema import Selection
 
@@ -50,7 +50,8 @@ class KestrelReader(DataSourceReader):
             return self._plan()
 
     def _plan(self) -> list[InputPartition]:
-        from kestrelpy.spark import journals, live
+        from kestrelpy.spark.files import partitions as journals
+        from kestrelpy.spark.live import partitions as live
 
         if self.options.live:
             return [LivePartition(slices) for slices in live.plan(self.options)]
@@ -62,14 +63,14 @@ class KestrelReader(DataSourceReader):
             if isinstance(partition, LivePartition):
                 yield from self._read_live(partition)
             elif isinstance(partition, JournalPartition):
-                from kestrelpy.spark import journals
+                from kestrelpy.spark.files import partitions as journals
 
                 yield from journals.read(partition.parts, self.selection, self.options)
             # Else it is Spark's own empty partition: there was nothing to plan.
 
     def _read_live(self, partition: LivePartition) -> Iterator[pa.RecordBatch]:
-        from kestrelpy.spark import live
-        from kestrelpy.spark.answers import batch_of
+        from kestrelpy.spark.live import partitions as live
+        from kestrelpy.spark.live.batches import batch_of
 
         for piece, values in live.read(partition.slices, self.options):
             batch = batch_of(piece, values, self.selection, self.options)

@@ -80,7 +80,7 @@ def register(spark: SparkSession) -> None:
     missing = _missing_packages()
     if missing is not None:
         raise KestrelError(missing)
-    from kestrelpy.spark.batch import KestrelSource
+    from kestrelpy.spark.source import KestrelSource
 
     spark.dataSource.register(KestrelSource)
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from journal.errors import JournalError
-from journal.record import Kind
-from journal.recovery import Recovery
+from journal.format.record import Kind
+from journal.recovery.recovery import Recovery
 from kestrelpy.cli.backup import back_up
 from kestrelpy.cli.restore import put_back
 from tests.support.journals import TIME_MS, TINY, bodies, fresh

@@ -6,8 +6,8 @@ import pytest
 
 from kestrelpy.config import Config, ConfigError, QueueBlock, find_circle
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.null_log import NullLog
-from kestrelpy.core.wall import Wall
+from kestrelpy.core.clock import Wall
+from kestrelpy.core.log.memory_log import NullLog
 from kestrelpy.errors import ClientError
 from kestrelpy.server.policies import Policies
 from tests.config.files import load_text, problems_of

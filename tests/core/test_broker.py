@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.core.broker import TICK_STEPS_MAX
-from kestrelpy.core.null_log import NullLog
-from kestrelpy.core.reader import Reader
-from kestrelpy.core.waiters import Want
+from kestrelpy.core.index.waiters import Want
+from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.subscription.subscription import Reader
 from kestrelpy.errors import ServerError
 from tests.support.queues import WALL_MS, QueueInHand, make_queue, no_queue
 

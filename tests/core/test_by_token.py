@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from journal.lending import LeaseEntry
-from journal.moving import Origin
-from journal.record import Kind
-from kestrelpy.core.by_token import find
-from kestrelpy.core.leases import Lease
-from kestrelpy.core.log import JournalLog
-from kestrelpy.core.moving import leave_unread
-from kestrelpy.core.waiters import Want
+from journal.format.lease import LeaseEntry
+from journal.format.record import Kind
+from journal.format.transfer import Origin
+from kestrelpy.core.index.leases import Lease
+from kestrelpy.core.index.waiters import Want
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.subscription.token_leases import find
+from kestrelpy.core.transfer.steps import leave_unread
 from tests.support.queues import QueueInHand, all_read, dead_in_order, make_queue
 
 

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.ids import IdSet
-from journal.record import Kind, RawDraft
-from journal.stamp import Stamp
-from kestrelpy.core.branch import Branch
-from kestrelpy.core.children import mention, remove
-from kestrelpy.core.delays import Delay
-from kestrelpy.core.leases import Holder
-from kestrelpy.core.log import JournalLog
-from kestrelpy.core.queue import Queue
-from kestrelpy.core.storing import NOT_STORED
-from kestrelpy.core.upto import confirm_up_to
+from journal.format.item_header import Stamp
+from journal.format.record import Kind, RawDraft
+from journal.sets.id_set import IdSet
+from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.index.leases import Holder
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.queue.ack_up_to import confirm_up_to
+from kestrelpy.core.queue.child_queue import Branch
+from kestrelpy.core.queue.put import NOT_STORED
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.registry.lifecycle import mention, remove
 from kestrelpy.errors import ClientError
 from tests.support.queues import QueueInHand, make_queue
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from journal.journal import Sizes
-from kestrelpy.core.log import JournalLog
+from journal.write.writer import Sizes
+from kestrelpy.core.log.log import JournalLog
 from tests.support import stage as stages
 from tests.support.moving import Town
 from tests.support.stage import Stage

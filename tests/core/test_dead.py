@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from journal.snapshot import DeadEntry
-from kestrelpy.core.dead import KEPT_BYTES_MAX, PASSED_ENTRIES_MAX, DeadLine
+from journal.snapshot.snapshot import DeadEntry
+from kestrelpy.core.index.dead_letters import KEPT_BYTES_MAX, PASSED_ENTRIES_MAX, DeadLine
+from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.item import Item
-from kestrelpy.core.leases import Holder
-from kestrelpy.core.moving import redrive
+from kestrelpy.core.transfer.steps import redrive
 from tests.support.queues import WALL_MS, QueueInHand, make_queue
 
 

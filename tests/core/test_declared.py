@@ -7,11 +7,11 @@ from random import Random
 import pytest
 
 from journal.errors import NewerFormat
-from journal.record import Kind
-from journal.recovery import Recovery
+from journal.format.record import Kind
+from journal.recovery.recovery import Recovery
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue import Queue
-from kestrelpy.core.replay import Replay
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.replay.replay import Replay
 from tests.support.life import Life, at_once
 from tests.support.queues import NAME, make_queue
 
@@ -82,7 +82,7 @@ def test_a_new_queue_of_that_name_has_none() -> None:
 
 @pytest.fixture(autouse=True)
 def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelpy.server.background.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
 
 
 def work_off(life: Life, items: int) -> None:
@@ -135,7 +135,7 @@ def test_segments_go_although_something_was_declared() -> None:
 def test_without_a_snapshot_it_is_said_again_before_its_segment_goes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("journal.upkeep.UNSETTLED_SEGMENTS", 1 << 30)
+    monkeypatch.setattr("journal.compaction.maintenance.UNSETTLED_SEGMENTS", 1 << 30)
     life = Life(Policy())
     declare(life.queue)
     life.commit()

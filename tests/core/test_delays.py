@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from journal.checkpoint import Checkpoint
-from kestrelpy.core.delays import Delay, Delays
-from kestrelpy.core.operating import Waiting, retry, waiting
+from journal.format.checkpoint import Checkpoint
+from kestrelpy.core.index.delayed import Delay, Delays
 from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue.admin import Waiting, retry, waiting
 from kestrelpy.errors import ClientError
 from tests.support.queues import WALL_MS, QueueInHand, make_queue, state_after_a_restart
 

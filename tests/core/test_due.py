@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from journal.ids import IdSet
-from kestrelpy.core.due import CHUNK_ENTRIES, ENTRY, Due, DueTimes
+from journal.sets.id_set import IdSet
+from kestrelpy.core.index.sorted_table import CHUNK_ENTRIES, ENTRY, Due, DueTimes
 
 
 def in_chunks(times: DueTimes) -> list[int]:
@@ -17,9 +17,9 @@ def in_chunks(times: DueTimes) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_it_is_a_sorted_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelpy.core.due.CHUNK_ENTRIES", 8)
-    monkeypatch.setattr("kestrelpy.core.due._CHUNK_BYTES", 160)
-    monkeypatch.setattr("kestrelpy.core.due._MERGED_BYTES", 80)
+    monkeypatch.setattr("kestrelpy.core.index.sorted_table.CHUNK_ENTRIES", 8)
+    monkeypatch.setattr("kestrelpy.core.index.sorted_table._CHUNK_BYTES", 160)
+    monkeypatch.setattr("kestrelpy.core.index.sorted_table._MERGED_BYTES", 80)
     random = Random(seed)
     model: list[Due] = sorted((random.randrange(50), id_, 7) for id_ in range(1, seed * 3))
     times, copies = DueTimes(reversed(model)), list[tuple[DueTimes, list[Due]]]()

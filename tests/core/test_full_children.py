@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from journal.reclaim import recycled_path, retire
-from kestrelpy.core.log import JournalLog
+from journal.compaction.picker import recycled_path, retire
+from kestrelpy.core.log.log import JournalLog
 from tests.support.stage import Stage
 
 ITEMS = 3000

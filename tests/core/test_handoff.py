@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from journal.errors import JournalFailed
-from journal.record import Kind
+from journal.format.record import Kind
 from tests.core.test_moves import story
 from tests.support.memory_disk import Fault
 from tests.support.moving import Town

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from journal.journal import Journal
-from journal.record import Kind
-from kestrelpy.core.log import JournalLog
+from journal.format.record import Kind
+from journal.write.writer import Journal
+from kestrelpy.core.log.log import JournalLog
 from tests.golden.build import GOLDEN, NEWEST
 from tests.support.memory_disk import PowerCut
 from tests.support.moving import Town, cut_at_every_step

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelpy.core.idle import LOOK_MS, LOOKS_MAX
-from kestrelpy.core.log import JournalLog
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.queue.idle_sweep import LOOK_MS, LOOKS_MAX
 from kestrelpy.core.timers import NEVER_MS
 from tests.support.stage import Stage
 from tests.support.tidying import tidy

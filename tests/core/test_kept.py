@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from kestrelpy.core.kept import DEAD, LENT, READY, Kept
-from kestrelpy.core.null_log import NullLog
+from kestrelpy.core.log.memory_log import NullLog
 from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue.browse import DEAD, LENT, READY, Kept
 from tests.support.queues import QueueInHand
 
 PLENTY = 1 << 40
@@ -86,7 +86,7 @@ def test_a_look_stops_before_its_bytes_do_but_has_one_item(q: InMemory) -> None:
 def test_a_look_goes_through_a_bounded_stretch(
     q: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kestrelpy.core.kept._SPAN_LEAST", 3)
+    monkeypatch.setattr("kestrelpy.core.queue.browse._SPAN_LEAST", 3)
     items, last = q.kept.gather(0, 1, PLENTY, 0)
     assert ([i.id for i in items], last) == ([1], 1)
     items, last = q.kept.gather(4, 2, PLENTY, 0)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from journal.canonical import text_of
-from kestrelpy.core.delays import Delay
+from journal.format.key import text_of
+from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.key_rule import KeySettings
-from kestrelpy.core.keyed import SWEEP_ITEMS_MAX
-from kestrelpy.core.line import REFILL_ITEMS
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.reader import ABORTED
-from kestrelpy.core.waiters import Want
+from kestrelpy.core.subscription.key_gate import SWEEP_ITEMS_MAX
+from kestrelpy.core.subscription.ready_line import REFILL_ITEMS
+from kestrelpy.core.subscription.subscription import ABORTED
 from tests.support.life import Life, at_once
 from tests.support.queues import QueueInHand, make_queue
 
@@ -374,8 +374,8 @@ def test_a_queue_in_memory_keeps_what_it_skips() -> None:
 def test_what_was_put_off_is_first_for_its_key_after_a_start_from_a_snapshot(
     monkeypatch: pytest.MonkeyPatch, due_first: bool
 ) -> None:
-    monkeypatch.setattr("kestrelpy.server.background.wrap", at_once)
-    monkeypatch.setattr("journal.upkeep.SNAPSHOT_RECORDS", 5)
+    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 5)
     life = Life(Policy())
     for body in (b"1", b"2"):
         life.put(body, key=text_of(b"A"))

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from journal.canonical import join, text_of
-from kestrelpy.core.keys import Keys
+from journal.format.key import join, text_of
+from kestrelpy.core.index.key_locks import Keys
 from tests.support.calls import calls_of
 
 

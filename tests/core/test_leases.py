@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
+from kestrelpy.core.index.leases import Holder, Lease, Leases
 from kestrelpy.core.item import Item
-from kestrelpy.core.leases import Holder, Lease, Leases
-from kestrelpy.core.reader import TOKENS_RESERVED
+from kestrelpy.core.subscription.subscription import TOKENS_RESERVED
 from tests.support.queues import make_queue
 
 HOLDER = Holder("anna")

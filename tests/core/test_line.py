@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from journal.errors import JournalFailed
-from journal.journal import Sizes
+from journal.write.writer import Sizes
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.leases import Holder, Lease
-from kestrelpy.core.null_log import NullLog
+from kestrelpy.core.clock import Wall
+from kestrelpy.core.index.leases import Holder, Lease
+from kestrelpy.core.index.waiters import Want
+from kestrelpy.core.log.memory_log import NullLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.reader import ABORTED
-from kestrelpy.core.waiters import Want
-from kestrelpy.core.wall import Wall
+from kestrelpy.core.subscription.subscription import ABORTED
 from tests.support.life import NAME, WALL_MS, Life, at_once
 from tests.support.memory_disk import Fault
 
@@ -25,8 +25,8 @@ LARGE = Sizes(segment_min=1 << 20, segment_max=1 << 20, batch_max=1 << 22)
 
 @pytest.fixture(autouse=True)
 def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("kestrelpy.server.background.wrap", at_once)
-    monkeypatch.setattr("kestrelpy.core.residency.FREE_BYTES", 0)
+    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
     yield
 
 
@@ -166,7 +166,7 @@ def test_a_read_that_fails_once_costs_nothing() -> None:
 
 
 def test_a_dead_item_without_a_segment_is_hidden_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelpy.core.dead.KEPT_BYTES_MAX", 0)
+    monkeypatch.setattr("kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX", 0)
     q = life(max_attempts=1)
     for n in range(3):
         q.put(b"%d" % n)
@@ -183,7 +183,7 @@ def test_a_dead_item_without_a_segment_is_hidden_and_named(monkeypatch: pytest.M
 def test_dead_items_of_any_size_are_read_back_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kestrelpy.core.dead.KEPT_BYTES_MAX", 100)
+    monkeypatch.setattr("kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX", 100)
     q = life(max_attempts=1)
     for size in (60, 90, 30, 200, 10):
         q.put(b"x" * size)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from journal.errors import JournalFailed
-from journal.ids import IdSet
-from journal.record import Kind, Tag, decode_meta, ended_bytes
+from journal.format.record import Kind, Tag, decode_meta, ended_bytes
+from journal.sets.id_set import IdSet
 from kestrelpy.core.item import Item
-from kestrelpy.core.log import JournalLog, Log
-from kestrelpy.core.null_log import NullLog
+from kestrelpy.core.log.log import JournalLog, Log
+from kestrelpy.core.log.memory_log import NullLog
 from tests.support.journals import Writer, fresh
 from tests.support.memory_disk import MemoryDisk
 from tests.support.queues import WALL_MS, make_queue

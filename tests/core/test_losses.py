@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from journal import merging
-from journal.canonical import join, text_of
-from journal.stamp import Stamp
-from kestrelpy.core.log import JournalLog
+from journal.format.item_header import Stamp
+from journal.format.key import join, text_of
+from journal.snapshot import dedupe_merge as merging
+from kestrelpy.core.log.log import JournalLog
 from tests.core.test_once_restart import add, cas, chunks, kill, merge
 from tests.support.moving import Town
 from tests.support.queues import make_queue

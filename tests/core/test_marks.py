@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from journal.ids import IdSet
-from kestrelpy.core.marks import _COMPACT_AT_ONCE, Marks
+from journal.sets.id_set import IdSet
+from kestrelpy.core.index.markers import _COMPACT_AT_ONCE, Marks
 
 
 def marks_of(*pairs: tuple[int, int]) -> Marks:
@@ -71,8 +71,8 @@ def test_no_single_item_that_is_forgotten_has_all_of_them_looked_through() -> No
 
 
 def test_any_mixture_is_found_by_marker_and_by_item(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelpy.core.marks._COMPACT_ABOVE", 4)
-    monkeypatch.setattr("kestrelpy.core.marks._COMPACT_AT_ONCE", 3)
+    monkeypatch.setattr("kestrelpy.core.index.markers._COMPACT_ABOVE", 4)
+    monkeypatch.setattr("kestrelpy.core.index.markers._COMPACT_AT_ONCE", 3)
     for seed in range(30):
         random, marks, model = Random(seed), Marks(), dict[int, int]()
         for number in range(1, 201):

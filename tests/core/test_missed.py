@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from kestrelpy.core.missed import MISSED_MAX, Missed, Release
+from kestrelpy.core.fanout.unseen import MISSED_MAX, Missed, Release
 from tests.support.stage import Stage
 
 

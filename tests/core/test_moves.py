@@ -8,12 +8,12 @@ from random import Random
 import pytest
 
 from journal.errors import JournalFailed
-from journal.moving import Origin
-from journal.reader import JournalView
-from journal.record import Kind
-from journal.sentence import sentence
-from kestrelpy.core.log import JournalLog
-from kestrelpy.core.orders import PASSED_MAX, Order
+from journal.format.describe import sentence
+from journal.format.record import Kind
+from journal.format.transfer import Origin
+from journal.tools.view import JournalView
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.transfer.request import PASSED_MAX, Order
 from tests.support.memory_disk import Fault
 from tests.support.moving import Town
 

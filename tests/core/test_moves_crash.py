@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from journal.moving import Origin
-from kestrelpy.core.log import JournalLog
+from journal.format.transfer import Origin
+from kestrelpy.core.log.log import JournalLog
 from tests.support.memory_disk import Fault
 from tests.support.moving import Town, cut_at_every_step
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from journal.record import Kind
-from journal.stamp import Stamp
-from kestrelpy.core.delays import Delay
-from kestrelpy.core.storing import DUPLICATE, NOT_STORED
+from journal.format.item_header import Stamp
+from journal.format.record import Kind
+from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.queue.put import DUPLICATE, NOT_STORED
 from kestrelpy.errors import ClientError
 from tests.support.queues import QueueInHand, make_queue
 

@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from journal import merging
 from journal.files import Disk
-from journal.journal import Sizes
-from journal.repair import repair_of
-from journal.stamp import Stamp
-from kestrelpy.core.log import JournalLog
+from journal.format.item_header import Stamp
+from journal.snapshot import dedupe_merge as merging
+from journal.tools.repair import repair_of
+from journal.write.writer import Sizes
+from kestrelpy.core.log.log import JournalLog
 from kestrelpy.server.data_directory import DataDirectory
 from tests.golden.build import GOLDEN, NEWEST
 from tests.golden.layout import TIME_MS

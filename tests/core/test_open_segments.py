@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from journal.check import check_journal
-from journal.journal import Sizes
-from journal.segment import segment_path
-from kestrelpy.core.log import JournalLog
+from journal.format.segment import segment_path
+from journal.tools.verify import check_journal
+from journal.write.writer import Sizes
+from kestrelpy.core.log.log import JournalLog
 from tests.support import stage as stages
 from tests.support.stage import Stage
 from tests.support.tidying import tidy

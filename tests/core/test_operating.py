@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from journal.journal import Journal
-from journal.record import ended_bytes
-from journal.snapshot import Snapshot
-from kestrelpy.core.log import JournalLog
-from kestrelpy.core.operating import Waiting, pause, waiting
+from journal.format.record import ended_bytes
+from journal.snapshot.snapshot import Snapshot
+from journal.write.writer import Journal
+from kestrelpy.core.index.ready_list import NO_FRONTIER
+from kestrelpy.core.index.waiters import Want
+from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.ready import NO_FRONTIER
-from kestrelpy.core.replay import Replay
-from kestrelpy.core.waiters import Want
+from kestrelpy.core.queue.admin import Waiting, pause, waiting
+from kestrelpy.core.replay.replay import Replay
 from kestrelpy.errors import ServerError
 from tests.support.life import Life, at_once
 from tests.support.queues import WALL_MS, make_queue
@@ -100,7 +100,7 @@ def test_a_snapshot_keeps_the_pause() -> None:
 
 
 def test_a_pause_outlives_the_segment_it_was_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelpy.server.background.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
     life = Life(Policy())
     pause(life.queue, True, life.now_ms)
     life.commit()

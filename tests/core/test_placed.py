@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from journal.canonical import text_of
-from kestrelpy.core.delays import Delay
+from journal.format.key import text_of
+from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.key_rule import NO_KEY
-from kestrelpy.core.leases import Lease
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.reader import DEFERRED
+from kestrelpy.core.subscription.subscription import DEFERRED
 from tests.support.life import Life, at_once
 
 
 @pytest.fixture(autouse=True)
 def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("kestrelpy.server.background.wrap", at_once)
-    monkeypatch.setattr("journal.upkeep.SNAPSHOT_RECORDS", 1)
+    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 1)
     yield
 
 

@@ -7,8 +7,8 @@ from itertools import permutations
 import pytest
 
 from kestrelpy.core.broker import TICK_STEPS_MAX
-from kestrelpy.core.keyed import SWEEP_ITEMS_MAX
-from kestrelpy.core.waiters import Want
+from kestrelpy.core.index.waiters import Want
+from kestrelpy.core.subscription.key_gate import SWEEP_ITEMS_MAX
 from tests.support.queues import WALL_MS, make_queue
 
 # -- lending and giving back ------------------------------------------------------------------

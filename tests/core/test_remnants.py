@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from kestrelpy.core.log import JournalLog
+from kestrelpy.core.log.log import JournalLog
 from kestrelpy.server.reloading import put_in_force
 from tests.support.memory_disk import PowerCut
 from tests.support.moving import Town, both_deleted_and_the_first_failed

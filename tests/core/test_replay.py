@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from journal.checkpoint import Checkpoint
 from journal.errors import NewerFormat
-from journal.record import Kind, Record, number_given
-from kestrelpy.core.replay import Replay
+from journal.format.checkpoint import Checkpoint
+from journal.format.record import Kind, Record, number_given
+from kestrelpy.core.replay.replay import Replay
 from tests.support.queues import (
     NAME,
     WALL_MS,

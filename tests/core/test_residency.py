@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from kestrelpy.core.line import REFILL_ITEMS
-from kestrelpy.core.null_log import NullLog
-from kestrelpy.core.residency import FREE_BYTES, GRAIN_BYTES, UNLIMITED, Memory, Residency
+from kestrelpy.core.index.memory_budget import FREE_BYTES, GRAIN_BYTES, UNLIMITED, Memory, Residency
+from kestrelpy.core.index.trash import Trash
+from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.queue.ack_up_to import confirm_up_to
+from kestrelpy.core.subscription.ready_line import REFILL_ITEMS
 from kestrelpy.core.timers import Timers
-from kestrelpy.core.trash import Trash
-from kestrelpy.core.upto import confirm_up_to
 from tests.support.queues import make_queue
 
 

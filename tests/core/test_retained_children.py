@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from journal.journal import Sizes
+from journal.write.writer import Sizes
 from tests.core.test_retained import fill, log_of, markers, put, seen, take
 from tests.support import stage as stages
 from tests.support.stage import Stage

@@ -11,11 +11,11 @@ from random import Random
 
 import pytest
 
-from journal.epochs import Nominal
-from journal.reader import JournalView
-from journal.record import Kind, Tag, decode_meta
+from journal.format.record import Kind, Tag, decode_meta
+from journal.format.schedule import Nominal
+from journal.tools.view import JournalView
 from kestrelpy.core.item import Item
-from kestrelpy.core.log import JournalLog
+from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.schedules import CatchUp, Schedule, Timetable
 from kestrelpy.cron import Cron
@@ -32,8 +32,8 @@ pending: list[Put] = []  # in the log and not synced yet
 
 @pytest.fixture(autouse=True)
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelpy.server.background.wrap", at_once)
-    monkeypatch.setattr("journal.upkeep.SNAPSHOT_RECORDS", 25)
+    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 25)
     put, pending[:] = JournalLog.put, []
 
     def noted(log: JournalLog, item: Item, nominal: Nominal | None = None) -> int:

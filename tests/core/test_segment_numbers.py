@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from journal.journal import Sizes
-from journal.record import HEADER_BYTES
-from journal.segment import FILE_HEADER_BYTES, SURVIVORS, SegmentHeader, segment_number
-from kestrelpy.core.log import JournalLog
+from journal.format.record import HEADER_BYTES
+from journal.format.segment import FILE_HEADER_BYTES, SURVIVORS, SegmentHeader, segment_number
+from journal.write.writer import Sizes
+from kestrelpy.core.log.log import JournalLog
 from tests.support import stage as stages
 from tests.support.stage import Stage
 from tests.support.tidying import tidy

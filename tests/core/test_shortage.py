@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from journal.record import Kind
-from kestrelpy.core.children import LATER_MAX, LATER_MS
-from kestrelpy.core.log import JournalLog
+from journal.format.record import Kind
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.registry.lifecycle import LATER_MAX, LATER_MS
 from tests.core.test_moves import story
 from tests.support.moving import Town
 from tests.support.stage import Stage

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from kestrelpy.core.due import CHUNK_ENTRIES
-from kestrelpy.core.stubs import Stubs, pack, unpack
+from kestrelpy.core.index.disk_refs import Stubs, pack, unpack
+from kestrelpy.core.index.sorted_table import CHUNK_ENTRIES
 
 
 def stubs_of(*places: int) -> Stubs:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from kestrelpy.core.to_come import FEW_CHILDREN, ToCome
+from kestrelpy.core.queue.to_come import FEW_CHILDREN, ToCome
 from tests.support.stage import Stage
 
 CHILDREN = FEW_CHILDREN + 8

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from kestrelpy.core import upto
-from kestrelpy.core.delays import Delay
-from kestrelpy.core.ready import Ready
-from kestrelpy.core.upto import STEP_NUMBERS, UpTo, confirm_up_to
+from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.index.ready_list import Ready
+from kestrelpy.core.queue import ack_up_to as upto
+from kestrelpy.core.queue.ack_up_to import STEP_NUMBERS, UpTo, confirm_up_to
 from kestrelpy.errors import ClientError
 from tests.support.calls import counted
 from tests.support.queues import QueueInHand, make_queue, state_after_a_restart

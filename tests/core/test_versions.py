@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from journal.canonical import join, text_of
-from journal.stamp import Stamp, stamp_of_put
-from kestrelpy.core.delays import Delay
-from kestrelpy.core.storing import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND, NOT_STORED
+from journal.format.item_header import Stamp, stamp_of_put
+from journal.format.key import join, text_of
+from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.queue.put import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND, NOT_STORED
 from tests.support.queues import QueueInHand, make_queue
 
 WINDOW_MS = 60_000

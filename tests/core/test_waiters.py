@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from kestrelpy.core.leases import Holder
-from kestrelpy.core.log import JournalLog
-from kestrelpy.core.serving import WOKEN_OBSERVERS_MAX
-from kestrelpy.core.waiters import Waiter, Waiters, Want
+from kestrelpy.core.index.leases import Holder
+from kestrelpy.core.index.waiters import Waiter, Waiters, Want
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.subscription.serving import WOKEN_OBSERVERS_MAX
 from tests.support.queues import NAME, QueueInHand, make_queue, no_queue
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelpy.core.wall import Wall
+from kestrelpy.core.clock import Wall
 from tests.support.queues import WALL_MS, make_queue
 
 

@@ -34,7 +34,7 @@ FULL_DISK = (
 RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a dead letter that was put off before stands at its old place after a restart",
-        "kestrelpy/core/replay_line.py",
+        "kestrelpy/core/replay/subscription_replay.py",
         "        self.apart.leave(id_)\n"
         "        if id_ in reader.dead.deaths:\n"
         "            reader.dead.forget(id_, False)\n"
@@ -46,7 +46,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "what was redriven is dead again after a restart",
-        "kestrelpy/core/replay_line.py",
+        "kestrelpy/core/replay/subscription_replay.py",
         "            reader.dead.forget(id_, False)\n"
         "        self.apart.release",
         "            pass\n"
@@ -55,14 +55,14 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "a release for all makes a child's dead letter ready after a restart",
-        "kestrelpy/core/replay_line.py",
+        "kestrelpy/core/replay/subscription_replay.py",
         "is_there = id_ in reader.live and id_ not in reader.dead.deaths",
         "is_there = id_ in reader.live",
         CORE,
     ),
     Fault(
         "a dead letter that was given back counts an attempt after a restart",
-        "kestrelpy/core/replay_line.py",
+        "kestrelpy/core/replay/subscription_replay.py",
         "        if id_ in reader.live and id_ not in reader.dead.deaths:\n"
         "            reader._apply_returned",
         "        if id_ in reader.live:\n"
@@ -71,14 +71,14 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "a start finds leases by token in a line that its queue's deletion emptied",
-        "kestrelpy/core/replay_line.py",
+        "kestrelpy/core/replay/subscription_replay.py",
         "        self._leases.clear()\n",
         "",
         DEAD,
     ),
     Fault(
         "a start goes on with leases by token that an upto confirmed",
-        "kestrelpy/core/replay_line.py",
+        "kestrelpy/core/replay/subscription_replay.py",
         "        for id_ in [id_ for id_ in self._leases if id_ not in reader.live]:\n"
         "            del self._leases[id_]\n",
         "",
@@ -86,49 +86,49 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "a flush ends leases by token of dead letters, at the next start",
-        "kestrelpy/core/replay_line.py",
+        "kestrelpy/core/replay/subscription_replay.py",
         " - set(spared) - reader.dead.deaths.keys():",
         " - set(spared):",
         FLUSH,
     ),
     Fault(
         "delayed items outlive a flush",
-        "kestrelpy/core/flushing.py",
+        "kestrelpy/core/subscription/flush.py",
         "    reader.delays.clear(trash)\n",
         "",
         FLUSH,
     ),
     Fault(
         "the keys of flushed items that were delayed are taken after a restart",
-        "kestrelpy/core/flushing.py",
+        "kestrelpy/core/subscription/flush.py",
         "    reader.keyed.keep_held(spared)\n",
         "",
         FLUSH,
     ),
     Fault(
         "what was flushed is still marked as elsewhere",
-        "kestrelpy/core/flushing.py",
+        "kestrelpy/core/subscription/flush.py",
         "    apart.discard_range(1, apart.last, stay.both(apart))\n",
         "",
         FLUSH,
     ),
     Fault(
         "flushed items that were delayed come back at a restart",
-        "kestrelpy/core/apart.py",
+        "kestrelpy/core/subscription/restore.py",
         "        self._delayed = {i: e for i, e in self._delayed.items() if i > up_to}\n",
         "",
         FLUSH,
     ),
     Fault(
         "the key of what was given back for later is free after a restart",
-        "kestrelpy/core/apart.py",
+        "kestrelpy/core/subscription/restore.py",
         "            if isinstance(key, bytes):\n",
         "            if not isinstance(key, bytes):\n",
         KEYS,
     ),
     Fault(
         "a start knows the keys of what was given back for later and takes none",
-        "kestrelpy/core/keyed.py",
+        "kestrelpy/core/subscription/key_gate.py",
         "        for id_, key in self.held.items():\n"
         "            self.keys.hold(id_, key)\n",
         "",
@@ -136,14 +136,14 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "after a restart no key of what is lent by token is in flight",
-        "kestrelpy/core/keyed.py",
+        "kestrelpy/core/subscription/key_gate.py",
         "                self.in_flight += len(self.keys.values(entry.key))\n",
         "",
         KEYS,
     ),
     Fault(
         "an upto leaves what waited for a key in memory",
-        "kestrelpy/core/keyed.py",
+        "kestrelpy/core/subscription/key_gate.py",
         "        for id_ in gone:\n"
         "            self._forget_whole(id_)\n",
         "        for id_ in gone:\n",
@@ -151,21 +151,21 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "bodies that waited for a key count for ever",
-        "kestrelpy/core/keyed.py",
+        "kestrelpy/core/subscription/key_gate.py",
         "            self.whole_bytes -= item.size\n",
         "            pass\n",
         KEYS,
     ),
     Fault(
         "bodies of lent items count for ever",
-        "kestrelpy/core/reader.py",
+        "kestrelpy/core/subscription/subscription.py",
         "        self.lent_bytes -= len(item.body)\n",
         "",
         KEYS,
     ),
     Fault(
         "bodies of purged dead letters count for ever",
-        "kestrelpy/core/dead.py",
+        "kestrelpy/core/index/dead_letters.py",
         "            if item is not None:\n"
         "                self._kept_bytes -= item.size\n"
         "\n"
@@ -176,28 +176,28 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "a redriven item is spared as if it were dead",
-        "kestrelpy/core/dead.py",
+        "kestrelpy/core/index/dead_letters.py",
         "        self.ids.discard(id_)\n",
         "",
         DEAD,
     ),
     Fault(
         "bodies of dead letters that are gone are still in the sum",
-        "kestrelpy/core/dead.py",
+        "kestrelpy/core/index/dead_letters.py",
         "        self.bytes -= death.body_bytes\n",
         "",
         DEAD,
     ),
     Fault(
         "full disk: an item put off without a record keeps that mark when it is cancelled",
-        "kestrelpy/core/delays.py",
+        "kestrelpy/core/index/delayed.py",
         "        self.unlogged.discard(id_)\n",
         "",
         FULL_DISK,
     ),
     Fault(
         "full disk: what was put off without a record is last after a retry and a restart",
-        "kestrelpy/core/operating.py",
+        "kestrelpy/core/queue/admin.py",
         "    if unlogged:\n"
         "        reader.delays.unlogged.add(id_)\n",
         "",
@@ -205,7 +205,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "full disk: a file that waits has those of larger segments removed that are needed",
-        "journal/spares.py",
+        "journal/write/preallocation.py",
         "        if self.is_short:\n"
         "            return not self.recycled[0]\n",
         "        if self.is_short:\n"
@@ -214,7 +214,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "bytes of a cancelled delay count for the queue's limit",
-        "kestrelpy/core/delays.py",
+        "kestrelpy/core/index/delayed.py",
         "            return\n"
         "        self.bytes -= size\n",
         "            return\n",
@@ -222,7 +222,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "a token names an item that is on its way elsewhere",
-        "kestrelpy/core/leases.py",
+        "kestrelpy/core/index/leases.py",
         "        if self._by_token:\n"
         "            self._by_token.pop(lease.token, None)\n"
         "        lease.holder, ",
@@ -231,14 +231,14 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "the bytes of leases by token that have ended are spared by a flush",
-        "kestrelpy/core/leases.py",
+        "kestrelpy/core/index/leases.py",
         "                self.token_bytes -= lease.item.size\n",
         "",
         FLUSH,
     ),
     Fault(
         "death does not release the key",
-        "kestrelpy/core/returns.py",
+        "kestrelpy/core/subscription/nack.py",
         "        reader.keyed.end(item)\n"
         "        return bury",
         "        return bury",
@@ -246,7 +246,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "a dead letter that was lent and given back stays, though dead letters go on",
-        "kestrelpy/core/returns.py",
+        "kestrelpy/core/subscription/nack.py",
         "        send_on(reader, (item.id,))\n"
         "        return log",
         "        return log",
@@ -254,7 +254,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "an item that was given back for later loses its marker",
-        "kestrelpy/core/returns.py",
+        "kestrelpy/core/subscription/nack.py",
         "    reader.marks.keep(item.id, item.marker)\n"
         "    put_off",
         "    put_off",
@@ -262,21 +262,21 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "a dead letter loses its marker",
-        "kestrelpy/core/outgoing.py",
+        "kestrelpy/core/subscription/outbox.py",
         "    reader.marks.keep(item.id, item.marker)\n",
         "",
         DEAD,
     ),
     Fault(
         "an upto confirms items and keeps their keys",
-        "kestrelpy/core/upto.py",
+        "kestrelpy/core/queue/ack_up_to.py",
         "        reader.keyed.drop(item)\n",
         "",
         KEYS,
     ),
     Fault(
         "nobody is served when an upto frees a lease",
-        "kestrelpy/core/upto.py",
+        "kestrelpy/core/queue/ack_up_to.py",
         "    if reader.waiters:\n"
         "        reader.serve(now_ms)  # a key, or a lease, may be free\n",
         "",
@@ -284,7 +284,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "full disk: a restart behind an upto ends what was put off without a record",
-        "kestrelpy/core/upto.py",
+        "kestrelpy/core/queue/ack_up_to.py",
         "spared = {*moving, *(id_ for id_ in reader.delays.unlogged if id_ <= marker)}",
         "spared = {*moving}",
         FULL_DISK,

@@ -27,35 +27,35 @@ COMPACTION = (
 SYNCS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "full disk: a fresh segment whose folder was not synced keeps its name",
-        "journal/resume.py",
+        "journal/recovery/reopen.py",
         "            files.remove(segment_path(folder, journal.spares.number))\n",
         "",
         STARTS,
     ),
     Fault(
         "full disk: after a start the log goes on behind a torn end that is still there",
-        "journal/in_place.py",
+        "journal/recovery/in_place.py",
         "                _clear(files, handle, end, segment.capacity)\n",
         "                pass\n",
         STARTS,
     ),
     Fault(
         "full disk: what a start kept is not synced before the first answer",
-        "journal/in_place.py",
+        "journal/recovery/in_place.py",
         "            handle.sync()\n",
         "            pass\n",
         STARTS,
     ),
     Fault(
         "what a start cut is counted to the segment that it was cut from",
-        "journal/recovery.py",
+        "journal/recovery/recovery.py",
         "        cut = self._lsn if self.torn else 0\n",
         "        cut = 0\n",
         TORN,
     ),
     Fault(
         "a segment counts what was torn behind a number that a release gave",
-        "journal/chain.py",
+        "journal/recovery/chain.py",
         "        limit = min(filter(None, (self.lsn_limit, lsn_cut)), default=0)\n"
         "        tally = found.kept_tally(limit, before)\n"
         "        self.note(tally)\n"
@@ -68,14 +68,14 @@ SYNCS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "what a fresh segment says again is counted to the one before as well",
-        "journal/resume.py",
+        "journal/recovery/reopen.py",
         "    if synced is not None:\n",
         "    if synced is None:\n",
         TORN,
     ),
     Fault(
         "what a segment has behind the last known sync counts as synced",
-        "journal/chain.py",
+        "journal/recovery/chain.py",
         "min(limit or ITEM_MAX, lsn_synced + 1)",
         "limit or ITEM_MAX",
         TORN,
@@ -146,7 +146,7 @@ SYNCS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "retained: a segment that is still kept is rewritten along with older ones",
-        "journal/upkeep.py",
+        "journal/compaction/maintenance.py",
         "journal.segments[:over]",
         "journal.segments[: over + 1]",
         COMPACTION,

@@ -32,14 +32,14 @@ RELOADS = (
 WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "fanout_only: without children nothing is retained",
-        "kestrelpy/core/storing.py",
+        "kestrelpy/core/queue/put.py",
         "if queue.passes_on and not queue.children and queue.retained is None:",
         "if queue.passes_on and not queue.children:",
         RETAINED,
     ),
     Fault(
         "retained: what fanout_only puts for later has its id as marker",
-        "kestrelpy/core/storing.py",
+        "kestrelpy/core/queue/put.py",
         "        if queue.retained is not None:\n"
         "            queue.reader.marks.hide(item.id)\n",
         "",
@@ -47,28 +47,28 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "retained: after a start only what is alive is kept",
-        "kestrelpy/core/retained.py",
+        "kestrelpy/core/queue/retention.py",
         "Retained(kept or reader.live.copy(), queue.last_number)",
         "Retained(reader.live.copy(), queue.last_number)",
         RETAINED,
     ),
     Fault(
         "retained: a place that is no item's number counts as kept",
-        "kestrelpy/core/queue.py",
+        "kestrelpy/core/queue/queue.py",
         "            self.retained.skip(place)\n",
         "            pass\n",
         RETAINED,
     ),
     Fault(
         "a queue that remembers ids is deleted for its age",
-        "kestrelpy/core/queue.py",
+        "kestrelpy/core/queue/queue.py",
         "            and self.ids.is_empty  # and which ids\n",
         "",
         ONCE,
     ),
     Fault(
         "a queue with an open origin is deleted for its age",
-        "kestrelpy/core/queue.py",
+        "kestrelpy/core/queue/queue.py",
         "return not (reader.live or reader.waiters or self.origins)",
         "return not (reader.live or reader.waiters)",
         ONCE,
@@ -82,35 +82,35 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "full disk: a scope that is too old is forgotten without room for the record",
-        "kestrelpy/core/once.py",
+        "kestrelpy/core/index/dedupe.py",
         "self.scopes and not queue.log.no_room:",
         "self.scopes:",
         ("tests/core/test_crossings_full_disk.py", *ONCE),
     ),
     Fault(
         "retained: a snapshot lets versions go with the window",
-        "kestrelpy/core/once.py",
+        "kestrelpy/core/index/dedupe.py",
         "keys_ms = None if policy.retains else policy.dedupe_window_ms",
         "keys_ms = policy.dedupe_window_ms",
         ONCE,
     ),
     Fault(
         "an alias answers NOT_STORED to an id that is repeated",
-        "kestrelpy/protocol/storing.py",
+        "kestrelpy/protocol/verbs/set.py",
         "did += lsn >= 0 or refusal(line, lsn) is STORED",
         "did += lsn >= 0",
         WIRE,
     ),
     Fault(
         "an alias says STORED of a repeated id before its item is on disk",
-        "kestrelpy/protocol/storing.py",
+        "kestrelpy/protocol/verbs/set.py",
         'done.hold(b"", queue.log, lsn if lsn >= 0 else queue.log.lsn_appended)',
         'done.hold(b"", queue.log, max(lsn, 0))',
         WIRE,
     ),
     Fault(
         "a repeated id is answered before its item is on disk",
-        "kestrelpy/protocol/storing.py",
+        "kestrelpy/protocol/verbs/set.py",
         "            self.replies.hold(word, log, log.lsn_appended)\n",
         "            self.replies.say(word)\n",
         WIRE,
@@ -118,14 +118,14 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a hand-off with a repeated id confirms before the item that stands for it "
         "is on disk",
-        "kestrelpy/protocol/handing.py",
+        "kestrelpy/protocol/verbs/handoff.py",
         "log.lsn_durable >= log.lsn_appended:",
         "log.lsn_durable:",
         WIRE,
     ),
     Fault(
         "a hand-off with a repeated id confirms though the lease has ended meanwhile",
-        "kestrelpy/protocol/handing.py",
+        "kestrelpy/protocol/verbs/handoff.py",
         "        if found.lease not in found.lease.holder.leases:\n"
         "            raise LeaseExpired(found.reader.name)\n",
         "",
@@ -133,35 +133,35 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         'confirms = "synced": a close is answered when it is written',
-        "kestrelpy/protocol/fetching.py",
+        "kestrelpy/protocol/verbs/get.py",
         "stored, written = (lsn, 0) if queue.policy.confirms_synced else (0, lsn)",
         "stored, written = 0, lsn",
         WIRE,
     ),
     Fault(
         'confirms = "synced": a close that goes on to wait is answered unsynced',
-        "kestrelpy/protocol/fetching.py",
+        "kestrelpy/protocol/verbs/get.py",
         "                stored = max(stored, waiting.stored)\n",
         "",
         WIRE,
     ),
     Fault(
         "a close that goes on to wait is answered unwritten",
-        "kestrelpy/protocol/fetching.py",
+        "kestrelpy/protocol/verbs/get.py",
         "written = max(waiter.done_lsn, waiting.written)",
         "written = waiter.done_lsn",
         WIRE,
     ),
     Fault(
         'confirms = "synced": a plain get that waited is answered unsynced',
-        "kestrelpy/protocol/fetching.py",
+        "kestrelpy/protocol/verbs/get.py",
         "stored = waiter.done_lsn if reader.policy.confirms_synced else 0",
         "stored = 0",
         WIRE,
     ),
     Fault(
         'confirms = "synced": a lease by token is shown unsynced',
-        "kestrelpy/protocol/fetching.py",
+        "kestrelpy/protocol/verbs/get.py",
         "            if reader.policy.confirms_synced:\n"
         "                stored = max(stored, lease.lsn)\n",
         "",
@@ -169,7 +169,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "a close whose wait ends with nothing is answered unwritten",
-        "kestrelpy/protocol/fetching.py",
+        "kestrelpy/protocol/verbs/get.py",
         "            say(self.replies, _END, waiting.awaited, waiting.stored, "
         "waiting.written)\n",
         "            self.replies.say(_END)\n",
@@ -177,7 +177,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "a client that hangs up in a wait leaves a lease by a token that nobody knows",
-        "kestrelpy/protocol/fetching.py",
+        "kestrelpy/protocol/verbs/get.py",
         "            lease.owner.give_back(lease, now_ms, DEFERRED)\n",
         "            pass\n",
         WIRE,
@@ -192,7 +192,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "a reload that allows more leases serves nobody who waits",
-        "kestrelpy/core/queue.py",
+        "kestrelpy/core/queue/queue.py",
         "        if self.reader.waiters:\n"
         "            self.reader.serve(now_ms)\n"
         "\n"
@@ -203,21 +203,21 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "a reload that sends dead letters on leaves those that are there",
-        "kestrelpy/core/queue.py",
+        "kestrelpy/core/queue/queue.py",
         "            send_on(self.reader, self.reader.dead.deaths)\n",
         "            pass\n",
         RELOADS,
     ),
     Fault(
         "a reload that shortens the life of a child's items is not seen while it is idle",
-        "kestrelpy/core/branch.py",
+        "kestrelpy/core/queue/child_queue.py",
         "            self.parent.idle.know_nothing()  # it holds for what nobody has looked at\n",
         "            pass\n",
         RELOADS,
     ),
     Fault(
         "a child that is bounded by a reload is not given each item",
-        "kestrelpy/core/branch.py",
+        "kestrelpy/core/queue/child_queue.py",
         "        self.watch()\n"
         "        if child.waiters:",
         "        if child.waiters:",
@@ -240,7 +240,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "who waits for a paused queue is served by the next put only",
-        "kestrelpy/core/operating.py",
+        "kestrelpy/core/queue/admin.py",
         "    if not paused and reader.waiters:\n"
         "        reader.serve(now_ms)\n",
         "",

@@ -107,7 +107,7 @@ class Runs:
 
 def sources(root: Path = ROOT, rooms: Sequence[str] = ROOMS) -> dict[str, str]:
     """Return the text of every module by its path."""
-    paths = sorted(path for room in rooms for path in (root / room).glob("*.py"))
+    paths = sorted(path for room in rooms for path in (root / room).rglob("*.py"))
     return {path.relative_to(root).as_posix(): path.read_text() for path in paths}
 
 
@@ -181,7 +181,8 @@ def far(root: Path, path: str) -> list[str]:
 
 def folder_of(path: str) -> str:
     """Return the folder of the module's tests."""
-    return f"tests/{Path(path).parent.name}"
+    top, below = Path(path).parts[:2]
+    return f"tests/{below if top == 'kestrelpy' else top}"
 
 
 def _names(root: Path, paths: Sequence[Path] | Mapping[Path, None]) -> list[str]:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-COMMIT = "journal/commit.py"
-JOURNAL = "journal/journal.py"
+COMMIT = "journal/write/group_commit.py"
+JOURNAL = "journal/write/writer.py"
 FILES = "journal/files.py"
 REPLIES = "kestrelpy/protocol/replies.py"
-FETCHING = "kestrelpy/protocol/fetching.py"
-READER = "kestrelpy/core/reader.py"
-UPKEEP = "journal/upkeep.py"
-KEYS = "kestrelpy/core/keys.py"
+FETCHING = "kestrelpy/protocol/verbs/get.py"
+READER = "kestrelpy/core/subscription/subscription.py"
+UPKEEP = "journal/compaction/maintenance.py"
+KEYS = "kestrelpy/core/index/key_locks.py"
 MANIFEST = "kestrelpy/cli/manifest.py"
 
 TESTS_OF_THE_JOURNAL = ("tests/journal/test_commit.py", "tests/journal/test_journal.py")
@@ -86,14 +86,14 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "out of files: an EMFILE while reading back counts as damage",
-        "journal/backlog.py",
+        "journal/read/readahead.py",
         "        if not is_shortage(error):\n            self._lose",
         "        if error:\n            self._lose",
         TESTS_OF_A_SHORTAGE,
     ),
     Fault(
         "out of files: what cannot be read by its number now is hidden",
-        "journal/by_id.py",
+        "journal/read/lookup.py",
         "                    if is_shortage(error):\n",
         "                    if not error:\n",
         TESTS_OF_A_SHORTAGE,
@@ -114,7 +114,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "out of files: an observer is told that there is nothing",
-        "kestrelpy/protocol/observing.py",
+        "kestrelpy/protocol/verbs/browse.py",
         "        if error is not None and is_shortage(error):\n",
         "        if error is not None and not error:\n",
         TESTS_OF_A_SHORTAGE,
@@ -185,7 +185,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "STORED is said when the item is written",
-        "kestrelpy/core/log.py",
+        "kestrelpy/core/log/log.py",
         "commit.lsn_durable if waits else commit.lsn_written",
         "commit.lsn_written",
         (*TESTS_OF_THE_WIRE, "tests/core/test_log.py", *TESTS_OF_THE_SERVER),
@@ -230,28 +230,28 @@ FAULTS: tuple[Fault, ...] = (
     # -- bytes -----------------------------------------------------------------------------
     Fault(
         "a record's checksum is not looked at",
-        "journal/record.py",
+        "journal/format/record.py",
         "    if crc32(data[offset + CRC_BYTES : end]) != crc:\n",
         "    if crc32(data[offset + CRC_BYTES : end]) < 0:\n",
         TESTS_OF_FORMAT,
     ),
     Fault(
         "a record of an earlier segment parses, where a file was used again",
-        "journal/record.py",
+        "journal/format/record.py",
         "        number_of_segment != segment\n",
         "        number_of_segment < 0\n",
         TESTS_OF_FORMAT,
     ),
     Fault(
         "a record of another journal parses",
-        "journal/record.py",
+        "journal/format/record.py",
         "        or (journal and owner != journal)\n",
         "",
         TESTS_OF_FORMAT,
     ),
     Fault(
         "a file header's checksum is not looked at",
-        "journal/segment.py",
+        "journal/format/segment.py",
         "        if crc32(data[: FILE_HEADER_BYTES - 4]) != crc:\n",
         "        if crc32(data[: FILE_HEADER_BYTES - 4]) < 0:\n",
         TESTS_OF_FORMAT,
@@ -318,42 +318,42 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "what is given back goes to the end of the line",
-        "kestrelpy/core/ready.py",
+        "kestrelpy/core/index/ready_list.py",
         "        heappush(self._returned, (place, item))\n",
         "        self._line.append(item)\n",
         TESTS_OF_THE_CORE,
     ),
     Fault(
         "an item is delivered once more than max_attempts says",
-        "kestrelpy/core/returns.py",
+        "kestrelpy/core/subscription/nack.py",
         "attempts >= most and counts",
         "attempts > most and counts",
         TESTS_OF_THE_CORE,
     ),
     Fault(
         "a deferred item counts an attempt",
-        "kestrelpy/core/returns.py",
+        "kestrelpy/core/subscription/nack.py",
         "    counts = buries or reason != DEFERRED\n",
         "    counts = True\n",
         TESTS_OF_THE_CORE,
     ),
     Fault(
         "a token is good until a tick has ended its lease",
-        "kestrelpy/core/by_token.py",
+        "kestrelpy/core/subscription/token_leases.py",
         "lease.deadline_ms <= now_ms):\n",
         "lease.deadline_ms < 0):\n",
         ("tests/core/test_by_token.py", "tests/machines/test_queue_machine.py"),
     ),
     Fault(
         "a restart goes on with a lease that was given back",
-        "kestrelpy/core/replay_line.py",
+        "kestrelpy/core/replay/subscription_replay.py",
         "        self._leases.pop(id_, None)\n        if id_ in reader.live and",
         "        if id_ in reader.live and",
         ("tests/core/test_by_token.py", "tests/core/test_replay.py"),
     ),
     Fault(
         "on a full disk a lease by token ends without a record",
-        "kestrelpy/core/records.py",
+        "kestrelpy/core/log/records.py",
         "        if not always and (last := self._without_room()) is not None:\n",
         "        if (last := self._without_room()) is not None:\n",
         ("tests/core/test_by_token.py",),
@@ -381,7 +381,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "the last to wait is served first",
-        "kestrelpy/core/waiters.py",
+        "kestrelpy/core/index/waiters.py",
         "        self._lines[waiter.dead].append(waiter)\n",
         "        self._lines[waiter.dead].appendleft(waiter)\n",
         TESTS_OF_THE_CORE,
@@ -389,35 +389,35 @@ FAULTS: tuple[Fault, ...] = (
     # -- what waits in the log only ----------------------------------------------------------
     Fault(
         "memory has no bound",
-        "kestrelpy/core/line.py",
+        "kestrelpy/core/subscription/ready_line.py",
         "            cost >= reader.residency.allowed\n",
         "            cost >= 1 << 60\n",
         TESTS_OF_THE_CORE,
     ),
     Fault(
         "an item without its body comes back into memory",
-        "kestrelpy/core/line.py",
+        "kestrelpy/core/subscription/ready_line.py",
         "        if not item.is_whole and (is_apart or place < ready.frontier):\n",
         "        if item.id < 0:\n",
         TESTS_OF_THE_CORE,
     ),
     Fault(
         "what is let go does not move the frontier back",
-        "kestrelpy/core/ready.py",
+        "kestrelpy/core/index/ready_list.py",
         "        self.frontier = min(self.frontier, id_)\n",
         "        self.frontier = self.frontier if self.beyond else id_\n",
         TESTS_OF_THE_CORE,
     ),
     Fault(
         "what is read back is not checked",
-        "journal/backlog.py",
+        "journal/read/readahead.py",
         "            if record is None:\n",
         "            if record is None and at < 0:\n",
         ("tests/journal/test_backlog.py", "tests/machines/test_memory_machine.py"),
     ),
     Fault(
         "what stands apart is met again in the log",
-        "kestrelpy/core/line.py",
+        "kestrelpy/core/subscription/ready_line.py",
         " or id_ in reader.elsewhere)\n",
         ")\n",
         TESTS_OF_THE_CORE,
@@ -432,77 +432,77 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a snapshot is written before its log is durable",
-        "kestrelpy/server/background.py",
+        "kestrelpy/server/journal_jobs.py",
         "target.journal.commit.lsn_durable >= job.snapshot.lsn",
         "target.journal.commit.lsn_written >= job.snapshot.lsn",
         TESTS_OF_UPKEEP,
     ),
     Fault(
         "a survivor is dropped when segments are rewritten",
-        "journal/carry.py",
+        "journal/compaction/compaction.py",
         "if kind == _PUT and item in live and lsn <= victim.lsn_last:",
         "if kind == _PUT and item in live and lsn < victim.lsn_last:",
         ("tests/journal/test_carry.py", "tests/machines/test_memory_machine.py"),
     ),
     Fault(
         "what is rewritten is what is alive now, though a power cut may take a confirm away",
-        "kestrelpy/server/background.py",
+        "kestrelpy/server/journal_jobs.py",
         "                chosen, snapshot.snapshot.kept(), ",
         "                chosen, target.state().live, ",
         SIMULATION,
     ),
     Fault(
         "a segment is removed before the records that emptied it are durable",
-        "journal/ledger.py",
+        "journal/write/segment_list.py",
         "if settled and not segment.live and segment.emptied_lsn <= lsn_durable:",
         "if settled and not segment.live:",
         ("tests/journal/test_ledger.py", *SIMULATION),
     ),
     Fault(
         "a segment is removed that the older snapshot needs",
-        "journal/ledger.py",
+        "journal/write/segment_list.py",
         "settled = 0 < segment.lsn_last <= snapshots[0] and",
         "settled = 0 < segment.lsn_last <= snapshots[-1] and",
         ("tests/journal/test_ledger.py", *SIMULATION),
     ),
     Fault(
         "a segment takes with it what was declared for the queue",
-        "journal/ledger.py",
+        "journal/write/segment_list.py",
         "if any(lsn < following.lsn_first for lsn in standing):",
         "if any(lsn < segment.lsn_first for lsn in standing):",
         ("tests/journal/test_ledger.py", "tests/core/test_declared.py"),
     ),
     Fault(
         "how far a schedule has got goes with the segment of its item",
-        "kestrelpy/core/log.py",
+        "kestrelpy/core/log/log.py",
         "            self._journal.ledger.stand(nominal.draft(item.stored_ms), lsn)\n",
         "            pass\n",
         TESTS_OF_SCHEDULES,
     ),
     Fault(
         "of several schedules a segment holds back the last that put",
-        "journal/ledger.py",
+        "journal/write/segment_list.py",
         "        self._standing[draft.kind, draft.reader, scope] = ",
         "        self._standing[draft.kind, draft.reader, None] = ",
         TESTS_OF_SCHEDULES,
     ),
     Fault(
         "a start forgets that a schedule's last time was in a segment",
-        "kestrelpy/core/log.py",
+        "kestrelpy/core/log/log.py",
         "        for draft in epoch_drafts(epochs, wall_ms):\n",
         "        for draft in ():\n",
         TESTS_OF_SCHEDULES,
     ),
     Fault(
         "a snapshot does not say how far schedules have got",
-        "journal/snapshot.py",
+        "journal/snapshot/snapshot.py",
         "        yield from epoch_drafts(self.epochs, time_ms)\n",
         "",
         TESTS_OF_SCHEDULES,
     ),
     Fault(
         "a put does not say for which time of a schedule it is",
-        "kestrelpy/core/log.py",
+        "kestrelpy/core/log/log.py",
         "            meta = item.said() if nominal is None else item.said(nominal=nominal.meta)\n",
         "            meta = item.said()\n",
         TESTS_OF_SCHEDULES,
@@ -523,14 +523,14 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a restart lends from a paused queue",
-        "kestrelpy/core/replay_line.py",
+        "kestrelpy/core/replay/subscription_replay.py",
         "        self.reader.paused = record.small == 1\n",
         "        pass\n",
         ("tests/core/test_operating.py", "tests/protocol/test_transcripts.py"),
     ),
     Fault(
         "a renewal is not remembered over a restart",
-        "kestrelpy/core/replay_line.py",
+        "kestrelpy/core/replay/subscription_replay.py",
         "                self._leases[record.item] = lease.renewed(record)\n",
         "                lease.renewed(record)\n",
         ("tests/core/test_by_token.py", "tests/protocol/test_transcripts.py"),
@@ -544,7 +544,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a file is used again though a backup shares it",
-        "journal/reclaim.py",
+        "journal/compaction/picker.py",
         "        if files.links(keep) == 1:\n",
         "        if files.links(keep) >= 1:\n",
         ("tests/journal/test_reclaim.py",),
@@ -580,21 +580,21 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "after a restart the key of what is lent by token is free",
-        "journal/lending.py",
+        "journal/format/lease.py",
         "        if key:\n",
         "        if not self.key:\n",
         TESTS_OF_KEYS,
     ),
     Fault(
         "a comma in a value splits it",
-        "kestrelpy/protocol/keys.py",
+        "kestrelpy/protocol/parse/keys.py",
         'return tuple(text_of(unquote_to_bytes(value)) for value in named.split(b","))',
         'return tuple(map(text_of, unquote_to_bytes(named).split(b",")))',
         ("tests/protocol/test_transcripts.py",),
     ),
     Fault(
         "1 is the same key as the text 1",
-        "journal/canonical.py",
+        "journal/format/key.py",
         'return _value(Type.INTEGER, b"%d" % value)',
         'return _value(Type.TEXT, b"%d" % value)',
         ("tests/journal/test_canonical.py",),
@@ -602,21 +602,21 @@ FAULTS: tuple[Fault, ...] = (
     # -- starts ------------------------------------------------------------------------------
     Fault(
         "the page cache is trusted after an unclean end",
-        "journal/recovery.py",
+        "journal/recovery/recovery.py",
         "        if self.tail or self.torn:\n",
         "        if self.torn:\n",
         ("tests/journal/test_recovery.py", "tests/journal/test_machine.py"),
     ),
     Fault(
         "the log is cut behind the first record that may be torn",
-        "journal/recovery.py",
+        "journal/recovery/recovery.py",
         "if is_lost and first > self.lsn_synced and",
         "if is_lost and first > self.lsn_synced + 1 and",
         ("tests/journal/test_recovery.py", "tests/journal/test_every_damage.py"),
     ),
     Fault(
         "an item is accepted without room for its confirm",
-        "journal/spares.py",
+        "journal/write/preallocation.py",
         "        return self.is_short or active is None or ",
         "        return True or active is None or ",
         ("tests/journal/test_journal.py", "tests/faults/test_full_disk.py"),
@@ -660,28 +660,28 @@ FAULTS: tuple[Fault, ...] = (
     # -- what stands apart, moves, the dead ---------------------------------------------------
     Fault(
         "what waits for its key stands in no snapshot at its place",
-        "kestrelpy/core/placed.py",
+        "kestrelpy/core/queue/snapshot_view.py",
         "self._parked = reader.keyed.keys.rows()",
         "self._parked = []",
         ("tests/core/test_placed.py",),
     ),
     Fault(
         "what was given back for later is there at once after a restart",
-        "kestrelpy/core/replay_line.py",
+        "kestrelpy/core/replay/subscription_replay.py",
         "            self.apart.put_off(record)\n",
         "            pass\n",
         ("tests/core/test_delays.py",),
     ),
     Fault(
         "an original ends before its copy is on disk",
-        "kestrelpy/core/passages.py",
+        "kestrelpy/core/transfer/in_flight.py",
         "log.lsn_durable, log.failure is not None, 0\n        as_target",
         "log.lsn_appended, log.failure is not None, 0\n        as_target",
         ("tests/core/test_moves.py", "tests/core/test_handoff_crash.py"),
     ),
     Fault(
         "a start lends a dead item that somebody has by token",
-        "kestrelpy/core/by_token.py",
+        "kestrelpy/core/subscription/token_leases.py",
         "            reader.dead.lend(entry.item)\n",
         "",
         ("tests/core/test_by_token.py",),
@@ -766,14 +766,14 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "files with a copy go before those with the original",
-        "kestrelpy/server/removals.py",
+        "kestrelpy/server/queue_deletion.py",
         "            or self._broker.moves.passages.follows(queue)\n",
         "",
         ("tests/server/test_removals.py",),
     ),
     Fault(
         "two deleted queues wait for each other's files for good",
-        "kestrelpy/core/passages.py",
+        "kestrelpy/core/transfer/in_flight.py",
         "            if queue not in before:\n",
         "            if before:\n",
         ("tests/core/test_remnants.py",),
@@ -794,14 +794,14 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "flush_all with a delay flushes at once",
-        "kestrelpy/protocol/plain.py",
+        "kestrelpy/protocol/verbs/admin.py",
         "    if command.words and command.words != [b\"0\"]:\n",
         "    if not command:\n",
         ("tests/protocol/test_transcripts.py",),
     ),
     Fault(
         "a name is a formula in a report's CSV files",
-        "kestrelpy/spark/jobs/figures.py",
+        "kestrelpy/spark/jobs/report/figures.py",
         "cell.startswith(_FORMULA_BEGINS)\n",
         "not cell\n",
         ("tests/spark/jobs/test_figures.py",),
@@ -837,7 +837,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "the confirms of a child that begins its work have no room",
-        "kestrelpy/core/child.py",
+        "kestrelpy/core/fanout/child.py",
         "            self.parent.to_come.forget()  # it is at work from now on\n",
         "            pass\n",
         ("tests/core/test_to_come.py",),
@@ -845,42 +845,42 @@ FAULTS: tuple[Fault, ...] = (
     # -- what would hold up the loop -----------------------------------------------------------
     Fault(
         "a flush looks at one lease by token after the other",
-        "kestrelpy/core/flushing.py",
+        "kestrelpy/core/subscription/flush.py",
         "leases.token_bytes + sum",
         "sum(each.item.size for each in leases if each.by_token and not each.dead) + sum",
         ("tests/core/test_flushing.py",),
     ),
     Fault(
         "a lease by token that has ended is still spared by a flush",
-        "kestrelpy/core/leases.py",
+        "kestrelpy/core/index/leases.py",
         "                self.token_ids.discard(lease.item.id)\n",
         "",
         ("tests/core/test_flushing.py",),
     ),
     Fault(
         "what a flush leaves behind is freed at once",
-        "kestrelpy/core/trash.py",
+        "kestrelpy/core/index/trash.py",
         "        left = FREED_MAX\n",
         "        left = len(self)\n",
         ("tests/core/test_trash.py",),
     ),
     Fault(
         "a long upto goes in one step",
-        "kestrelpy/core/upto.py",
+        "kestrelpy/core/queue/ack_up_to.py",
         "return min(first - 1 + STEP_NUMBERS, self._marker)",
         "return self._marker",
         ("tests/core/test_upto.py",),
     ),
     Fault(
         "a step of an upto takes what is released to a higher marker",
-        "kestrelpy/core/upto.py",
+        "kestrelpy/core/queue/ack_up_to.py",
         "    if hidden.count:\n        stay",
         "    if not hidden:\n        stay",
         ("tests/core/test_upto.py",),
     ),
     Fault(
         "a step of an upto forgets those whose markers earlier steps passed",
-        "kestrelpy/core/upto.py",
+        "kestrelpy/core/queue/ack_up_to.py",
         "        for _, id_ in queue.reader.marks.between(self._at + 1, marker):\n",
         "        self._passed = IdSet()\n"
         "        for _, id_ in queue.reader.marks.between(self._at + 1, marker):\n",
@@ -888,7 +888,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "one set tells all observers in one turn",
-        "kestrelpy/core/serving.py",
+        "kestrelpy/core/subscription/serving.py",
         "    most = WOKEN_OBSERVERS_MAX - len(woken)\n",
         "    most = latest\n",
         ("tests/core/test_waiters.py",),
@@ -975,28 +975,28 @@ FAULTS: tuple[Fault, ...] = (
     # -- shortages that pass ---------------------------------------------------------------
     Fault(
         "out of files: a snapshot that is tried again forgets delays",
-        "kestrelpy/core/delays.py",
+        "kestrelpy/core/index/delayed.py",
         "        return _Entries(parts)\n",
         "        return iter([*_Entries(parts)])\n",
         ("tests/server/test_snapshot_again.py",),
     ),
     Fault(
         "out of files: a deleted queue leaves before what was handed off to it is over",
-        "kestrelpy/server/removals.py",
+        "kestrelpy/server/queue_deletion.py",
         "is_held = not target.is_full and",
         "is_held = not target.no_room and",
         ("tests/server/test_removals.py",),
     ),
     Fault(
         "out of files: what is given back meanwhile is not recorded",
-        "kestrelpy/core/log.py",
+        "kestrelpy/core/log/log.py",
         "return self.lsn_appended if self.is_full else None",
         "return self.lsn_appended if self.no_room else None",
         ("tests/core/test_shortage.py",),
     ),
     Fault(
         "full disk: a deleted queue waits until its next segment can be made",
-        "kestrelpy/server/removals.py",
+        "kestrelpy/server/queue_deletion.py",
         "turn.committer.is_preparing(target)",
         "target.journal.spares.is_ordered",
         ("tests/server/test_removals.py",),

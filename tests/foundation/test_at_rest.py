@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from kestrelpy.core.index.leases import Holder
+from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.item import Item
-from kestrelpy.core.leases import Holder
-from kestrelpy.core.waiters import Want
 from tests.support.at_rest import Walk, _attributes, _entry, _names, files_left, left_over, name_of
 from tests.support.end_of_life import empty, end
 from tests.support.rest_table import AT_MOST, MAY_HOLD, REMEMBERED
@@ -38,7 +38,7 @@ def test_when_everything_is_gone_nothing_is_left(stage: Stage) -> None:
 LEFT: dict[str, tuple[Callable[[Stage], object], str]] = {
     "an item": (lambda s: s.say("prod", b"set jobs 0 0 1", b"x"), "reader.live.count is 1"),
     "a lease": (lambda s: (s.say("p", b"set jobs 0 0 1", b"x"), s.say("c", b"get jobs/open")),
-                "core.leases.Lease object"),
+                "core.index.leases.Lease object"),
     "a wait": (lambda s: s.broker.wait(Want.OPEN, b"jobs", Holder("c"), False, None, 10**9),
                "waiters.count is 1"),
     "a wait for what is not there": (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.canonical import KEY_BYTES_MAX, in_words, join, value_of
+from journal.format.key import KEY_BYTES_MAX, in_words, join, value_of
 from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.errors import ClientError
 from kestrelpy.message_keys import MessageKey, path_of

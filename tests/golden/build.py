@@ -30,14 +30,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from journal.__main__ import main as journal_main
-from journal.checkpoint import Checkpoint
-from journal.chunks import write_chunk
 from journal.files import Disk
-from journal.ids import IdCounts
-from journal.lending import LeaseEntry
-from journal.record import Draft, Kind, Meta, Tag, ended
-from journal.segment import Tally
-from journal.snapshot import DeadEntry, SegmentState, Snapshot, snapshot_name
+from journal.format.checkpoint import Checkpoint
+from journal.format.lease import LeaseEntry
+from journal.format.record import Draft, Kind, Meta, Tag, ended
+from journal.format.segment import Tally
+from journal.sets.id_set import IdCounts
+from journal.snapshot.dedupe_file import write_chunk
+from journal.snapshot.snapshot import DeadEntry, SegmentState, Snapshot, snapshot_name
 from tests.golden.delays import delays
 from tests.golden.handed import handed
 from tests.golden.keys import keys

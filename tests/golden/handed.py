@@ -9,12 +9,12 @@ One rule: no clock, no randomness, no environment.
 
 from __future__ import annotations
 
-from journal.checkpoint import Checkpoint
-from journal.lending import LeaseEntry
-from journal.lines import TAKES, named
-from journal.moving import Origin, moved, settled_many
-from journal.record import Kind, Meta, Tag
-from journal.snapshot import Snapshot
+from journal.format.checkpoint import Checkpoint
+from journal.format.lease import LeaseEntry
+from journal.format.record import Kind, Meta, Tag
+from journal.format.subscription_state import TAKES, named
+from journal.format.transfer import Origin, moved, settled_many
+from journal.snapshot.snapshot import Snapshot
 from tests.golden.layout import SERVER, TIME_MS, SegmentBuilder, draft
 
 GENERATION = 1_767_323_000

@@ -7,14 +7,14 @@ One rule: no clock, no randomness, no environment.
 
 from __future__ import annotations
 
-from journal.apart import PlacedEntry
-from journal.canonical import join, text_of, value_of
-from journal.checkpoint import Checkpoint
-from journal.ids import IdCounts
-from journal.lending import LeaseEntry
-from journal.record import Kind, Meta, Tag
-from journal.segment import Tally
-from journal.snapshot import Snapshot
+from journal.format.checkpoint import Checkpoint
+from journal.format.key import join, text_of, value_of
+from journal.format.lease import LeaseEntry
+from journal.format.out_of_order import PlacedEntry
+from journal.format.record import Kind, Meta, Tag
+from journal.format.segment import Tally
+from journal.sets.id_set import IdCounts
+from journal.snapshot.snapshot import Snapshot
 from tests.golden.layout import SERVER, TIME_MS, SegmentBuilder, draft, ids
 
 PAIR = join([text_of(b"A"), text_of(b"B")], False)

@@ -10,10 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from journal.checkpoint import Checkpoint
-from journal.ids import IdSet
-from journal.record import HEADER_BYTES, Draft, Kind, Meta, Record, decode, encode, encode_meta
-from journal.segment import (
+from journal.format.checkpoint import Checkpoint
+from journal.format.record import (
+    HEADER_BYTES,
+    Draft,
+    Kind,
+    Meta,
+    Record,
+    decode,
+    encode,
+    encode_meta,
+)
+from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
     LOG,
@@ -22,6 +30,7 @@ from journal.segment import (
     Tally,
     segment_name,
 )
+from journal.sets.id_set import IdSet
 
 IDENTITY = bytes(range(0xA0, 0xB0))
 SHORT_IDENTITY = int.from_bytes(IDENTITY[:4], "little")

@@ -8,12 +8,12 @@ One rule: no clock, no randomness, no environment.
 
 from __future__ import annotations
 
-from journal.checkpoint import Checkpoint
-from journal.ids import IdCounts
-from journal.moving import Origin, moved, settled
-from journal.record import Kind, Meta, Tag, ended
-from journal.segment import Tally
-from journal.snapshot import DeadEntry, Snapshot
+from journal.format.checkpoint import Checkpoint
+from journal.format.record import Kind, Meta, Tag, ended
+from journal.format.segment import Tally
+from journal.format.transfer import Origin, moved, settled
+from journal.sets.id_set import IdCounts
+from journal.snapshot.snapshot import DeadEntry, Snapshot
 from tests.golden.layout import SERVER, TIME_MS, SegmentBuilder, draft, ids
 
 GENERATION = 1_767_323_000

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from journal.checkpoint import Checkpoint
-from journal.chunks import Chunk, ScopeState
-from journal.fresh import Batch, Fresh
-from journal.ids import IdCounts
-from journal.record import Draft, Kind, Tag, decode_meta, encode_meta, ended
-from journal.seen import ID, KEY, hash_of, keyed
-from journal.segment import Tally
-from journal.snapshot import Snapshot
-from journal.stamp import Stamp
+from journal.format.checkpoint import Checkpoint
+from journal.format.item_header import Stamp
+from journal.format.record import Draft, Kind, Tag, decode_meta, encode_meta, ended
+from journal.format.segment import Tally
+from journal.sets.hash_table import ID, KEY, hash_of, keyed
+from journal.sets.id_set import IdCounts
+from journal.snapshot.dedupe_file import Chunk, ScopeState
+from journal.snapshot.dedupe_pending import Batch, Fresh
+from journal.snapshot.snapshot import Snapshot
 from tests.golden.layout import IDENTITY, SERVER, TIME_MS, SegmentBuilder, draft, ids
 
 ACCOUNT = b"\1\7\0\0\0account"  # a canonical key

@@ -7,12 +7,12 @@ One rule: no clock, no randomness, no environment.
 
 from __future__ import annotations
 
-from journal.apart import PlacedEntry
-from journal.checkpoint import Checkpoint
-from journal.ids import IdCounts
-from journal.record import Kind, Tag, ended
-from journal.segment import Tally
-from journal.snapshot import SegmentState, Snapshot
+from journal.format.checkpoint import Checkpoint
+from journal.format.out_of_order import PlacedEntry
+from journal.format.record import Kind, Tag, ended
+from journal.format.segment import Tally
+from journal.sets.id_set import IdCounts
+from journal.snapshot.snapshot import SegmentState, Snapshot
 from tests.golden.layout import SERVER, TIME_MS, SegmentBuilder, draft, ids
 
 

@@ -5,12 +5,12 @@ One rule: no clock, no randomness, no environment.
 
 from __future__ import annotations
 
-from journal.checkpoint import Checkpoint
-from journal.epochs import Nominal
-from journal.ids import IdCounts
-from journal.record import Kind, Tag, encode_meta
-from journal.segment import Tally
-from journal.snapshot import Snapshot
+from journal.format.checkpoint import Checkpoint
+from journal.format.record import Kind, Tag, encode_meta
+from journal.format.schedule import Nominal
+from journal.format.segment import Tally
+from journal.sets.id_set import IdCounts
+from journal.snapshot.snapshot import Snapshot
 from tests.golden.layout import SERVER, TIME_MS, SegmentBuilder, draft, ids
 
 MINUTE_S = TIME_MS // 60_000 * 60

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from journal.apart import (
+from journal.format.out_of_order import (
     DelayedEntry,
     PlacedEntry,
     delayed_drafts,
@@ -14,7 +14,7 @@ from journal.apart import (
     placed_drafts,
     placed_entries,
 )
-from journal.record import Draft, Record
+from journal.format.record import Draft, Record
 
 DELAYS = [
     DelayedEntry(1, 1_700_000_000_000, 100),
@@ -32,7 +32,7 @@ def records(drafts: Iterable[Draft]) -> list[Record]:
 
 @pytest.mark.parametrize("piece", [1, 100, 1 << 20])
 def test_what_was_told_is_what_is_read(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("journal.apart._PIECE_BYTES", piece)
+    monkeypatch.setattr("journal.format.out_of_order._PIECE_BYTES", piece)
     held = {entry.item: entry.key for entry in DELAYS if entry.key}
     bare = [entry._replace(key=b"") for entry in DELAYS]
     frames = records([*delayed_drafts(bare, held, 0), *placed_drafts(PLACES, 0)])

@@ -11,10 +11,10 @@ from random import Random
 
 import pytest
 
-from journal.backlog import Backlog
 from journal.errors import ITEM_MAX, Damage
-from journal.journal import Sizes
-from journal.record import HEADER_BYTES, Draft, Kind, Record, encode
+from journal.format.record import HEADER_BYTES, Draft, Kind, Record, encode
+from journal.read.readahead import Backlog
+from journal.write.writer import Sizes
 from tests.support.journals import TIME_MS, Writer, filled, fresh, path_of, start
 from tests.support.memory_disk import Fault, MemoryDisk
 
@@ -24,9 +24,9 @@ LARGER = Sizes(segment_min=16 << 10, segment_max=16 << 10, batch_max=1 << 20)
 @pytest.fixture(params=[64, 200, 1000, 1 << 18])
 def piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Frames lie over the borders of pieces in any way."""
-    monkeypatch.setattr("journal.backlog.PIECE_BYTES", request.param)
-    monkeypatch.setattr("journal.seeking.PIECE_BYTES", request.param)
-    monkeypatch.setattr("journal.seeking._WINDOW_BYTES", max(request.param, 128))
+    monkeypatch.setattr("journal.read.readahead.PIECE_BYTES", request.param)
+    monkeypatch.setattr("journal.read.seek.PIECE_BYTES", request.param)
+    monkeypatch.setattr("journal.read.seek._WINDOW_BYTES", max(request.param, 128))
     return int(request.param)
 
 

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from journal.by_id import order
-from journal.journal import Sizes
+from journal.read.lookup import order
+from journal.write.writer import Sizes
 from tests.support.journals import Writer, fresh, path_of
 from tests.support.memory_disk import Fault, MemoryDisk
 
@@ -40,9 +40,9 @@ def a_log(count: int, seed: int = 0, largest: int = 300) -> tuple[Writer, dict[i
 def near(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames lie over the borders of pieces in any way, and some are walked to."""
     piece, items, size = request.param
-    monkeypatch.setattr("journal.by_id.PIECE_BYTES", piece)
-    monkeypatch.setattr("journal.by_id.NEAR_ITEMS", items)
-    monkeypatch.setattr("journal.by_id.NEAR_BYTES", size)
+    monkeypatch.setattr("journal.read.lookup.PIECE_BYTES", piece)
+    monkeypatch.setattr("journal.read.lookup.NEAR_ITEMS", items)
+    monkeypatch.setattr("journal.read.lookup.NEAR_BYTES", size)
 
 
 @pytest.mark.usefixtures("near")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.canonical import as_text, in_words, is_whole, join, split, text_of, value_of
+from journal.format.key import as_text, in_words, is_whole, join, split, text_of, value_of
 
 VALUES = st.one_of(
     st.text(max_size=4), st.integers(), st.floats(allow_nan=False), st.booleans(), st.none(),

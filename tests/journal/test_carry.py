@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from journal.carry import PIECE_BYTES, STEP_FRAMES, DamagedVictim
-from journal.checkpoint import Checkpoint
+from journal.compaction.compaction import PIECE_BYTES, STEP_FRAMES, DamagedVictim
 from journal.files import Disk
-from journal.journal import Sizes
-from journal.record import Draft, Kind, Record, Tag, decode_meta, encode, encode_meta
-from journal.rotation import Segment
-from journal.segment import (
+from journal.format.checkpoint import Checkpoint
+from journal.format.record import Draft, Kind, Record, Tag, decode_meta, encode, encode_meta
+from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
     SURVIVORS,
     SegmentHeader,
     decode_counts,
 )
+from journal.write.segment_file import Segment
+from journal.write.writer import Sizes
 from tests.support.journals import FOLDER, IDENTITY, TIME_MS
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 from tests.support.victims import (

@@ -7,20 +7,20 @@ from random import Random
 
 import pytest
 
-from journal.account import Account
-from journal.check import check_journal
-from journal.checkpoint import Checkpoint
 from journal.errors import Damage
 from journal.files import Handle
-from journal.ids import IdSet
-from journal.journal import Sizes
-from journal.lines import GONE, STOPS, named
-from journal.record import Kind, Record, decode_meta
-from journal.recovery import Recovery
-from journal.resume import COPY_BYTES, SET_ASIDE_FOLDER, recovered_journal
-from journal.scan import read_footer, scan
-from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SUFFIX_RECYCLED, Tally
-from journal.snapshot import SegmentState, Snapshot
+from journal.format.checkpoint import Checkpoint
+from journal.format.record import Kind, Record, decode_meta
+from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SUFFIX_RECYCLED, Tally
+from journal.format.subscription_state import GONE, STOPS, named
+from journal.read.scan import read_footer, scan
+from journal.recovery.recovery import Recovery
+from journal.recovery.reopen import COPY_BYTES, SET_ASIDE_FOLDER, recovered_journal
+from journal.sets.id_set import IdSet
+from journal.snapshot.snapshot import SegmentState, Snapshot
+from journal.tools.live_set import Account
+from journal.tools.verify import check_journal
+from journal.write.writer import Sizes
 from tests.golden.layout import IDENTITY, SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft
 from tests.support.journals import FOLDER, TINY, path_of, segments
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from journal.checkpoint import Checkpoint
-from journal.record import HEADER_BYTES, Kind, decode, encode
-from journal.recovery import Recovery
-from journal.rotation import CHECKPOINT_BYTES_MAX
+from journal.format.checkpoint import Checkpoint
+from journal.format.record import HEADER_BYTES, Kind, decode, encode
+from journal.recovery.recovery import Recovery
+from journal.write.segment_file import CHECKPOINT_BYTES_MAX
 from tests.support.journals import FOLDER, TIME_MS, fresh, path_of, start
 from tests.support.memory_disk import MemoryDisk
 

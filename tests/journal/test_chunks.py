@@ -8,13 +8,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from journal import merging
-from journal.chunk_files import ChunkDamaged, Chunks, read_chunk, read_chunks
-from journal.chunks import Chunk, chunk_range, epoch_of, listed, scopes_in, write_chunk
-from journal.fresh import Batch, Fresh
-from journal.merging import MERGED_ENTRIES_MAX, MergeJob, choose_merge
-from journal.record import Kind, Record
-from journal.seen import ID, KEY
+from journal.format.record import Kind, Record
+from journal.sets.hash_table import ID, KEY
+from journal.snapshot import dedupe_merge as merging
+from journal.snapshot.dedupe_file import (
+    Chunk,
+    chunk_range,
+    epoch_of,
+    listed,
+    scopes_in,
+    write_chunk,
+)
+from journal.snapshot.dedupe_load import ChunkDamaged, Chunks, read_chunk, read_chunks
+from journal.snapshot.dedupe_merge import MERGED_ENTRIES_MAX, MergeJob, choose_merge
+from journal.snapshot.dedupe_pending import Batch, Fresh
 from tests.support.memory_disk import Fault, MemoryDisk
 
 FOLDER = "data/jobs.1"

@@ -6,9 +6,9 @@ import errno
 
 import pytest
 
-from journal.commit import GroupCommit, SyncJob
 from journal.errors import JournalFailed
 from journal.files import Handle
+from journal.write.group_commit import GroupCommit, SyncJob
 from tests.support.memory_disk import Fault, MemoryDisk
 
 

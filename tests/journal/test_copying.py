@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from journal.check import check_journal
-from journal.copying import copy_journal
-from journal.record import Kind
-from journal.recovery import Recovery
+from journal.format.record import Kind
+from journal.recovery.recovery import Recovery
+from journal.tools.backup import copy_journal
+from journal.tools.verify import check_journal
 from tests.support.journals import FOLDER, TINY, Writer, bodies, fresh, path_of, segments, start
 from tests.support.memory_disk import Fault, MemoryDisk, MemoryHandle
 
@@ -61,7 +61,7 @@ class Daemon:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_a_copy_under_way_is_one_moment(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("journal.copying._DAMAGED_MAX", 1)  # right at once, not in the end
+    monkeypatch.setattr("journal.tools.backup._DAMAGED_MAX", 1)  # right at once, not in the end
     disk, chance = BusyDisk(), random.Random(seed)
     daemon = Daemon(disk, chance)
     for _ in range(chance.randint(1, 60)):
@@ -171,7 +171,7 @@ def test_a_handle_of_the_source_is_never_written_to(monkeypatch: pytest.MonkeyPa
 def test_what_is_written_behind_the_copied_segment_is_another_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("journal.copying._DAMAGED_MAX", 1)
+    monkeypatch.setattr("journal.tools.backup._DAMAGED_MAX", 1)
     disk = BusyDisk()
     writer = fresh(disk, TINY)
     number = 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from journal.epochs import (
+from journal.errors import NewerFormat
+from journal.format.record import Draft, Kind, Record, Tag, encode_meta
+from journal.format.schedule import (
     Nominal,
     epoch_drafts,
     epochs_in,
@@ -12,8 +14,6 @@ from journal.epochs import (
     nominal_of_ids,
     nominal_of_put,
 )
-from journal.errors import NewerFormat
-from journal.record import Draft, Kind, Record, Tag, encode_meta
 
 TIME_MS = 1_700_000_000_000
 TICK = Nominal(b"tick", 1_700_000_000)

@@ -17,10 +17,10 @@ from itertools import combinations
 import pytest
 
 from journal.errors import Damage
-from journal.record import HEADER_BYTES, Kind, Record, decode
-from journal.recovery import Recovery
-from journal.resume import recovered_journal
-from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, segment_number
+from journal.format.record import HEADER_BYTES, Kind, Record, decode
+from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, segment_number
+from journal.recovery.recovery import Recovery
+from journal.recovery.reopen import recovered_journal
 from tests.support.journals import (
     FOLDER,
     IDENTITY,

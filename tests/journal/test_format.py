@@ -13,21 +13,21 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import journal.errors
-import journal.snapshot
-from journal import record, segment
+import journal.snapshot.snapshot
 from journal.__main__ import main
-from journal.apart import DelayedEntry, PlacedEntry
-from journal.checkpoint import Checkpoint
 from journal.files import Disk
-from journal.ids import IdCounts, IdSet
-from journal.record import Draft, Kind, Record, Tag, decode_meta, encode, encode_meta
-from journal.recovery import Recovery
-from journal.resume import recovered_journal
-from journal.rotation import Sizes
-from journal.scan import scan
-from journal.segment import SegmentHeader
-from journal.sentence import sentence
-from journal.snapshot import SegmentState, Snapshot
+from journal.format import record, segment
+from journal.format.checkpoint import Checkpoint
+from journal.format.describe import sentence
+from journal.format.out_of_order import DelayedEntry, PlacedEntry
+from journal.format.record import Draft, Kind, Record, Tag, decode_meta, encode, encode_meta
+from journal.format.segment import SegmentHeader
+from journal.read.scan import scan
+from journal.recovery.recovery import Recovery
+from journal.recovery.reopen import recovered_journal
+from journal.sets.id_set import IdCounts, IdSet
+from journal.snapshot.snapshot import SegmentState, Snapshot
+from journal.write.segment_file import Sizes
 from tests.golden.build import (
     GOLDEN,
     JOURNALS,

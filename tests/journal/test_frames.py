@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from journal.files import Disk
-from journal.frames import PIECE_BYTES, Frames, Hole, chain
-from journal.record import Kind, Record
-from journal.segment import SURVIVORS, SegmentHeader, segment_name
+from journal.format.record import Kind, Record
+from journal.format.segment import SURVIVORS, SegmentHeader, segment_name
+from journal.read.frames import PIECE_BYTES, Frames, Hole, chain
 from tests.golden.layout import SegmentBuilder, draft
 from tests.support.journals import FOLDER, TINY, fresh, path_of
 from tests.support.memory_disk import MemoryDisk

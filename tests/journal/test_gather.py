@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 from journal.files import Files
-from journal.gather import Gathering, Place, Put, TimeSearch, order, since
-from journal.ids import IdSet
-from journal.journal import Sizes
-from journal.record import Draft, Kind, Tag, encode, encode_meta
+from journal.format.record import Draft, Kind, Tag, encode, encode_meta
+from journal.read.range_scan import Gathering, Place, Put, TimeSearch, order, since
+from journal.sets.id_set import IdSet
+from journal.write.writer import Sizes
 from tests.support.journals import TIME_MS, TINY, Writer, filled, fresh, start
 from tests.support.memory_disk import MemoryDisk
 
@@ -25,10 +25,10 @@ def piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     """Frames lie over the borders of pieces in any way, and orders end anywhere."""
     for name in ("gather.PIECE_BYTES", "gather.PIECE_BYTES_OF_ONE", "seeking.PIECE_BYTES"):
         monkeypatch.setattr(f"journal.{name}", request.param)
-    monkeypatch.setattr("journal.seeking._WINDOW_BYTES", max(request.param, 128))
-    monkeypatch.setattr("journal.gather.WALKED_BYTES_MAX", 3 * request.param)
-    monkeypatch.setattr("journal.gather.NEAR_ITEMS", 5)
-    monkeypatch.setattr("journal.gather._SPAN", 1)
+    monkeypatch.setattr("journal.read.seek._WINDOW_BYTES", max(request.param, 128))
+    monkeypatch.setattr("journal.read.range_scan.WALKED_BYTES_MAX", 3 * request.param)
+    monkeypatch.setattr("journal.read.range_scan.NEAR_ITEMS", 5)
+    monkeypatch.setattr("journal.read.range_scan._SPAN", 1)
     return int(request.param)
 
 

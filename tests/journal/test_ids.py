@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.ids import PAGE_IDS, IdCounts, IdSet
+from journal.sets.id_set import PAGE_IDS, IdCounts, IdSet
 
 MILLIONS = 10_000_000
 

@@ -10,13 +10,13 @@ from random import Random
 import pytest
 
 from journal.errors import JournalFailed
-from journal.ids import IdSet
-from journal.journal import Sizes
-from journal.record import HEADER_BYTES, Draft, Kind, decode, padded
-from journal.recovery import usable_bytes
-from journal.rotation import least_capacity
-from journal.scan import scan
-from journal.segment import FOOTER_SPACE_BYTES
+from journal.format.record import HEADER_BYTES, Draft, Kind, decode, padded
+from journal.format.segment import FOOTER_SPACE_BYTES
+from journal.read.scan import scan
+from journal.recovery.recovery import usable_bytes
+from journal.sets.id_set import IdSet
+from journal.write.segment_file import least_capacity
+from journal.write.writer import Sizes
 from tests.support.journals import (
     TIME_MS,
     TINY,

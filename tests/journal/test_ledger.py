@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 
-from journal.ids import IdSet
-from journal.ledger import Ledger
-from journal.record import HEADER_BYTES, Draft, Kind
-from journal.rotation import Segment
+from journal.format.record import HEADER_BYTES, Draft, Kind
+from journal.sets.id_set import IdSet
+from journal.write.segment_file import Segment
+from journal.write.segment_list import Ledger
 from kestrelpy.core.policy import Policy
 from tests.support.life import Life
 from tests.support.memory_disk import Fault

@@ -22,11 +22,11 @@ from hypothesis.stateful import (
 
 from journal.errors import JournalFailed
 from journal.files import Handle
-from journal.ids import IdSet
-from journal.journal import Sizes, SpareOrder, SyncJob
-from journal.record import Kind, Record
-from journal.recovery import Recovery
-from journal.resume import recovered_journal
+from journal.format.record import Kind, Record
+from journal.recovery.recovery import Recovery
+from journal.recovery.reopen import recovered_journal
+from journal.sets.id_set import IdSet
+from journal.write.writer import Sizes, SpareOrder, SyncJob
 from tests.support.journals import FOLDER, TIME_MS, Queue, Writer, start
 from tests.support.machines import run, run_for_long
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut

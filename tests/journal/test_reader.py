@@ -14,21 +14,21 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import journal.reader
-from journal.checkpoint import Checkpoint
+import journal.tools.view
 from journal.errors import JournalError
 from journal.files import Disk, Files
-from journal.journal import Journal, Sizes
-from journal.reader import (
+from journal.format.checkpoint import Checkpoint
+from journal.format.describe import sentence
+from journal.format.record import HEADER_BYTES, Draft, Kind
+from journal.format.segment import FILE_HEADER_BYTES, segment_name
+from journal.tools.view import (
     JournalView,
     folder_name,
     journal_folders,
     parse_folder_name,
     read_journal,
 )
-from journal.record import HEADER_BYTES, Draft, Kind
-from journal.segment import FILE_HEADER_BYTES, segment_name
-from journal.sentence import sentence
+from journal.write.writer import Journal, Sizes
 from tests.golden.build import GOLDEN
 from tests.golden.layout import IDENTITY, SHORT_IDENTITY, SegmentBuilder, draft
 

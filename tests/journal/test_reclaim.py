@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from journal.files import Disk, Files
-from journal.reclaim import (
+from journal.compaction.picker import (
     VICTIMS_MAX,
     archived_path,
     choose,
@@ -21,8 +20,9 @@ from journal.reclaim import (
     take_place,
     weight_of,
 )
-from journal.rotation import OVERHEAD_BYTES, SECTOR_BYTES, Segment, SpareOrder
-from journal.segment import SegmentHeader
+from journal.files import Disk, Files
+from journal.format.segment import SegmentHeader
+from journal.write.segment_file import OVERHEAD_BYTES, SECTOR_BYTES, Segment, SpareOrder
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 
 MAX = 1 << 20

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from journal.errors import NewerFormat
-from journal.record import (
+from journal.format.record import (
     ALIGN_BYTES,
     FRAME_BYTES_MAX,
     HEADER_BYTES,

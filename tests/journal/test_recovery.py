@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from journal.errors import ITEM_MAX, Damage, NewerFormat
-from journal.record import Draft, Kind, Record, encode
-from journal.recovery import Recovery
-from journal.resume import SET_ASIDE_FOLDER
-from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader
+from journal.format.record import Draft, Kind, Record, encode
+from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader
+from journal.recovery.recovery import Recovery
+from journal.recovery.reopen import SET_ASIDE_FOLDER
 from tests.support.journals import (
     FOLDER,
     IDENTITY,

@@ -7,12 +7,12 @@ import random
 
 import pytest
 
-from journal.check import check_journal
 from journal.errors import JournalError
-from journal.frames import chain
-from journal.record import Kind, Record
-from journal.recovery import Recovery
-from journal.repair import TOKENS_SKIPPED, repair_of
+from journal.format.record import Kind, Record
+from journal.read.frames import chain
+from journal.recovery.recovery import Recovery
+from journal.tools.repair import TOKENS_SKIPPED, repair_of
+from journal.tools.verify import check_journal
 from tests.support.journals import (
     FOLDER,
     TIME_MS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from journal.retention import Retention
-from journal.rotation import Segment
+from journal.write.retention import Retention
+from journal.write.segment_file import Segment
 
 HOUR_MS = 3_600_000
 KIB = 1024

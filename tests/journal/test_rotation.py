@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.record import Draft, Kind, encode
-from journal.rotation import (
+from journal.format.record import Draft, Kind, encode
+from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader
+from journal.read.scan import scan
+from journal.write.segment_file import (
     OVERHEAD_BYTES,
     SECTOR_BYTES,
     Sizes,
@@ -19,8 +21,6 @@ from journal.rotation import (
     least_capacity,
     whole_sectors,
 )
-from journal.scan import scan
-from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 
 

@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from journal.checkpoint import Checkpoint
-from journal.record import HEADER_BYTES, Kind, Record
-from journal.recovery import Recovery
-from journal.scan import FOOTER_LOST, Scan, scan
-from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
-from journal.sentence import sentence
+from journal.format.checkpoint import Checkpoint
+from journal.format.describe import sentence
+from journal.format.record import HEADER_BYTES, Kind, Record
+from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
+from journal.read.scan import FOOTER_LOST, Scan, scan
+from journal.recovery.recovery import Recovery
 from tests.golden.layout import SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft
 from tests.support.journals import FOLDER, path_of
 from tests.support.memory_disk import MemoryDisk

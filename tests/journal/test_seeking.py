@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from journal import seeking
-from journal.by_id import order
-from journal.journal import Sizes
-from journal.record import Draft, Kind, Record
+from journal.format.record import Draft, Kind, Record
+from journal.read import seek as seeking
+from journal.read.lookup import order
+from journal.write.writer import Sizes
 from tests.support.journals import TIME_MS, Writer, fresh
 from tests.support.memory_disk import MemoryDisk
 
@@ -52,9 +52,9 @@ def test_puts_are_found_on_both_sides_of_a_stretch_without_any(
     between: Callable[[Writer, int], None], window: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However much longer it is than what is looked through at once."""
-    monkeypatch.setattr("journal.seeking._WINDOW_BYTES", window)
-    monkeypatch.setattr("journal.seeking._WINDOW_BYTES_MAX", window)
-    monkeypatch.setattr("journal.by_id.NEAR_BYTES", window)
+    monkeypatch.setattr("journal.read.seek._WINDOW_BYTES", window)
+    monkeypatch.setattr("journal.read.seek._WINDOW_BYTES_MAX", window)
+    monkeypatch.setattr("journal.read.lookup.NEAR_BYTES", window)
     writer, ids = far_apart(between)
     for id_ in (*ids[:3], *ids[BEFORE - 3 : BEFORE + 3], *ids[-3:]):
         found = order(writer.journal, [id_]).run(writer.journal.files)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from journal.seen import ID, KEY, Table, time_of
+from journal.sets.hash_table import ID, KEY, Table, time_of
 
 
 def hash_of(number: int) -> bytes:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from journal.checkpoint import Checkpoint
 from journal.errors import NewerFormat
-from journal.record import HEADER_BYTES, Kind, Tag, decode_meta
-from journal.scan import Scan, find_identity, scan
-from journal.segment import (
+from journal.format.checkpoint import Checkpoint
+from journal.format.describe import sentence
+from journal.format.record import HEADER_BYTES, Kind, Tag, decode_meta
+from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
     SegmentHeader,
@@ -25,7 +25,7 @@ from journal.segment import (
     segment_name,
     segment_number,
 )
-from journal.sentence import sentence
+from journal.read.scan import Scan, find_identity, scan
 from tests.golden.layout import SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft
 
 OPENING = Checkpoint(name=b"jobs")

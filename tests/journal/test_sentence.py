@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from journal.canonical import text_of
-from journal.record import Draft, Kind, Meta, Record, Tag, encode_meta
-from journal.sentence import flush_spared, sentence, shown
+from journal.format.describe import flush_spared, sentence, shown
+from journal.format.key import text_of
+from journal.format.record import Draft, Kind, Meta, Record, Tag, encode_meta
 from tests.golden.layout import draft
 
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from journal.carry import CarryJob
-from journal.chunk_files import read_chunks
+from journal.compaction.compaction import CarryJob
 from journal.errors import JournalFailed
 from journal.files import SHORTAGE_ERRORS
-from journal.fresh import Batch
-from journal.ids import IdSet
 from journal.patience import TRIES_MAX, patient_files
-from journal.recovery import Recovery
+from journal.recovery.recovery import Recovery
+from journal.sets.id_set import IdSet
+from journal.snapshot.dedupe_load import read_chunks
+from journal.snapshot.dedupe_pending import Batch
 from tests.journal.test_upkeep import ROOMY, state_of
 from tests.support.journals import FOLDER, TIME_MS, TINY, Writer, bodies, fresh, start
 from tests.support.memory_disk import Fault, MemoryDisk

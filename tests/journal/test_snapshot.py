@@ -9,13 +9,13 @@ from random import Random
 
 import pytest
 
-from journal.checkpoint import Checkpoint
 from journal.errors import NewerFormat
-from journal.ids import IdCounts, IdSet
-from journal.lending import LeaseEntry
-from journal.record import Draft, Kind, encode
-from journal.segment import FILE_HEADER_BYTES, SegmentHeader, Tally
-from journal.snapshot import (
+from journal.format.checkpoint import Checkpoint
+from journal.format.lease import LeaseEntry
+from journal.format.record import Draft, Kind, encode
+from journal.format.segment import FILE_HEADER_BYTES, SegmentHeader, Tally
+from journal.sets.id_set import IdCounts, IdSet
+from journal.snapshot.snapshot import (
     STEP_FRAMES,
     DeadEntry,
     SegmentState,

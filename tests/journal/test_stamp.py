@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.epochs import Nominal, nominal_of_put
-from journal.moving import Origin
-from journal.record import Tag, decode_meta, encode_meta
-from journal.stamp import Stamp, stamp_of_put
+from journal.format.item_header import Stamp, stamp_of_put
+from journal.format.record import Tag, decode_meta, encode_meta
+from journal.format.schedule import Nominal, nominal_of_put
+from journal.format.transfer import Origin
 
 ORIGINS = st.builds(
     Origin, st.binary(min_size=1, max_size=9).filter(lambda b: b":" not in b),

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from journal.checkpoint import Checkpoint
-from journal.ids import IdCounts, IdSet
-from journal.journal import Sizes
-from journal.lending import LeaseEntry
-from journal.snapshot import Snapshot, snapshot_lsn
-from journal.upkeep import SNAPSHOTS_KEPT, State
+from journal.compaction.maintenance import SNAPSHOTS_KEPT, State
+from journal.format.checkpoint import Checkpoint
+from journal.format.lease import LeaseEntry
+from journal.sets.id_set import IdCounts, IdSet
+from journal.snapshot.snapshot import Snapshot, snapshot_lsn
+from journal.write.writer import Sizes
 from tests.support.journals import FOLDER, TIME_MS, TINY, Writer, fresh
 from tests.support.memory_disk import Fault, MemoryDisk
 
@@ -41,7 +41,7 @@ def take_one(writer: Writer, disk: MemoryDisk) -> None:
 
 
 def test_a_snapshot_is_due_after_so_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("journal.upkeep.SNAPSHOT_RECORDS", 10)
+    monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 10)
     disk = MemoryDisk()
     writer = fresh(disk, ROOMY)
     upkeep = writer.journal.upkeep
@@ -116,7 +116,7 @@ def test_with_many_leases_by_token_it_is_due_after_as_many_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else most of what a server with many leases does would be to write them down again."""
-    monkeypatch.setattr("journal.upkeep.SNAPSHOT_RECORDS", 10)
+    monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 10)
     disk = MemoryDisk()
     writer = fresh(disk, ROOMY)
     upkeep = writer.journal.upkeep

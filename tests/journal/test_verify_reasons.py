@@ -16,14 +16,20 @@ from typing import Final
 import pytest
 
 import journal
-from journal.chain import HEADER_LOST
-from journal.check import check_journal
 from journal.errors import Damage
-from journal.missing import SEGMENT_MISSING
-from journal.record import Record
-from journal.recovery import BEHIND_THE_END, MISSING_BEFORE, MISSING_BEHIND, SHORTER, Recovery
-from journal.scan import FEWER_THAN_COUNTED, FOOTER_LOST, NOT_WHOLE, ZEROS
-from journal.segment import FOOTER_SPACE_BYTES
+from journal.format.record import Record
+from journal.format.segment import FOOTER_SPACE_BYTES
+from journal.read.scan import FEWER_THAN_COUNTED, FOOTER_LOST, NOT_WHOLE, ZEROS
+from journal.recovery.chain import HEADER_LOST
+from journal.recovery.lost_segments import SEGMENT_MISSING
+from journal.recovery.recovery import (
+    BEHIND_THE_END,
+    MISSING_BEFORE,
+    MISSING_BEHIND,
+    SHORTER,
+    Recovery,
+)
+from journal.tools.verify import check_journal
 from tests.support.journals import FOLDER, fresh, path_of
 from tests.support.memory_disk import MemoryDisk
 from tests.support.snapshots import NEWEST, OLDER, laid, snapshot_path

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kestrelpy.core.log import JournalLog
+from kestrelpy.core.log.log import JournalLog
 from tests.machines.everything_lines import FOREVER, Item, Line, Place, Rules, Store
 from tests.machines.everything_model import Town
 from tests.machines.everything_rows import EVERYWHERE, ON_CHILDREN, Row, settings_of

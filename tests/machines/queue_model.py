@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from kestrelpy.core.delays import Delay
+from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.waiters import Want
 
 
 @dataclass

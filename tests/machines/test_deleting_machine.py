@@ -18,10 +18,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from journal.reader import parse_folder_name
-from kestrelpy.core.log import JournalLog
-from kestrelpy.core.queue import Queue
-from kestrelpy.core.reader import Reader
+from journal.tools.view import parse_folder_name
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.subscription.subscription import Reader
 from tests.machines.deleting_model import Books, End, Event, Line, Place, Stand, family_of
 from tests.support.end_of_life import end
 from tests.support.machines import run, run_for_long

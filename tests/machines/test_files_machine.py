@@ -11,14 +11,14 @@ from random import Random
 
 import pytest
 
-from journal.check import check_journal
-from journal.copying import copy_journal
 from journal.errors import Damage
-from journal.journal import Sizes
-from journal.reader import journal_folders
-from kestrelpy.core.log import JournalLog
-from kestrelpy.spark import decode
-from kestrelpy.spark.history import plan_events
+from journal.tools.backup import copy_journal
+from journal.tools.verify import check_journal
+from journal.tools.view import journal_folders
+from journal.write.writer import Sizes
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.spark.files import decode
+from kestrelpy.spark.files.plan_events import plan_events
 from tests.support import stage as stages
 from tests.support.end_of_life import end
 from tests.support.memory_disk import PowerCut

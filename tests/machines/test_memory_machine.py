@@ -17,13 +17,13 @@ from hypothesis.stateful import (
     rule,
 )
 
-from journal.canonical import text_of
-from kestrelpy.core.delays import Delay
+from journal.format.key import text_of
+from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.key_rule import KeySettings
-from kestrelpy.core.leases import Lease
-from kestrelpy.core.operating import Waiting, cancel, pause, purge, retry, waiting
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.reader import ABORTED, DEFERRED, Reader
+from kestrelpy.core.queue.admin import Waiting, cancel, pause, purge, retry, waiting
+from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Reader
 from tests.support.end_of_life import end_life
 from tests.support.life import WALL_MS, Life, at_once
 from tests.support.machines import run, run_for_long
@@ -52,19 +52,19 @@ class MemoryMachine(RuleBasedStateMachine):
         lease_ms: int | None, piece: int, matches_any: bool,
     ) -> None:  # fmt: skip
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr("kestrelpy.server.background.wrap", at_once)
-        self.patch.setattr("journal.upkeep.SNAPSHOT_RECORDS", 20)
-        self.patch.setattr("journal.backlog.PIECE_BYTES", piece)
-        self.patch.setattr("journal.seeking.PIECE_BYTES", piece)
-        self.patch.setattr("journal.by_id.PIECE_BYTES", piece)
-        self.patch.setattr("journal.by_id.NEAR_BYTES", piece)
-        self.patch.setattr("journal.by_id.NEAR_ITEMS", 3)
-        self.patch.setattr("kestrelpy.core.line._SLACK_BYTES", 200)
-        self.patch.setattr("kestrelpy.core.residency.FREE_BYTES", 0)
-        self.patch.setattr("kestrelpy.core.residency.GRAIN_BYTES", 500)
-        self.patch.setattr("kestrelpy.core.line.REFILL_ITEMS", 3)
-        self.patch.setattr("kestrelpy.core.reader.REFILL_ITEMS", 3)
-        self.patch.setattr("kestrelpy.core.dead.KEPT_BYTES_MAX", 0)
+        self.patch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+        self.patch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 20)
+        self.patch.setattr("journal.read.readahead.PIECE_BYTES", piece)
+        self.patch.setattr("journal.read.seek.PIECE_BYTES", piece)
+        self.patch.setattr("journal.read.lookup.PIECE_BYTES", piece)
+        self.patch.setattr("journal.read.lookup.NEAR_BYTES", piece)
+        self.patch.setattr("journal.read.lookup.NEAR_ITEMS", 3)
+        self.patch.setattr("kestrelpy.core.subscription.ready_line._SLACK_BYTES", 200)
+        self.patch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
+        self.patch.setattr("kestrelpy.core.index.memory_budget.GRAIN_BYTES", 500)
+        self.patch.setattr("kestrelpy.core.subscription.ready_line.REFILL_ITEMS", 3)
+        self.patch.setattr("kestrelpy.core.subscription.subscription.REFILL_ITEMS", 3)
+        self.patch.setattr("kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX", 0)
         policy = Policy(
             lease_ms=lease_ms, max_attempts=max_attempts, max_items=max_items,
             discard_old_when_full=True, keys=KeySettings(matches_any=matches_any),

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from kestrelpy.core.log import JournalLog
+from kestrelpy.core.log.log import JournalLog
 from tests.support.end_of_life import end
 from tests.support.little_memory import little_memory
 from tests.support.machines import run, run_for_long, values
@@ -62,11 +62,11 @@ class ObserverMachine(RuleBasedStateMachine):
     )  # fmt: skip
     def begin(self, memory: int, piece: int, answer: int, durable: bool) -> None:
         self.patch = little_memory(piece, 3, **{
-            "kestrelpy.core.kept._SPAN": 1,
-            "kestrelpy.core.kept._SPAN_LEAST": 3,
-            "kestrelpy.core.line._SLACK_BYTES": 200,
-            "kestrelpy.core.dead.KEPT_BYTES_MAX": 0,
-            "kestrelpy.protocol.observing.ANSWER_BYTES_MAX": answer,
+            "kestrelpy.core.queue.browse._SPAN": 1,
+            "kestrelpy.core.queue.browse._SPAN_LEAST": 3,
+            "kestrelpy.core.subscription.ready_line._SLACK_BYTES": 200,
+            "kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX": 0,
+            "kestrelpy.protocol.verbs.browse.ANSWER_BYTES_MAX": answer,
         })  # fmt: skip
         self.stage = Stage()
         self.stage.set_queue(

@@ -23,8 +23,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from journal import merging
-from kestrelpy.core.log import JournalLog
+from journal.snapshot import dedupe_merge as merging
+from kestrelpy.core.log.log import JournalLog
 from tests.support.end_of_life import end
 from tests.support.moving import Town
 

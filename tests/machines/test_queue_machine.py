@@ -19,12 +19,12 @@ from hypothesis.stateful import (
     rule,
 )
 
-from kestrelpy.core.delays import Delay
+from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.index.leases import Lease
+from kestrelpy.core.index.waiters import Waiter, Want
 from kestrelpy.core.key_rule import KeySettings
-from kestrelpy.core.leases import Lease
-from kestrelpy.core.operating import retry
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.waiters import Waiter, Want
+from kestrelpy.core.queue.admin import retry
 from kestrelpy.errors import ClientError
 from tests.machines.queue_model import QueueModel, Thing, Wait
 from tests.support.end_of_life import end_in_hand

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from kestrelpy.core.log import JournalLog
+from kestrelpy.core.log.log import JournalLog
 from tests.support.end_of_life import end
 from tests.support.little_memory import little_memory
 from tests.support.machines import run, run_for_long, values

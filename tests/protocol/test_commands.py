@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kestrelpy.errors import ClientError
-from kestrelpy.protocol.commands import Ending
-from kestrelpy.protocol.names import check_name
-from kestrelpy.protocol.targets import parse_naming, parse_target
+from kestrelpy.protocol.parse.commands import Ending
+from kestrelpy.protocol.parse.names import check_name
+from kestrelpy.protocol.parse.target import parse_naming, parse_target
 
 
 def refusal(raw: bytes) -> str:

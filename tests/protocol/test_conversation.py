@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from kestrelpy.core.log import JournalLog
+from kestrelpy.core.log.log import JournalLog
 from kestrelpy.protocol.conversation import HELD_REPLIES_MAX, SHARE_COMMANDS
-from kestrelpy.protocol.fetching import STEP_KEYS
 from kestrelpy.protocol.replies import HELD_BYTES_MAX
+from kestrelpy.protocol.verbs.get import STEP_KEYS
 from tests.support.stage import Client, Stage
 
 MIB = 1 << 20

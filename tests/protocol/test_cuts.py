@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.canonical import text_of
+from journal.format.key import text_of
 from kestrelpy.errors import Refused
-from kestrelpy.protocol.commands import Bad, Command, Store, StoreLine
-from kestrelpy.protocol.cuts import cut
-from kestrelpy.protocol.memcache import Lines, Parser
-from kestrelpy.protocol.once import Handoff
+from kestrelpy.protocol.parse.commands import Bad, Command, Store, StoreLine
+from kestrelpy.protocol.parse.line_template import cut
+from kestrelpy.protocol.parse.parser import Lines, Parser
+from kestrelpy.protocol.parse.set_conditions import Handoff
 
 
 def parse(parser: Parser, line: bytes, body: bytes = b"x") -> Command:

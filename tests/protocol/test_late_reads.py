@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unittest import mock
 
-from kestrelpy.core.reader import Reader
+from kestrelpy.core.subscription.subscription import Reader
 from tests.support.stage import Stage
 
 

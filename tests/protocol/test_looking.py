@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelpy.protocol import looking
+from kestrelpy.protocol.stats import item as looking
 from tests.support.stage import Stage
 
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kestrelpy.errors import ClientError
-from kestrelpy.protocol.commands import Target
-from kestrelpy.protocol.markers import COUNT_MAX, MARKER_BELOW, View
-from kestrelpy.protocol.targets import parse_target
+from kestrelpy.protocol.parse.commands import Target
+from kestrelpy.protocol.parse.options import COUNT_MAX, MARKER_BELOW, View
+from kestrelpy.protocol.parse.target import parse_target
 
 
 def view(raw: bytes) -> View:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kestrelpy.protocol.commands import (
+from kestrelpy.protocol.parse.commands import (
     Bad,
     Command,
     Delete,
@@ -20,7 +20,7 @@ from kestrelpy.protocol.commands import (
     Target,
     Touch,
 )
-from kestrelpy.protocol.memcache import (
+from kestrelpy.protocol.parse.parser import (
     LINE_BYTES_MAX,
     LINES_KEPT,
     Lines,

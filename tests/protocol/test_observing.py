@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from journal.journal import Sizes
-from journal.rotation import Segment
-from kestrelpy.core.log import JournalLog
-from kestrelpy.protocol.observing import Answer
+from journal.write.segment_file import Segment
+from journal.write.writer import Sizes
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.protocol.verbs.browse import Answer
 from tests.support.memory_disk import Fault
 from tests.support.stage import Stage
 
@@ -20,7 +20,7 @@ COUNT = 30
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     """Thirty items over many segments, next to none of them in memory."""
     monkeypatch.setattr("tests.support.stage._SIZES", Sizes(2048, 2048, 1 << 20))
-    monkeypatch.setattr("kestrelpy.core.residency.FREE_BYTES", 0)
+    monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
     stage = Stage()
     stage.set_queue(max_memory=1)
     for n in range(1, COUNT + 1):
@@ -174,7 +174,7 @@ def test_a_journal_that_failed_still_shows_what_it_stored(stage: Stage) -> None:
 def test_an_observer_remembers_its_places_in_a_few_queues_only(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kestrelpy.protocol.observing._PLACES_MAX", 3)
+    monkeypatch.setattr("kestrelpy.protocol.verbs.browse._PLACES_MAX", 3)
     for n in range(9):
         stage.say("producer", b"set q%d 0 0 1" % n, b"x")
         assert b"VALUE" in stage.say("a", b"gets q%d/peek/after=0/n=2" % n)
@@ -200,7 +200,7 @@ def test_an_answer_takes_no_second_item_that_is_larger_than_its_room() -> None:
 def test_a_long_answer_of_a_queue_in_memory_takes_several_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kestrelpy.protocol.observing.SLICE_ITEMS", 4)
+    monkeypatch.setattr("kestrelpy.protocol.verbs.browse.SLICE_ITEMS", 4)
     stage = Stage()
     stage.set_queue(durable=False)
     for n in range(1, COUNT + 1):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.errors import ClientError
-from kestrelpy.protocol.commands import Remove, Upto, Withdraw
-from kestrelpy.protocol.markers import Begin
-from kestrelpy.protocol.once import Handoff, Once
-from kestrelpy.protocol.targets import STORING, parse_deletion, parse_target
+from kestrelpy.protocol.parse.commands import Remove, Upto, Withdraw
+from kestrelpy.protocol.parse.options import Begin
+from kestrelpy.protocol.parse.set_conditions import Handoff, Once
+from kestrelpy.protocol.parse.target import STORING, parse_deletion, parse_target
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kestrelpy.core.log import JournalLog
-from kestrelpy.protocol.plain import MODES
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.protocol.verbs.admin import MODES
 from tests.support.stage import Stage
 
 SET_EXPIRED = b"set %b 0 -1 1\r\nx\r\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelpy.core.log import JournalLog
+from kestrelpy.core.log.log import JournalLog
 from tests.support.stage import Stage
 
 

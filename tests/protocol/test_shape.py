@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from journal.canonical import text_of
+from journal.format.key import text_of
 from kestrelpy.core.item import Item
-from kestrelpy.protocol.shape import Shape, full_value, standing, value
+from kestrelpy.protocol.verbs.value_line import Shape, full_value, standing, value
 
 ITEM = Item(7, 7, b"body", 3, 1000, 2000)
 

@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from journal.journal import Sizes
-from kestrelpy.core.reader import Reader
+from journal.write.writer import Sizes
+from kestrelpy.core.subscription.subscription import Reader
 from tests.support.memory_disk import Fault
 from tests.support.stage import Stage
 
@@ -19,7 +19,7 @@ UNREAD = "the next item cannot be read now (Too many open files); it is tried ag
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     """Thirty items over many segments, next to none of them in memory."""
     monkeypatch.setattr("tests.support.stage._SIZES", Sizes(2048, 2048, 1 << 20))
-    monkeypatch.setattr("kestrelpy.core.residency.FREE_BYTES", 0)
+    monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
     stage = Stage()
     stage.set_queue(max_memory=1)
     for n in range(1, COUNT + 1):

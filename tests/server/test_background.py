@@ -8,19 +8,19 @@ from threading import Event
 
 import pytest
 
-from journal.journal import Sizes
+from journal.write.writer import Sizes
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.reader import ABORTED
+from kestrelpy.core.subscription.subscription import ABORTED
 from kestrelpy.server import clock
-from kestrelpy.server.background import Pause
+from kestrelpy.server.journal_jobs import Pause
 from tests.support.life import Life, at_once
 from tests.support.memory_disk import Fault
 
 
 @pytest.fixture
 def life(monkeypatch: pytest.MonkeyPatch) -> Life:
-    monkeypatch.setattr("kestrelpy.server.background.wrap", at_once)
-    monkeypatch.setattr("kestrelpy.core.residency.FREE_BYTES", 0)
+    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
     return Life(Policy(max_memory_bytes=0), Sizes(2048, 2048, 1 << 20))
 
 
@@ -138,7 +138,7 @@ def test_segments_go_when_snapshots_say_so_and_the_rest_is_read_from_survivors(l
 def test_a_dead_item_whose_segment_is_rewritten_while_it_is_read_is_found_in_the_survivors(
     life: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kestrelpy.core.dead.KEPT_BYTES_MAX", 0)
+    monkeypatch.setattr("kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX", 0)
     life.queue.set_policy(Policy(max_memory_bytes=0, max_attempts=1), 0)
     fill(life, 1)
     lease = life.open()

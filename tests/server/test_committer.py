@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from journal.checkpoint import Checkpoint
+from journal.compaction.maintenance import State
 from journal.files import Files
-from journal.ids import IdCounts, IdSet
-from journal.journal import Journal, Sizes
-from journal.record import Draft, Kind
-from journal.upkeep import State
-from kestrelpy.core.log import JournalLog
+from journal.format.checkpoint import Checkpoint
+from journal.format.record import Draft, Kind
+from journal.sets.id_set import IdCounts, IdSet
+from journal.write.writer import Journal, Sizes
+from kestrelpy.core.log.log import JournalLog
 from kestrelpy.server.committer import Committer
 from tests.support.disks import HeldDisk
 

@@ -15,15 +15,15 @@ from random import Random
 
 import pytest
 
-from journal.counts import IdCounts
 from journal.errors import JournalError
-from journal.journal import Sizes
+from journal.sets.id_counts import IdCounts
+from journal.write.writer import Sizes
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.log import JournalLog
-from kestrelpy.core.null_log import NullLog
+from kestrelpy.core.clock import Wall
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.log.memory_log import NullLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue import Queue
-from kestrelpy.core.wall import Wall
+from kestrelpy.core.queue.queue import Queue
 from kestrelpy.server.data_directory import DataDirectory
 from tests.support import stage as stages
 from tests.support.memory_disk import MemoryDisk

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from kestrelpy.core.log import JournalLog
+from kestrelpy.core.log.log import JournalLog
 from kestrelpy.server.later_syncs import LAZY_SECONDS, SOON_SECONDS, LaterSyncs
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from journal.files import Disk, Handle
-from kestrelpy.core.log import JournalLog
+from kestrelpy.core.log.log import JournalLog
 from tests.support.disks import HeldDisk
 from tests.support.running import Running, running
 

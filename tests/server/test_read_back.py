@@ -6,10 +6,10 @@ import errno
 
 import pytest
 
-from journal.journal import Sizes
+from journal.write.writer import Sizes
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.reader import ABORTED
-from kestrelpy.core.storing import NOT_STORED
+from kestrelpy.core.queue.put import NOT_STORED
+from kestrelpy.core.subscription.subscription import ABORTED
 from tests.support.life import Life, at_once
 from tests.support.memory_disk import Fault
 
@@ -19,9 +19,9 @@ ITEMS = 40
 @pytest.fixture
 def life(monkeypatch: pytest.MonkeyPatch) -> Life:
     """Forty items over many segments, none in memory."""
-    monkeypatch.setattr("kestrelpy.server.background.wrap", at_once)
-    monkeypatch.setattr("kestrelpy.core.residency.FREE_BYTES", 0)
-    monkeypatch.setattr("kestrelpy.core.dead.KEPT_BYTES_MAX", 0)
+    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
+    monkeypatch.setattr("kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX", 0)
     life = Life(Policy(max_memory_bytes=0, max_attempts=2), Sizes(2048, 2048, 1 << 20))
     for n in range(ITEMS):
         life.put(body(n))
@@ -168,7 +168,7 @@ def test_an_add_does_not_store_beside_what_is_damaged(life: Life) -> None:
 def test_snapshots_and_rewriting_go_on_after_a_shortage(
     life: Life, verb: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("journal.upkeep.SNAPSHOT_RECORDS", 5)
+    monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 5)
     fault = Fault(verb, path, times=4, error=errno.ENFILE)
     life.disk.faults = [fault]
     kept = []

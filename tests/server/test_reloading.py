@@ -10,7 +10,7 @@ import pytest
 
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue import Queue
+from kestrelpy.core.queue.queue import Queue
 from kestrelpy.server.reloading import LATE_MAX, STEPS_MAX, Reload
 from tests.support.running import running
 from tests.support.stage import Stage

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from journal.files import Handle
-from kestrelpy.core.log import JournalLog
+from kestrelpy.core.log.log import JournalLog
 from kestrelpy.protocol.replies import Gate
-from kestrelpy.server.removals import Removals
+from kestrelpy.server.queue_deletion import Removals
 from tests.support.disks import HeldDisk
 from tests.support.memory_disk import Fault
 from tests.support.moving import Town, both_deleted_and_the_first_failed

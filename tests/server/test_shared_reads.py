@@ -6,16 +6,16 @@ from unittest.mock import Mock
 
 import pytest
 
-from journal.journal import Sizes
-from kestrelpy.core.children import mention
-from kestrelpy.core.delays import Delay
+from journal.write.writer import Sizes
+from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.policy import Policy
+from kestrelpy.core.registry.lifecycle import mention
 from kestrelpy.server.turn import FEEDS_MAX, Turn
 from tests.support.life import Life, at_once
 
 
 def test_children_share_what_was_read_for_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelpy.server.background.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
     life = Life(Policy(), Sizes(2048, 2048, 1 << 20))
     for number in range(5):
         mention(life.broker, b"jobs+c%d" % number, life.now_ms)

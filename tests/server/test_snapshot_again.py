@@ -8,9 +8,9 @@ from dataclasses import fields
 
 import pytest
 
-from journal.snapshot import ReaderState, Snapshot
-from journal.upkeep import SnapshotJob
-from kestrelpy.core.log import JournalLog
+from journal.compaction.maintenance import SnapshotJob
+from journal.snapshot.snapshot import ReaderState, Snapshot
+from kestrelpy.core.log.log import JournalLog
 from tests.support.memory_disk import Fault
 from tests.support.stage import Stage
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from journal.recovery import Recovery
-from kestrelpy.core.replay import Replay
-from kestrelpy.core.replay_line import ReplayLine
+from journal.recovery.recovery import Recovery
+from kestrelpy.core.replay.replay import Replay
+from kestrelpy.core.replay.subscription_replay import ReplayLine
 from tests.support.memory_disk import MemoryDisk
 from tests.support.stage import Stage
 

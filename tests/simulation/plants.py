@@ -12,22 +12,26 @@ from itertools import count
 from typing import Any, Final
 from unittest import mock
 
-from journal.commit import SyncJob
-from journal.journal import Journal
-from journal.recovery import Recovery
-from kestrelpy.core import children, moving, passages, remnants
-from kestrelpy.core.apart import Apart
-from kestrelpy.core.child import Child
-from kestrelpy.core.log import JournalLog
-from kestrelpy.core.once import Ids
-from kestrelpy.core.passages import Passages
-from kestrelpy.core.queue import Queue
-from kestrelpy.core.reader import DEFERRED, Reader
-from kestrelpy.core.replay import Replay
-from kestrelpy.core.replay_line import ReplayLine
-from kestrelpy.protocol import children as mentioning
-from kestrelpy.protocol import removing, storing
+from journal.recovery.recovery import Recovery
+from journal.write.group_commit import SyncJob
+from journal.write.writer import Journal
+from kestrelpy.core.fanout.child import Child
+from kestrelpy.core.index.dedupe import Ids
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.registry import lifecycle as children
+from kestrelpy.core.registry import remnants
+from kestrelpy.core.replay.replay import Replay
+from kestrelpy.core.replay.subscription_replay import ReplayLine
+from kestrelpy.core.subscription.restore import Apart
+from kestrelpy.core.subscription.subscription import DEFERRED, Reader
+from kestrelpy.core.transfer import in_flight as passages
+from kestrelpy.core.transfer import steps as moving
+from kestrelpy.core.transfer.in_flight import Passages
 from kestrelpy.protocol.replies import Replies
+from kestrelpy.protocol.verbs import children as mentioning
+from kestrelpy.protocol.verbs import delete_item as removing
+from kestrelpy.protocol.verbs import set as storing
 from kestrelpy.server.data_directory import DataDirectory
 from kestrelpy.server.turn import Turn
 from tests.simulation.clients import Keeper, Operator

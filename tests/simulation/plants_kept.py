@@ -11,12 +11,13 @@ from itertools import count
 from typing import Any, Final
 from unittest import mock
 
-from journal.retention import Retention
-from kestrelpy.core import kept, replay
-from kestrelpy.core.kept import READY, Kept
-from kestrelpy.core.marks import Marks
-from kestrelpy.core.retained import Retained
-from kestrelpy.protocol.observing import Answer
+from journal.write.retention import Retention
+from kestrelpy.core.index.markers import Marks
+from kestrelpy.core.queue import browse as kept
+from kestrelpy.core.queue.browse import READY, Kept
+from kestrelpy.core.queue.retention import Retained
+from kestrelpy.core.replay import replay
+from kestrelpy.protocol.verbs.browse import Answer
 from tests.simulation.plants import Around, around
 
 _SOMETIMES: Final = 11

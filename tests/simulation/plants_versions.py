@@ -11,10 +11,10 @@ from itertools import count
 from typing import Any, Final
 from unittest import mock
 
-from kestrelpy.core import storing
-from kestrelpy.core.storing import EXISTS
-from kestrelpy.core.versions import Versions
-from kestrelpy.protocol import streams
+from kestrelpy.core.index.versions import Versions
+from kestrelpy.core.queue import put as storing
+from kestrelpy.core.queue.put import EXISTS
+from kestrelpy.protocol.verbs import streams
 from tests.simulation.plants import Around, around
 
 _SOMETIMES: Final = 11

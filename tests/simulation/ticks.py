@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
-from journal.epochs import nominal_of_put
 from journal.files import Files
-from journal.reader import JournalView, parse_folder_name
-from journal.record import Kind
+from journal.format.record import Kind
+from journal.format.schedule import nominal_of_put
+from journal.tools.view import JournalView, parse_folder_name
 
 QUEUE: Final = "ticks"
 SETTINGS: Final[dict[str, Any]] = {

@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from kestrelpy.spark.answers import batch_of
-from kestrelpy.spark.live import Slice
+from kestrelpy.spark.live.batches import batch_of
+from kestrelpy.spark.live.partitions import Slice
+from kestrelpy.spark.live.wire import Values
 from kestrelpy.spark.offsets import Address, Range
 from kestrelpy.spark.options import parse_options
 from kestrelpy.spark.schema import default, select
-from kestrelpy.spark.wire import Values
 
 PIECE = Slice(Address("a", 1), "5e12", "jobs", 1, Range(0, 100), 0)
 

@@ -11,20 +11,20 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from journal.canonical import text_of
-from journal.checkpoint import Checkpoint
 from journal.errors import Damage
 from journal.files import Disk
-from journal.ids import IdCounts, IdSet
-from journal.record import Draft, Kind, Record, Tag, decode, encode, encode_meta, ended
-from journal.recovery import Recovery
-from journal.segment import SegmentHeader
-from kestrelpy.spark import decode as bulk
-from kestrelpy.spark.history import plan_events
-from kestrelpy.spark.holding import Holding
-from kestrelpy.spark.pieces import Limits, PieceGone
+from journal.format.checkpoint import Checkpoint
+from journal.format.key import text_of
+from journal.format.record import Draft, Kind, Record, Tag, decode, encode, encode_meta, ended
+from journal.format.segment import SegmentHeader
+from journal.recovery.recovery import Recovery
+from journal.sets.id_set import IdCounts, IdSet
+from kestrelpy.spark.files import decode as bulk
+from kestrelpy.spark.files.live_items import Holding
+from kestrelpy.spark.files.plan_events import plan_events
+from kestrelpy.spark.files.plan_items import State
+from kestrelpy.spark.files.split import Limits, PieceGone
 from kestrelpy.spark.schema import default, select
-from kestrelpy.spark.state import State
 from tests.golden.build import GOLDEN
 from tests.golden.layout import TIME_MS, SegmentBuilder, draft
 from tests.support.bulk import EVERYTHING, expected, in_bulk, own

@@ -11,8 +11,8 @@ from __future__ import annotations
 import pytest
 
 from journal.errors import Damage, JournalError
-from journal.recovery import Recovery
-from journal.segment import FILE_HEADER_BYTES, segment_number
+from journal.format.segment import FILE_HEADER_BYTES, segment_number
+from journal.recovery.recovery import Recovery
 from tests.journal.test_every_damage import every_file, hit_by, journal, snapshotted
 from tests.support.bulk import expected, in_bulk, own
 from tests.support.journals import FOLDER, path_of, segments

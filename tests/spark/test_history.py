@@ -9,17 +9,17 @@ from typing import Any, cast
 
 import pytest
 
-from journal.checkpoint import Checkpoint
 from journal.errors import JournalError
 from journal.files import Disk
-from journal.record import Draft, Kind, ended
-from journal.recovery import Recovery
-from journal.segment import VERSION, segment_name
-from kestrelpy.spark import decode
-from kestrelpy.spark.history import look_again, plan_events
-from kestrelpy.spark.pieces import PieceGone
+from journal.format.checkpoint import Checkpoint
+from journal.format.record import Draft, Kind, ended
+from journal.format.segment import VERSION, segment_name
+from journal.recovery.recovery import Recovery
+from kestrelpy.spark.files import decode
+from kestrelpy.spark.files.plan_events import look_again, plan_events
+from kestrelpy.spark.files.plan_items import plan_items
+from kestrelpy.spark.files.split import PieceGone
 from kestrelpy.spark.schema import Selection, default, select
-from kestrelpy.spark.state import plan_items
 from tests.golden.layout import TIME_MS, SegmentBuilder, draft
 from tests.support.bulk import in_bulk
 from tests.support.journals import FOLDER, disk_with, fresh, path_of, segments, start

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from kestrelpy.spark import live
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.live import Slice
+from kestrelpy.spark.live import partitions as live
+from kestrelpy.spark.live.partitions import Slice
 from kestrelpy.spark.options import Options, parse_options
 from tests.spark.stand_in import Line, StandIn
 

@@ -117,8 +117,8 @@ def test_the_wheel_carries_what_spark_looks_for(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
 
     assert "pyspark_kestrel/__init__.py" in names
-    assert "kestrelpy/spark/batch.py" in names
-    assert "journal/record.py" in names
+    assert "kestrelpy/spark/source.py" in names
+    assert "journal/format/record.py" in names
 
 
 def test_a_fresh_environment_finds_the_format_by_itself(
@@ -185,7 +185,7 @@ def test_tables_can_be_imported_where_there_is_no_spark(tmp_path: Path) -> None:
         "import sys\n"
         "sys.modules['pyspark'] = None\n"
         "import kestrelpy.spark, kestrelpy.spark.session, kestrelpy.spark.options\n"
-        "import kestrelpy.spark.live, kestrelpy.spark.offsets, kestrelpy.spark.schema\n"
+        "import kestrelpy.spark.live.partitions, kestrelpy.spark.offsets, kestrelpy.spark.schema\n"
         "print(kestrelpy.spark.session.what_is_missing())"
     )
 

@@ -11,10 +11,10 @@ import pytest
 
 from journal.errors import NewerFormat
 from journal.files import Disk
-from journal.record import Draft, Kind, Record, Tag, encode_meta
-from kestrelpy.core.operating import cancel, pause
-from kestrelpy.spark.holding import DEAD, DELAYED, LENT, NOTHING_HELD, READY, STATES
-from kestrelpy.spark.state import State, plan_items, state_of
+from journal.format.record import Draft, Kind, Record, Tag, encode_meta
+from kestrelpy.core.queue.admin import cancel, pause
+from kestrelpy.spark.files.live_items import DEAD, DELAYED, LENT, NOTHING_HELD, READY, STATES
+from kestrelpy.spark.files.plan_items import State, plan_items, state_of
 from tests.spark.jobs.lives import Story, spill
 from tests.support.life import at_once
 from tests.support.moving import Town
@@ -22,7 +22,7 @@ from tests.support.moving import Town
 
 @pytest.fixture(autouse=True)
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("kestrelpy.server.background.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
     yield
 
 

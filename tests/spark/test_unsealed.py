@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from journal.copying import copy_journal
-from journal.journal import Sizes
-from journal.reader import journal_folders
-from kestrelpy.core.log import JournalLog
+from journal.tools.backup import copy_journal
+from journal.tools.view import journal_folders
+from journal.write.writer import Sizes
+from kestrelpy.core.log.log import JournalLog
 from tests.support import stage as stages
 from tests.support.bulk import Bulk, in_bulk
 from tests.support.stage import Stage

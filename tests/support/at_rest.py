@@ -26,13 +26,13 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from journal.files import Files
-from journal.journal import Journal
-from journal.reader import folder_name
-from journal.snapshot import snapshot_name
+from journal.snapshot.snapshot import snapshot_name
+from journal.tools.view import folder_name
+from journal.write.writer import Journal
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.log import JournalLog
+from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue import Queue
+from kestrelpy.core.queue.queue import Queue
 from tests.support.rest_table import (
     AT_MOST,
     MAY_HOLD,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from journal.canonical import as_text
 from journal.errors import Damage, NewerFormat
 from journal.files import Files
-from journal.record import Kind, Record, Tag, decode_meta, ended_bytes
-from kestrelpy.spark import decode
-from kestrelpy.spark.history import History, plan_events
-from kestrelpy.spark.pieces import NO_LIMITS, Limits
+from journal.format.key import as_text
+from journal.format.record import Kind, Record, Tag, decode_meta, ended_bytes
+from kestrelpy.spark.files import decode
+from kestrelpy.spark.files.plan_events import History, plan_events
+from kestrelpy.spark.files.split import NO_LIMITS, Limits
 from kestrelpy.spark.schema import DEFAULT, EXTRA, OP_WORDS, Selection
 
 EVERYTHING = Selection("events", (*DEFAULT["events"], *EXTRA["events"]))

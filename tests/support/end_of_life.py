@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.log import JournalLog
-from kestrelpy.core.operating import pause
-from kestrelpy.core.queue import Queue
-from kestrelpy.core.reader import Reader
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.queue.admin import pause
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.subscription.subscription import Reader
 from tests.support.at_rest import files_left, left_over
 from tests.support.life import Life
 from tests.support.queues import QueueInHand

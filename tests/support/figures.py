@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelpy.spark.jobs.figures import Bucket, Death, Figures, History, Row, Series, Spread
+from kestrelpy.spark.jobs.report.figures import Bucket, Death, Figures, History, Row, Series, Spread
 
 START_MS = 1_790_000_040_000
 MINUTE_MS = 60_000

@@ -6,15 +6,15 @@ import os
 from dataclasses import dataclass, field
 from random import Random
 
-from journal.checkpoint import Checkpoint
 from journal.files import Files, Handle
-from journal.ids import IdSet
-from journal.journal import Journal, Sizes
-from journal.reader import parse_folder_name
-from journal.record import Draft, Kind, Record, number_given
-from journal.recovery import Recovery
-from journal.resume import recovered_journal
-from journal.sentence import sentence
+from journal.format.checkpoint import Checkpoint
+from journal.format.describe import sentence
+from journal.format.record import Draft, Kind, Record, number_given
+from journal.recovery.recovery import Recovery
+from journal.recovery.reopen import recovered_journal
+from journal.sets.id_set import IdSet
+from journal.tools.view import parse_folder_name
+from journal.write.writer import Journal, Sizes
 from tests.support.memory_disk import MemoryDisk
 
 FOLDER = "/data/jobs.1"

@@ -1,7 +1,7 @@
 """A queue with a real journal on the memory disk, whose threads are moved by hand: what is ordered
 off the loop (reads, snapshots, rewriting) is done one by one, whenever a test says so.
 
-`wrap` of `kestrelpy.server.background` has to be replaced by `at_once`.
+`wrap` of `kestrelpy.server.journal_jobs` has to be replaced by `at_once`.
 
 One rule: between two commands nothing happens that was not asked for.
 """
@@ -13,20 +13,20 @@ from random import Random
 from typing import Any, TypeVar, cast
 
 from journal.errors import Damage
-from journal.journal import Sizes
+from journal.write.writer import Sizes
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.delays import Delay
+from kestrelpy.core.clock import Wall
+from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.index.leases import Holder, Lease
+from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.key_rule import NO_KEY
-from kestrelpy.core.leases import Holder, Lease
-from kestrelpy.core.log import JournalLog
+from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue import Queue
-from kestrelpy.core.reader import Reader
-from kestrelpy.core.storing import NOT_STORED
-from kestrelpy.core.waiters import Want
-from kestrelpy.core.wall import Wall
-from kestrelpy.server.background import Background
+from kestrelpy.core.queue.put import NOT_STORED
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.subscription.subscription import Reader
 from kestrelpy.server.data_directory import DataDirectory
+from kestrelpy.server.journal_jobs import Background
 from tests.support.journals import TINY
 from tests.support.memory_disk import MemoryDisk
 

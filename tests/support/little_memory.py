@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from journal.journal import Sizes
+from journal.write.writer import Sizes
 
-_REFILLS = "kestrelpy.core.line.REFILL_ITEMS", "kestrelpy.core.reader.REFILL_ITEMS"
+_REFILLS = (
+    "kestrelpy.core.subscription.ready_line.REFILL_ITEMS",
+    "kestrelpy.core.subscription.subscription.REFILL_ITEMS",
+)
 
 
 def little_memory(piece: int, refill_items: int = 0, **others: object) -> pytest.MonkeyPatch:
@@ -19,15 +22,15 @@ def little_memory(piece: int, refill_items: int = 0, **others: object) -> pytest
     """
     sizes: dict[str, object] = {
         "tests.support.stage._SIZES": Sizes(2048, 4096, 1 << 20),
-        "journal.gather.PIECE_BYTES": piece,
-        "journal.gather.PIECE_BYTES_OF_ONE": piece,
-        "journal.seeking.PIECE_BYTES": piece,
-        "journal.seeking._WINDOW_BYTES": max(piece, 128),
-        "journal.gather.WALKED_BYTES_MAX": 3 * piece,
-        "journal.gather.NEAR_ITEMS": 4,
-        "journal.gather._SPAN": 1,
-        "kestrelpy.core.residency.FREE_BYTES": 0,
-        "kestrelpy.core.residency.GRAIN_BYTES": 500,
+        "journal.read.range_scan.PIECE_BYTES": piece,
+        "journal.read.range_scan.PIECE_BYTES_OF_ONE": piece,
+        "journal.read.seek.PIECE_BYTES": piece,
+        "journal.read.seek._WINDOW_BYTES": max(piece, 128),
+        "journal.read.range_scan.WALKED_BYTES_MAX": 3 * piece,
+        "journal.read.range_scan.NEAR_ITEMS": 4,
+        "journal.read.range_scan._SPAN": 1,
+        "kestrelpy.core.index.memory_budget.FREE_BYTES": 0,
+        "kestrelpy.core.index.memory_budget.GRAIN_BYTES": 500,
     }
     if refill_items:
         sizes |= dict.fromkeys(_REFILLS, refill_items)

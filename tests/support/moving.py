@@ -19,11 +19,11 @@ from random import Random
 from typing import Any
 
 from journal.errors import JournalFailed
-from journal.reader import JournalView
-from journal.record import Record
-from kestrelpy.core.leases import Lease
-from kestrelpy.core.log import JournalLog
-from kestrelpy.core.moving import whose_files
+from journal.format.record import Record
+from journal.tools.view import JournalView
+from kestrelpy.core.index.leases import Lease
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.transfer.steps import whose_files
 from tests.support.memory_disk import Fate, MemoryDisk, PowerCut
 from tests.support.stage import Stage
 

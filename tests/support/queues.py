@@ -17,30 +17,30 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-from journal.backlog import Backlog
-from journal.canonical import text_of
-from journal.checkpoint import Checkpoint
-from journal.journal import Journal
-from journal.record import Kind, RawDraft, Record, said_of_put
-from journal.sentence import sentence
+from journal.format.checkpoint import Checkpoint
+from journal.format.describe import sentence
+from journal.format.key import text_of
+from journal.format.record import Kind, RawDraft, Record, said_of_put
+from journal.read.readahead import Backlog
+from journal.write.writer import Journal
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.by_token import find
-from kestrelpy.core.delays import Delay
+from kestrelpy.core.clock import Wall
+from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.index.leases import Holder, Lease
+from kestrelpy.core.index.memory_budget import UNLIMITED
+from kestrelpy.core.index.ready_list import Ready
+from kestrelpy.core.index.waiters import Waiter, Want
 from kestrelpy.core.item import Item
-from kestrelpy.core.leases import Holder, Lease
-from kestrelpy.core.line import item_of
-from kestrelpy.core.log import JournalLog, Log
-from kestrelpy.core.moving import redrive
-from kestrelpy.core.operating import Waiting, cancel, pause, purge, waiting
+from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue import Queue
-from kestrelpy.core.reader import ABORTED, DEFERRED, Reader
-from kestrelpy.core.ready import Ready
-from kestrelpy.core.replay import Replay
-from kestrelpy.core.residency import UNLIMITED
-from kestrelpy.core.storing import NOT_STORED
-from kestrelpy.core.waiters import Waiter, Want
-from kestrelpy.core.wall import Wall
+from kestrelpy.core.queue.admin import Waiting, cancel, pause, purge, waiting
+from kestrelpy.core.queue.put import NOT_STORED
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.replay.replay import Replay
+from kestrelpy.core.subscription.ready_line import item_of
+from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Reader
+from kestrelpy.core.subscription.token_leases import find
+from kestrelpy.core.transfer.steps import redrive
 from tests.support.journals import FOLDER, IDENTITY, TINY
 from tests.support.memory_disk import MemoryDisk
 

@@ -17,8 +17,8 @@ def classes() -> dict[str, set[str]]:
     """The attributes that each class gives its instances, by the name of the class in the table."""
     found: dict[str, set[str]] = {}
     for room in ROOMS:
-        for path in sorted((ROOT / room).glob("*.py")):
-            module = f"{room.rpartition('/')[2]}.{path.stem}"
+        for path in sorted((ROOT / room).rglob("*.py")):
+            module = ".".join(path.relative_to((ROOT / room).parent).with_suffix("").parts)
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.ClassDef):
                     found[f"{module}.{node.name}"] = {*_attributes(node)}

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-from kestrelpy.core.ready import NO_FRONTIER
+from kestrelpy.core.index.ready_list import NO_FRONTIER
 
 TOTAL: Final = "a total since the start"
 NUMBER: Final = "the latest number that was given, or reached"
@@ -34,69 +34,69 @@ UNFOLLOWED: Final = (CACHE, ELSEWHERE)
 # By class: attributes that may hold something, with the reason.
 _STAYS: Final[dict[str, dict[str, str]]] = {
     # -- journal ------------------------------------------------------------------------------
-    "journal.backlog.Backlog": {
+    "journal.read.readahead.Backlog": {
         "_life": TOTAL,
         "_number _limit _base _data _at _needed _seen _is_over": BUFFER,
     },
-    "journal.commit.GroupCommit": {
+    "journal.write.group_commit.GroupCommit": {
         "lsn_appended lsn_written lsn_durable item_written item_durable item_in_flight": NUMBER,
     },
-    "journal.counts.IdCounts": {},
-    "journal.fresh.Batch": {},
-    "journal.fresh.Fresh": {"keeps": SETTING},
-    "journal.ids.IdSet": {"_first _last": "bounds of a run that may be empty"},
-    "journal.journal.Journal": {
+    "journal.sets.id_counts.IdCounts": {},
+    "journal.snapshot.dedupe_pending.Batch": {},
+    "journal.snapshot.dedupe_pending.Fresh": {"keeps": SETTING},
+    "journal.sets.id_set.IdSet": {"_first _last": "bounds of a run that may be empty"},
+    "journal.write.writer.Journal": {
         "folder identity short_identity": NAME,
         "_to_sync _retired": "handles of what was written behind the last sync: by a rest, or by a "
         "queue that never syncs, until its next snapshot",
     },
-    "journal.ledger.Ledger": {
+    "journal.write.segment_list.Ledger": {
         "segments": INSIDE,
         "_standing": "one record for each kind, reader and schedule",
         "revived_lsn _held_below": NUMBER,
     },
-    "journal.retention.Retention": {
+    "journal.write.retention.Retention": {
         "ms bytes_most": SETTING,
         "_told _count _counted": LAST,
     },
-    "journal.rotation.Segment": {
+    "journal.write.segment_file.Segment": {
         "number path rank capacity": NAME,
         "lsn_first lsn_last at item_first item_last time_last emptied_lsn": NUMBER,
         "puts extra_bytes recycled is_open damaged unread": ON_DISK,
         "weighed": "which snapshot it was looked at for last",
     },
-    "journal.seen.Table": {
+    "journal.sets.hash_table.Table": {
         "width _shift _row _room _marks": "its shape: buckets, empty or not",
         "_next _swept": "its shape, while it grows or shrinks",
     },
-    "journal.segment.Tally": {
+    "journal.format.segment.Tally": {
         "counts item_first item_last place_first place_last time_min time_max": ON_DISK,
     },
-    "journal.spares.Spares": {
+    "journal.write.preallocation.Spares": {
         "number _failed": NUMBER,
         "waiting recycled": ON_DISK,
         "_need_most _need_more": "what the segment before needed, counted at each rotation",
     },
-    "journal.upkeep.Upkeep": {
+    "journal.compaction.maintenance.Upkeep": {
         "snapshots chunks lost_chunks _forgotten": ON_DISK,
         "has_rotated": "a segment was sealed: the next snapshot comes with the next write",
         "is_asked": "something may go: the next snapshot comes with the next write",
         "_leased": LAST,
     },
     # -- core ---------------------------------------------------------------------------------
-    "core.branch.Branch": {},
+    "core.queue.child_queue.Branch": {},
     "core.broker.Broker": {
         "queues remnants": INSIDE,
         "queues_max aliases server_id": SETTING,
         "generation_deleted": NUMBER,
     },
-    "core.child.Child": {
+    "core.fanout.child.Child": {
         "part": NAME,
         "floor taken named_lsn": NUMBER,
         "total_items seen_bytes": TOTAL,
         "asked_ms": CLOCK,
     },
-    "core.children.Later": {},
+    "core.registry.lifecycle.Later": {},
     "core.counters.QueueCounters": {
         "expired discarded opened cancelled flushes redelivered lease_expired duplicates "
         "closes_without_open gaps": TOTAL,
@@ -105,39 +105,39 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "bytes_read bytes_written cmd_get cmd_peek cmd_set connections_total get_hits get_misses "
         "queue_creates queue_deletes queue_expires refused_quietly": TOTAL,
     },
-    "core.dead.DeadLine": {"_order": NUMBER},
-    "core.delays.Delays": {},
-    "core.due.DueTimes": {"_tidied": "where the next look begins"},
-    "core.idle.Idle": {"_looked_ms due_ms": CLOCK, "age_ms": SETTING, "unsure": NUMBER},
-    "core.keyed.Keyed": {},
-    "core.keys.Keys": {"matches_any": SETTING},
-    "core.leases.Holder": {
+    "core.index.dead_letters.DeadLine": {"_order": NUMBER},
+    "core.index.delayed.Delays": {},
+    "core.index.sorted_table.DueTimes": {"_tidied": "where the next look begins"},
+    "core.queue.idle_sweep.Idle": {"_looked_ms due_ms": CLOCK, "age_ms": SETTING, "unsure": NUMBER},
+    "core.subscription.key_gate.Keyed": {},
+    "core.index.key_locks.Keys": {"matches_any": SETTING},
+    "core.index.leases.Holder": {
         "name": NAME,
         "overdue": "where a lease ended, until this connection's next word about that queue",
     },
-    "core.leases._InOrder": {"latest_ms": NUMBER},
-    "core.leases.Leases": {},
-    "core.line.Line": {},
-    "core.log.JournalLog": {
+    "core.index.leases._InOrder": {"latest_ms": NUMBER},
+    "core.index.leases.Leases": {},
+    "core.subscription.ready_line.Line": {},
+    "core.log.log.JournalLog": {
         "archive_to sync_ms": SETTING,
         "lsn_appended lsn_written lsn_stored lsn_durable item_stored lsn_told awaited_lsn": NUMBER,
     },
-    "core.marks.Marks": {"latest": NUMBER, "_compacted": "where the next look begins"},
-    "core.missed.Missed": {
+    "core.index.markers.Marks": {"latest": NUMBER, "_compacted": "where the next look begins"},
+    "core.fanout.unseen.Missed": {
         "_numbers _events _passed": "what some child may not have seen yet (MISSED_MAX)",
         "_known": LAST,
     },
-    "core.moves.Moves": {},
-    "core.null_log.NullLog": {
+    "core.transfer.transfers.Moves": {},
+    "core.log.memory_log.NullLog": {
         "lsn_written lsn_stored lsn_durable item_stored lsn_appended": NUMBER,
         "archive_to": SETTING,
     },
-    "core.once.Ids": {"_asked _hash _bucket": LAST},
-    "core.once.Scope": {
+    "core.index.dedupe.Ids": {"_asked _hash _bucket": LAST},
+    "core.index.dedupe.Scope": {
         "epoch since last used_ms ids": "a scope, until its window is over",
     },
-    "core.passages.Passages": {},
-    "core.queue.Queue": {
+    "core.transfer.in_flight.Passages": {},
+    "core.queue.queue.Queue": {
         "name server_id generation own_number": NAME,
         "declared passes_on is_remnant": SETTING,
         "children eager": INSIDE,
@@ -146,15 +146,15 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "put_bytes total_items": TOTAL,
         "created_ms _complained_ms tended_ms": CLOCK,
     },
-    "core.reader.Reader": {
+    "core.subscription.subscription.Reader": {
         "name number": NAME,
         "paused": SETTING,
         "tokens_lsn _next_token _tokens_below": NUMBER,
     },
-    "core.ready.Ready": {},
-    "core.residency.Memory": {"limit": SETTING},
-    "core.residency.Residency": {"most allowed": SETTING},
-    "core.retained.Retained": {"_seen": NUMBER, "look_ms": CLOCK},
+    "core.index.ready_list.Ready": {},
+    "core.index.memory_budget.Memory": {"limit": SETTING},
+    "core.index.memory_budget.Residency": {"most allowed": SETTING},
+    "core.queue.retention.Retained": {"_seen": NUMBER, "look_ms": CLOCK},
     "core.schedules.Running": {
         "done_s looked_s next_s complained_ms": CLOCK,
         "is_known": "its queue was looked at",
@@ -163,45 +163,45 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "running": INSIDE,
         "_looked_ms _next_wall_ms _is_due": CLOCK,
     },
-    "core.shared_log.SharedLog": {"number": NAME},
-    "core.stubs.Stubs": {},
+    "core.log.shared_log.SharedLog": {"number": NAME},
+    "core.index.disk_refs.Stubs": {},
     "core.timers.Alarm": {"at_ms": CLOCK},
     "core.timers.Entry": {"due_ms number": CLOCK},
     "core.timers.Timers": {
         "_number": NUMBER,
         "_heap": "alarms of what is there; each entry is looked at for itself",
     },
-    "core.to_come.ToCome": {
+    "core.queue.to_come.ToCome": {
         "_is_known _lsn _number _count": LAST,
         "_at_work": "children that somebody took from",
     },
-    "core.tokens.TokenFloor": {"on_disk _in_memory": NUMBER},
-    "core.tokens.TokenRange": {"below": NUMBER},
-    "core.trash.Trash": {},
-    "core.versions.Versions": {
+    "core.index.token_range.TokenFloor": {"on_disk _in_memory": NUMBER},
+    "core.index.token_range.TokenRange": {"below": NUMBER},
+    "core.index.trash.Trash": {},
+    "core.index.versions.Versions": {
         "lost_ms lost_item": "what was found to be damaged at the start",
         "_asked _hash _bucket _at _highest _is_first": LAST,
     },
-    "core.waiters.Waiters": {},
-    "core.wall.Wall": {"offset_ms": CLOCK},
+    "core.index.waiters.Waiters": {},
+    "core.clock.Wall": {"offset_ms": CLOCK},
     # -- protocol -----------------------------------------------------------------------------
     "protocol.conversation.Conversation": {
         "last_command_ms _suggests_ms": CLOCK,
         "has_overrun": "how the last share of a turn ended",
         "closing": "it says no more",
     },
-    "protocol.fetching.Fetching": {"at_end": "its client says no more"},
+    "protocol.verbs.get.Fetching": {"at_end": "its client says no more"},
     "protocol.log_limit.LogLimit": {"_said": "lines of the last minute, bounded"},
     "protocol.log_limit._Said": {"at_ms left": CLOCK},
-    "protocol.memcache.Parser": {"_lines": CACHE, "_data _at _searched": BUFFER},
-    "protocol.observing.Observing": {
+    "protocol.parse.parser.Parser": {"_lines": CACHE, "_data _at _searched": BUFFER},
+    "protocol.verbs.browse.Observing": {
         "at_end": "its client says no more",
         "_places": "where this connection read last, bounded",
     },
     "protocol.replies.Replies": {},
-    "protocol.storing.Storing": {"stored_bytes _quiet_bytes": "of the current turn"},
+    "protocol.verbs.set.Storing": {"stored_bytes _quiet_bytes": "of the current turn"},
     # -- server -------------------------------------------------------------------------------
-    "server.background.Background": {},
+    "server.journal_jobs.Background": {},
     "server.committer.Committer": {
         "_threads _idle": "sync threads stay until the process ends",
         "reserve_bytes": SETTING,
@@ -235,9 +235,9 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "server.policies.Policies": {},
     "server.read_back.ReadBack": {},
-    "server.removals.Removals": {},
+    "server.queue_deletion.Removals": {},
     "server.schedules.Schedules": {},
-    "server.shared_reads.SharedReads": {},
+    "server.read_cache.SharedReads": {},
     "server.shares.Shares": {"_direct_until": CLOCK},
     "server.shortage.Shortage": {"_most _began": "of the latest shortage", "_is_named": LAST},
     "server.token_file.TokenFile": {
@@ -252,21 +252,23 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
 
 # Where a queue keeps what is done.
 _RETAINED: Final[dict[str, dict[str, str]]] = {
-    "journal.ids.IdSet": {"_bits _counts count": "what is kept"},
-    "core.marks.Marks": {"_markers _ids _kept retains": "markers of what is kept"},
+    "journal.sets.id_set.IdSet": {"_bits _counts count": "what is kept"},
+    "core.index.markers.Marks": {"_markers _ids _kept retains": "markers of what is kept"},
 }
 # Until their windows are over.
 _REMEMBERED: Final[dict[str, dict[str, str]]] = {
-    "journal.seen.Table": {"count": "ids or versions"},
-    "journal.fresh.Batch": {"ids scoped keys": "of these: what no file has yet"},
-    "core.once.Ids": {"scopes": "of these"},
+    "journal.sets.hash_table.Table": {"count": "ids or versions"},
+    "journal.snapshot.dedupe_pending.Batch": {"ids scoped keys": "of these: what no file has yet"},
+    "core.index.dedupe.Ids": {"scopes": "of these"},
 }
 
 # Of a journal in a test that writes nothing.
 _UNWRITTEN: Final[dict[str, dict[str, str]]] = {
-    "core.log.JournalLog": {"_dirty _is_dirty": "it has something to write, and nobody writes it"},
-    "journal.commit.GroupCommit": {"lsn_appended": ELSEWHERE},
-    "journal.journal.Journal": {"_flushed": ELSEWHERE},
+    "core.log.log.JournalLog": {
+        "_dirty _is_dirty": "it has something to write, and nobody writes it"
+    },
+    "journal.write.group_commit.GroupCommit": {"lsn_appended": ELSEWHERE},
+    "journal.write.writer.Journal": {"_flushed": ELSEWHERE},
 }
 
 _JOB: Final = "a job, or what it reads: it ends with it"
@@ -276,76 +278,94 @@ _AT_START: Final = "of a start, or of a tool that reads a folder"
 
 _NONE_LEFT: Final[dict[str, str]] = {
     _JOB: """
-        journal.backlog.ReadOrder journal.backlog.ReadOne journal.by_id.Found
-        journal.by_id.ReadSome journal.by_id._Walk journal.carry.CarryJob journal.carry.Victim
-        journal.carry._Put journal.carry._Survivors journal.carry._Walk journal.commit.SyncJob
-        journal.gather.Gathered journal.gather.Gathering journal.gather.Place
-        journal.gather.TimeSearch journal.gather._Walk journal.merging.MergeJob
-        journal.merging._Prefixes journal.rotation.SpareOrder journal.segment.SegmentHeader
-        journal.seeking.Extent journal.snapshot.SegmentState journal.snapshot.Snapshot
-        journal.upkeep.Memory journal.upkeep.SnapshotJob journal.upkeep.State journal.chunks.Part
-        journal.chunks.Summary journal.chunks.ScopeState journal.lines.ReaderState
-        journal.checkpoint.Checkpoint core.delays._Entries server.background.Pause
-        server.reloading.Enforcement server.reloading.Reload server.reloading._Known
+        journal.read.readahead.ReadOrder journal.read.readahead.ReadOne journal.read.lookup.Found
+        journal.read.lookup.ReadSome journal.read.lookup._Walk
+        journal.compaction.compaction.CarryJob journal.compaction.compaction.Victim
+        journal.compaction.compaction._Put journal.compaction.compaction._Survivors
+        journal.compaction.compaction._Walk journal.write.group_commit.SyncJob
+        journal.read.range_scan.Gathered journal.read.range_scan.Gathering
+        journal.read.range_scan.Place journal.read.range_scan.TimeSearch
+        journal.read.range_scan._Walk journal.snapshot.dedupe_merge.MergeJob
+        journal.snapshot.dedupe_merge._Prefixes journal.write.segment_file.SpareOrder
+        journal.format.segment.SegmentHeader journal.read.seek.Extent
+        journal.snapshot.snapshot.SegmentState journal.snapshot.snapshot.Snapshot
+        journal.compaction.maintenance.Memory journal.compaction.maintenance.SnapshotJob
+        journal.compaction.maintenance.State journal.snapshot.dedupe_file.Part
+        journal.snapshot.dedupe_file.Summary journal.snapshot.dedupe_file.ScopeState
+        journal.format.subscription_state.ReaderState journal.format.checkpoint.Checkpoint
+        core.index.delayed._Entries server.journal_jobs.Pause server.reloading.Enforcement
+        server.reloading.Reload server.reloading._Known
     """,
     _OF_AN_ITEM: """
-        journal.apart.DelayedEntry journal.apart.PlacedEntry journal.lending.LeaseEntry
-        journal.lines.DeadEntry journal.moving.Origin journal.record.Record journal.stamp.Stamp
-        core.item.Item core.keys.Row core.leases.Lease core.missed.Release core.orders.Order
-        core.passages._Leaving core.placed.Placed core.upto.UpTo core.waiters.Waiter
-        core.versions.Written core.kept.Kept
+        journal.format.out_of_order.DelayedEntry journal.format.out_of_order.PlacedEntry
+        journal.format.lease.LeaseEntry journal.format.subscription_state.DeadEntry
+        journal.format.transfer.Origin journal.format.record.Record
+        journal.format.item_header.Stamp core.item.Item core.index.key_locks.Row
+        core.index.leases.Lease core.fanout.unseen.Release core.transfer.request.Order
+        core.transfer.in_flight._Leaving core.queue.snapshot_view.Placed core.queue.ack_up_to.UpTo
+        core.index.waiters.Waiter core.index.versions.Written core.queue.browse.Kept
     """,
     _OF_A_REQUEST: """
-        protocol.commands.Bad protocol.commands.Delete protocol.commands.Fetch
-        protocol.commands.Plain protocol.commands.Remove protocol.commands.Store
-        protocol.commands.Touch protocol.commands.Upto protocol.commands.Withdraw
-        protocol.handing.Given protocol.looking._Stored protocol.observing.Answer
-        protocol.observing.Reading protocol.released.Released protocol.replies.Gate
-        protocol.replies.Together protocol.waiting.Waiting
+        protocol.parse.commands.Bad protocol.parse.commands.Delete protocol.parse.commands.Fetch
+        protocol.parse.commands.Plain protocol.parse.commands.Remove protocol.parse.commands.Store
+        protocol.parse.commands.Touch protocol.parse.commands.Upto
+        protocol.parse.commands.Withdraw protocol.verbs.handoff.Given protocol.stats.item._Stored
+        protocol.verbs.browse.Answer protocol.verbs.browse.Reading
+        protocol.verbs.browse_displaced.Released protocol.replies.Gate protocol.replies.Together
+        protocol.verbs.get_wait.Waiting
     """,
     _AT_START: """
-        journal.account.Account journal.account.Line journal.chain.Chain journal.chain.SegmentFile
-        journal.check.Past journal.check.Report journal.check.StartView journal.check._Lost
-        journal.chunk_files.Chunks journal.copying.Copied journal.copying._Copy
-        journal.dump.Wanted journal.frames.Frames journal.frames.Hole journal.lines.Beginning
-        journal.mend.Mending journal.mend.Nothing journal.missing.Missing
-        journal.reader.JournalView journal.reader._LiveFiles journal.recovery.Recovery
-        journal.repair.Repair journal.repair._Round journal.scan.Gap journal.scan.Scan
-        core.apart.Apart core.replay.Replay core.replay_line.ReplayLine core.replay_line.Sizes
-        server.data_directory.Found server.word_file.Copies journal.__main__._OneLine
+        journal.tools.live_set.Account journal.tools.live_set.Line journal.recovery.chain.Chain
+        journal.recovery.chain.SegmentFile journal.tools.verify.Past journal.tools.verify.Report
+        journal.tools.verify.StartView journal.tools.verify._Lost
+        journal.snapshot.dedupe_load.Chunks journal.tools.backup.Copied journal.tools.backup._Copy
+        journal.tools.dump.Wanted journal.read.frames.Frames journal.read.frames.Hole
+        journal.format.subscription_state.Beginning journal.tools.patch.Mending
+        journal.tools.patch.Nothing journal.recovery.lost_segments.Missing
+        journal.tools.view.JournalView journal.tools.view._LiveFiles
+        journal.recovery.recovery.Recovery journal.tools.repair.Repair journal.tools.repair._Round
+        journal.read.scan.Gap journal.read.scan.Scan core.subscription.restore.Apart
+        core.replay.replay.Replay core.replay.subscription_replay.ReplayLine
+        core.replay.subscription_replay.Sizes server.data_directory.Found server.word_file.Copies
+        journal.__main__._OneLine
     """,
 }
 _VALUES: Final[dict[str, str]] = {
     "what a client may say, or was said": """
-        journal.canonical.Type journal.record.Kind journal.record.Tag journal.record.Draft
-        journal.epochs.Nominal core.delays.Delay core.waiters.Want core.operating.Waiting
-        protocol.commands.Ending protocol.once.Handoff protocol.once.Once protocol.tokens.Tokens
-        protocol.markers.Begin protocol.markers.View protocol.shape.Shape
-        protocol.commands.Target protocol.commands.StoreLine
+        journal.format.key.Type journal.format.record.Kind journal.format.record.Tag
+        journal.format.record.Draft journal.format.schedule.Nominal core.index.delayed.Delay
+        core.index.waiters.Want core.queue.admin.Waiting protocol.parse.commands.Ending
+        protocol.parse.set_conditions.Handoff protocol.parse.set_conditions.Once
+        protocol.parse.tokens.Tokens protocol.parse.options.Begin protocol.parse.options.View
+        protocol.verbs.value_line.Shape protocol.parse.commands.Target
+        protocol.parse.commands.StoreLine
     """,
     "settings": """
-        journal.rotation.Sizes core.key_rule.KeySettings core.policy.Policy core.schedules.CatchUp
-        core.schedules.Schedule server.descriptors.Shares server.token_file._Numbers
+        journal.write.segment_file.Sizes core.key_rule.KeySettings core.policy.Policy
+        core.schedules.CatchUp core.schedules.Schedule server.descriptors.Shares
+        server.token_file._Numbers
     """,
     "an error, or a sentence about the disk": """
-        journal.carry.DamagedVictim journal.chunk_files.ChunkDamaged journal.errors.Damage
-        journal.errors.DirectoryLocked journal.errors.JournalError journal.errors.JournalFailed
-        journal.errors.NewerFormat journal.snapshot.SnapshotDamaged
-        protocol.targets.UnknownOption server.daemon.StartError server.listeners.CannotListen
+        journal.compaction.compaction.DamagedVictim journal.snapshot.dedupe_load.ChunkDamaged
+        journal.errors.Damage journal.errors.DirectoryLocked journal.errors.JournalError
+        journal.errors.JournalFailed journal.errors.NewerFormat
+        journal.snapshot.snapshot.SnapshotDamaged protocol.parse.target.UnknownOption
+        server.daemon.StartError server.listeners.CannotListen
     """,
     "a file, or what is known of one": """
-        journal.chunks.Chunk journal.files.Disk journal.files.DiskHandle
+        journal.snapshot.dedupe_file.Chunk journal.files.Disk journal.files.DiskHandle
         journal.patience._Patient
     """,
     "what a child asked for last, kept for the next one that asks the same (MISSED_MAX)": """
-        core.missed.Digest
+        core.fanout.unseen.Digest
     """,
     "only methods, or what others fill in": """
-        journal.account.Source journal.files.Files journal.files.Handle core.key_rule.KeyRule
-        core.log.Log core.records.Records core.schedules.Times core.shared_log.Needs
-        protocol.host.Host protocol.host.Room protocol.host.Talk protocol.host.Work
-        protocol.replies.Awaited server.connection.Door server.connection_memory.Holder
-        server.read_back.OnThread server.shares.Sharer server.turn.Speaker
+        journal.tools.live_set.Source journal.files.Files journal.files.Handle
+        core.key_rule.KeyRule core.log.log.Log core.log.records.Records core.schedules.Times
+        core.log.shared_log.Needs protocol.ports.Host protocol.ports.Room protocol.ports.Talk
+        protocol.ports.Work protocol.replies.Awaited server.connection.Door
+        server.connection_memory.Holder server.read_back.OnThread server.shares.Sharer
+        server.turn.Speaker
     """,
     "held by its task alone; it keeps the names that it found at its last look": """
         server.connection_sweep.ConnectionSweep
@@ -354,8 +374,8 @@ _VALUES: Final[dict[str, str]] = {
 
 # Another value than 0 is rest.
 _OTHERWISE: Final[dict[str, dict[str, tuple[object, ...]]]] = {
-    "core.ready.Ready": {"frontier": (NO_FRONTIER,)},
-    "journal.backlog.Backlog": {"_hole_at": (0, -1)},
+    "core.index.ready_list.Ready": {"frontier": (NO_FRONTIER,)},
+    "journal.read.readahead.Backlog": {"_hole_at": (0, -1)},
 }
 # What is taken out of the middle is passed over later: so many such entries may lie there.
 _AT_MOST: Final[dict[str, dict[str, tuple[int, str]]]] = {
@@ -401,6 +421,6 @@ def _memory_adds_up(memory: Any) -> str:
 
 
 RELATIONS: Final[dict[str, tuple[Callable[[Any], str], ...]]] = {
-    "journal.commit.GroupCommit": (_commit_is_over,),
+    "journal.write.group_commit.GroupCommit": (_commit_is_over,),
     "server.connection_memory.ConnectionMemory": (_memory_adds_up,),
 }

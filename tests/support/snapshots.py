@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from journal.checkpoint import Checkpoint
 from journal.files import Files
-from journal.ids import IdCounts, IdSet
-from journal.record import Draft, Kind, Record, ended
-from journal.recovery import Recovery
-from journal.segment import Tally
-from journal.snapshot import DeadEntry, SegmentState, Snapshot, snapshot_name
+from journal.format.checkpoint import Checkpoint
+from journal.format.record import Draft, Kind, Record, ended
+from journal.format.segment import Tally
+from journal.recovery.recovery import Recovery
+from journal.sets.id_set import IdCounts, IdSet
+from journal.snapshot.snapshot import DeadEntry, SegmentState, Snapshot, snapshot_name
 from tests.golden.layout import IDENTITY, SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft
 from tests.support.journals import FOLDER, path_of
 from tests.support.memory_disk import MemoryDisk

@@ -10,19 +10,19 @@ from random import Random
 from typing import Any, Final
 
 from journal.errors import JournalFailed
-from journal.journal import Sizes
+from journal.write.writer import Sizes
 from kestrelpy.config import Config
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.log import JournalLog, Log
-from kestrelpy.core.null_log import NullLog
-from kestrelpy.core.queue import Queue
-from kestrelpy.core.remnants import would_come_back
-from kestrelpy.core.wall import Wall
+from kestrelpy.core.clock import Wall
+from kestrelpy.core.log.log import JournalLog, Log
+from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.registry.remnants import would_come_back
 from kestrelpy.errors import ServerError
 from kestrelpy.protocol.conversation import Conversation
-from kestrelpy.protocol.host import Talk, Work
 from kestrelpy.protocol.log_limit import LogLimit
-from kestrelpy.protocol.memcache import Lines
+from kestrelpy.protocol.parse.parser import Lines
+from kestrelpy.protocol.ports import Talk, Work
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies

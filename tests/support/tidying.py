@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from journal.reclaim import archived_path, retire
-from kestrelpy.core.log import JournalLog
+from journal.compaction.picker import archived_path, retire
+from kestrelpy.core.log.log import JournalLog
 from tests.support.stage import Stage
 
 

@@ -6,15 +6,15 @@ import os
 from collections.abc import Iterable
 from itertools import pairwise
 
-from journal.carry import CarryJob
-from journal.checkpoint import Checkpoint
+from journal.compaction.compaction import CarryJob
 from journal.files import Files
-from journal.ids import IdSet
-from journal.journal import Sizes
-from journal.record import UNNUMBERED, Draft, Kind, Record, decode, padded
-from journal.recovery import segment_path
-from journal.rotation import Segment
-from journal.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SURVIVORS, SegmentHeader
+from journal.format.checkpoint import Checkpoint
+from journal.format.record import UNNUMBERED, Draft, Kind, Record, decode, padded
+from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SURVIVORS, SegmentHeader
+from journal.recovery.recovery import segment_path
+from journal.sets.id_set import IdSet
+from journal.write.segment_file import Segment
+from journal.write.writer import Sizes
 from tests.support.journals import FOLDER, IDENTITY, TIME_MS, Writer, fresh
 from tests.support.memory_disk import MemoryDisk
 

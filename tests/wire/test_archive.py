@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from journal.chain import Chain
 from journal.files import Disk
-from journal.record import Kind
-from journal.recovery import Recovery
+from journal.format.record import Kind
+from journal.recovery.chain import Chain
+from journal.recovery.recovery import Recovery
 from tests.support.daemon import DaemonProcess
 from tests.support.kills import leave_nothing
 from tests.support.raw import Raw, wait_until

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kestrelpy.spark.jobs.audit import audit
-from kestrelpy.spark.jobs.findings import Found, outcome
-from kestrelpy.spark.jobs.running import BREACH, HOLDS, Progress
+from kestrelpy.spark.jobs.audit.audit import audit
+from kestrelpy.spark.jobs.audit.findings import Found, outcome
+from kestrelpy.spark.jobs.common.job import BREACH, HOLDS, Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,18 +19,18 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Final
 
-from journal.account import Account, Line
-from journal.checkpoint import Checkpoint
-from journal.ids import IdCounts, IdSet
-from journal.journal import Journal, Sizes
-from journal.lending import LeaseEntry
-from journal.lines import STOPS, TAKES, DeadEntry, ReaderState, named
-from journal.moving import Origin, moved
-from journal.reader import JournalView, folder_name
-from journal.record import Draft, Kind, Tag, encode_meta, ended
-from journal.recovery import Recovery
-from journal.stamp import Stamp
-from journal.upkeep import State
+from journal.compaction.maintenance import State
+from journal.format.checkpoint import Checkpoint
+from journal.format.item_header import Stamp
+from journal.format.lease import LeaseEntry
+from journal.format.record import Draft, Kind, Tag, encode_meta, ended
+from journal.format.subscription_state import STOPS, TAKES, DeadEntry, ReaderState, named
+from journal.format.transfer import Origin, moved
+from journal.recovery.recovery import Recovery
+from journal.sets.id_set import IdCounts, IdSet
+from journal.tools.live_set import Account, Line
+from journal.tools.view import JournalView, folder_name
+from journal.write.writer import Journal, Sizes
 from tests.spark.jobs.lives import spill
 from tests.support.journals import Queue, Writer
 from tests.support.memory_disk import MemoryDisk

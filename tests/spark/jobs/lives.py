@@ -14,19 +14,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from journal.canonical import text_of
 from journal.files import Disk
-from journal.ids import IdSet
-from journal.journal import Journal, Sizes
-from journal.reader import read_journal
-from journal.record import Draft, Kind
-from journal.segment import SegmentHeader
-from journal.snapshot import Snapshot
-from kestrelpy.core.delays import Delay
+from journal.format.key import text_of
+from journal.format.record import Draft, Kind
+from journal.format.segment import SegmentHeader
+from journal.sets.id_set import IdSet
+from journal.snapshot.snapshot import Snapshot
+from journal.tools.view import read_journal
+from journal.write.writer import Journal, Sizes
+from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.key_rule import NO_KEY
-from kestrelpy.core.leases import Lease
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.reader import DEFERRED, OVERDUE
+from kestrelpy.core.subscription.subscription import DEFERRED, OVERDUE
 from tests.support.life import WALL_MS, Life
 from tests.support.memory_disk import MemoryDisk
 

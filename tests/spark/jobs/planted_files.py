@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from journal.files import Disk
-from journal.reader import read_journal
-from journal.record import HEADER_BYTES
-from journal.segment import segment_name
+from journal.format.record import HEADER_BYTES
+from journal.format.segment import segment_name
+from journal.tools.view import read_journal
 from tests.spark.jobs.books import Book, Pen
 from tests.spark.jobs.planted_items import ENDS, LIVES, then
 from tests.spark.jobs.test_audit_readers import retained, retained_and_gone

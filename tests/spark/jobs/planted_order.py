@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from journal.canonical import join, text_of
-from kestrelpy.spark.jobs.packed import BLOCK_BITS
+from journal.format.key import join, text_of
+from kestrelpy.spark.jobs.common.blocks import BLOCK_BITS
 from tests.spark.jobs.books import ELSEWHERE, Pen
 from tests.spark.jobs.planted import CHILD, OWN, Case, Legal, Story
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from journal.canonical import join, text_of, value_of
-from journal.epochs import Nominal
-from journal.moving import Origin
-from journal.stamp import Stamp
+from journal.format.item_header import Stamp
+from journal.format.key import join, text_of, value_of
+from journal.format.schedule import Nominal
+from journal.format.transfer import Origin
 from tests.spark.jobs.books import LIFE, Pen
 from tests.spark.jobs.planted import CHILD, OWN, Case, Legal, Story
 

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 from journal.files import Disk
-from journal.reader import read_journal
-from journal.record import Draft, Kind, ended
-from journal.segment import segment_name
-from kestrelpy.core.operating import cancel, pause
+from journal.format.record import Draft, Kind, ended
+from journal.format.segment import segment_name
+from journal.tools.view import read_journal
+from kestrelpy.core.queue.admin import cancel, pause
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.jobs.audit import _is_explained
-from kestrelpy.spark.jobs.balance import Wrong
-from kestrelpy.spark.jobs.findings import Found, outcome
-from kestrelpy.spark.jobs.running import BREACH, HOLDS
+from kestrelpy.spark.jobs.audit.audit import _is_explained
+from kestrelpy.spark.jobs.audit.findings import Found, outcome
+from kestrelpy.spark.jobs.audit.reconcile import Wrong
+from kestrelpy.spark.jobs.common.job import BREACH, HOLDS
 from tests.spark.jobs.audits import audited, breach
 from tests.spark.jobs.lives import TINY, Story, forget, journal_of, random_story, retold
 from tests.support.life import at_once
@@ -49,7 +49,7 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     """What the audit finds in each, by name; lives by chance by their seed."""
     folder = tmp_path_factory.mktemp("audits")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kestrelpy.server.background.wrap", at_once)
+        patch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
         made = {name: build(folder / name) for name, build in BUILDS.items()}
         made |= {str(s): random_story(s).save(folder / "chance" / str(s)) for s in SEEDS}
     by_folder = {Path(each.folder).parent: each for each in audited(spark, *made.values())}

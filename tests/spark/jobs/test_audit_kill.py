@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pymemcache.client.base import Client
 
-from kestrelpy.spark.jobs.findings import Found, outcome
-from kestrelpy.spark.jobs.running import HOLDS
+from kestrelpy.spark.jobs.audit.findings import Found, outcome
+from kestrelpy.spark.jobs.common.job import HOLDS
 from tests.server import (
     test_kill,
     test_kill_handoff,

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from journal.canonical import text_of
-from journal.moving import Origin, moved
-from journal.record import Draft, Kind, Tag, encode_meta
-from journal.segment import SegmentHeader
-from journal.snapshot import Snapshot
-from journal.stamp import Stamp
-from kestrelpy.core.branch import Branch
-from kestrelpy.core.children import mention, remove
-from kestrelpy.core.delays import Delay
-from kestrelpy.core.fanning import set_passing
-from kestrelpy.core.reader import Reader
-from kestrelpy.core.upto import confirm_up_to
-from kestrelpy.spark.jobs.balance import Wrong
-from kestrelpy.spark.jobs.findings import Found, outcome
-from kestrelpy.spark.jobs.running import HOLDS
+from journal.format.item_header import Stamp
+from journal.format.key import text_of
+from journal.format.record import Draft, Kind, Tag, encode_meta
+from journal.format.segment import SegmentHeader
+from journal.format.transfer import Origin, moved
+from journal.snapshot.snapshot import Snapshot
+from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.queue.ack_up_to import confirm_up_to
+from kestrelpy.core.queue.child_queue import Branch
+from kestrelpy.core.queue.fanout import set_passing
+from kestrelpy.core.registry.lifecycle import mention, remove
+from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.spark.jobs.audit.findings import Found, outcome
+from kestrelpy.spark.jobs.audit.reconcile import Wrong
+from kestrelpy.spark.jobs.common.job import HOLDS
 from tests.spark.jobs.audits import audited
 from tests.spark.jobs.lives import TINY, Story, journal_of, retold
 from tests.support.life import WALL_MS, at_once
@@ -52,7 +52,7 @@ def found(
     """What the audit finds in each, by name and queue."""
     folder = tmp_path_factory.mktemp("audits")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kestrelpy.server.background.wrap", at_once)
+        patch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
         made = {name: build(folder / name) for name, build in BUILDS.items()}
     names = {data: name for name, data in made.items()}
     told: dict[str, dict[str, Found]] = {name: {} for name in made}

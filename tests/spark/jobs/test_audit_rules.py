@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kestrelpy.spark.jobs.audit import audit
-from kestrelpy.spark.jobs.balance import Wrong
-from kestrelpy.spark.jobs.findings import Found, outcome
-from kestrelpy.spark.jobs.once import RULES
-from kestrelpy.spark.jobs.running import BREACH, HOLDS, Progress
+from kestrelpy.spark.jobs.audit.audit import audit
+from kestrelpy.spark.jobs.audit.dedupe import RULES
+from kestrelpy.spark.jobs.audit.findings import Found, outcome
+from kestrelpy.spark.jobs.audit.reconcile import Wrong
+from kestrelpy.spark.jobs.common.job import BREACH, HOLDS, Progress
 from tests.spark.jobs import planted_files, planted_items, planted_order, planted_said
 from tests.spark.jobs.planted import CHILD, tell
 from tests.spark.jobs.planted_files import FileCase
@@ -45,7 +45,7 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
         case.legal(data, f"{queue}-legal")
     names = {data: ""}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kestrelpy.server.background.wrap", at_once)
+        patch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
         for rule, (breach, legal) in STORIES.items():
             for name, story in ((rule, breach), (f"{rule}-legal", legal)):
                 names[story(tmp_path_factory.mktemp(name))] = name

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.spark.jobs.figures import (
+from kestrelpy.spark.jobs.report.figures import (
     BUCKETS_MAX,
     bucket_count,
     interval_for,

@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kestrelpy.spark.jobs import events as ev
-from kestrelpy.spark.jobs.balance import Basis
-from kestrelpy.spark.jobs.events import Events, Flush
-from kestrelpy.spark.jobs.items import Items, Sorted, latest_before
-from kestrelpy.spark.jobs.judged import Judged
-from kestrelpy.spark.jobs.packed import BLOCK_BITS, chunks_of, events_of
+from kestrelpy.spark.jobs.audit.checks import Judged
+from kestrelpy.spark.jobs.audit.reconcile import Basis
+from kestrelpy.spark.jobs.common import events as ev
+from kestrelpy.spark.jobs.common.blocks import BLOCK_BITS, chunks_of, events_of
+from kestrelpy.spark.jobs.common.events import Events, Flush
+from kestrelpy.spark.jobs.common.items import Items, Sorted, latest_before
 
 JID = 7
 Line = tuple[int, int, int, int, int]  # lsn, kind, item, ms, opened_ms

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kestrelpy.core.branch import Branch
-from kestrelpy.core.children import remove
-from kestrelpy.spark.jobs.lifecycle import work
-from kestrelpy.spark.jobs.running import Progress, Request
+from kestrelpy.core.queue.child_queue import Branch
+from kestrelpy.core.registry.lifecycle import remove
+from kestrelpy.spark.jobs.common.job import Progress, Request
+from kestrelpy.spark.jobs.lifecycle.lifecycle import work
 from tests.spark.jobs.lives import TINY, Story
 from tests.spark.jobs.test_audit_readers import Fanned
 from tests.support.life import WALL_MS

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pytest import approx
 
-from kestrelpy.spark.jobs.figures import Death, Figures, History, Row, Series, Spread
-from kestrelpy.spark.jobs.measures import Journal, Kept, Limits, measure
+from kestrelpy.spark.jobs.report.figures import Death, Figures, History, Row, Series, Spread
+from kestrelpy.spark.jobs.report.metrics import Journal, Kept, Limits, measure
 from tests.support.events import START_MS, Event, Held, events_table, items_table
 
 if TYPE_CHECKING:

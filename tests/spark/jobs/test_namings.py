@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from journal.account import Account
-from journal.check import StartView
 from journal.files import Disk
-from journal.record import Draft
+from journal.format.record import Draft
+from journal.tools.live_set import Account
+from journal.tools.verify import StartView
 from kestrelpy.core import policy
-from kestrelpy.spark.history import plan_events
-from kestrelpy.spark.jobs import once
-from kestrelpy.spark.namings import Child, Naming, Turns, children, in_order, names, passed_on
-from kestrelpy.spark.state import state_of
+from kestrelpy.spark.files.plan_events import plan_events
+from kestrelpy.spark.files.plan_items import state_of
+from kestrelpy.spark.files.readers import Child, Naming, Turns, children, in_order, names, passed_on
+from kestrelpy.spark.jobs.audit import dedupe as once
 from tests.spark.jobs.lives import journal_of, retold
 from tests.spark.jobs.test_audit_readers import all_sides, one_removed
 from tests.spark.jobs.test_audit_readers import passed_on as passing

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kestrelpy.spark.jobs import plots
-from kestrelpy.spark.jobs.figures import Series
-from kestrelpy.spark.jobs.style import STYLE
+from kestrelpy.spark.jobs.report import plots
+from kestrelpy.spark.jobs.report.css import STYLE
+from kestrelpy.spark.jobs.report.figures import Series
 from tests.support.figures import make_series
 
 pytestmark = pytest.mark.slow

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.jobs import report as job
-from kestrelpy.spark.jobs.figures import Figures
-from kestrelpy.spark.jobs.report import Look, report
-from kestrelpy.spark.jobs.running import Progress
+from kestrelpy.spark.jobs.common.job import Progress
+from kestrelpy.spark.jobs.report import report as job
+from kestrelpy.spark.jobs.report.figures import Figures
+from kestrelpy.spark.jobs.report.report import Look, report
 from tests.spark.jobs.lives import journal_of, retold
 from tests.spark.jobs.test_audit_readers import Fanned, one_removed
 from tests.support.daemon import DaemonProcess

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from kestrelpy.spark.jobs.running import HOLDS, UNUSABLE, Progress, counted
+from kestrelpy.spark.jobs.common.job import HOLDS, UNUSABLE, Progress, counted
 from kestrelpy.spark.session import what_is_missing
 from tests.spark.conftest import ROOT
 from tests.spark.jobs.lives import Story
@@ -29,7 +29,7 @@ MASTER = ("--master", "local[1]")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory with one queue of three items, one of them confirmed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kestrelpy.server.background.wrap", at_once)
+        patch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
         story = Story()
         story.put(b"one", b"two", b"three")
         story.confirm(story.open())

@@ -1,0 +1,1 @@
+"""Which segments are rewritten, how, and what becomes of the old ones."""

@@ -1,0 +1,405 @@
+"""Survivors: what is alive in some segments of a chain, rewritten as one that stands for them.
+
+    0             64
+    +-------------+------------+-------+-----------+-------+------ - - --+--------+
+    | file header | CHECKPOINT | BATCH | PUT PUT … | BATCH | PUT PUT     | FOOTER |
+    +-------------+------------+-------+-----------+-------+------ - - --+--------+
+      role, ranks   counters     each group up to 1 MiB; the lsns they had, with holes
+
+A frame is carried as it stood; only where it stands now is new in it. The file is written under a
+name that nobody reads, and gets its own when all of it is on disk.
+
+One rule: the job reads every byte up to the last record it knows of, and guesses nothing: what does
+not parse might be alive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from journal.errors import JournalError
+from journal.files import SUFFIX_NEW, Files, Handle
+from journal.format.record import CRC_BYTES, HEADER_BYTES, Draft, Kind, encode, padded
+from journal.format.segment import (
+    FILE_HEADER_BYTES,
+    FOOTER_SPACE_BYTES,
+    LOG,
+    SURVIVORS,
+    SegmentHeader,
+    Tally,
+)
+from journal.sets.id_set import IdSet
+from journal.write.segment_file import BATCH_BYTES, Segment, whole_sectors
+
+PIECE_BYTES: Final = 1 << 20  # read, and written and synced, at once
+STEP_FRAMES: Final = 1000  # between two pauses: about a millisecond
+
+_FRAME: Final = struct.Struct("<IIIIIIQQQQBBHHH")  # as `record` has it
+_U32: Final = struct.Struct("<I")
+_PLACE: Final = struct.Struct("<II")
+_PLACE_AT: Final = 12  # segment and offset stand in a frame from here ...
+_PLACE_END: Final = 20  # ... to here
+_PUT: Final = int(Kind.PUT)
+_FOOTER: Final = int(Kind.FOOTER)
+_OPENING: Final = (int(Kind.BATCH), int(Kind.CHECKPOINT))
+
+assert _FRAME.size == HEADER_BYTES
+
+
+class DamagedVictim(JournalError):
+    """Bytes in a segment to be rewritten do not parse. It stays, and who reads it names them."""
+
+    def __init__(self, path: str, offset: int) -> None:
+        super().__init__(f"{path}: not rewritten: byte {offset} is not what was written there")
+        self.path = path
+        self.offset = offset
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """What a job has to know of a segment; the loop goes on changing the segment meanwhile.
+
+    Its records count from `lsn_first` to `lsn_last`; any later one is superseded.
+    """
+
+    path: str
+    number: int
+    capacity: int
+    lsn_first: int
+    lsn_last: int
+    has_live: bool
+
+
+class _Put(NamedTuple):
+    """A put that is carried: its frame as it stood, padding excluded."""
+
+    frame: bytes
+    lsn: int
+    item: int
+    place: int
+    time_ms: int
+    meta_bytes: int
+
+
+@dataclass(slots=True)
+class CarryJob:
+    """Rewrites what is alive in some segments. `run` blocks and belongs on a thread.
+
+    `header` has the new file's number and role (the job fills in its capacity and for which ranks
+    it stands), `opening` is its checkpoint. `live` belongs to the job: nobody changes it any more.
+    `pause` is called about every millisecond of work and waits as long as it wants to.
+    """
+
+    victims: list[Victim]
+    live: IdSet
+    path: str
+    header: SegmentHeader
+    opening: Draft
+    pause: Callable[[], None]
+    # How many puts are alive in each victim, their headers and bodies, and their meta and padding.
+    # Known after `run`.
+    weights: list[tuple[int, int, int]] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, chosen: Sequence[Segment], lsn_limit: int, live: IdSet, path: str,
+        header: SegmentHeader, opening: Draft, pause: Callable[[], None],
+    ) -> CarryJob:  # fmt: skip
+        """Of chosen segments; `lsn_limit` is lsn_first of the one behind them, 0: there is none."""
+        assert header.role == SURVIVORS
+        limits = [s.lsn_first for s in chosen[1:]] + [lsn_limit or chosen[-1].lsn_last + 1]
+        victims = [
+            Victim(
+                s.path, s.number, s.capacity, s.lsn_first, min(s.lsn_last, limit - 1), s.live > 0
+            )
+            for s, limit in zip(chosen, limits, strict=True)
+        ]
+        return cls(victims, live, path, header, opening, pause)
+
+    def run(self, files: Files) -> Segment | None:
+        """The new segment, sealed, on disk with its name; None: it would save too little.
+
+        Raises DamagedVictim, and OSError when the disk fails or is full; nothing has changed then.
+        """
+        self.weights = []
+        walks = [_Walk(files, victim, self.header.journal) for victim in self.victims]
+        header = replace(
+            self.header,
+            first=min(walk.header.rank for walk in walks),
+            last=max(walk.header.last or walk.header.segment for walk in walks),
+        )
+        lsn_last = max(victim.lsn_last for victim in self.victims)
+        bytes_max = sum(v.capacity for v in self.victims if v.has_live) // 2
+        lsns = self.victims[0].lsn_first, lsn_last
+        out = _Survivors(files, self.path, header, lsns, bytes_max, self.opening.time_ms)
+        try:
+            out.open(self.opening)
+            for walk in walks:
+                puts_before, live_before, extra_before = out.weight
+                for puts in walk.steps(files, self.live):
+                    out.add(puts)
+                    self.pause()
+                found, live_bytes, extra_bytes = out.weight
+                self.weights.append(
+                    (found - puts_before, live_bytes - live_before, extra_bytes - extra_before)
+                )
+            return out.finish()
+        except BaseException:
+            out.drop()
+            raise
+
+    def weigh(self, chosen: Sequence[Segment]) -> None:
+        """Tell the segments what the job has found out, so that `choose` knows it too.
+
+        After a start what is alive in them was a guess.
+        """
+        for segment, (weighed, live_bytes, extra_bytes) in zip(chosen, self.weights, strict=True):
+            segment.weighed, segment.extra_bytes = weighed, extra_bytes
+            if weighed:
+                segment.live_bytes = live_bytes * segment.live // weighed
+
+
+class _Walk:
+    """One way through a victim, frame by frame, each checked: a put whose item or kind was damaged
+    would look like one that is not alive, and would be gone for good.
+
+    The end is known beforehand: a log segment has every lsn up to its last, survivors have as many
+    records as their footer says. So what stands behind does not matter.
+    """
+
+    __slots__ = ("_holes", "_journal", "_left", "_lsn", "_victim", "header")
+
+    def __init__(self, files: Files, victim: Victim, journal: int) -> None:
+        self._victim = victim
+        self._journal = journal
+        self._lsn = victim.lsn_first
+        header = SegmentHeader.decode(files.read(victim.path, 0, FILE_HEADER_BYTES), victim.path)
+        if (
+            header is None
+            or header.journal != journal
+            or header.segment != victim.number
+            or header.role not in (LOG, SURVIVORS)
+        ):
+            raise DamagedVictim(victim.path, 0)
+        self.header = header
+        self._holes = header.role == SURVIVORS
+        self._left = victim.lsn_last - victim.lsn_first + 1
+        if self._holes and victim.has_live:
+            self._left = self._counted(files)
+
+    def _counted(self, files: Files) -> int:
+        """How many records the footer counts."""
+        victim = self._victim
+        at = victim.capacity - FOOTER_SPACE_BYTES
+        data = files.read(victim.path, at, FOOTER_SPACE_BYTES)
+        if len(data) == FOOTER_SPACE_BYTES:
+            crc, length, owner, number, position, _, _, _, counted, _, kind = _FRAME.unpack_from(
+                data
+            )[:11]
+            if (
+                (owner, number, position, kind) == (self._journal, victim.number, at, _FOOTER)
+                and HEADER_BYTES <= length <= len(data)
+                and crc32(data[CRC_BYTES:length]) == crc
+            ):
+                return int(counted)
+        raise DamagedVictim(victim.path, at)
+
+    def steps(self, files: Files, live: IdSet) -> Iterator[list[_Put]]:
+        """The puts that are alive, after every so many frames and after every piece."""
+        victim = self._victim
+        room_end = victim.capacity - FOOTER_SPACE_BYTES
+        base, size = FILE_HEADER_BYTES, PIECE_BYTES
+        while self._left > 0 and victim.has_live:
+            wanted = min(size, room_end - base)
+            data = files.read(victim.path, base, wanted)
+            at, stop = 0, -1
+            while self._left > 0 and at != stop:
+                stop = at
+                puts, at = self._step(data, base, at, live)
+                yield puts
+            size = PIECE_BYTES
+            if not at and self._left > 0:  # not even one frame: it is larger, or cut off
+                size = _length(data)
+                if len(data) < wanted or not len(data) < size <= room_end - base:
+                    raise DamagedVictim(victim.path, base)
+            base += at
+
+    def _step(self, data: bytes, base: int, at: int, live: IdSet) -> tuple[list[_Put], int]:
+        """Some frames of the piece at `base`: what is alive, and where the next frame stands."""
+        victim, journal, holes = self._victim, self._journal, self._holes
+        lsn_next, left, found = self._lsn, self._left, list[_Put]()
+        view, last = memoryview(data), len(data) - HEADER_BYTES
+        for _ in range(STEP_FRAMES):
+            if at > last or not left:
+                break
+            (
+                crc, length, owner, number, position, _, lsn, time_ms, item, place,
+                kind, _, meta_bytes, _, _,
+            ) = _FRAME.unpack_from(data, at)  # fmt: skip
+            if (
+                owner != journal
+                or number != victim.number
+                or position != base + at
+                or length < HEADER_BYTES
+                or not (lsn == lsn_next or (holes and lsn > lsn_next))
+            ):
+                raise DamagedVictim(victim.path, base + at)
+            end = at + length
+            if end > len(data):
+                break
+            if crc32(view[at + CRC_BYTES : end]) != crc:
+                raise DamagedVictim(victim.path, base + at)
+            if kind not in _OPENING:
+                lsn_next = lsn + 1
+                left -= 1
+                if kind == _PUT and item in live and lsn <= victim.lsn_last:
+                    found.append(_Put(data[at:end], lsn, item, place, time_ms, meta_bytes))
+            at = padded(end)
+        self._lsn, self._left = lsn_next, left
+        return found, at
+
+
+class _Survivors:
+    """The new file while it is written: a name that nobody reads, batch after batch, each synced.
+
+    As soon as it is clear that it would be larger than `bytes_max` it is gone, and only counts.
+    """
+
+    def __init__(
+        self, files: Files, path: str, header: SegmentHeader, lsns: tuple[int, int],
+        bytes_max: int, time_ms: int,
+    ) -> None:  # fmt: skip
+        self.puts = self.extra_bytes = 0
+        self._files = files
+        self._path = path
+        self._header = header
+        self._lsns = lsns  # first and last that it stands for
+        self._bytes_max = bytes_max
+        self._time_ms = time_ms
+        self._tally = Tally()
+        self._live_bytes = 0
+        self._group: list[bytes] = []
+        self._group_bytes = self._group_puts = self._group_lsn = 0
+        self._handle: Handle | None = None  # none while there is no file
+        self._at = FILE_HEADER_BYTES
+
+    @property
+    def weight(self) -> tuple[int, int, int]:
+        """Puts so far, their headers and bodies, and their meta and padding."""
+        return self.puts, self._live_bytes, self.extra_bytes
+
+    def open(self, opening: Draft) -> None:
+        """Begin the file with its checkpoint."""
+        self._handle = self._files.create(self._path + SUFFIX_NEW, b"", 0)
+        out: list[bytes] = []
+        header = self._header
+        size = encode(opening, self._lsns[0], header.journal, header.segment, self._at, out)
+        self._write(b"".join(out), size)
+
+    def add(self, puts: list[_Put]) -> None:
+        """These stand in it, in this order."""
+        tally, number = self._tally, self._header.segment
+        for put in puts:
+            length = len(put.frame)
+            size = padded(length)
+            if self._group_bytes + size > PIECE_BYTES:
+                self._write_group()
+            if not self._group:
+                self._group_lsn = put.lsn
+            offset = self._at + BATCH_BYTES + self._group_bytes
+            _move(put.frame, number, offset, self._group)
+            self._group_bytes += size
+            self._group_puts += 1
+            self.puts += 1
+            self.extra_bytes += size - length + put.meta_bytes
+            self._live_bytes += length - put.meta_bytes
+            tally.see_time(put.time_ms)
+            tally.see_places(put.place, put.place)
+            tally.item_first = min(tally.item_first or put.item, put.item)
+            tally.item_last = max(tally.item_last, put.item)
+
+    def finish(self) -> Segment | None:
+        """Seal it and give it its name; None: it is too large."""
+        self._write_group()
+        end = whole_sectors(self._at)
+        capacity = end + FOOTER_SPACE_BYTES
+        if capacity > self._bytes_max:
+            self.drop()
+        if self._handle is None:
+            return None
+        tally, header = self._tally, replace(self._header, capacity=capacity)
+        tally.counts[_PUT] = self.puts
+        lsn_first, lsn_last = self._lsns
+        segment = Segment(
+            header.segment, self._path, capacity, None, lsn_first, self._at, self.puts,
+            tally=tally, item_first=tally.item_first, item_last=tally.item_last, puts=self.puts,
+            live_bytes=self._live_bytes, lsn_last=lsn_last, rank=header.rank,
+            weighed=self.puts, extra_bytes=self.extra_bytes, time_last=tally.time_max,
+        )  # fmt: skip
+        footer = segment.footer(lsn_last + 1, self._time_ms)._replace(item=self.puts)
+        out: list[bytes] = [bytes(end - self._at)]
+        encode(footer, lsn_last + 1, header.journal, header.segment, end, out)
+        self._handle.write(self._at, b"".join(out).ljust(capacity - self._at, b"\0"))
+        self._handle.write(0, header.encode())
+        self._handle.sync()
+        self._handle.close()
+        try:
+            self._files.rename(self._path + SUFFIX_NEW, self._path)
+        except OSError:  # it may have its name by now, and nobody would know of it
+            with contextlib.suppress(OSError):
+                self._files.remove(self._path)
+            raise
+        return segment
+
+    def drop(self) -> None:
+        """It is not wanted; what may be left of it has no name that anybody reads."""
+        if self._handle is not None:
+            self._handle.close()
+            self._handle = None
+            with contextlib.suppress(OSError):
+                self._files.remove(self._path + SUFFIX_NEW)
+
+    def _write_group(self) -> None:
+        if not self._group:
+            return
+        size = BATCH_BYTES + self._group_bytes
+        # It has its name only when all of it is on disk: up to its last lsn all is synced.
+        draft = Draft(
+            Kind.BATCH, size, self._lsns[1], self._group_puts, self._time_ms, b"", b"", 0, 0
+        )
+        out: list[bytes] = []
+        header = self._header
+        encode(draft, self._group_lsn, header.journal, header.segment, self._at, out)
+        data = b"".join(out + self._group)
+        self._group = []
+        self._group_bytes = self._group_puts = 0
+        self._write(data, size)
+
+    def _write(self, data: bytes, size: int) -> None:
+        if self._at + size + FOOTER_SPACE_BYTES > self._bytes_max:
+            self.drop()
+        if self._handle is not None:
+            self._handle.write(self._at, data)
+            self._handle.sync()
+        self._at += size
+
+
+def _length(data: bytes) -> int:
+    """The bytes that a frame takes, by what it says; 0: not even that is there."""
+    if len(data) < HEADER_BYTES:
+        return 0
+    length: int = _U32.unpack_from(data, CRC_BYTES)[0]
+    return padded(length)
+
+
+def _move(frame: bytes, segment: int, offset: int, out: list[bytes]) -> None:
+    """The same frame for another place; all else in it stays."""
+    front = frame[CRC_BYTES:_PLACE_AT] + _PLACE.pack(segment, offset) + frame[_PLACE_END:]
+    out.append(_U32.pack(crc32(front)))
+    out.append(front)
+    out.append(bytes(padded(len(frame)) - len(frame)))

@@ -1,0 +1,358 @@
+"""What a journal needs beside its records, done on threads: snapshots of its queue's state, and
+the rewriting of segments that are mostly done with.
+
+    a write that leaves nothing pending ──▶ State, copied ──▶ its lsn is durable ──▶ SnapshotJob.run
+
+One rule: a snapshot never says more than the log has on disk; so it is written only once the log is
+durable up to its lsn, and it has its name only when it is whole.
+"""
+
+from __future__ import annotations
+
+import copy
+import errno
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from journal.compaction.compaction import CarryJob
+from journal.compaction.picker import choose
+from journal.files import Files
+from journal.format.checkpoint import Checkpoint
+from journal.format.lease import LeaseEntry
+from journal.format.out_of_order import DelayedEntry, PlacedEntry
+from journal.format.segment import SURVIVORS, SegmentHeader, segment_path
+from journal.format.subscription_state import DeadEntry, ReaderState
+from journal.format.transfer import Origin
+from journal.sets.id_set import IdCounts, IdSet
+from journal.snapshot.dedupe_file import Chunk, ScopeState, write_chunk
+from journal.snapshot.dedupe_merge import MergeJob, choose_merge
+from journal.snapshot.dedupe_pending import Batch, Fresh
+from journal.snapshot.snapshot import SegmentState, Snapshot, snapshot_name
+from journal.write.segment_file import Segment
+
+if TYPE_CHECKING:
+    from journal.write.writer import Journal
+
+# A start reads the records behind the newest snapshot: so many take about half a second. Of leases
+# by token a snapshot has a record each, so with more of them it waits for as many.
+SNAPSHOT_RECORDS: Final = 50_000
+# The older one is there in case the newer one is damaged.
+SNAPSHOTS_KEPT: Final = 2
+# A journal of so few segments is read whole.
+UNSETTLED_SEGMENTS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a queue remembers of ids and keys, beside the chunks: `fresh` is taken by the snapshot.
+
+    Of `keys` there are so many; ids and keys are forgotten after so long (None: never).
+    """
+
+    fresh: Fresh
+    scopes: list[ScopeState]
+    keys: int
+    ids_window_ms: int | None
+    keys_window_ms: int | None
+
+    @property
+    def epochs(self) -> dict[bytes, int]:
+        """The newest of each scope."""
+        return {state.scope: state.epoch for state in self.scopes}
+
+    def needs(self, chunk: Chunk, epochs: Mapping[bytes, int], time_ms: int) -> bool:
+        """Is anything in it not forgotten by then? `epochs` are as above."""
+        return (
+            (chunk.ids > 0 and chunk.ids_ms >= earliest(self.ids_window_ms, time_ms))
+            or (chunk.keys > 0 and chunk.keys_ms >= earliest(self.keys_window_ms, time_ms))
+            or any(epochs.get(scope) == epoch for scope, epoch in chunk.epochs)
+        )
+
+
+def earliest(window_ms: int | None, time_ms: int) -> int:
+    """What is of this time or a later one is not forgotten by then."""
+    return time_ms - window_ms + 1 if window_ms is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All there is to know of a queue but the bodies, as a copy: it is read on a thread."""
+
+    checkpoint: Checkpoint
+    live: IdSet
+    live_bytes: int
+    attempts: IdCounts
+    dead: list[DeadEntry]
+    leased: list[LeaseEntry] = field(default_factory=list)
+    paused: bool = False
+    declared: bytes = b""
+    delayed: Iterable[DelayedEntry] = ()
+    placed: Iterable[PlacedEntry] = ()
+    epochs: dict[bytes, int] = field(default_factory=dict)
+    held: dict[int, bytes] = field(default_factory=dict)
+    origins: dict[int, Origin] = field(default_factory=dict)
+    readers: list[ReaderState] = field(default_factory=list)
+    passes_on: bool = False
+    is_remnant: bool = False
+    retained: IdSet | None = None
+    memory: Memory | None = None
+
+
+@dataclass(slots=True)
+class SnapshotJob:
+    """One snapshot to be written. `outdated` goes for it; on a full disk its room is taken.
+
+    `batch` is what is remembered since the last one: a chunk, before the snapshot that lists it.
+    """
+
+    folder: str
+    outdated: str
+    snapshot: Snapshot
+    short_identity: int
+    identity: bytes
+    time_ms: int
+    memory: Memory | None = None
+    batch: Batch = field(default_factory=Batch)
+    chunk: Chunk | None = None
+
+    def run(self, files: Files, pause: Callable[[], None] = lambda: None) -> None:
+        """It is on disk, with its name, on return. Blocks; raises OSError.
+
+        `pause` is called about every millisecond of work and waits as long as it wants to.
+        """
+        snapshot = self.snapshot
+        # KNOWN FLAW: on a disk without even room for the chunk (`min_disk_free` keeps some) no
+        # snapshot is written, and no segment goes, until there is.
+        if not self.batch.is_empty and self.chunk is None:  # else it was written by a first attempt
+            first = max((chunk.last for chunk in snapshot.chunks), default=0) + 1
+            first = min(first, snapshot.lsn)  # what is left of what a lost one knew is no later
+            self.chunk = write_chunk(
+                files, self.folder, self.batch, first, snapshot.lsn, self.identity, self.time_ms
+            )
+            snapshot.chunks = [*snapshot.chunks, self.chunk]
+        data = self.snapshot.encode(self.short_identity, self.identity, self.time_ms, pause)
+        path = os.path.join(self.folder, snapshot_name(self.snapshot.lsn))
+        try:
+            files.create(path, data, len(data)).close()
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not self.outdated:
+                raise
+            files.create_over(self.outdated, path, data)
+
+
+class Upkeep:
+    """When a journal is due for a snapshot or a rewriting, and what has come of it.
+
+    `snapshots` are the lsns of those on disk, rising.
+    """
+
+    __slots__ = (
+        "_begun_lsn", "_forgotten", "_is_merging", "_journal", "_leased", "chunks", "has_rotated",
+        "is_asked", "lost_chunks", "snapshots",
+    )  # fmt: skip
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._begun_lsn = 0  # of the snapshot being written; 0: none is
+        self._leased = 0  # leases in the latest one
+        self.has_rotated = False
+        self.is_asked = False  # something may go, once snapshots say so
+        self.snapshots: list[int] = []
+        self.chunks: list[Chunk] = []  # of what is remembered, in the order of their records
+        self.lost_chunks: list[Chunk] = []  # nobody has them; named until they would be forgotten
+        self._is_merging = False
+        # Chunks that no snapshot lists from now on, and how many must be written before they go.
+        self._forgotten: list[tuple[Chunk, int]] = []
+
+    @property
+    def wants_snapshot(self) -> bool:
+        """Would a snapshot now make the next start much shorter, or let segments go?"""
+        journal = self._journal
+        commit = journal.commit
+        if self._begun_lsn or journal.has_pending or commit.failure or journal.active is None:
+            return False
+        records = commit.lsn_written - (self.snapshots[-1] if self.snapshots else 0)
+        is_due = records >= max(SNAPSHOT_RECORDS, self._leased) or self.is_asked or (
+            self.has_rotated and len(journal.segments) > UNSETTLED_SEGMENTS
+        )
+        return is_due and not self._misses_items
+
+    def is_over(self, wall_ms: int, is_changed: bool = False) -> bool:
+        """Is the time of something over that was kept? The next write and its sync let it go.
+
+        `is_changed`: how long has just been said anew.
+        """
+        journal, retention = self._journal, self._journal.ledger.retention
+        if retention.wants_turn(journal.active, wall_ms):
+            journal.turns = True
+            return True
+        self.is_asked |= retention.is_news(journal.segments, wall_ms)
+        self.is_asked |= is_changed and retention.over(journal.segments, wall_ms) > 0
+        return self.is_asked
+
+    @property
+    def _misses_items(self) -> bool:
+        """Did the disk not give a segment at the start whose items no snapshot knows?
+
+        A snapshot now would say that they are gone, and the disk may give them at the next start.
+        """
+        newest = self.snapshots[-1] if self.snapshots else 0
+        return any(s.unread and not 0 < s.lsn_last <= newest for s in self._journal.segments)
+
+    @property
+    def lsns(self) -> list[int]:
+        """Of the snapshots that a start may find; the first may still be on its way to the disk."""
+        return self.snapshots or ([self._begun_lsn] if self._begun_lsn else [])
+
+    def begin_snapshot(self, state: State, time_ms: int) -> SnapshotJob:
+        """The state as of now, to be written once its lsn is durable.
+
+        Give the job to `finish_snapshot`. Nothing may be pending.
+        """
+        journal = self._journal
+        active = journal.active
+        assert active is not None and not journal.has_pending
+        self._begun_lsn, self.has_rotated = journal.commit.lsn_written, False
+        self.is_asked = False
+        self._leased = len(state.leased)
+        segments = [
+            SegmentState(s.number, s.item_first, s.item_last, s.live, s.live_bytes)
+            for s in journal.segments
+            if s is not active
+        ]
+        snapshot = Snapshot(
+            journal.commit.lsn_written, active.number, active.at, state.checkpoint, state.live,
+            state.live_bytes, state.attempts, state.dead, segments, copy.deepcopy(active.tally),
+            state.leased, state.paused, state.declared, state.delayed, state.placed,
+            state.epochs, state.held, state.origins, state.readers, state.passes_on,
+            state.retained,
+        )  # fmt: skip
+        snapshot.is_remnant = state.is_remnant
+        batch, memory = Batch(), state.memory
+        if memory is not None:
+            batch = memory.fresh.take()
+            self._forget(memory, time_ms)
+            snapshot.scopes, snapshot.chunks = memory.scopes, [*self.lost_chunks, *self.chunks]
+        outdated = self._path(self.snapshots[0]) if len(self.snapshots) == SNAPSHOTS_KEPT else ""
+        return SnapshotJob(
+            journal.folder, outdated, snapshot, journal.short_identity, journal.identity, time_ms,
+            memory, batch,
+        )  # fmt: skip
+
+    def finish_snapshot(self, job: SnapshotJob, done: bool) -> list[str]:
+        """It is on disk, or was not written. Returns the paths of what is superfluous now."""
+        self._begun_lsn = 0
+        if not done:
+            if job.memory is not None:
+                job.memory.fresh.give_back(job.batch)
+            return []
+        if job.chunk is not None:
+            self.chunks.append(job.chunk)
+        if self.snapshots[-1:] == [job.snapshot.lsn]:
+            return []  # nothing was written since the newest: it stands in that one's file
+        self.snapshots.append(job.snapshot.lsn)
+        outdated = []
+        if len(self.snapshots) > SNAPSHOTS_KEPT:
+            outdated.append(self._path(self.snapshots.pop(0)))
+        self._forgotten = [(chunk, left - 1) for chunk, left in self._forgotten]
+        outdated += [self._chunk_path(chunk) for chunk, left in self._forgotten if left <= 0]
+        self._forgotten = [(chunk, left) for chunk, left in self._forgotten if left > 0]
+        return outdated
+
+    def _forget(self, memory: Memory, time_ms: int) -> None:
+        """Chunks of which nothing is remembered any more go when no snapshot lists them."""
+        epochs = memory.epochs
+        self.lost_chunks = [c for c in self.lost_chunks if memory.needs(c, epochs, time_ms)]
+        if self._is_merging:
+            return
+        gone = [chunk for chunk in self.chunks if not memory.needs(chunk, epochs, time_ms)]
+        self.chunks = [chunk for chunk in self.chunks if chunk not in gone]
+        self._forgotten += [(chunk, SNAPSHOTS_KEPT) for chunk in gone]
+
+    def begin_merge(self, snapshot: SnapshotJob, pause: Callable[[], None]) -> MergeJob | None:
+        """Some chunks to be made into one, for a thread; give it to `finish_merge`."""
+        memory = snapshot.memory
+        if memory is None or self._is_merging or self._begun_lsn:
+            return None
+        lost = max((chunk.last for chunk in self.lost_chunks), default=0)
+        # One that is made of what is older and what is newer would pass for what is lost between.
+        chosen = choose_merge([c for c in self.chunks if c.first > lost], memory.keys)
+        if not chosen:
+            return None
+        self._is_merging = True
+        return MergeJob(
+            self._journal.folder, chosen, self._journal.identity, memory.epochs,
+            earliest(memory.ids_window_ms, snapshot.time_ms),
+            earliest(memory.keys_window_ms, snapshot.time_ms), snapshot.time_ms, pause,
+        )  # fmt: skip
+
+    def finish_merge(self, job: MergeJob, merged: Chunk | None) -> list[str]:
+        """It is over. Returns the paths of those that the new one stands for, if there is one."""
+        self._is_merging = False
+        if merged is None:
+            return []
+        at = self.chunks.index(job.chosen[0])
+        self.chunks[at : at + len(job.chosen)] = [merged]
+        return [self._chunk_path(chunk) for chunk in job.chosen]
+
+    def _chunk_path(self, chunk: Chunk) -> str:
+        return os.path.join(self._journal.folder, chunk.name)
+
+    def _path(self, lsn: int) -> str:
+        return os.path.join(self._journal.folder, snapshot_name(lsn))
+
+    def choose(self, live_lsn: int, wall_ms: int = 0) -> list[Segment]:
+        """Segments that are mostly done with, to be rewritten; none: there are none.
+
+        Those that are kept for what is done in them are left as they are.
+
+        What is alive will be told as of `live_lsn`, so all that was put in them is older. (Newer
+        snapshots may be on disk by now.)
+        """
+        journal = self._journal
+        if journal.ledger.busy or len(self.snapshots) < SNAPSHOTS_KEPT or journal.commit.failure:
+            return []
+        if live_lsn < journal.ledger.revived_lsn:
+            return []  # it does not tell of what is needed again
+        settled_lsn = min(self.snapshots[0], live_lsn)
+        over = journal.ledger.retention.over(journal.segments, wall_ms)
+        chosen = choose(journal.segments[:over], settled_lsn, journal.sizes.segment_max)
+        durable = journal.commit.lsn_durable
+        if any(not s.live and s.emptied_lsn > durable for s in chosen):
+            return []  # a power cut may yet bring back what is in one of them
+        return chosen
+
+    def begin_carry(
+        self, chosen: list[Segment], live: IdSet, pause: Callable[[], None], time_ms: int
+    ) -> CarryJob:
+        """The rewriting of what is alive in them, for a thread; give it to `finish_carry`.
+
+        `live` are the items of a snapshot that is on disk: one that was confirmed since is carried
+        too, because a power cut may take that confirm away.
+        """
+        journal = self._journal
+        journal.ledger.busy = chosen
+        journal.spares.number += 1
+        number = journal.spares.number
+        header = SegmentHeader(
+            journal.short_identity, journal.identity, number, 0, time_ms, SURVIVORS
+        )
+        behind = journal.segments[journal.segments.index(chosen[-1]) + 1]
+        part = live.between(
+            min(s.item_first for s in chosen if s.item_first), max(s.item_last for s in chosen)
+        )
+        opening = journal.checkpoint().draft(time_ms, journal.commit.lsn_appended)
+        path = segment_path(journal.folder, number)
+        return CarryJob.of(chosen, behind.lsn_first, part, path, header, opening, pause)
+
+    def finish_carry(
+        self, chosen: list[Segment], job: CarryJob, survivors: Segment | None
+    ) -> list[str]:
+        """It is over. Returns the paths of what the new segment stands for, if there is one."""
+        ledger = self._journal.ledger
+        ledger.busy = []
+        if len(job.weights) == len(chosen):
+            job.weigh(chosen)
+        return ledger.replace(chosen, survivors) if survivors is not None else []

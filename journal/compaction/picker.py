@@ -1,0 +1,158 @@
+"""Room comes back: which segments to rewrite, and the way out of one that is dead.
+
+    chain   1: 10 % alive   2: dead   3: 30 % alive   4: 80 % alive   5: active
+            └─────────── choose ────────────────┘
+                            │  CarryJob, on a thread (see `carry`)
+                            ▼
+            6: survivors, stands for 1 to 3           4               5
+                            │  retire 1, 2, 3
+                            ▼
+            archived, kept as a file to be used again, or removed
+
+`choose` knows a put's header and body; its meta and padding show only when a job has weighed it.
+So a job may find that it would save too little: then it leaves nothing, and what it weighed keeps
+the same segments from being chosen again until half of their items have gone.
+
+One rule: a segment is left as it is until another file, whole and on disk, holds all of it that is
+alive.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from journal.compaction.compaction import PIECE_BYTES, CarryJob, DamagedVictim
+from journal.files import Files
+from journal.format.segment import SUFFIX_RECYCLED
+from journal.write.segment_file import BATCH_BYTES, OVERHEAD_BYTES, Segment, whole_sectors
+
+__all__ = [
+    "CarryJob", "DamagedVictim", "archived_path", "choose", "recycled_path", "retire",
+    "survivors_bytes", "take_place", "weight_of",
+]  # fmt: skip
+
+VICTIMS_MAX: Final = 64  # at once: a job reads 4 GiB at most
+
+
+
+# -- what to rewrite ----------------------------------------------------------------------------
+
+
+def choose(segments: Sequence[Segment], settled_lsn: int, segment_max: int) -> list[Segment]:
+    """The next segments to rewrite as one: a run of the chain, oldest first; empty: none.
+
+    Each is less than half alive and settled: its last record is in a snapshot up to `settled_lsn`.
+    What is alive in them fits into one segment of `segment_max` bytes, or comes from one alone, and
+    takes at most half of them. (A dead one in between goes with them; it counts nothing.)
+    """
+    for start, first in enumerate(segments):
+        if first.live:
+            run = _run_from(segments, start, settled_lsn, segment_max)
+            weight = sum(weight_of(s) for s in run)
+            if run and survivors_bytes(weight) * 2 <= _capacity(run):
+                return run
+    return []
+
+
+def weight_of(segment: Segment) -> int:
+    """The bytes of its live puts as frames: never too low while most that were weighed are alive.
+
+    Before a job has weighed them it is what they take at least.
+    """
+    if not segment.live:
+        return 0
+    if segment.live * 2 > segment.weighed:
+        return segment.live_bytes + segment.extra_bytes
+    return segment.live_bytes + segment.extra_bytes * segment.live // segment.weighed
+
+
+def survivors_bytes(weight: int) -> int:
+    """The size of a file with live puts of this weight, at most."""
+    return whole_sectors(OVERHEAD_BYTES + _with_batches(weight))
+
+
+def take_place(fresh: Segment, chosen: Sequence[Segment]) -> None:
+    """`fresh` stands for these from now on: what is alive in them now is what is alive in it."""
+    fresh.live = sum(s.live for s in chosen)
+    fresh.live_bytes = sum(s.live_bytes for s in chosen)
+    fresh.emptied_lsn = max(s.emptied_lsn for s in chosen)
+
+
+def _run_from(
+    segments: Sequence[Segment], start: int, settled_lsn: int, segment_max: int
+) -> list[Segment]:
+    run: list[Segment] = []
+    weight = 0
+    for segment in islice(segments, start, start + VICTIMS_MAX):
+        if segment.damaged or not 0 < segment.lsn_last <= settled_lsn:
+            break
+        more = weight_of(segment)
+        if segment.live:
+            if _with_batches(more) * 2 >= segment.capacity:
+                break
+            if weight and survivors_bytes(weight + more) > segment_max:
+                break
+        weight += more
+        run.append(segment)
+    while run and not run[-1].live:
+        run.pop()
+    return run
+
+
+def _with_batches(weight: int) -> int:
+    # Of two groups in a row, one alone or both together fill a piece.
+    return weight + BATCH_BYTES * -(-2 * weight // PIECE_BYTES)
+
+
+def _capacity(run: Sequence[Segment]) -> int:
+    """What a rewrite would give back: dead ones go without it."""
+    return sum(s.capacity for s in run if s.live)
+
+
+# -- the way out --------------------------------------------------------------------------------
+
+
+def recycled_path(path: str) -> str:
+    """The name under which a segment's file waits to be used again."""
+    return path + SUFFIX_RECYCLED
+
+
+def archived_path(archive_to: str, path: str) -> str:
+    """The name of a segment in the archive: `<folder>.<segment name>`."""
+    folder, name = os.path.split(path)
+    return os.path.join(archive_to, f"{os.path.basename(folder)}.{name}")
+
+
+def retire(files: Files, path: str, archive_path: str, keep: str) -> str:
+    """Take a dead segment away; blocks. Returns the file to be used again, "": there is none.
+
+    With an `archive_path` it lives on under that name; else it is renamed to `keep`, if that is
+    not empty, and stays there unless a backup shares it. On return the segment's name is gone, and
+    what replaces it is on disk. Raises OSError; it may be called again then, and for a segment that
+    is gone already it does nothing.
+    """
+    if _is_there(files, path):
+        if archive_path:
+            files.make_folder(os.path.dirname(archive_path))
+            files.link(path, archive_path)
+        elif keep:
+            files.rename(path, keep)
+    if keep and _is_there(files, keep):
+        # A backup links what it finds under a segment's name, so no new link can come any more,
+        # and the count is final.
+        if files.links(keep) == 1:
+            return keep
+        files.remove(keep)
+    files.remove(path)
+    return ""
+
+
+def _is_there(files: Files, path: str) -> bool:
+    try:
+        files.size(path)
+    except FileNotFoundError:
+        return False
+    return True

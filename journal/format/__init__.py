@@ -1,0 +1,1 @@
+"""What stands in the files, as bytes: encode, decode, describe. No I/O."""

@@ -1,0 +1,101 @@
+"""What a put says of its item beside expiry, due time and key: that it is stored once, and as what.
+
+    PUT  ... ID SCOPE EPOCH        the id it was stored under, in a scope's epoch or in none
+             VERSION PREVIOUS      which item of its key it is, and the number of the one before it
+             ORIGIN GENERATION     what it was made of
+
+They stand in the record of the item itself, so each is true if and only if the item was stored.
+
+One rule: whoever reads a put remembers its id and its version, whatever became of the item; and an
+origin is open from its put on.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from journal.format.record import NUMBER_TAG, TEXT_TAG, Meta, Tag, decode_meta
+from journal.format.transfer import Origin, origin_of
+
+# A put that only says when it expires has so much meta: those are many, and looked at each.
+_EXPIRY_META_BYTES: Final = 11
+_EXPIRES: Final = int(Tag.EXPIRES_MS)
+_ID: Final = int(Tag.ID)
+_SCOPE: Final = int(Tag.SCOPE)
+_EPOCH: Final = int(Tag.EPOCH)
+_VERSION: Final = int(Tag.VERSION)
+_PREVIOUS: Final = int(Tag.PREVIOUS)
+_VERSION_TAGS: Final = Struct("<BHQBHQ")  # a version and a previous, as two number tags
+
+
+class Stamp(NamedTuple):
+    """`id` b"": none, else `scope` and `epoch` are its; `version` 0: the item has no key;
+    `previous` 0: nothing was written under that key before it, as far as is remembered.
+    """
+
+    id: bytes = b""
+    scope: bytes = b""
+    epoch: int = 0
+    version: int = 0
+    previous: int = 0
+    origin: Origin | None = None
+
+    @property
+    def meta(self) -> bytes:
+        """As it stands in a record, behind the tags below it."""
+        return self.said(self.origin.body_bytes if self.origin is not None else 0)
+
+    def said(self, body_bytes: int) -> bytes:
+        """`meta` of an item with so large a body, which that of its origin need not have."""
+        id_, scope, epoch, version, previous, origin = self
+        if version and not id_ and origin is None:  # most of those that have a key
+            tags = _VERSION_TAGS.pack(_VERSION, 8, version, _PREVIOUS, 8, previous)
+            return tags if previous else tags[: NUMBER_TAG.size]
+        if origin is not None and not (id_ or version):
+            return origin.said(body_bytes)  # of what is handed off, mostly
+        meta = b""
+        if id_:
+            meta = TEXT_TAG.pack(_ID, len(id_)) + id_
+            if scope:
+                meta += TEXT_TAG.pack(_SCOPE, len(scope)) + scope
+                meta += NUMBER_TAG.pack(_EPOCH, 8, epoch)
+        if version:
+            meta += NUMBER_TAG.pack(_VERSION, 8, version)
+        if origin is not None:
+            meta += origin.said(body_bytes)
+        if previous:
+            meta += NUMBER_TAG.pack(_PREVIOUS, 8, previous)
+        return meta
+
+
+def says_only_expiry(meta: bytes) -> bool:
+    """Is there nothing else in it, or nothing at all?"""
+    return not meta or (len(meta) == _EXPIRY_META_BYTES and meta[0] == _EXPIRES)
+
+
+def stamp_of_put(meta: bytes, body_bytes: int = 0, said: Meta | None = None) -> Stamp | None:
+    """The inverse; None: the put says nothing of these. `body_bytes`: how large the item is.
+
+    `said` is the meta decoded, if the caller has that.
+    """
+    if says_only_expiry(meta):
+        return None
+    said = decode_meta(meta) if said is None else said
+    id_, version = said.get(Tag.ID, b""), said.get(Tag.VERSION, 0)
+    origin = origin_of(meta, body_bytes) if Tag.ORIGIN in said else None
+    if not (id_ or version or origin):
+        return None
+    scope = said.get(Tag.SCOPE, b"") if id_ else b""  # else it is the name of a schedule
+    epoch = said.get(Tag.EPOCH, 0) if scope else 0
+    previous = said.get(Tag.PREVIOUS, 0)
+    return Stamp(_text(id_), _text(scope), _number(epoch), _number(version), _number(previous),
+                 origin)  # fmt: skip
+
+
+def _text(value: int | bytes) -> bytes:
+    return value if isinstance(value, bytes) else b""
+
+
+def _number(value: int | bytes) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,113 @@
+"""Leases by token as records: what a restart must know to go on with them.
+
+    LEASED item, token, delivery, began, deadline ──▶ RENEWED token, when, deadline ──▶ ...
+                                                  ──▶ DONE, RETURNED, DEAD or FLUSHED ends it
+
+One rule: an entry says what the records say. Deadlines are wall clock, and whoever makes leases of
+them bounds them by how long the lease was: `deadline_ms - since_ms`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from journal.format.record import Draft, Kind, Record, Tag, decode_meta, encode_meta
+
+# Plain numbers: looking them up in their enums would take as long as the rest.
+_LEASED: Final = int(Kind.LEASED)
+_RENEWED: Final = int(Kind.RENEWED)
+_DEADLINE_MS: Final = int(Tag.DEADLINE_MS)
+_BYTES: Final = int(Tag.BYTES)
+_new: Final = tuple.__new__  # half the cost of calling a named tuple
+_DEADLINE: Final = struct.Struct("<BHQ")
+_LEASED_META: Final = struct.Struct("<BHQBHQ")
+_U64_BYTES: Final = 8
+
+
+class LeaseEntry(NamedTuple):
+    """A lease by token. `delivery` is which one of its item it is; the times are wall clock.
+    `key` is its item's, canonical: nobody else of that key is lent meanwhile, restarts or not.
+
+    It began at `began_ms`; the latest of its records is of `since_ms` and says `deadline_ms`.
+    """
+
+    item: int
+    token: int
+    delivery: int
+    began_ms: int
+    body_bytes: int
+    since_ms: int
+    deadline_ms: int
+    key: bytes = b""
+
+    @classmethod
+    def begun(cls, record: Record) -> LeaseEntry:
+        """What a LEASED record says. Raises ValueError where it does not say it."""
+        deadline_ms, body_bytes, key = _said(record.meta)
+        if deadline_ms is None or body_bytes is None:
+            raise ValueError(f"the lease of item {record.item} says no deadline or no size")
+        return cls(
+            record.item, record.number, record.small, record.time_ms, body_bytes,
+            record.time_ms, deadline_ms, key,
+        )  # fmt: skip
+
+    def renewed(self, record: Record) -> LeaseEntry:
+        """As a RENEWED record of it says. Raises ValueError where that is another's."""
+        deadline_ms = decode_meta(record.meta).get(Tag.DEADLINE_MS)
+        is_its_own = (record.item, record.number) == (self.item, self.token)
+        if not is_its_own or not isinstance(deadline_ms, int):
+            raise ValueError(f"item {record.item} is not lent by token {record.number}")
+        return self.until(record.time_ms, deadline_ms)
+
+    def until(self, since_ms: int, deadline_ms: int) -> LeaseEntry:
+        """The same, renewed."""
+        return _new(LeaseEntry, (*self[:5], since_ms, deadline_ms, self.key))
+
+    def leased(self) -> Draft:
+        """The record that lends it."""
+        item, token, delivery, began_ms, body_bytes, _, deadline_ms, key = self
+        meta = _LEASED_META.pack(
+            _DEADLINE_MS, _U64_BYTES, deadline_ms, _BYTES, _U64_BYTES, body_bytes
+        )
+        if key:
+            meta = encode_meta({Tag.KEY: key}) + meta
+        return _new(Draft, (_LEASED, item, token, delivery, began_ms, meta, b"", 0, 0))
+
+    def renewal(self) -> Draft:
+        """The record that gave it its latest deadline, after the first."""
+        item, token, _, _, _, since_ms, deadline_ms, _ = self
+        meta = _DEADLINE.pack(_DEADLINE_MS, _U64_BYTES, deadline_ms)
+        return _new(Draft, (_RENEWED, item, token, 0, since_ms, meta, b"", 0, 0))
+
+    def drafts(self) -> list[Draft]:
+        """Itself in a snapshot: both records, where it was renewed, with its present deadline."""
+        leased = self.leased()
+        return [leased] if self.since_ms == self.began_ms else [leased, self.renewal()]
+
+
+def _said(meta: bytes) -> tuple[int | None, int | None, bytes]:
+    """Deadline and bytes, where they are said, and the key; at once, where there is none."""
+    if len(meta) == _LEASED_META.size:
+        tag, _, deadline_ms, other, _, body_bytes = _LEASED_META.unpack(meta)
+        if (tag, other) == (_DEADLINE_MS, _BYTES):
+            return deadline_ms, body_bytes, b""
+    said = decode_meta(meta)
+    found, size, key = said.get(Tag.DEADLINE_MS), said.get(Tag.BYTES), said.get(Tag.KEY)
+    return (
+        found if isinstance(found, int) else None, size if isinstance(size, int) else None,
+        key if isinstance(key, bytes) else b"",
+    )  # fmt: skip
+
+
+def lease_entries(frames: list[Record]) -> list[LeaseEntry]:
+    """The inverse of `drafts`, for all of a snapshot; raises ValueError where it says no sense."""
+    found: list[LeaseEntry] = []
+    for frame in frames:
+        if frame.kind == Kind.LEASED:
+            found.append(LeaseEntry.begun(frame))
+        elif frame.kind == Kind.RENEWED:
+            if not found:
+                raise ValueError("a renewal of no lease")
+            found[-1] = found[-1].renewed(frame)
+    return found

@@ -1,0 +1,130 @@
+"""Items that are there and not in the plain line, as a snapshot tells of them.
+
+    DELAYED   not due yet; with its key, where a give-back holds it; due 0: it is available again,
+              and holds its key all the same
+    PLACED    its place or its marker is another number than its id (it was released, or redriven);
+              or it is delayed and was available before
+
+An item of the plain line needs neither: id, marker and place are one number.
+
+One rule: an entry says what the log said; where bodies stand, and what else their puts say, is left
+to the log.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from journal.format.record import ALIGN_BYTES, Draft, Kind, Record, padded
+
+_DELAYED: Final = struct.Struct("<QQQQ")
+_PLACED: Final = struct.Struct("<QQQQ")
+_PIECE_BYTES: Final = 1 << 20  # bodies are cut to about this size
+
+
+class DelayedEntry(NamedTuple):
+    """An item that is due at `due_ms`, wall clock (0: it was). It holds `key` (b"": nothing)."""
+
+    item: int
+    due_ms: int
+    body_bytes: int
+    key: bytes = b""
+
+
+class PlacedEntry(NamedTuple):
+    """An item with this `marker`, its first place. `place` 0: it stands in no line."""
+
+    item: int
+    place: int
+    marker: int
+    body_bytes: int
+
+
+def delayed_drafts(
+    entries: Iterable[DelayedEntry], held: Mapping[int, bytes], time_ms: int
+) -> Iterator[Draft]:
+    """DELAYED frames of whole entries; `held` are keys by the items that hold them, due or not."""
+    return _frames(Kind.DELAYED, map(_delayed_bytes, _with_keys(entries, held)), time_ms)
+
+
+def _with_keys(
+    entries: Iterable[DelayedEntry], held: Mapping[int, bytes]
+) -> Iterator[DelayedEntry]:
+    left = dict(held)
+    for entry in entries:
+        yield entry._replace(key=left.pop(entry.item, entry.key)) if left else entry
+    for item, key in left.items():
+        yield DelayedEntry(item, 0, 0, key)
+
+
+def placed_drafts(entries: Iterable[PlacedEntry], time_ms: int) -> Iterator[Draft]:
+    """PLACED frames of whole entries."""
+    return _frames(Kind.PLACED, (_PLACED.pack(*each) for each in entries), time_ms)
+
+
+def _frames(kind: Kind, encoded: Iterable[bytes], time_ms: int) -> Iterator[Draft]:
+    some: list[bytes] = []
+    size = 0
+    for each in encoded:
+        some.append(each)
+        size += len(each)
+        if size >= _PIECE_BYTES:
+            yield Draft(kind, 0, 0, len(some), time_ms, b"", b"".join(some), 0, 0)
+            some, size = [], 0
+    if some:
+        yield Draft(kind, 0, 0, len(some), time_ms, b"", b"".join(some), 0, 0)
+
+
+def _delayed_bytes(entry: DelayedEntry) -> bytes:
+    item, due_ms, body_bytes, key = entry
+    if not key:
+        return _DELAYED.pack(item, due_ms, body_bytes, 0)
+    return _DELAYED.pack(item, due_ms, body_bytes, len(key)) + key + bytes(-len(key) % ALIGN_BYTES)
+
+
+def delayed_entries(
+    frames: Iterable[Record],
+) -> tuple[list[DelayedEntry], dict[int, bytes]]:
+    """The inverse of `delayed_drafts`, among a snapshot's frames: those not due, and all keys.
+
+    Raises ValueError for what is not.
+    """
+    found: list[DelayedEntry] = []
+    held: dict[int, bytes] = {}
+    for frame in frames:
+        if frame.kind != Kind.DELAYED:
+            continue
+        body, at = frame.body, 0
+        for _ in range(frame.small):
+            item, due_ms, body_bytes, key_bytes = _whole(_DELAYED, body, at)
+            at += _DELAYED.size
+            if key_bytes:
+                held[item] = body[at : at + key_bytes]
+                if len(held[item]) != key_bytes:
+                    raise ValueError("entries that are not whole")
+            if due_ms:
+                found.append(DelayedEntry(item, due_ms, body_bytes, held.get(item, b"")))
+            at += padded(key_bytes)
+        if at != len(body):
+            raise ValueError("entries that are not whole")
+    return found, held
+
+
+def placed_entries(frames: Iterable[Record]) -> list[PlacedEntry]:
+    """The inverse of `placed_drafts`, among a snapshot's frames; ValueError for what is not."""
+    found: list[PlacedEntry] = []
+    for frame in frames:
+        if frame.kind != Kind.PLACED:
+            continue
+        if len(frame.body) != frame.small * _PLACED.size:
+            raise ValueError("entries that are not whole")
+        found += [PlacedEntry(*each) for each in _PLACED.iter_unpack(frame.body)]
+    return found
+
+
+def _whole(layout: struct.Struct, body: bytes, at: int) -> tuple[int, ...]:
+    if at + layout.size > len(body):
+        raise ValueError("entries that are not whole")
+    return layout.unpack_from(body, at)

@@ -1,0 +1,1 @@
+"""Reading segments: scan them whole, look up single records, read ahead."""

@@ -1,0 +1,149 @@
+"""The puts of items that are known by number, wherever in the log they stand.
+
+    ids, rising ──▶ by segment ──▶ near the last one: walk on; else: seek ──▶ their records
+
+The plain line is read in its order (`backlog`); this is for what left it: one reads a few dozen at
+once, so that items that stand side by side cost one pass, and those far apart a search each.
+
+One rule: a record is handed out only if it is whole and stands where it belongs; whoever asked is
+told which items were not found, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from journal.files import Files, is_shortage, read_around
+from journal.format.record import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, frame_bytes
+from journal.format.segment import FOOTER_SPACE_BYTES
+from journal.read.seek import Extent, find_frame
+
+if TYPE_CHECKING:
+    from journal.write.writer import Journal
+
+PIECE_BYTES: Final = 64 << 10  # read at once
+# Further ahead than so many items a place is looked for by halving instead of walking there.
+NEAR_ITEMS: Final = 128
+NEAR_BYTES: Final = 16 << 10  # so near is near enough
+_PUT: Final = int(Kind.PUT)
+
+
+@dataclass(slots=True)
+class Found:
+    """What was read, by item; `reasons` has those that the disk did not give.
+
+    After a `shortage` there may be more: these are to be read again.
+    """
+
+    records: dict[int, Record] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
+    shortage: OSError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSome:
+    """Items to be read: for each segment that holds some, their ids, rising."""
+
+    parts: tuple[tuple[Extent, tuple[int, ...]], ...]
+
+    def run(self, files: Files) -> Found:
+        """Read and check them. Blocks; never raises OSError."""
+        found = Found()
+        for extent, ids in self.parts:
+            walk = _Walk(files, extent)
+            for id_ in ids:
+                try:
+                    record = walk.find(id_)
+                except OSError as error:
+                    if is_shortage(error):
+                        found.shortage = error
+                        return found
+                    found.reasons[id_] = error.strerror or str(error)
+                else:
+                    if record is not None:
+                        found.records[id_] = record
+        return found
+
+    def number(self, id_: int) -> int:
+        """The segment in which this item is looked for; 0: in none."""
+        return next((extent.number for extent, ids in self.parts if id_ in ids), 0)
+
+
+def order(journal: Journal, ids: Sequence[int]) -> ReadSome:
+    """How to read these items; those that no segment holds (yet) are left out."""
+    parts: dict[int, tuple[Extent, list[int]]] = {}
+    for id_ in sorted(ids):
+        segment = journal.ledger.holding(id_)
+        if segment is None:
+            continue
+        if segment.number not in parts:
+            is_active = segment is journal.active
+            stop = segment.at if is_active else segment.capacity - FOOTER_SPACE_BYTES
+            extent = Extent(segment.path, journal.short_identity, segment.number, stop)
+            parts[segment.number] = extent, []
+        parts[segment.number][1].append(id_)
+    return ReadSome(tuple((extent, tuple(some)) for extent, some in parts.values()))
+
+
+class _Walk:
+    """Forward through the puts of one segment: those before byte `_at` are below `_item`."""
+
+    __slots__ = ("_at", "_base", "_data", "_extent", "_files", "_item")
+
+    def __init__(self, files: Files, extent: Extent) -> None:
+        self._files = files
+        self._extent = extent
+        self._base = 0
+        self._data = b""
+        self._at = 0
+        self._item = 0
+
+    def find(self, id_: int) -> Record | None:
+        """The put of this item, above all that were asked for before; None: it is not here."""
+        if not self._at or id_ - self._item > NEAR_ITEMS:
+            found = self._extent.seek_item(self._files, id_, NEAR_BYTES)
+            self._at = max(found, self._at)
+        while (record := self._next()) is not None:
+            if record.kind == _PUT:
+                if record.item > id_:
+                    return None  # it may be the next one that is asked for
+                self._item = record.item
+                if record.item == id_:
+                    self._at = record.end
+                    return record
+            self._at = record.end
+        return None
+
+    def _next(self) -> Record | None:
+        """The next whole record from where we are; None: there is none."""
+        extent = self._extent
+        while self._at + HEADER_BYTES <= extent.stop:
+            data = self._have(HEADER_BYTES)
+            at = self._at - self._base
+            if len(data) - at < HEADER_BYTES:
+                return None  # the file ends here
+            length = frame_bytes(data, at, extent.journal, extent.number, self._base)
+            if HEADER_BYTES <= length <= extent.stop - self._at:
+                data = self._have(length)
+                at = self._at - self._base
+                record = decode(data, at, extent.journal, extent.number, self._base)
+                if record is not None:
+                    return record
+            found = find_frame(data, at + ALIGN_BYTES, self._base, extent.journal, extent.number)
+            if found >= 0:
+                self._at = self._base + found
+            else:  # one may begin so near the end of what is here that it shows only with more
+                passed = (len(data) - at - HEADER_BYTES) // ALIGN_BYTES + 1
+                self._at += passed * ALIGN_BYTES
+        return None
+
+    def _have(self, size: int) -> bytes:
+        """The bytes here, at least so many from where we are, if the segment has them."""
+        left = self._base + len(self._data) - self._at
+        if self._at < self._base or left < size:
+            size = min(max(size, PIECE_BYTES), self._extent.stop - self._at)
+            self._base = self._at
+            self._data = read_around(self._files, self._extent.path, self._at, size)
+        return self._data

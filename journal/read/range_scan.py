@@ -1,0 +1,279 @@
+"""What an observer reads from a log that is being written: many puts at once, from a place on.
+
+    order ──▶ Gathering.run (blocks: on a thread) ──▶ puts, and how far it looked ──▶ order ...
+
+Unlike `backlog`, which belongs to the ready line and names what is damaged, this keeps no bytes
+between two orders, only a `Place`; so there may be as many observers as there are connections.
+
+One rule: a put is handed out only if its frame is whole and stands where it belongs; what is not is
+passed over, for the ready line meets it too and names it.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+from journal.files import Files, read_around
+from journal.format.record import (
+    ALIGN_BYTES,
+    CRC_BYTES,
+    HEADER_BYTES,
+    Kind,
+    Record,
+    padded,
+    said_of_put,
+)
+from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
+from journal.read.seek import Extent, find_frame
+from journal.sets.id_set import IdSet
+
+if TYPE_CHECKING:
+    from journal.write.segment_file import Segment
+    from journal.write.writer import Journal
+
+PIECE_BYTES: Final = 1 << 20  # read at once
+PIECE_BYTES_OF_ONE: Final = 64 << 10  # ... where one item is wanted
+# An order ends after so much of the log, whatever it found, so that a thread is not held up by a
+# stretch in which little is left.
+WALKED_BYTES_MAX: Final = 16 << 20
+# Further ahead than this a place is looked for by halving instead of walking there.
+NEAR_ITEMS: Final = 4096
+# An order knows of so many times the ids that it may find which of them are there: a bit for each.
+_SPAN: Final = 4
+_FRAME: Final = struct.Struct("<IIIIIIQQQQBxH4x")  # as `record` has it, what a reader needs
+_NO_LIMIT: Final = 1 << 64
+_NOTHING_SAID: Final = (0, b"", b"")
+_PUT: Final = int(Kind.PUT)
+
+# Item, place, flags, stored and expires (0: never) in ms of the wall clock, body,
+# key, id (b"": none).
+Put = tuple[int, int, int, int, int, bytes, bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Before `offset` in segment `number` stands no put from `item` on."""
+
+    number: int
+    offset: int
+    item: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """`puts` in order; items up to `seen` were looked for; `place` to go on from there."""
+
+    puts: list[Put]
+    seen: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """Puts from item `first` to `last` in one segment, at most `most` of them and `bytes_most` of
+    bodies (one in any case), stored at `since_ms` or later once the first such one was met.
+
+    `start` -1: where they are has to be found. `wanted` None: all are. From the lsn `limit` on (0:
+    there is none) newer segments say it again.
+    """
+
+    extent: Extent
+    start: int
+    first: int
+    last: int
+    wanted: IdSet | None
+    limit: int
+    most: int
+    bytes_most: int
+    since_ms: int
+
+    def run(self, files: Files) -> Gathered:
+        """Read and check them. Blocks; raises OSError."""
+        extent, walk = self.extent, _Walk(self)
+        at = self.start if self.start >= 0 else self._seek(files)
+        piece = PIECE_BYTES if self.most > 1 else PIECE_BYTES_OF_ONE
+        stop, walked = extent.stop, at + WALKED_BYTES_MAX
+        while at + HEADER_BYTES <= stop and at < walked and not walk.is_over:
+            size = min(max(piece, walk.needed), stop - at)
+            data = read_around(files, extent.path, at, size)
+            if len(data) < HEADER_BYTES or len(data) < walk.needed:
+                walk.is_over, walk.seen = True, self.last  # the file ends here
+                break
+            at += walk.go(data, at)
+        if at + HEADER_BYTES > stop:
+            walk.seen = self.last
+        return Gathered(walk.puts, walk.seen, Place(extent.number, at, walk.seen + 1))
+
+    def _seek(self, files: Files) -> int:
+        return self.extent.seek_item(files, self.first)
+
+
+class _Walk:
+    """A walk over the frames of one segment; `needed` bytes it lacks of the frame it came to."""
+
+    __slots__ = ("_order", "_room", "_since_ms", "is_over", "needed", "puts", "seen")
+
+    def __init__(self, order: Gathering) -> None:
+        self._order = order
+        self._room = order.bytes_most
+        self._since_ms = order.since_ms
+        self.puts: list[Put] = []
+        self.seen = order.first - 1
+        self.needed = 0
+        self.is_over = False
+
+    def go(self, data: bytes, base: int) -> int:
+        """Over the whole frames in `data`, which stands at `base`; returns how far."""
+        order = self._order
+        owner, number, limit = order.extent.journal, order.extent.number, order.limit or _NO_LIMIT
+        stop, first, last = order.extent.stop - base, order.first, order.last
+        wanted, puts, most = order.wanted, self.puts, order.most - 1
+        size, at, unpack, here = len(data), 0, _FRAME.unpack_from, memoryview(data)
+        self.needed = 0
+        while at + HEADER_BYTES <= size:
+            (
+                crc, length, journal, segment, position, small, lsn, time_ms, item, place,
+                kind, meta_bytes,
+            ) = unpack(data, at)  # fmt: skip
+            end = at + length
+            is_frame = (
+                position == base + at and segment == number and journal == owner
+                and HEADER_BYTES + meta_bytes <= length <= stop - at
+            )  # fmt: skip
+            if is_frame and end > size:
+                self.needed = length
+                return at
+            if not is_frame or crc32(here[at + CRC_BYTES : end]) != crc:
+                at = _behind(data, at, base, owner, number)
+                continue
+            if kind == _PUT and item >= first:
+                if item > last or lsn >= limit:
+                    self.seen, self.is_over = last, True
+                    return at
+                if (wanted is None or item in wanted) and time_ms >= self._since_ms:
+                    body_at, said = at + HEADER_BYTES + meta_bytes, _NOTHING_SAID
+                    if not self._takes(end - body_at):
+                        self.is_over = True
+                        return at
+                    if meta_bytes:
+                        said = said_of_put(data[at + HEADER_BYTES : body_at])
+                    expires_ms, key, id_ = said
+                    body = data[body_at:end]
+                    puts.append((item, place, small, time_ms, expires_ms, body, key, id_))
+                self.seen = item
+                if item == last or len(puts) > most:
+                    self.is_over = True
+                    return padded(end)
+            at += length + 7 & ~7
+        return at
+
+    def _takes(self, size: int) -> bool:
+        """Is there room for a body more? One there is in any case."""
+        self._room -= size
+        if self._room < 0 and self.puts:
+            return False
+        self._since_ms = 0
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSearch:
+    """Which item to begin at, so that none stored at `since_ms` or later is missed.
+
+    `extents` are the segments with puts in the order of the log, each with its first item. Times
+    are taken to rise with the log; where a wall clock was set back they do not, and items from
+    before may be passed over.
+    """
+
+    extents: tuple[tuple[Extent, int], ...]
+    since_ms: int
+
+    def run(self, files: Files) -> int:
+        """The item. Blocks; raises OSError."""
+        low, high = 0, len(self.extents)
+        while high - low > 1:
+            middle = (low + high) // 2
+            extent, _ = self.extents[middle]
+            put = extent.put_behind(files, FILE_HEADER_BYTES, extent.stop)
+            if put is not None and self._is_before(put):
+                low = middle
+            else:
+                high = middle
+        if not self.extents:
+            return 1
+        extent, first = self.extents[low]
+        put = extent.put_behind(files, extent.seek(files, self._is_before), extent.stop)
+        return first if put is None else put.item
+
+    def _is_before(self, put: Record) -> bool:
+        return put.time_ms < self.since_ms
+
+
+def order(
+    journal: Journal, place: Place | None, first: int, last: int, live: IdSet, most: int,
+    bytes_most: int, since_ms: int = 0, hidden: IdSet | None = None,
+) -> Gathering | None:  # fmt: skip
+    """How to read items that are there from `first` on, up to `last`; None: the log has none.
+
+    `hidden` ones are passed over.
+
+    It may end before `last`, with its segment: then another one follows.
+    """
+    segments = journal.segments
+    holding = []
+    for i in range(len(segments) - 1, -1, -1):
+        if segments[i].item_last >= first:
+            holding.append((i, segments[i]))
+        elif segments[i].item_last:
+            break
+    holding.reverse()
+    if not holding:
+        return None
+    # After an unclean end the next segment says again what the last one had behind its last sync.
+    behind = [each for each in holding if each[1].item_first <= first]
+    at, segment = behind[-1] if behind else holding[0]
+    first, last = max(first, segment.item_first), min(last, segment.item_last)
+    last = min(last, first + max(_SPAN * most, NEAR_ITEMS) - 1)
+    if at + 1 < len(segments) and segments[at + 1].item_first:
+        last = min(last, segments[at + 1].item_first - 1)
+    if last < first:
+        return None
+    start = FILE_HEADER_BYTES if first == segment.item_first else -1
+    if place is not None and place.number == segment.number and (
+        place.item <= first < place.item + NEAR_ITEMS
+    ):
+        start = place.offset
+    limit = segments[at + 1].lsn_first if at + 1 < len(segments) else 0
+    are_hidden = hidden is not None and hidden.count and hidden.count_between(first, last)
+    wanted = None  # all of them
+    if are_hidden or live.count_between(first, last) <= last - first:
+        wanted = live.between(first, last)
+    if wanted is not None and are_hidden and hidden is not None:
+        wanted = wanted.without(hidden)
+    return Gathering(
+        _extent(journal, segment), start, first, last, wanted, limit, most, bytes_most, since_ms
+    )
+
+
+def since(journal: Journal, since_ms: int) -> TimeSearch:
+    """How to find the first item stored at this time of the wall clock, or later."""
+    found = ((_extent(journal, s), s.item_first) for s in journal.segments if s.item_last)
+    return TimeSearch(tuple(found), since_ms)
+
+
+def _extent(journal: Journal, segment: Segment) -> Extent:
+    is_active = segment is journal.active
+    stop = segment.at if is_active else segment.capacity - FOOTER_SPACE_BYTES
+    return Extent(segment.path, journal.short_identity, segment.number, stop)
+
+
+def _behind(data: bytes, at: int, base: int, journal: int, number: int) -> int:
+    """Behind bytes at `at` that are no record: the next frame, or as far as is known."""
+    found = find_frame(data, at + ALIGN_BYTES, base, journal, number)
+    if found >= 0:
+        return found
+    behind = (len(data) - HEADER_BYTES) // ALIGN_BYTES * ALIGN_BYTES + ALIGN_BYTES
+    return max(at + ALIGN_BYTES, behind)

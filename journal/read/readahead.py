@@ -1,0 +1,362 @@
+"""What waits in the log only, read back in the order of its ids: the bodies that memory has no room
+for, and after a start all of them.
+
+    order ──▶ ReadOrder.run (blocks: on a thread) ──▶ arrived ──▶ take (no I/O) ──▶ puts, in order
+      ^                                                             |
+      +---- when nothing more can be taken, or little is left ------+
+
+A place to begin at is found by halving (`seeking`).
+
+One rule: what is handed out has been checked, byte for byte, against its checksum and its place;
+what does not parse is passed over and named, and nothing is guessed about it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from journal.errors import ITEM_MAX, Damage
+from journal.files import Files, is_shortage, read_around
+from journal.format.record import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, padded
+from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
+from journal.read.lookup import ReadSome, order
+from journal.read.seek import PIECE_BYTES, Extent, find_frame
+
+if TYPE_CHECKING:
+    from journal.write.segment_file import Segment
+    from journal.write.writer import Journal
+
+_PLACED: Final = struct.Struct("<IIIII")  # checksum, length, journal, segment, offset
+_PUT: Final = int(Kind.PUT)
+_NOT_WHOLE: Final = "not a whole record"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOrder:
+    """Bytes of one segment to be read. `start` -1: from the first put not below `item`."""
+
+    path: str
+    journal: int
+    number: int
+    start: int
+    stop: int
+    size: int
+    item: int
+
+    def run(self, files: Files) -> tuple[int, bytes]:
+        """Where they begin, and the bytes. Blocks; raises OSError."""
+        start = self.start if self.start >= 0 else self._seek(files)
+        return start, read_around(files, self.path, start, min(self.size, self.stop - start))
+
+    def _seek(self, files: Files) -> int:
+        extent = Extent(self.path, self.journal, self.number, self.stop)
+        return extent.seek_item(files, self.item)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOne:
+    """One item's put, wherever in its segment it is."""
+
+    path: str
+    journal: int
+    number: int
+    stop: int
+    item: int
+
+    def run(self, files: Files) -> Record | None:
+        """The record; None: it is not readable. Blocks; raises OSError."""
+        order = ReadOrder(self.path, self.journal, self.number, -1, self.stop, 0, self.item)
+        start, needed = order._seek(files), 0
+        while start < self.stop:
+            size = min(max(PIECE_BYTES, needed), self.stop - start)
+            data = read_around(files, self.path, start, size)
+            at = find_frame(data, 0, start, self.journal, self.number)
+            while at >= 0:
+                record = decode(data, at, self.journal, self.number, start)
+                if record is not None and record.kind == _PUT and record.item == self.item:
+                    return record
+                _, length, *_ = _PLACED.unpack_from(data, at)
+                if record is None and len(data) < at + length <= self.stop - start:
+                    break  # its end lies behind what was read
+                behind = at + ALIGN_BYTES if record is None else record.end - start
+                at = find_frame(data, behind, start, self.journal, self.number)
+            if len(data) < size:
+                return None
+            if at >= 0:
+                start, needed = start + at, padded(length)
+            else:
+                start += max(size - HEADER_BYTES, ALIGN_BYTES) // ALIGN_BYTES * ALIGN_BYTES
+        return None
+
+
+class Backlog:
+    """The reading side of one journal that is being written. Owned by the loop's thread.
+
+    `_data` are bytes of segment `_number` from `_base` on, taken up to `_at`; the last put among
+    them is `_seen`. What does not parse is kept in `_holes` until one knows which items lie behind.
+    """
+
+    __slots__ = (
+        "_at", "_base", "_data", "_hole_at", "_holes", "_is_over", "_is_reading", "_journal",
+        "_life", "_limit", "_needed", "_number", "_seen", "damages",
+    )  # fmt: skip
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._life = 0  # what was ordered in an earlier one is not wanted any more
+        self.damages: list[Damage] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """The next item to be read back is another one than was thought."""
+        self._number = 0  # 0: to be looked for
+        self._life += 1
+        self._is_reading = False
+        self._limit = 0
+        self._begin(-1, 0)
+
+    def _begin(self, base: int, seen: int) -> None:
+        self._base = base  # -1: where the item is has to be found
+        self._data = b""
+        self._at = 0
+        self._needed = 0  # bytes that the frame at hand still lacks
+        self._seen = seen
+        self._hole_at = -1  # where the bytes at hand ceased to be records
+        self._holes: list[tuple[int, int, str]] = []
+        self._is_over = False  # nothing more of this segment can be read, or is needed
+
+    # -- reading ----------------------------------------------------------------------------
+
+    def order(self, item: int) -> tuple[int, ReadOrder] | None:
+        """What to read next so that `item` and those behind it can be taken; None: nothing now.
+
+        Give it back with `arrived` or `failed`.
+        """
+        left = len(self._data) - self._at
+        if self._is_reading or (left >= PIECE_BYTES and self.has_more):
+            return None
+        segment = self._find_segment(item)
+        if segment is None:
+            return None
+        start = self._base if self._base < 0 else self._base + len(self._data)
+        stop = self._stop(segment)
+        if start >= stop:
+            return None
+        self._is_reading = True
+        size = max(PIECE_BYTES, self._needed)
+        short = self._journal.short_identity
+        return self._life, ReadOrder(segment.path, short, segment.number, start, stop, size, item)
+
+    def one(self, item: int) -> ReadOne | None:
+        """How to read the put of one item; None: no segment holds it, or it is not written yet."""
+        segment = self._journal.ledger.holding(item)
+        if segment is None:
+            return None
+        stop = self._stop(segment)
+        return ReadOne(segment.path, self._journal.short_identity, segment.number, stop, item)
+
+    def some(self, items: Sequence[int]) -> ReadSome:
+        """How to read the puts of these; those that are not written yet are left out."""
+        return order(self._journal, items)
+
+    @property
+    def is_reading(self) -> bool:
+        """Is something ordered that has not arrived?"""
+        return self._is_reading
+
+    @property
+    def has_more(self) -> bool:
+        """Was more read than has been taken?"""
+        if len(self._data) - self._at < HEADER_BYTES or self._needed or self._is_over:
+            return False
+        segment = self._journal.segment_numbered(self._number)
+        return segment is not None and not self._has_all(segment)
+
+    def lost_up_to(self, item: int) -> int:
+        """Items from `item` up to this one will never come: all that is there was read. 0: none."""
+        if self._is_reading or self.has_more:
+            return 0
+        has_pending = self._journal.has_pending
+        segment = self._journal.segment_numbered(self._number) if self._number else None
+        if segment is None:
+            return 0 if has_pending or self._number else ITEM_MAX
+        segments = self._journal.segments
+        behind = segments[segments.index(segment) + 1 :]
+        if not self._has_ended(segment) or any(s.item_last >= item for s in behind):
+            return 0
+        if not has_pending:
+            return ITEM_MAX
+        return segment.item_last if segment.item_last >= item else 0
+
+    def give_up(self) -> None:
+        """What was lost is named, and the next item looked for anew."""
+        segment = self._journal.segment_numbered(self._number)
+        if segment is not None:
+            if self._hole_at >= 0 and self._seen < segment.item_last:
+                self._lose(_NOT_WHOLE)
+            self._name(segment, segment.item_last)
+        self.reset()
+
+    def _has_ended(self, segment: Segment) -> bool:
+        """Is no record of this segment left that is written?"""
+        if self._is_over or self._has_all(segment):
+            return True
+        return self._base >= 0 and self._base + self._at + HEADER_BYTES > self._stop(segment)
+
+    def _has_all(self, segment: Segment) -> bool:
+        """Was the last put of this segment taken? What follows only ends items."""
+        return segment is not self._journal.active and self._seen >= segment.item_last
+
+    def arrived(self, life: int, start: int, data: bytes) -> None:
+        """What was ordered has been read; no bytes: the file ends there."""
+        if life != self._life:
+            return
+        self._is_reading = False
+        if not data:
+            self._lose("the file ends here")
+            return
+        if self._base < 0:
+            self._base = start
+        taken = min(self._at, len(self._data))  # padding may lie behind what was read
+        self._data = self._data[taken:] + data
+        self._base += taken
+        self._at -= taken
+        self._needed = 0
+
+    def failed(self, life: int, error: OSError) -> None:
+        """It could not be read: the rest of that segment is passed over, and named.
+
+        After a shortage nothing is known to be lost: it is as if it had not been ordered.
+        """
+        if life != self._life:
+            return
+        self._is_reading = False
+        if not is_shortage(error):
+            self._lose(f"cannot be read: {error.strerror or error}")
+
+    def rest(self) -> None:
+        """Nothing is needed for now: keep the place, and no bytes."""
+        if not self._is_reading and self._at >= len(self._data):
+            self._base += self._at if self._base >= 0 else 0
+            self._data, self._at = b"", 0
+
+    def _lose(self, reason: str) -> None:
+        """Nothing more of this segment can be read."""
+        segment = self._journal.segment_numbered(self._number)
+        if segment is None:
+            self.reset()  # rewritten or removed meanwhile: look for the item again
+            return
+        start = self._hole_at if self._hole_at >= 0 else max(self._base, 0) + self._at
+        self._hole_at = -1
+        self._holes.append((start, self._stop(segment), reason))
+        self._is_over = True
+
+    def _find_segment(self, item: int) -> Segment | None:
+        """The one to read, after those that are at their end."""
+        if self._number:
+            segment = self._journal.segment_numbered(self._number)
+            if segment is not None:
+                return self._go_on(segment, item)
+            self.reset()
+        segments = self._journal.segments
+        for at, segment in enumerate(segments):
+            if segment.item_last >= item:
+                self._enter(at, -1, max(item, segment.item_first) - 1)
+                return segment
+        return None
+
+    def _enter(self, at: int, base: int, seen: int) -> None:
+        segments = self._journal.segments
+        self._number = segments[at].number
+        # Records from this lsn on are superseded by the next segment; 0: none are.
+        self._limit = segments[at + 1].lsn_first if at + 1 < len(segments) else 0
+        self._begin(base, seen)
+
+    def _go_on(self, segment: Segment, item: int) -> Segment | None:
+        """This segment, or the next with items if it is at its end; None: nothing more yet."""
+        if not self._has_ended(segment):
+            return segment
+        if segment is self._journal.active:
+            return None
+        if self._hole_at >= 0 and not self._has_all(segment):
+            self._lose(_NOT_WHOLE)
+        self._name(segment, segment.item_last)
+        segments = self._journal.segments
+        for at in range(segments.index(segment) + 1, len(segments)):
+            if segments[at].item_last >= item:
+                self._enter(at, FILE_HEADER_BYTES, max(self._seen, segments[at].item_first - 1))
+                return segments[at]
+        return None
+
+    def _stop(self, segment: Segment) -> int:
+        if segment is self._journal.active:
+            return segment.at
+        return segment.capacity - FOOTER_SPACE_BYTES
+
+    # -- taking -----------------------------------------------------------------------------
+
+    def take(self, item: int, most: int) -> list[Record]:
+        """Puts from `item` on, `most` at most, as far as they have been read."""
+        out: list[Record] = []
+        segment = self._journal.segment_numbered(self._number) if self._data else None
+        if segment is None or self._is_over or self._has_all(segment):
+            return out
+        data, base, number = self._data, self._base, self._number
+        short, stop = self._journal.short_identity, self._stop(segment) - self._base
+        at, size = self._at, len(data)
+        while len(out) < most and at + HEADER_BYTES <= size:
+            _, length, owner, found, position = _PLACED.unpack_from(data, at)
+            is_frame = (
+                found == number and position == base + at and owner == short
+                and HEADER_BYTES <= length <= stop - at
+            )  # fmt: skip
+            if is_frame and at + length > size:
+                self._needed = at + length - size
+                break
+            record = decode(data, at, short, number, base) if is_frame else None
+            if record is None:
+                at = self._pass_over(at)
+                continue
+            if self._hole_at >= 0:
+                self._holes.append((self._hole_at, base + at, _NOT_WHOLE))
+                self._hole_at = -1
+            at += padded(length)
+            if self._limit and record.lsn >= self._limit and record.kind == _PUT:
+                self._is_over = True  # newer segments say it again
+                break
+            if record.kind == _PUT:
+                if self._holes:
+                    self._name(segment, record.item - 1)
+                self._seen = record.item
+                if record.item >= item:
+                    out.append(record)
+                if self._has_all(segment):
+                    break
+        self._at = at
+        if not self._needed and at + HEADER_BYTES > size:
+            self._needed = 1
+        return out
+
+    def _pass_over(self, at: int) -> int:
+        """Behind bytes that are no record: the next frame, or as far as is known."""
+        if self._hole_at < 0:
+            self._hole_at = self._base + at
+        short = self._journal.short_identity
+        found = find_frame(self._data, at + ALIGN_BYTES, self._base, short, self._number)
+        if found >= 0:
+            return found
+        behind = (len(self._data) - HEADER_BYTES) // ALIGN_BYTES * ALIGN_BYTES + ALIGN_BYTES
+        return max(at + ALIGN_BYTES, behind)
+
+    def _name(self, segment: Segment, item_last: int) -> None:
+        """What the holes up to here may have held: items behind the last one seen."""
+        first = self._seen + 1
+        for start, end, reason in self._holes:
+            self.damages.append(
+                Damage("corrupt", segment.path, start, end, reason, 1, 1, first, item_last)
+            )
+            self._seen = max(self._seen, item_last)
+        self._holes = []

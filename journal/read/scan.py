@@ -1,0 +1,292 @@
+"""A segment's bytes to its end, past whatever does not parse.
+
+    frames ...  | not a frame | frames ...  | 64 zeros | zeros, or an earlier life's bytes | footer
+                    Gap                      the end
+
+A fresh segment is zeros behind its end. A recycled one has older frames there, which name an older
+number and so never parse; each write to it ends with 64 zeros in place of a header.
+
+One rule: scanning never raises and never guesses. What does not parse is a `Gap`; whether it is
+torn or corrupt is decided by `recovery`, which knows up to where the journal was synced.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Final
+from zlib import crc32
+
+from journal.format.record import (
+    ALIGN_BYTES,
+    HEADER_BYTES,
+    UNNUMBERED,
+    Kind,
+    Record,
+    decode,
+    find_next,
+    frame_end,
+    is_older_frame,
+)
+from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, Tally
+
+_IDENTITY_SEARCH_BYTES: Final = 1 << 20  # how far to look for a frame when the header is lost
+_PLACED: Final = struct.Struct("<IIIII")  # of a frame: checksum, length, journal, segment, offset
+_ZEROS: Final = bytes(1 << 16)
+_lsn: Final = attrgetter("lsn")
+_IDENTITY_AT: Final = 8  # where a frame says whose it is
+# Why bytes are a gap; `recovery` tells some of them apart.
+NOT_WHOLE: Final = "not a whole record"
+ZEROS: Final = "zeros among records"
+FEWER_THAN_COUNTED: Final = "the segment's footer counts more records"
+FOOTER_LOST: Final = "the segment's footer is not readable"
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Bytes that are no record. `lsn_next` is the record found behind them, 0: none was."""
+
+    offset: int
+    end: int
+    reason: str
+    lsn_expected: int
+    lsn_next: int
+
+
+@dataclass(slots=True)
+class Scan:
+    """What one segment holds. `records` has the numbered records in order."""
+
+    path: str
+    number: int
+    records: list[Record] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    checkpoint: Record | None = None
+    footer: Record | None = None
+    lsn_first: int = 0  # 0: no record was found
+    lsn_next: int = 0
+    lsn_synced: int = 0  # the highest "synced up to" a batch states
+    end: int = FILE_HEADER_BYTES  # where the next batch is written
+    read_to: int = FILE_HEADER_BYTES  # where the last whole record ends
+    batches: int = 0
+    start: int = FILE_HEADER_BYTES  # where reading began
+    dirty: bool = False  # behind the end are bytes that are not zeros
+    unreadable: bool = False  # the disk did not give its bytes
+
+    def kept_tally(self, limit: int, before: Tally | None) -> Tally:
+        """What was put here below the lsn `limit` (0: all), from the footer or by counting.
+
+        `before`: what stands in front of where reading began. What newer segments say again counts
+        there, though the footer counts it too, and though a power cut may have taken it here.
+        """
+        records, footer = self.records, self.footer
+        if limit and records and records[-1].lsn >= limit:
+            records = records[: bisect_left(records, limit, key=_lsn)]
+        elif footer is not None and not 0 < limit < footer.lsn:
+            return Tally.from_footer(footer)
+        tally = Tally()
+        if self.start > FILE_HEADER_BYTES and before is not None:
+            tally = replace(before, counts=list(before.counts))
+        tally.see_all(records)
+        return tally
+
+    @classmethod
+    def of_unreadable(cls, path: str, number: int, capacity: int, reason: str) -> Scan:
+        """Of a file that the disk did not give: one gap."""
+        end = max(capacity, FILE_HEADER_BYTES)
+        gap = Gap(FILE_HEADER_BYTES, end, reason, 0, 0)
+        return cls(path, number, gaps=[gap], read_to=end, unreadable=True)
+
+
+def scan(
+    data: bytes,
+    path: str,
+    journal: int,
+    number: int,
+    start: int = FILE_HEADER_BYTES,
+    lsn_next: int = 0,
+    capacity: int = 0,
+    holes: bool = False,
+) -> Scan:
+    """Read a segment's bytes to its end, past whatever does not parse.
+
+    From `start` on, where the record `lsn_next` is expected (0: any). `capacity` is what the file
+    should have, where it is shorter. `holes`: lsns rise, but not by one (survivors).
+    """
+    result = Scan(path, number, end=start, read_to=start, start=start, lsn_next=lsn_next)
+    footer = result.footer = _read_footer(data, journal, number)
+    room_end = footer.offset if footer is not None else len(data)
+    zone = max(capacity, len(data)) - FOOTER_SPACE_BYTES
+    at = start
+    while True:
+        record = decode(data, at, journal, number) if at < room_end else None
+        expected = result.lsn_next
+        if record is None or (
+            expected and record.lsn != expected and not (holes and record.lsn > expected)
+        ):
+            record = _skip_gap(data, at, room_end, zone, journal, result, holes)
+            if record is None:
+                break
+        at = record.end
+        if record.kind in UNNUMBERED:
+            _take_unnumbered(record, result)
+        else:
+            if not result.lsn_first:
+                result.lsn_first = record.lsn
+            result.records.append(record)
+            result.lsn_next = record.lsn + 1
+            result.end = at
+    result.read_to = at
+    if footer is not None and result.lsn_next < footer.lsn:
+        if not holes or (not result.gaps and len(result.records) < _counted(footer)):
+            result.gaps.append(
+                Gap(at, footer.offset, FEWER_THAN_COUNTED, result.lsn_next, footer.lsn)
+            )
+        result.lsn_next = footer.lsn
+    return result
+
+
+def read_footer(data: bytes, at: int, journal: int, number: int) -> Record | None:
+    """The footer in a segment's last bytes, which begin at `at`; None: there is none to read."""
+    frame = _moved_to_front(data, at)
+    record = decode(frame, 0, journal, number) if frame else None
+    if record is None or record.kind != Kind.FOOTER:
+        return None
+    return record._replace(offset=at, end=at + record.end)
+
+
+def no_footer(data: bytes, at: int, journal: int, number: int) -> bool:
+    """Is there none in these last bytes because none was written in this life of the file?"""
+    frame = _moved_to_front(data, at)
+    return not any(data) or (bool(frame) and is_older_frame(frame, 0, journal, number))
+
+
+def _moved_to_front(data: bytes, at: int) -> bytes:
+    """The frame that `data`, read from `at`, begins with, as if it stood at 0; empty: none."""
+    crc, length, *_, position = _PLACED.unpack_from(data.ljust(_PLACED.size, b"\0"))
+    if position != at or not HEADER_BYTES <= length <= len(data) or crc32(data[4:length]) != crc:
+        return b""
+    frame = data[4 : _PLACED.size - 4] + bytes(4) + data[_PLACED.size : length]
+    return struct.pack("<I", crc32(frame)) + frame
+
+
+def _counted(footer: Record) -> int:
+    """How many records a footer counts."""
+    return sum(Tally.from_footer(footer).counts)
+
+
+def find_identity(data: bytes, number: int) -> int:
+    """Whose segment this is when its header is damaged, by its first whole frame; 0: unknown."""
+    last = min(len(data), _IDENTITY_SEARCH_BYTES)
+    for offset in range(FILE_HEADER_BYTES, last, ALIGN_BYTES):
+        if decode(data, offset, 0, number) is not None:
+            owner: int = struct.unpack_from("<I", data, offset + 8)[0]
+            return owner
+    return 0
+
+
+def _take_unnumbered(record: Record, result: Scan) -> None:
+    """Account for a record that stands between the others: its lsn is the next one's."""
+    result.lsn_first = result.lsn_first or record.lsn
+    result.lsn_next = record.lsn
+    if record.kind == Kind.BATCH:
+        result.batches += 1
+        result.lsn_synced = max(result.lsn_synced, record.number)
+        # An empty batch at the end only says "all of this is synced": it is written over.
+        if record.small:
+            result.end = record.end
+    elif record.kind == Kind.CHECKPOINT:
+        result.checkpoint = record
+        result.end = record.end
+
+
+def _skip_gap(
+    data: bytes, at: int, room_end: int, zone: int, journal: int, result: Scan, holes: bool
+) -> Record | None:
+    """At bytes that are no record: the next whole record, after noting the gap; None: the end."""
+    expected = result.lsn_next
+    if _only_zeros(data, at, room_end):
+        return None  # the usual end
+    following = _find_following(data, at, room_end, journal, result, holes)
+    if following is None:
+        _note_end(data, at, room_end, zone, journal, result)
+        return None
+    reason = NOT_WHOLE if data[at : following.offset].strip(b"\0") else ZEROS
+    result.gaps.append(Gap(at, following.offset, reason, expected, following.lsn))
+    result.lsn_next = 0  # the next record says where the count goes on
+    return following
+
+
+def _note_end(
+    data: bytes, at: int, room_end: int, zone: int, journal: int, result: Scan
+) -> None:
+    """No whole record of this life follows: is this the end, or is what follows damaged?"""
+    number, footer, expected = result.number, result.footer, result.lsn_next
+    result.dirty = footer is None
+    if (
+        not any(data[at : min(at + HEADER_BYTES, room_end)])  # each write to old bytes ends so
+        or 0 <= zone - at < HEADER_BYTES  # there was no room to say so, nor for a record
+        or is_older_frame(data, at, journal, number)
+    ):
+        if footer is None and at < zone and not no_footer(data[zone:], zone, journal, number):
+            result.gaps.append(Gap(zone, len(data), FOOTER_LOST, expected, expected))
+        return
+    stop = _older_frame_at(data, at, room_end, journal, number)
+    end = at + len(data[at:stop].rstrip(b"\0"))
+    if frame_end(data, at, journal, number):
+        end = max(end, at + HEADER_BYTES)  # the damaged record ends in zeros
+    result.gaps.append(Gap(at, end, NOT_WHOLE, expected, footer.lsn if footer is not None else 0))
+    if footer is not None:
+        result.lsn_next = footer.lsn
+
+
+def _older_frame_at(data: bytes, at: int, stop: int, journal: int, number: int) -> int:
+    """Where the first whole frame of an earlier life stands, `stop`: none. Ours end before it."""
+    needle = struct.pack("<I", journal)
+    found = data.find(needle, at + _IDENTITY_AT, stop)
+    while found >= 0:
+        offset = found - _IDENTITY_AT
+        if offset % ALIGN_BYTES == 0 and is_older_frame(data, offset, journal, number):
+            return offset
+        found = data.find(needle, found + 1, stop)
+    return stop
+
+
+def _only_zeros(data: bytes, at: int, stop: int) -> bool:
+    """Comparing is many times faster than searching, and a segment may be mostly zeros."""
+    if any(data[at : min(at + HEADER_BYTES, stop)]):
+        return False
+    return all(
+        data.startswith(_ZEROS[: stop - each], each) for each in range(at, stop, len(_ZEROS))
+    )
+
+
+def _find_following(
+    data: bytes, at: int, room_end: int, journal: int, result: Scan, holes: bool
+) -> Record | None:
+    """The first whole record behind the bytes at `at` that the log may go on with.
+
+    Bodies may hold anything, a frame that fits its place among it: while a damaged frame still
+    says how long it is, its body is not searched. (Who wants to be found elsewhere has to know
+    the journal's identity, which is random and never leaves its files.)
+    """
+    number, lsn = result.number, result.lsn_next
+    stop = frame_end(data, at, journal, number)
+    following = decode(data, stop, journal, number) if 0 < stop < room_end else None
+    last = following.lsn if following is not None and holes else lsn + 1
+    if following is not None and (not lsn or lsn <= following.lsn <= last):
+        return following
+    following = find_next(data, at + ALIGN_BYTES, journal, number, room_end)
+    while following is not None and following.lsn < lsn:
+        following = find_next(data, following.end, journal, number, room_end)
+    return following
+
+
+def _read_footer(data: bytes, journal: int, number: int) -> Record | None:
+    at = len(data) - FOOTER_SPACE_BYTES
+    if at < FILE_HEADER_BYTES + HEADER_BYTES or at % ALIGN_BYTES:
+        return None
+    record = decode(data, at, journal, number)
+    return record if record is not None and record.kind == Kind.FOOTER else None

@@ -1,0 +1,1 @@
+"""From files to a journal again: find segments, replay, name damage, reopen."""

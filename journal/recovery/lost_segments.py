@@ -1,0 +1,108 @@
+"""Items that a snapshot knows and whose segment is not there any more.
+
+    snapshot lists      4   7   8   9            alive in 7: 12, 15
+    there are           4       8  [57: 9 ...]   the log behind the snapshot ends 12: 15 is missing
+
+A segment may go when nothing in it is alive, and survivors may stand for it: then nothing is
+missing, though the snapshot, which is older, still lists it.
+
+One rule: an item is missing only when nothing ended it and no segment that is there may hold it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+from journal.errors import ITEM_MAX, Damage
+from journal.format.record import Kind, Record
+from journal.format.segment import segment_name
+from journal.format.subscription_state import GONE, STOPS
+from journal.recovery.chain import SegmentFile
+from journal.sets.id_set import IdSet
+from journal.snapshot.snapshot import SegmentState, Snapshot
+
+SEGMENT_MISSING: Final = "the segment is missing"
+_ENDS: Final = frozenset(
+    {Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.MOVED, Kind.CANCELLED}
+)
+
+
+class Missing:
+    """What would be missing at a snapshot; `see` takes out what was ended since.
+
+    An item is missing while one reader, the queue's own line (0) or a child, still has it.
+    """
+
+    __slots__ = ("_dead", "_present", "_segments")
+
+    def __init__(self, snapshot: Snapshot, present: list[SegmentFile]) -> None:
+        numbers = {s.number for s in present}
+        self._present = present
+        states = list(snapshot.segments)
+        if snapshot.tally is not None and snapshot.tally.item_first:
+            first, last = snapshot.tally.item_first, snapshot.tally.item_last
+            states.append(SegmentState(snapshot.segment, first, last, 1, 0))
+        live = {0: snapshot.live} | {r.number: r.live for r in snapshot.readers}
+        self._segments: list[tuple[SegmentState, dict[int, IdSet]]] = []
+        for state in states:
+            if not state.live or state.number in numbers:
+                continue
+            first, last = state.item_first, state.item_last
+            alive = {number: ids.between(first, last) for number, ids in live.items()}
+            self._segments.append((state, alive))
+        self._dead: dict[int, set[int]] = {0: {d.item for d in snapshot.dead}}
+        for reader in snapshot.readers:
+            self._dead[reader.number] = {d.item for d in reader.dead}
+
+    def __bool__(self) -> bool:
+        return bool(self._segments)
+
+    def see(self, record: Record) -> None:
+        """A record behind the snapshot: does it end what may be missing?"""
+        kind, item = record.kind, record.item
+        dead = self._dead.get(record.reader)
+        if dead is None:
+            return  # a reader that came later: what it takes is in later segments
+        if kind in _ENDS:
+            for _, alive in self._segments:
+                alive[record.reader].discard(item)
+        elif kind == Kind.DEAD:
+            dead.add(item)
+        elif kind == Kind.REDRIVEN:
+            dead.discard(item)
+        elif kind == Kind.FLUSHED:
+            whole = len(record.body) // 8
+            self._end(record.reader, item, struct.unpack_from(f"<{whole}Q", record.body))
+        elif kind == Kind.UPTO:
+            self._end(record.reader, record.number, ())  # of what is delayed one does not know
+        elif kind == Kind.READER and record.small == (STOPS if record.reader else GONE):
+            dead.clear()
+            self._end(record.reader, ITEM_MAX, ())
+
+    def _end(self, reader: int, last: int, spared: Iterable[int]) -> None:
+        """Everything of this reader up to there is gone, but these and the dead."""
+        stay = self._dead[reader].union(spared)
+        for _, alive in self._segments:
+            for gone in [i for i in alive[reader] if i <= last and i not in stay]:
+                alive[reader].discard(gone)
+
+    def damages(self, folder: str) -> list[Damage]:
+        """Each segment that is missing with something in it; to be asked when all is read."""
+        found = []
+        for state, readers in self._segments:
+            alive = IdSet.union([*readers.values()])
+            for there in self._present:
+                if there.item_first <= state.item_last and state.item_first <= there.item_last:
+                    for item in list(alive.between(there.item_first, there.item_last)):
+                        alive.discard(item)
+            if not alive:
+                continue
+            path = os.path.join(folder, segment_name(state.number))
+            found.append(
+                Damage("truncated", path, 0, 0, SEGMENT_MISSING, 1, 0,
+                       state.item_first, state.item_last)
+            )  # fmt: skip
+        return found

@@ -1,0 +1,416 @@
+"""From a folder to records in order: check the chain, cut a torn tail, name the rest.
+
+    files on disk          `chain`: order, owner, snapshot, what is settled by it
+        |
+        v                  scan, newest first until a batch says up to where it was synced
+    limits: a newer segment supersedes           |
+    every older record from its first            v  lsn_synced
+    lsn on                 walk, oldest first: records below the limit, in order; records lost at
+                           or below lsn_synced are corrupt: named, passed; the first lost behind it
+                           are torn: the log ends there, and what follows is cut
+
+What is kept from behind lsn_synced is the *tail*. The page cache is not the disk, so an unclean
+end has its tail written again, into a fresh segment, before anything is answered (`resume`).
+
+With a snapshot only what lies behind its lsn is read; without one, everything.
+
+One rule: recovery reads and changes nothing; a crash during it leaves everything to the next one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Final
+
+from journal.errors import ITEM_MAX, Damage, DamageKind
+from journal.files import Files
+from journal.format.record import HEADER_BYTES, PLACING, Kind, Record, number_given
+from journal.format.segment import FILE_HEADER_BYTES, Tally, segment_path, usable_bytes
+from journal.read.scan import FOOTER_LOST, Gap, Scan
+from journal.recovery.chain import Chain, SegmentFile, last_segment_number
+from journal.recovery.lost_segments import Missing
+from journal.snapshot.snapshot import Snapshot
+
+__all__ = ["Recovery", "SegmentFile", "last_segment_number", "segment_path", "usable_bytes"]
+
+MISSING_BEFORE: Final = "records are missing before this segment"
+MISSING_BEHIND: Final = "records are missing at its end"
+SHORTER: Final = "shorter than it was made"
+BEHIND_THE_END: Final = "behind the end of the log"
+_TRUNCATED: Final = frozenset({SHORTER, MISSING_BEFORE, MISSING_BEHIND})
+_item: Final = attrgetter("item")
+_lsn: Final = attrgetter("lsn")
+_offset: Final = attrgetter("offset")
+_OPENING_FRAMES: Final = 2  # the checkpoint and the first batch of any segment
+
+
+@dataclass(slots=True)
+class Recovery:
+    """Reads one queue's journal. Exhaust `records()` first; everything else is known then.
+
+    With a snapshot `records()` has those behind `snapshot.lsn`; `whole`: all that are there, and
+    every byte is looked at. `snapshot_lsns` are those of the snapshots to keep, newest first.
+    """
+
+    files: Files
+    folder: str
+    whole: bool = False
+    identity: bytes = b""
+    snapshot: Snapshot | None = None
+    snapshot_lsns: list[int] = field(default_factory=list)
+    obsolete: list[str] = field(default_factory=list)  # snapshots that are damaged or too old
+    segments: list[SegmentFile] = field(default_factory=list)  # with records of the log
+    superseded: list[SegmentFile] = field(default_factory=list)  # newer segments hold all of it
+    replaced: list[SegmentFile] = field(default_factory=list)  # survivors stand for them
+    spares: list[SegmentFile] = field(default_factory=list)  # hold nothing
+    damages: list[Damage] = field(default_factory=list)
+    tail: list[Record] = field(default_factory=list)
+    checkpoint: Record | None = None
+    lsn_synced: int = 0
+    lsn_next: int = 1
+    names: list[str] = field(default_factory=list)  # of all files there
+    append_at: int = FILE_HEADER_BYTES
+    append_dirty: bool = False  # behind `append_at` are bytes of an earlier life
+    tally: Tally = field(default_factory=Tally)
+    torn: bool = False  # the log ends in front of bytes that are cut
+    _chain: Chain = field(init=False)
+    _scans: dict[int, Scan] = field(default_factory=dict)
+    _last: Scan | None = None
+    _lsn: int = 0  # the next record's, as far as we have read; 0: any may be the first
+    _lsn_known: int = 0  # a snapshot includes the records up to here
+    _item_settled: int = 0  # the latest item put in a segment that was passed
+    # Items and places share their numbers, so these are of both.
+    _item_seen: int = 0  # the latest that was surely given
+    _item_last: int = 0  # the latest that may have been given
+    _item_jump: int = 0  # behind a checkpoint they may go on from here
+
+    @property
+    def is_sealed(self) -> bool:
+        """Does the log end in a segment that nothing more is written to?"""
+        return self._last is not None and self._last.footer is not None
+
+    @property
+    def clean(self) -> bool:
+        """Did the journal end with everything synced, and said so, in a segment to go on in?"""
+        if self.tail or self.torn:
+            return False
+        if self._last is None:
+            return not self.segments
+        return not self.is_sealed and all(d.path != self._last.path for d in self.damages)
+
+    def records(self) -> Iterator[Record]:
+        """Every record that is kept, in order of lsn."""
+        self._find()
+        self._find_synced()
+        self._sort_out()
+        if not self.whole:
+            self._chain.settle_listed()
+        missing = Missing(self.snapshot, self.segments) if self.snapshot is not None else None
+        for segment in self.segments:
+            self._last = None
+            if segment.settled and not self.whole:
+                self._item_settled = max(self._item_settled, segment.item_last)
+                continue
+            found = self._last = self._scans.pop(segment.number, None) or self._scan(segment)
+            for record in self._kept(segment, found):
+                if missing and record.lsn > self._lsn_known:
+                    missing.see(record)
+                yield record
+        if self._last is not None and self.clean:
+            self.append_at, self.append_dirty = self._last.end, self._last.dirty
+        self.lsn_next = max(self._lsn, self.lsn_synced + 1)
+        if missing:
+            self.damages += missing.damages(self.folder)
+
+    # -- finding out ------------------------------------------------------------------------
+
+    def _find(self) -> None:
+        chain = self._chain = Chain(self.files, self.folder)
+        chain.find()
+        self.identity, self.segments, self.damages = chain.identity, chain.segments, chain.damages
+        self.snapshot, self.snapshot_lsns = chain.snapshot, chain.snapshot_lsns
+        self.obsolete = chain.snapshots_outdated + chain.snapshots_damaged
+        self.replaced, self.names = chain.replaced, chain.names
+        snapshot = self.snapshot
+        if snapshot is None:
+            return
+        self.lsn_synced = self._lsn_known = snapshot.lsn
+        if not self.whole:
+            self._lsn = snapshot.lsn + 1
+            opening = snapshot.checkpoint.draft(0, snapshot.lsn)
+            self.checkpoint = Record(*opening[:8], snapshot.lsn + 1, 0, 0, 0)
+            self._item_seen = self._item_last = self._item_jump = opening.item - 1
+
+    def _find_synced(self) -> None:
+        """Newest first, until a batch says up to where the journal was synced.
+
+        Before a file that the disk does not give, all is taken as synced: to write a tail anew
+        from there would supersede what that file may hold when the disk gives it again.
+        """
+        before_unreadable = False
+        for segment in reversed(self.segments):
+            if segment.settled:
+                return
+            found = self._scans[segment.number] = self._scan(segment)
+            self.lsn_synced = max(self.lsn_synced, found.lsn_synced)
+            if before_unreadable:
+                self.lsn_synced = max(self.lsn_synced, found.lsn_next - 1)
+            before_unreadable = before_unreadable or found.unreadable
+            if found.batches or 0 < segment.lsn_first <= self._lsn_known + 1:
+                return
+
+    def _sort_out(self) -> None:
+        """Newest first: which segments count, up to which lsn, and which hold nothing."""
+        oldest = self.segments[0].number if self.segments else 0
+        limit = 0
+        kept: list[SegmentFile] = []
+        for segment in reversed(self.segments):
+            segment.lsn_limit = limit
+            first = self._first_lsn(segment)
+            if first and segment.supersedes(first):
+                # And with it those behind it in which no record can be read: theirs came later.
+                while kept and not self._first_lsn(kept[0]):
+                    self.superseded.insert(0, kept.pop(0))
+                self.superseded.insert(0, segment)
+            elif not first and segment.is_spare(self._scans[segment.number]):
+                self.spares.insert(0, segment)
+            else:
+                kept.insert(0, segment)
+                limit = first or limit
+        self.segments = self._chain.segments = kept
+        if self.spares and self.spares[0].number == oldest and not self._lsn:
+            # A segment goes only when the one behind it is synced. So nothing ever stood before
+            # this one: the log begins here, and what was written here, if anything, is lost.
+            self._lsn = 1
+
+    def _first_lsn(self, segment: SegmentFile) -> int:
+        if segment.lsn_first:
+            return segment.lsn_first
+        known = self._scans.get(segment.number)
+        if known is None:
+            known = self._scans[segment.number] = self._scan(segment)
+        return known.lsn_first
+
+    def _scan(self, segment: SegmentFile) -> Scan:
+        """From where the snapshot says that the log goes on, if it does; else all of it."""
+        snapshot = self.snapshot
+        if (
+            snapshot is not None
+            and not self.whole
+            and snapshot.tally is not None
+            and segment.number == snapshot.segment
+            and FILE_HEADER_BYTES < snapshot.offset <= segment.capacity
+        ):
+            lsn = snapshot.lsn + 1
+            found = self._chain.scan(segment, snapshot.offset, lsn)
+            begins_whole = not found.gaps or found.gaps[0].offset > snapshot.offset
+            if found.lsn_first == lsn and begins_whole:
+                return found
+        return self._chain.scan(segment)
+
+    # -- walking ----------------------------------------------------------------------------
+
+    def _kept(self, segment: SegmentFile, found: Scan) -> Iterator[Record]:
+        """The records of one segment that count."""
+        opened = segment.lsn_first or found.lsn_first
+        segment.lsn_first = opened or (self._lsn or 1 if found.gaps else 0)
+        if self.torn:
+            if found.unreadable:
+                self._name_unreadable(segment, found, found.gaps[0])
+            else:
+                self._cut(found, FILE_HEADER_BYTES, BEHIND_THE_END, segment.lsn_first, 0)
+            return
+        if not self._lsn and not (found.gaps and found.gaps[0].offset == FILE_HEADER_BYTES):
+            self._lsn = found.lsn_first
+        yield from self._walk(segment, found)
+        self._note_tally(segment, found)
+        if segment.is_survivors and found.footer is not None:
+            self._lsn = max(self._lsn, found.footer.lsn)  # behind all it stands for
+
+    def _note_tally(self, segment: SegmentFile, found: Scan) -> None:
+        """What was put in a segment, from its footer or by counting."""
+        before = self.snapshot.tally if self.snapshot else None
+        cut = self._lsn if self.torn else 0
+        self.tally = tally = segment.note_records(found, before, cut, self.lsn_synced)
+        self._item_settled = max(self._item_settled, tally.item_last)
+
+    def _walk(self, segment: SegmentFile, found: Scan) -> Iterator[Record]:
+        opening = found.checkpoint
+        if opening is not None and not segment.supersedes(opening.lsn):
+            self._open(segment, opening)
+        opens_whole = not found.gaps or found.gaps[0].offset > FILE_HEADER_BYTES
+        if opens_whole and found.lsn_first <= self._lsn_known + 1:  # holes here were reclaimed
+            self._lsn = max(self._lsn, found.lsn_first)
+        at = 0
+        for gap in self._all_gaps(segment, found):
+            stop = bisect_left(found.records, gap.offset, at, key=_offset)
+            yield from self._keep(segment, found.records[at:stop])
+            at = stop
+            self._judge(segment, found, gap)
+            if self.torn:
+                return
+        yield from self._keep(segment, found.records[at:] if at else found.records)
+
+    def _open(self, segment: SegmentFile, opening: Record) -> None:
+        """Take over what a segment opens with, unless something newer is known."""
+        if segment.is_survivors:
+            self.checkpoint = self.checkpoint or opening  # names the queue; counts nothing
+        elif self._is_new(segment, opening.lsn):
+            self.checkpoint = opening
+            self._item_jump = opening.item - 1
+            self._item_last = max(self._item_last, self._item_jump)
+
+    def _is_new(self, segment: SegmentFile, lsn: int) -> bool:
+        """Does a segment that begins with this lsn begin behind the snapshot?"""
+        if self.snapshot is None or self.whole:
+            return True
+        return lsn > self._lsn_known and segment.number != self.snapshot.segment
+
+    def _keep(self, segment: SegmentFile, records: list[Record]) -> Iterator[Record]:
+        """Records between two gaps, as far as they are wanted and not superseded."""
+        if segment.lsn_limit and records and segment.supersedes(records[-1].lsn):
+            records = records[: bisect_left(records, segment.lsn_limit, key=_lsn)]
+        if records and records[0].lsn <= self._lsn_known and not self.whole:
+            records = records[bisect_right(records, self._lsn_known, key=_lsn) :]
+        if not records:
+            return
+        synced = self.lsn_synced
+        if records[-1].lsn > synced:
+            self.tail.extend(records[bisect_right(records, synced, key=_lsn) :])
+        self._lsn = records[-1].lsn + 1
+        self._item_seen = max(self._item_seen, *map(_item, records))
+        last = next((number_given(r) for r in reversed(records) if r.kind in PLACING), 0)
+        if last:  # every number before it was given before it
+            self._item_last = max(last, self._item_jump)
+            self._item_seen = max(self._item_seen, last)
+        yield from records
+
+    def _all_gaps(self, segment: SegmentFile, found: Scan) -> list[Gap]:
+        """The scan's gaps, and those that show only beside the file: before it, and its end."""
+        gaps = list(found.gaps)
+        opens_whole = not gaps or gaps[0].offset > FILE_HEADER_BYTES
+        if self._lsn and found.lsn_first > self._lsn and opens_whole:
+            at = FILE_HEADER_BYTES
+            expected = max(self._lsn, self._lsn_known + 1)
+            gaps.insert(0, Gap(at, at, MISSING_BEFORE, expected, found.lsn_first))
+        snapshot = self.snapshot
+        if snapshot is not None and segment.number == snapshot.segment and not found.gaps:
+            behind = min(segment.lsn_limit or snapshot.lsn + 1, snapshot.lsn + 1)
+            if found.lsn_next < behind and not segment.bytes_missing:
+                gaps.append(Gap(found.end, found.end, MISSING_BEHIND, found.lsn_next, behind))
+        if segment.bytes_missing:
+            start, lsn = segment.capacity, found.lsn_next
+            went_on = start - found.read_to < HEADER_BYTES  # else zeros: the log ended before
+            if gaps and gaps[-1].offset >= found.read_to:
+                start, went_on = gaps.pop().offset, True
+            end = segment.capacity + segment.bytes_missing
+            gaps.append(Gap(start, end, SHORTER, lsn, 0 if went_on else lsn or self._lsn or 1))
+        return gaps
+
+    def _judge(self, segment: SegmentFile, found: Scan, gap: Gap) -> None:
+        """Torn or damaged? Names it; where records behind the last sync are lost, the log ends."""
+        if self._is_known(segment, found, gap):
+            return
+        if found.unreadable:
+            self._name_unreadable(segment, found, gap)
+            return
+        first, last = self._lost(segment, gap)
+        is_lost = last >= first
+        if segment.supersedes(first) and gap.reason not in (FOOTER_LOST, SHORTER):
+            return
+        if is_lost and first > self.lsn_synced and gap.reason != SHORTER:
+            self._cut(found, gap.offset, gap.reason, first, last)
+            return
+        kind: DamageKind = "corrupt"
+        if gap.reason in _TRUNCATED:
+            kind = "truncated"
+        elif first > self.lsn_synced and gap.reason != FOOTER_LOST:
+            kind = "torn"
+        self._name(kind, segment.path, gap.offset, gap.end, gap.reason, first, last,
+                   *self._items_lost(found, first, last))  # fmt: skip
+        self.torn = is_lost and first > self.lsn_synced
+        if is_lost and not self.torn:
+            self._lsn = last + 1
+
+    def _is_known(self, segment: SegmentFile, found: Scan, gap: Gap) -> bool:
+        """Did the snapshot know all that was lost here? Then bodies are lost at most: name those.
+
+        A gap that reaches beyond the snapshot is judged as any other, too.
+        """
+        snapshot, known = self.snapshot, self._lsn_known
+        if snapshot is None or self.whole:
+            return False
+        state = next((s for s in snapshot.segments if s.number == segment.number), None)
+        if state is None and (gap.lsn_expected or segment.lsn_first) > known:
+            return False
+        puts = [(r.offset, r.item) for r in found.records if r.kind == Kind.PUT]
+        before, behind = self._item_settled, snapshot.checkpoint.next_item
+        if state is not None:
+            before, behind = state.item_first - 1, state.item_last + 1
+        low = max((item for at, item in puts if at < gap.offset), default=before) + 1
+        high = min((item for at, item in puts if at >= gap.end), default=behind)
+        alive = list(snapshot.kept().between(low, high - 1)) if gap.reason != FOOTER_LOST else []
+        ids = (alive[0], alive[-1]) if alive else (1, 0)
+        self._name("truncated" if gap.reason in _TRUNCATED else "corrupt", segment.path,
+                   gap.offset, gap.end, gap.reason, 1, 0, *ids)  # fmt: skip
+        return state is not None or 0 < self._behind(segment, gap) <= known + 1
+
+    @staticmethod
+    def _behind(segment: SegmentFile, gap: Gap) -> int:
+        """The first lsn that is surely behind a gap; 0: there is none."""
+        following = gap.lsn_next
+        if segment.lsn_limit and not 0 < following < segment.lsn_limit:
+            following = segment.lsn_limit
+        return following
+
+    def _name_unreadable(self, segment: SegmentFile, found: Scan, gap: Gap) -> None:
+        """It may have held as much as it has room for. The log goes on behind all of that."""
+        first = self._lsn or 1
+        last = min(first + (gap.end - gap.offset) // HEADER_BYTES, ITEM_MAX)
+        last = segment.lsn_limit - 1 if segment.lsn_limit else last
+        self._name("corrupt", segment.path, gap.offset, gap.end, gap.reason, first, last,
+                   *self._items_lost(found, first, last))  # fmt: skip
+        self._lsn = max(self._lsn, last + 1)
+
+    def _lost(self, segment: SegmentFile, gap: Gap) -> tuple[int, int]:
+        """First and last lsn of what may have been in a gap; a last below its first: nothing."""
+        room = (gap.end - gap.offset) // HEADER_BYTES  # for so many records at most
+        if gap.offset == FILE_HEADER_BYTES:
+            room = max(room - _OPENING_FRAMES, 0)
+        elif gap.end == FILE_HEADER_BYTES:  # not even a header: nobody knows how long it was
+            room = ITEM_MAX
+        first = self._lsn or gap.lsn_expected
+        following = self._behind(segment, gap)
+        if following:
+            return first or max(following - room, 1), following - 1
+        first = first or 1
+        return first, min(first + max(room, 1) - 1, ITEM_MAX)
+
+    def _items_lost(self, found: Scan, first: int, last: int) -> tuple[int, int]:
+        """The items whose puts may be among these records: no record gives more than one number."""
+        if last < first:
+            return 1, 0
+        id_first = self._item_seen + 1
+        self._item_last = min(self._item_last + last - first + 1, ITEM_MAX)
+        for record in found.records:
+            if record.lsn > last and record.kind in PLACING:
+                return id_first, min(self._item_last, number_given(record) - 1)
+        return id_first, self._item_last
+
+    def _cut(self, found: Scan, offset: int, reason: str, first: int, last: int) -> None:
+        """The log ends before `offset`; what was written from there on in this file is cut."""
+        self.torn = True
+        end = max([found.read_to, *(g.end for g in found.gaps)])
+        if end > offset:
+            last = max(last, found.lsn_next - 1)
+            self._name("torn", found.path, offset, end, reason, first, last,
+                       *self._items_lost(found, first, last))  # fmt: skip
+
+    def _name(self, kind: DamageKind, path: str, offset: int, end: int, reason: str,
+              lsn_first: int, lsn_last: int, id_first: int, id_last: int) -> None:  # fmt: skip
+        self.damages.append(
+            Damage(kind, path, offset, end, reason, lsn_first, lsn_last, id_first, id_last)
+        )

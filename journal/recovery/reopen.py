@@ -1,0 +1,228 @@
+"""From a recovery to the journal that goes on: set aside, write fresh, remove what is outdated.
+
+    clean end      go on in the last segment, unless it has bytes of an earlier life behind its end
+    any other      copy what is cut to set-aside/; what is kept from behind the last known sync
+                   goes into a fresh segment, on disk with its name; then older copies may go
+
+The page cache shows what the disk may not have (a sync that failed leaves its pages looking
+clean), so those records are written once more, elsewhere.
+
+One rule: a fresh segment gets its name only when all of it is on disk; so its batch may say of
+itself that it is synced, and whoever finds the name finds everything.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from journal.errors import Damage
+from journal.files import MEDIUM_ERRORS, SUFFIX_NEW, Files, Handle
+from journal.format.checkpoint import Checkpoint
+from journal.format.record import HEADER_BYTES, Draft, Kind, encode
+from journal.format.segment import FILE_HEADER_BYTES, SUFFIX_RECYCLED, SegmentHeader, Tally
+from journal.recovery.in_place import can_go_on, write_tail_again
+from journal.recovery.recovery import Recovery, last_segment_number, segment_path
+from journal.write.segment_file import BATCH_BYTES, OVERHEAD_BYTES, Segment, Sizes, whole_sectors
+from journal.write.writer import Journal
+
+SET_ASIDE_FOLDER: Final = "set-aside"
+COPY_BYTES: Final = 1 << 20  # read and written at once when something is copied
+_LEFT_OVER: Final = (SUFFIX_NEW, SUFFIX_RECYCLED)
+_SUFFIX_PART: Final = ".part"  # a copy that is not complete
+
+
+def recovered_journal(
+    recovery: Recovery, sizes: Sizes, checkpoint: Callable[[], Checkpoint], time_ms: int
+) -> Journal:
+    """The journal that goes on where `recovery` ended. Blocks; its `records()` must be exhausted.
+
+    After an unclean end the tail is on disk, in a fresh segment, when this returns.
+    """
+    files, folder = recovery.files, recovery.folder
+    names = recovery.names
+    if names and not (recovery.clean and len(names) == len(recovery.segments)):
+        files.make_folder(folder)  # what a killed process has named is on disk from here on
+    set_aside(files, folder, recovery.damages)
+    journal = Journal(
+        files, folder, recovery.identity or os.urandom(16), sizes, checkpoint,
+        lsn_last=recovery.lsn_next - 1, segment_last=last_segment_number(names),
+    )  # fmt: skip
+    journal.upkeep.snapshots = sorted(recovery.snapshot_lsns)
+    journal.segments = [
+        Segment(
+            found.number, found.path, found.capacity, None, lsn_first=found.lsn_first,
+            item_first=found.item_first, item_last=found.item_last, puts=found.puts,
+            lsn_last=found.lsn_last, rank=found.rank, damaged=bool(found.unreadable),
+            time_last=found.time_last, unread=bool(found.unreadable), is_open=found.is_open,
+        )
+        for found in recovery.segments
+        if found.lsn_first
+    ]
+    journal.ledger.replaced = [found.path for found in recovery.replaced]
+    outdated: list[str] = []
+    at = recovery.append_at
+    if not recovery.clean:
+        try:
+            outdated = _go_on_in_fresh(journal, recovery, time_ms)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not can_go_on(recovery):
+                raise
+            # It may have its name already, and would stand for all that is written from now on.
+            files.remove(segment_path(folder, journal.spares.number))
+            at = write_tail_again(recovery)
+    if journal.active is None and journal.segments:
+        active = journal.active = journal.segments[-1]
+        active.at = at
+        active.lsn_last, active.is_open = 0, False
+        active.recycled = recovery.append_dirty
+        active.tally = recovery.tally
+    # Spares first, and the newest of the others first: a segment that is empty or unreadable would
+    # look like a lost beginning if a crash left it alone with nothing before it.
+    spares = [found.path for found in recovery.spares]
+    superseded = [found.path for found in recovery.superseded]
+    left_over = [os.path.join(folder, n) for n in names if n.endswith(_LEFT_OVER)]
+    for path in (*spares, *reversed(superseded + outdated), *recovery.obsolete, *left_over):
+        files.remove(path)
+    return journal
+
+
+def _go_on_in_fresh(journal: Journal, recovery: Recovery, time_ms: int) -> list[str]:
+    """Write the tail into a fresh segment; returns the segments that are superfluous by it."""
+    journal.spares.number += 1
+    opening = journal.checkpoint().draft(time_ms, journal.commit.lsn_appended)
+    fresh = write_fresh(
+        recovery, journal.spares.number, journal.identity, journal.short_identity,
+        opening, journal.sizes.segment_min,
+    )  # fmt: skip
+    # What the disk did not give today it may give tomorrow: that stays.
+    keep = {found.path for found in recovery.segments if found.unreadable}
+    outdated = [
+        s.path for s in journal.segments if s.lsn_first >= fresh.lsn_first and s.path not in keep
+    ]
+    journal.segments = [s for s in journal.segments if s.lsn_first < fresh.lsn_first]
+    synced = {found.number: found.synced for found in recovery.segments}
+    for segment in journal.segments:
+        _give_up_tail(segment, synced[segment.number], fresh.lsn_first)
+    if journal.segments:
+        journal.segments[-1].is_open = True
+    journal.segments.append(fresh)
+    journal.active = fresh
+    return outdated
+
+
+def _give_up_tail(segment: Segment, synced: Tally | None, lsn_fresh: int) -> None:
+    """What a fresh segment says again from there on is not this segment's any more.
+
+    A power cut may yet take it here. `synced` counts what is left (None: all of it).
+    """
+    segment.lsn_last = min(segment.lsn_last, lsn_fresh - 1)
+    if synced is not None:
+        segment.item_first, segment.item_last = synced.item_first, synced.item_last
+        segment.puts = synced.counts[Kind.PUT]
+
+
+def set_aside(files: Files, folder: str, damages: list[Damage]) -> None:
+    """Keep a copy of every damaged stretch in `set-aside/`, once.
+
+    Not of a foreign file: it is left where it is.
+    """
+    if not damages:
+        return
+    aside = os.path.join(folder, SET_ASIDE_FOLDER)
+    there = files.names(aside)
+    for damage in damages:
+        name = f"{os.path.basename(damage.path)}.{damage.offset}-{damage.end}.{damage.kind}"
+        if damage.kind == "foreign" or damage.end <= damage.offset or name in there:
+            continue
+        copy = os.path.join(aside, name)
+        try:
+            _copy(files, damage, copy)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise  # on a full disk it stays where it is, if anywhere; it was named
+
+
+def _copy(files: Files, damage: Damage, copy: str) -> None:
+    """Copy what is damaged, piece by piece, as far as it can be read."""
+    data = _piece(files, damage, damage.offset)
+    if not data:
+        return
+    files.make_folder(os.path.dirname(copy))
+    if len(data) == damage.end - damage.offset:
+        files.create(copy, data, len(data)).close()
+        return
+    part = copy + _SUFFIX_PART
+    handle = files.create(part, data, len(data))
+    try:
+        at = damage.offset + len(data)
+        while data := _piece(files, damage, at):
+            handle.write(at - damage.offset, data)
+            at += len(data)
+        handle.sync()
+    finally:
+        handle.close()
+    files.rename(part, copy)
+
+
+def _piece(files: Files, damage: Damage, at: int) -> bytes:
+    """What can be read of a damaged stretch from `at` on; empty: its end, or that of the file."""
+    try:
+        return files.read(damage.path, at, min(damage.end - at, COPY_BYTES))
+    except OSError as error:
+        if error.errno not in MEDIUM_ERRORS:
+            raise
+        return b""  # what the disk does not give cannot be kept; the file stays
+
+
+def write_fresh(
+    recovery: Recovery, number: int, identity: bytes, short_identity: int,
+    opening: Draft, least_bytes: int,
+) -> Segment:  # fmt: skip
+    """What is kept from behind the last known sync, in segment `number`, on disk on return."""
+    tail, time_ms = recovery.tail, opening.time_ms
+    size = sum(r.end - r.offset for r in tail)
+    capacity = whole_sectors(max(size + OVERHEAD_BYTES, least_bytes))
+    header = SegmentHeader(short_identity, identity, number, capacity, time_ms)
+    first = tail[0].lsn if tail else recovery.lsn_next
+    batch = Draft(
+        Kind.BATCH, BATCH_BYTES + size, recovery.lsn_next - 1, len(tail), time_ms, b"", b"", 0, 0
+    )
+    pieces = [header.encode()]
+    at = FILE_HEADER_BYTES
+    for draft in (opening, batch):
+        at += encode(draft, first, short_identity, number, at, pieces)
+    for record in tail:
+        at += encode((*record[:8], 0), record.lsn, short_identity, number, at, pieces)
+    path = segment_path(recovery.folder, number)
+    try:
+        handle = recovery.files.create(path, b"".join(pieces), capacity)
+    except OSError as error:
+        spare = max(recovery.spares, key=lambda s: s.capacity, default=None)
+        if error.errno != errno.ENOSPC or spare is None or spare.capacity < capacity:
+            raise
+        pieces[0] = replace(header, capacity=spare.capacity).encode()
+        pieces.append(bytes(HEADER_BYTES))  # no frame of an earlier life follows
+        handle, capacity = _write_over(recovery.files, spare.path, path, pieces), spare.capacity
+        recovery.spares.remove(spare)
+    segment = Segment(number, path, capacity, handle, lsn_first=first, at=at, recycled=True)
+    segment.tally.see_all(tail)
+    puts = [r.item for r in tail if r.kind == Kind.PUT]
+    if puts:
+        segment.item_first, segment.item_last, segment.puts = puts[0], puts[-1], len(puts)
+    return segment
+
+
+def _write_over(files: Files, spare: str, path: str, pieces: list[bytes]) -> Handle:
+    """On a full disk: the room is that of a spare segment. It has its new name when it is whole."""
+    fresh = path + SUFFIX_NEW
+    files.rename(spare, fresh)
+    handle = files.open(fresh)
+    handle.write(0, b"".join(pieces))
+    handle.sync()
+    handle.close()
+    files.rename(fresh, path)
+    return files.open(path)

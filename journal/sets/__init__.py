@@ -1,0 +1,1 @@
+"""Sets of item numbers and a hash table, compact in memory."""

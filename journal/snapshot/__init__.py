@@ -1,0 +1,1 @@
+"""Snapshots of a queue, and the files of remembered ids and versions."""

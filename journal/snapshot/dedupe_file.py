@@ -1,0 +1,302 @@
+"""Remembered ids and versions as files: each holds what came between two snapshots, for good.
+
+    snapshot at lsn 50 ──▶  1-50.chunk
+    snapshot at lsn 90 ──▶ 51-90.chunk ──▶ later, in the background: 1-90.chunk, and both go
+
+    0             64
+    +-------------+---------+---------+---------------------+----------+--------+
+    | file header | IDS ... | IDS ... of a scope's epoch    | KEYS ... | FOOTER |
+    +-------------+---------+---------+---------------------+----------+--------+
+
+A chunk says what records up to its last lsn say, and these are on disk before it is: an id that was
+stored stays one that was stored. So what it says is never undone, and two that say the same do no
+harm; a start takes all that its snapshot lists, or whatever larger one stands for them.
+
+Within a part the entries are sorted by hash, so that they fill a table run by run.
+
+One rule: a chunk is whole or it is not used; and one that a snapshot lists and that is not there is
+named, for an id that it had may be stored once more.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import itemgetter
+from typing import Final
+
+from journal.files import Files
+from journal.format.record import (
+    HEADER_BYTES,
+    Draft,
+    Kind,
+    Meta,
+    Record,
+    Tag,
+    decode_meta,
+    encode,
+    encode_meta,
+    padded,
+)
+from journal.format.segment import CHUNK, FILE_HEADER_BYTES, SegmentHeader
+from journal.sets.hash_table import HASH_BYTES, ID, KEY
+from journal.snapshot.dedupe_pending import Batch, Epoch
+
+SUFFIX: Final = ".chunk"
+SUFFIX_PART: Final = ".part"  # behind the name of one that is being written
+_DIGITS: Final = 20
+# `small` of IDS and KEYS records.
+SCOPE: Final = 2  # in a snapshot: the newest epoch of a scope; number: last used; item: the first
+LISTED: Final = 3  # in a snapshot: a chunk; item and number: its first and last lsn
+ENTRIES: Final = 4  # in a chunk
+_PIECE_BYTES: Final = 1 << 20
+# Entries sorted at once: about 2 ms, in which no other thread runs. (Of more than half a million
+# that came since the last snapshot, more at once.)
+_SORTED_ENTRIES: Final = 2048
+_hash: Final = itemgetter(slice(HASH_BYTES))
+_TIME_AT: Final = HASH_BYTES // 8  # in words of 8 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One file: of which records, how many bytes and entries, and the latest time in each part.
+
+    Of one that is lost also the last item that it may have known: what is known of a key by an
+    older one may be outdated.
+    """
+
+    first: int
+    last: int
+    size: int
+    ids: int = 0
+    scoped: int = 0
+    keys: int = 0
+    ids_ms: int = 0
+    keys_ms: int = 0
+    epochs: frozenset[Epoch] = frozenset()
+    item_lost: int = 0
+
+    @property
+    def name(self) -> str:
+        """Its file's name."""
+        return f"{self.first:0{_DIGITS}d}-{self.last:0{_DIGITS}d}{SUFFIX}"
+
+    @property
+    def entries(self) -> int:
+        """How many there are."""
+        return self.ids + self.scoped + self.keys
+
+    def listing(self) -> Draft:
+        """That it belongs to the state, as a snapshot says it."""
+        meta: Meta = {Tag.TOTAL: self.ids, Tag.LIVE: self.keys, Tag.BYTES: self.size}
+        if self.item_lost:
+            meta[Tag.ITEM_LAST] = self.item_lost
+        latest_ms = max(self.ids_ms, self.keys_ms)
+        return Draft(
+            Kind.IDS, self.first, self.last, LISTED, latest_ms, encode_meta(meta), b"", 0, 0
+        )
+
+    def covers(self, other: Chunk) -> bool:
+        """Does it say all that the other one says?"""
+        return self.first <= other.first and other.last <= self.last
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeState:
+    """A scope in a snapshot: see `Scope` in the core."""
+
+    scope: bytes
+    epoch: int
+    since: int
+    used_ms: int
+
+    def draft(self) -> Draft:
+        """The record that says so."""
+        meta = encode_meta({Tag.SCOPE: self.scope, Tag.EPOCH: self.epoch})
+        return Draft(Kind.IDS, self.since, 0, SCOPE, self.used_ms, meta, b"", 0, 0)
+
+
+def listed(frames: Iterable[Record]) -> list[Chunk]:
+    """The chunks that a snapshot lists; of their times the latest is known."""
+    found = []
+    for frame in frames:
+        if frame.kind == Kind.IDS and frame.small == LISTED:
+            said = decode_meta(frame.meta)
+            found.append(Chunk(
+                frame.item, frame.number, _number(said, Tag.BYTES),
+                ids=_number(said, Tag.TOTAL), keys=_number(said, Tag.LIVE),
+                ids_ms=frame.time_ms, keys_ms=frame.time_ms, item_lost=_number(said, Tag.ITEM_LAST),
+            ))  # fmt: skip
+    return found
+
+
+def scopes_in(frames: Iterable[Record]) -> list[ScopeState]:
+    """The scopes in a snapshot, in the order of their last use; raises ValueError."""
+    found = []
+    for frame in frames:
+        if frame.kind == Kind.IDS and frame.small == SCOPE:
+            said = decode_meta(frame.meta)
+            scope = said.get(Tag.SCOPE)
+            if not isinstance(scope, bytes):
+                raise ValueError("a scope without a name")
+            found.append(
+                ScopeState(scope, _number(said, Tag.EPOCH), frame.item, frame.time_ms)
+            )
+    return found
+
+
+def chunk_range(name: str) -> tuple[int, int] | None:
+    """First and last lsn in a chunk's file name; None for any other file."""
+    stem = name.removesuffix(SUFFIX)
+    first, dash, last = stem.partition("-")
+    if stem == name or not dash or len(first) != _DIGITS or len(last) != _DIGITS:
+        return None
+    return (int(first), int(last)) if first.isdecimal() and last.isdecimal() else None
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Part:
+    """Entries of one kind: of ids, of ids in an epoch, of keys; in pieces, sorted throughout."""
+
+    kind: Kind
+    entry: struct.Struct
+    epoch: Epoch | None
+    pieces: list[bytes]
+
+    def drafts(self, first: int) -> Iterator[Draft]:
+        """The frames of it."""
+        meta = b""
+        if self.epoch is not None:
+            meta = encode_meta({Tag.SCOPE: self.epoch[0], Tag.EPOCH: self.epoch[1]})
+        step = _PIECE_BYTES // self.entry.size * self.entry.size
+        for piece, at in ((p, at) for p in self.pieces for at in range(0, len(p), step)):
+            body = piece[at : at + step]
+            latest = max(memoryview(body).cast("Q")[_TIME_AT :: self.entry.size // 8])
+            yield Draft(
+                self.kind, first, len(body) // self.entry.size, ENTRIES, latest, meta, body, 0, 0
+            )
+
+
+def write_chunk(
+    files: Files, folder: str, batch: Batch, first: int, last: int,
+    identity: bytes, time_ms: int, pause: Callable[[], None] = lambda: None,
+) -> Chunk:  # fmt: skip
+    """What is in this batch, as a file of these records; on disk on return. Raises OSError."""
+    parts = [Part(Kind.IDS, ID, None, [in_order([batch.ids], ID, False, pause)])]
+    for scope, (number, entries) in sorted(batch.scoped.items()):
+        parts.append(Part(Kind.IDS, ID, (scope, number), [in_order([entries], ID, False, pause)]))
+    parts.append(Part(Kind.KEYS, KEY, None, [in_order([batch.keys], KEY, True, pause)]))
+    return write_parts(files, folder, parts, first, last, identity, time_ms, pause)
+
+
+def write_parts(
+    files: Files, folder: str, parts: list[Part], first: int, last: int, identity: bytes,
+    time_ms: int, pause: Callable[[], None],
+) -> Chunk:  # fmt: skip
+    """These, sorted by hash each, as a chunk; on disk on return. Raises OSError."""
+    short = int.from_bytes(identity[:4], "little") or 1
+    made, size, count = Summary(first, last), FILE_HEADER_BYTES + HEADER_BYTES, 0
+    for part in parts:
+        for draft in part.drafts(first):
+            made.see(draft.kind, draft.number, draft.time_ms, part.epoch)
+            size += padded(HEADER_BYTES + len(draft.meta) + len(draft.body))
+            count += 1
+    chunk = made.chunk(size)
+    path = os.path.join(folder, chunk.name)
+    header = SegmentHeader(short, identity, 0, size, time_ms, CHUNK).encode()
+    footer = Draft(Kind.FOOTER, count, last, 0, time_ms, b"", b"", 0, 0)
+    handle, at = files.create(path + SUFFIX_PART, header, len(header)), FILE_HEADER_BYTES
+    try:
+        drafts = (draft for part in parts for draft in part.drafts(first))
+        for draft in chain(drafts, (footer,)):
+            frames: list[bytes] = []
+            length = encode(draft, last + 1, short, 0, at, frames)
+            handle.write(at, b"".join(frames))
+            at += length
+            pause()
+        handle.sync()
+        handle.close()
+        files.rename(path + SUFFIX_PART, path)
+    except OSError:
+        handle.close()
+        with suppress(OSError):
+            files.remove(path + SUFFIX_PART)
+        raise
+    return chunk
+
+
+@dataclass(slots=True)
+class Summary:
+    """What is counted of a chunk, frame by frame."""
+
+    first: int
+    last: int
+    ids: int = 0
+    scoped: int = 0
+    keys: int = 0
+    ids_ms: int = 0
+    keys_ms: int = 0
+    epochs: set[Epoch] = field(default_factory=set)
+
+    def see(self, kind: int, count: int, latest_ms: int, epoch: Epoch | None) -> None:
+        """A frame of so many entries."""
+        if kind == Kind.KEYS:
+            self.keys += count
+            self.keys_ms = max(self.keys_ms, latest_ms)
+        elif epoch is not None:
+            self.scoped += count
+            self.epochs.add(epoch)
+        else:
+            self.ids += count
+            self.ids_ms = max(self.ids_ms, latest_ms)
+
+    def chunk(self, size: int) -> Chunk:
+        """All of them, in a file of so many bytes."""
+        return Chunk(
+            self.first, self.last, size, self.ids, self.scoped, self.keys, self.ids_ms,
+            self.keys_ms, frozenset(self.epochs),
+        )  # fmt: skip
+
+
+def in_order(
+    runs: list[bytes | bytearray], entry: struct.Struct, last_only: bool,
+    pause: Callable[[], None],
+) -> bytes:  # fmt: skip
+    """The entries of these runs sorted by hash, those of one hash as they came; or its last one."""
+    whole = struct.Struct(f"{entry.size}s")
+    total = sum(map(len, runs)) // entry.size
+    bits = min(max(total // _SORTED_ENTRIES, 1).bit_length() - 1, 8)
+    piles: list[list[bytes]] = [[] for _ in range(1 << bits)]
+    shift = 8 - bits
+    for run in runs:
+        for (each,) in whole.iter_unpack(run):
+            piles[each[0] >> shift].append(each)
+    out = []
+    for number, pile in enumerate(piles):
+        if last_only:
+            pile = sorted({each[:HASH_BYTES]: each for each in pile}.values())
+        else:
+            pile.sort(key=_hash)
+        out.append(b"".join(pile))
+        piles[number] = []
+        pause()
+    return b"".join(out)
+
+
+def epoch_of(frame: Record) -> Epoch | None:
+    """The epoch whose ids this frame holds; None: they are of no scope."""
+    said = decode_meta(frame.meta) if frame.meta else {}
+    scope = said.get(Tag.SCOPE)
+    return (scope, _number(said, Tag.EPOCH)) if isinstance(scope, bytes) else None
+
+
+def _number(said: Meta, tag: Tag) -> int:
+    value = said.get(tag)
+    return value if isinstance(value, int) else 0

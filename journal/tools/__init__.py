@@ -1,0 +1,1 @@
+"""What operators use beside a daemon: verify, repair, dump, backup."""

@@ -1,0 +1,209 @@
+"""One journal copied as a `kill -9` at one moment would leave it, also while a daemon writes it.
+
+Why the copy is such a moment, call it T:
+
+    1  The folder is listed. What is sealed (a footer closes it), every snapshot and every chunk of
+       what is remembered is never written again: a hard link, or a copy, is whole whenever it is
+       made. A file that is gone meanwhile means: list again.
+    2  Then the segments that are still open, the *newest first*. Of the newest with a record in it
+       the copy ends behind the last whole batch: that is T. Each older one is read after T. It is
+       sealed by then, because the daemon writes to the next segment only when the last one is
+       closed; so nothing that was written before T is missing.
+    3  A snapshot is named only when everything it stands for is durable, and it was listed before
+       T: what it stands for is in the copy. A segment is removed only when its items are done and
+       the records that say so are durable, or when survivors that stand for it are: that a
+       removed one is still in the copy is what a kill just before the removal leaves.
+    4  What came after T (segments, snapshots) is not in the listing, or it is cut.
+
+Listing a folder is not one moment for the file system. So the copy is read as a start would read
+it, and if something is missing that the source has, it is made again.
+
+One rule: the source is only read, and a file that may still be written to is never linked.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from journal.errors import Damage, JournalError
+from journal.files import Files, Handle
+from journal.format.record import HEADER_BYTES, Kind
+from journal.format.segment import FILE_HEADER_BYTES, segment_number
+from journal.read.frames import Frames, Hole
+from journal.snapshot.snapshot import is_ours
+from journal.tools.live_set import Account
+from journal.tools.verify import StartView
+
+# A daemon that removes or closes files faster than they are linked this often is not to be copied.
+RESTARTS_MAX: Final = 100
+_DAMAGED_MAX: Final = 5  # so often a copy is made again before the source itself is to blame
+_PIECE_BYTES: Final = 1 << 20  # written and synced at once, so that nobody else waits for long
+_ZEROS: Final = bytes(_PIECE_BYTES)
+_NO_LINKS: Final = frozenset(
+    {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
+)
+
+
+@dataclass(slots=True)
+class Copied:
+    """What the copy of one journal holds."""
+
+    name: bytes
+    generation: int
+    items: int
+    bytes: int
+    lsn: int
+    damages: list[Damage]
+
+
+def copy_journal(
+    files: Files, source: str, target: str, progress: Callable[[int], None] = lambda more: None
+) -> Copied | None:
+    """Copy it, on disk on return; None: the queue was deleted. Blocks.
+
+    Raises JournalError where a file cannot be read, OSError where one cannot be written.
+    """
+    files.make_folder(target)
+    copy = _Copy(files, source, target, progress)
+    again = 0
+    for _ in range(RESTARTS_MAX):
+        try:
+            whole = copy.make()
+        except FileNotFoundError:
+            whole = False
+        if not any(segment_number(name) for name in files.names(source)):
+            files.remove_folder(target)
+            return None
+        if not whole:
+            continue
+        copied = _as_found(files, target)
+        again += 1
+        if not copied.damages or again == _DAMAGED_MAX:
+            return copied
+    raise JournalError(f"{source}: its files were removed {RESTARTS_MAX} times during the copy")
+
+
+def _as_found(files: Files, folder: str) -> Copied:
+    view, account = StartView(files, folder, live=False), Account()
+    for _ in account.follow(view):
+        pass
+    names = [n for n in files.names(folder) if is_ours(n)]
+    size = sum(files.size(os.path.join(folder, name)) for name in names)
+    return Copied(
+        view.name, view.generation, len(account.items), size, view.lsn_next - 1, view.damages
+    )
+
+
+class _Copy:
+    def __init__(
+        self, files: Files, source: str, target: str, progress: Callable[[int], None]
+    ) -> None:
+        self._files = files
+        self._source = source
+        self._target = target
+        self._progress = progress
+        self._kept: set[str] = set()  # sealed files and snapshots that are in the target
+
+    def make(self) -> bool:
+        """One attempt; False: a file changed meanwhile. Raises FileNotFoundError likewise."""
+        files, target = self._files, self._target
+        names = [name for name in files.names(self._source) if is_ours(name)]
+        for name in files.names(target):
+            if name not in names or name not in self._kept:
+                files.remove(os.path.join(target, name))
+                self._kept.discard(name)
+        still_open = []
+        for name in names:
+            path = os.path.join(self._source, name)
+            if name in self._kept:
+                continue
+            if segment_number(name) is not None and not _is_closed(files, path):
+                still_open.append(name)
+            else:
+                self._keep(name)
+        whole = all(self._copy_open(name) for name in reversed(still_open))
+        files.make_folder(target)
+        return whole
+
+    def _keep(self, name: str) -> None:
+        """A file that nobody writes to any more: linked, if that is possible."""
+        old, new = os.path.join(self._source, name), os.path.join(self._target, name)
+        size = self._files.size(old)
+        try:
+            self._files.link(old, new)
+            handle = self._files.open(new)
+            try:
+                handle.sync()  # closed, but maybe not yet synced by who wrote it
+            finally:
+                handle.close()
+            self._progress(size)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            self._copy(old, new, size, size)
+        self._kept.add(name)
+
+    def _copy_open(self, name: str) -> bool:
+        """A segment that may be written to: up to its last whole batch. Nothing of a spare."""
+        old, new = os.path.join(self._source, name), os.path.join(self._target, name)
+        if _is_closed(self._files, old):  # since we looked
+            self._keep(name)
+            return True
+        frames = Frames(self._files, old)
+        end, last = _end_of_batches(frames)
+        if frames.header is None:
+            end, last = frames.size, b""  # damaged: as it is
+        if not end:
+            return True
+        self._copy(old, new, end, frames.size)
+        # An empty batch at the end is written over by the next one.
+        return self._files.read(new, end - len(last), len(last)) == last
+
+    def _copy(self, old: str, new: str, end: int, size: int) -> None:
+        files = self._files
+        first = files.read(old, 0, min(end, _PIECE_BYTES))
+        handle = files.create(new, first, len(first))
+        try:
+            self._write_rest(handle, old, len(first), end, size)
+        finally:
+            handle.close()
+
+    def _write_rest(self, handle: Handle, old: str, at: int, end: int, size: int) -> None:
+        self._progress(at)
+        while at < size:
+            if at < end:
+                piece = self._files.read(old, at, min(end - at, _PIECE_BYTES))
+                if not piece:
+                    raise JournalError(f"{old}: it became shorter while it was copied")
+            else:
+                piece = _ZEROS[: size - at]
+            handle.write(at, piece)
+            handle.sync()
+            at += len(piece)
+            self._progress(len(piece))
+
+
+def _is_closed(files: Files, path: str) -> bool:
+    return Frames(files, path).footer is not None
+
+
+def _end_of_batches(frames: Frames) -> tuple[int, bytes]:
+    """Where the last whole batch ends, and its bytes if it is empty; 0: there is no record."""
+    end = batch_end = 0
+    empty, damaged = b"", False
+    for found in frames.walk(FILE_HEADER_BYTES):
+        if isinstance(found, Hole):
+            damaged = True
+            continue
+        if found.kind == Kind.CHECKPOINT:
+            end = found.end
+        elif found.kind == Kind.BATCH:
+            batch_end, damaged = found.offset + found.item, False
+            empty = b"" if found.small else frames.bytes_at(found.offset, HEADER_BYTES)
+        if found.end == batch_end or damaged:
+            end = found.end
+    return end, empty

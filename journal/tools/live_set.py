@@ -1,0 +1,262 @@
+"""What a journal adds up to: which items are there, and which numbers come next.
+
+It is the replay of someone who asks only for ids: bounded memory (`ids.IdSet`), no bodies, no
+order. The daemon's own replay is `kestrelpy.core.replay.replay`.
+
+    lines[0]   the queue's own line         lines[n]   the fan-out child with the number n
+
+One rule: nothing is guessed. After a record whose effect ids alone do not tell, `known` is False.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from journal.format.checkpoint import Checkpoint
+from journal.format.describe import flush_spared
+from journal.format.record import PLACING, Kind, Record, Tag, decode_meta, number_given
+from journal.format.subscription_state import GONE, STOPS, Beginning, ReaderState
+from journal.format.transfer import origin_of
+from journal.sets.id_set import IdSet
+from journal.snapshot.snapshot import Snapshot
+
+# After these the number of live items cannot be told without knowing more than ids.
+_UNCOUNTABLE: Final = frozenset({Kind.DONE_MANY})
+_ENDS: Final = frozenset(
+    {Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.MOVED, Kind.CANCELLED}
+)
+_EXPIRY_META_BYTES: Final = 11  # a put with no more meta was made of nothing
+
+
+class Source(Protocol):
+    """A `Recovery`, or a `JournalView`. Its snapshot is known when it gave the first record."""
+
+    snapshot: Snapshot | None
+
+    @property
+    def checkpoint(self) -> Checkpoint | Record | None: ...
+
+    def records(self) -> Iterator[Record]: ...
+
+
+@dataclass(slots=True)
+class Line:
+    """What one reader has: the queue's own line, or the child `name`.
+
+    `fresh` are delayed and were never available; `delayed` are they and what was given back for
+    later. `markers` are those that are no id.
+    """
+
+    name: bytes = b""
+    named_lsn: int = 0
+    items: IdSet = field(default_factory=IdSet)
+    dead: set[int] = field(default_factory=set)
+    delayed: set[int] = field(default_factory=set)
+    fresh: set[int] = field(default_factory=set)
+    markers: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, state: Snapshot | ReaderState | Beginning, name: bytes, named_lsn: int) -> Line:
+        """As it was at a snapshot, or when its child was named."""
+        markers = {e.item: e.marker for e in state.placed if e.marker and e.marker != e.item}
+        delayed = {entry.item for entry in state.delayed}
+        known = {entry.item for entry in state.placed}
+        dead = set() if isinstance(state, Beginning) else {entry.item for entry in state.dead}
+        return cls(name, named_lsn, state.live.copy(), dead, delayed, delayed - known, markers)
+
+    def put(self, record: Record) -> None:
+        """One more."""
+        self.items.add(record.item)
+        if not record.number:
+            self.delayed.add(record.item)
+            self.fresh.add(record.item)
+
+    def release(self, record: Record) -> None:
+        """It is available."""
+        self.delayed.discard(record.item)
+        if record.item in self.fresh:
+            self.fresh.discard(record.item)
+            self.markers[record.item] = record.number
+
+    def see(self, record: Record) -> None:
+        """Any other record about an item here, or about all of them."""
+        kind, item = record.kind, record.item
+        if kind in _ENDS:
+            self.end(item)
+        elif kind == Kind.DEAD:
+            self.dead.add(item)
+            self.delayed.discard(item)
+        elif kind == Kind.REDRIVEN:
+            self.dead.discard(item)
+        elif kind == Kind.LEASED:
+            self.delayed.discard(item)
+        elif kind == Kind.RETURNED and item in self.items:
+            if record.meta and Tag.DUE_MS in decode_meta(record.meta):
+                self.delayed.add(item)
+        elif kind == Kind.FLUSHED:
+            self._keep_only(self.dead.union(flush_spared(record)), item)
+        elif kind == Kind.UPTO:
+            behind = {i for i, marker in self.markers.items() if marker > record.number}
+            stay = self.dead | self.delayed | behind
+            self._keep_only(stay.union(flush_spared(record)), record.number)
+
+    def end(self, item: int) -> None:
+        """It is gone."""
+        self.items.discard(item)
+        for some in (self.dead, self.delayed, self.fresh):
+            some.discard(item)
+        self.markers.pop(item, None)
+
+    def _keep_only(self, stay: set[int], last: int) -> None:
+        self.items.keep_only([i for i in stay if i <= last and i in self.items], last)
+        for some in (self.dead, self.delayed, self.fresh):
+            some.difference_update([i for i in some if i not in self.items])
+        for item in [i for i in self.markers if i not in self.items]:
+            del self.markers[item]
+
+
+class Account:
+    """Counts what is still there, ready, delayed, lent or dead: `items` of the queue's own line."""
+
+    __slots__ = (
+        "_handed", "_passes_on", "_placed", "known", "lines", "next_number", "puts", "tokens",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.lines: dict[int, Line] = {0: Line()}
+        self._placed: list[int] = []  # numbers that are no item's id
+        self._passes_on = False
+        self._handed: set[tuple[bytes, int]] = set()  # by queue: other items are made of these
+        self.known = True
+        self.next_number = 1  # of an item or a place
+        self.tokens = 1
+        self.puts = 0
+
+    @property
+    def items(self) -> IdSet:
+        """What is in the queue's own line."""
+        return self.lines[0].items
+
+    def follow(self, source: Source) -> Iterator[Record]:
+        """Every record of a journal, seen as far as its snapshot does not include it."""
+        known = -1
+        for record in source.records():
+            if known < 0:
+                known = self._begin(source.snapshot)
+            if record.lsn > known:
+                self.see(record)
+            yield record
+        if known < 0:
+            self._begin(source.snapshot)
+        # Ids are given once, so what ended meanwhile may be taken out at the end as well.
+        self._hand_on(_name_in(source.checkpoint))
+
+    def _begin(self, snapshot: Snapshot | None) -> int:
+        """What was there at a snapshot; its lsn, 0: there is none."""
+        if snapshot is None:
+            return 0
+        self.lines = {0: Line.of(snapshot, b"", 0)}
+        for state in snapshot.readers:
+            self.lines[state.number] = Line.of(state, state.name, 0)
+        self._passes_on = snapshot.passes_on
+        self.next_number = snapshot.checkpoint.next_item
+        self.tokens = snapshot.checkpoint.tokens
+        return snapshot.lsn
+
+    def see(self, record: Record) -> None:
+        """Account for one record, in the order of the log."""
+        kind = record.kind
+        if kind in PLACING:
+            self.next_number = max(self.next_number, number_given(record) + 1)
+            if kind != Kind.PUT:
+                self._placed.append(record.number)
+        if kind in {Kind.PUT, Kind.CARRIED}:
+            self._put(record)
+        elif kind == Kind.RELEASED:
+            self._release(record)
+        elif kind == Kind.READER:
+            self._name(record)
+        elif kind == Kind.TOKENS:
+            self.tokens = max(self.tokens, record.number)
+        elif kind in _UNCOUNTABLE:
+            self.known = False
+        elif record.reader in self.lines:
+            self.lines[record.reader].see(record)
+
+    def _put(self, record: Record) -> None:
+        self.next_number = max(self.next_number, record.item + 1)
+        origin = origin_of(record.meta) if len(record.meta) > _EXPIRY_META_BYTES else None
+        if origin and any(origin.item in line.items for line in self.lines.values()):
+            self._handed.add((origin.queue, origin.item))
+        if record.reader:
+            self._placed.append(record.item)
+            if record.reader in self.lines:
+                self.lines[record.reader].put(record)
+            return
+        self.puts += 1
+        for number, line in self.lines.items():
+            if number or not self._passes_on:
+                line.put(record)
+
+    def _hand_on(self, name: bytes) -> None:
+        """What items of this very journal, of that queue, were made of ended with their puts."""
+        for number, line in self.lines.items():
+            full = name + b"+" + line.name if number else name
+            for queue, item in self._handed:
+                if queue == full:
+                    line.end(item)
+
+    def _release(self, record: Record) -> None:
+        new = [line for line in self.lines.values() if record.item in line.fresh]
+        if record.reader or not new:
+            new = [self.lines[record.reader]] if record.reader in self.lines else []
+        for line in new:
+            line.release(record)
+
+    def _name(self, record: Record) -> None:
+        number = record.reader
+        if not number and record.small == GONE:
+            self.lines[0] = Line()
+        elif not number:
+            self._passes_on = record.small == STOPS
+        elif record.small == STOPS:
+            self.lines.pop(number, None)
+        elif number not in self.lines:
+            name, begins = decode_meta(record.meta).get(Tag.NAME), Beginning.decode(record)
+            if isinstance(name, bytes):
+                made = Line(name, record.lsn)
+                self.lines[number] = Line.of(begins, name, record.lsn) if begins else made
+
+    def checkpoint(self, newest: Checkpoint | None, name: bytes, generation: int) -> Checkpoint:
+        """What a segment opens with that goes on behind everything seen."""
+        base = newest if newest is not None else Checkpoint(name, generation=generation)
+        since = max(base.next_item, base.next_place)
+        number = max(since, self.next_number)
+        return replace(
+            base,
+            next_item=number,
+            next_place=number,
+            tokens=max(base.tokens, self.tokens),
+            total_items=base.total_items + number - since - sum(n >= since for n in self._placed),
+            live_items=len(self.items),
+        )
+
+    def __str__(self) -> str:
+        if not self.known:
+            return "live items not known"
+        own = "1 live item" if len(self.items) == 1 else f"{len(self.items)} live items"
+        children = [line for number, line in sorted(self.lines.items()) if number]
+        told = ", ".join(f"+{_text(line.name)} {len(line.items)}" for line in children)
+        return f"{own} ({told})" if told else own
+
+
+def _name_in(opening: Checkpoint | Record | None) -> bytes:
+    if isinstance(opening, Record):
+        opening = Checkpoint.from_record(opening)
+    return opening.name if opening is not None else b""
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "backslashreplace")

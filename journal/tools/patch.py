@@ -1,0 +1,145 @@
+"""A segment without its damage: the stretches that were lost hold records that say nothing.
+
+Everything else stays where it was, byte for byte: a snapshot says at which byte the log goes on,
+and an item where its body is.
+
+One rule: bytes to bytes; no I/O but reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from journal.errors import JournalError
+from journal.format.record import HEADER_BYTES, UNNUMBERED, Draft, Kind, encode
+from journal.format.segment import (
+    FILE_HEADER_BYTES,
+    FOOTER_SPACE_BYTES,
+    SURVIVORS,
+    SegmentHeader,
+    usable_bytes,
+)
+from journal.read.frames import Frames, Hole
+from journal.read.scan import scan
+from journal.write.segment_file import BATCH_BYTES, OVERHEAD_BYTES, Segment, whole_sectors
+
+# So many records at most are made up for a segment that is missing: as many as one ever held.
+_RECORDS_MAX: Final = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """What is written where something was lost: `tokens` is no lease's token from then on."""
+
+    tokens: int
+    time_ms: int
+
+    def frames(self, header: SegmentHeader, offset: int, end: int, lsn: int, count: int) -> bytes:
+        """Exactly `count` records from `lsn` on, in exactly these bytes; raises JournalError."""
+        size = end - offset
+        if count and count * HEADER_BYTES > size:
+            raise JournalError(f"{count} records are missing where {size} bytes are")
+        if size < HEADER_BYTES:
+            return bytes(size)
+        out: list[bytes] = []
+        at, rest = offset, max(count, 1)
+        while rest:
+            rest -= 1
+            body = bytes(end - at - HEADER_BYTES) if not rest else b""
+            if count:
+                draft = Draft(Kind.TOKENS, 0, self.tokens, 0, self.time_ms, b"", body, 0, 0)
+            else:
+                draft = Draft(Kind.BATCH, size, 0, 0, self.time_ms, b"", body, 0, 0)
+            at += encode(draft, lsn, header.journal, header.segment, at, out)
+            lsn += 1
+        return b"".join(out)
+
+
+@dataclass(slots=True)
+class Mending:
+    """One segment and what it should say: `lsn_first` if its beginning is lost (0: not known),
+    `lsn_end` the first record behind it if it goes on up to there (0: not known), `lsn_behind`
+    where the next segment goes on (0: there is none).
+    """
+
+    frames: Frames
+    header: SegmentHeader
+    nothing: Nothing
+    lsn_first: int = 0
+    lsn_end: int = 0
+    lsn_behind: int = 0
+
+    def mended(self, data: bytes) -> bytes:
+        """The whole segment. Raises JournalError when what is missing has no room."""
+        header, frames = self.header, self.frames
+        segment = bytearray(data.ljust(header.capacity, b"\0"))
+        segment[:FILE_HEADER_BYTES] = header.encode()
+        frames.header = header
+        usable = usable_bytes(header.capacity)
+        sparse = header.role == SURVIVORS
+        at, lsn, hole = FILE_HEADER_BYTES, 0, Hole(0, 0)
+        for found in frames.walk(FILE_HEADER_BYTES, min(usable, frames.size)):
+            if isinstance(found, Hole):
+                hole = found
+                continue
+            if hole.end:
+                first = lsn or self.lsn_first or found.lsn
+                count = 0 if sparse else max(found.lsn - first, 0)
+                if not lsn:  # nobody knows where the count began: as many as may have been there
+                    count = min(count, (hole.end - hole.offset) // HEADER_BYTES)
+                self._fill(segment, hole.offset, hole.end, found.lsn - count, count)
+                hole = Hole(0, 0)
+            at, lsn = found.end, found.lsn + (found.kind not in UNNUMBERED)
+        if hole.end:
+            segment[at : hole.end] = bytes(hole.end - at)
+        first = lsn or self.lsn_first
+        if first and self.lsn_end > first and not sparse:
+            count = self.lsn_end - first
+            self._fill(segment, at, min(at + count * HEADER_BYTES, usable), first, count)
+        self._close(segment)
+        return bytes(segment)
+
+    def _close(self, segment: bytearray) -> None:
+        """Survivors get a new footer in any case: it counts them."""
+        behind = self.lsn_behind
+        if self.header.role == SURVIVORS:
+            footer = self.frames.footer
+            behind = footer.lsn if footer is not None else behind
+            segment[usable_bytes(self.header.capacity) :] = bytes(FOOTER_SPACE_BYTES)
+        if behind:
+            _close(segment, self.header, self.nothing.time_ms, behind)
+
+    def _fill(self, segment: bytearray, start: int, end: int, lsn: int, count: int) -> None:
+        segment[start:end] = self.nothing.frames(self.header, start, end, lsn, count)
+
+
+def stand_in(header: SegmentHeader, lsn_first: int, count: int, nothing: Nothing) -> bytes:
+    """A segment for one that is missing; as large as need be."""
+    if count > _RECORDS_MAX:
+        raise JournalError(f"{count} records are missing")
+    capacity = whole_sectors(OVERHEAD_BYTES + max(count, 1) * HEADER_BYTES)
+    header = replace(header, capacity=capacity)
+    segment = bytearray(capacity)
+    segment[:FILE_HEADER_BYTES] = header.encode()
+    at = FILE_HEADER_BYTES + BATCH_BYTES
+    end = at + count * HEADER_BYTES
+    segment[FILE_HEADER_BYTES:at] = nothing.frames(header, FILE_HEADER_BYTES, at, lsn_first, 0)
+    if count:
+        segment[at:end] = nothing.frames(header, at, end, lsn_first, count)
+    _close(segment, header, nothing.time_ms, lsn_first + count)
+    return bytes(segment)
+
+
+def _close(segment: bytearray, header: SegmentHeader, time_ms: int, lsn_behind: int) -> None:
+    """A footer, if there is none that can be read."""
+    sparse = header.role == SURVIVORS
+    found = scan(bytes(segment), "", header.journal, header.segment, holes=sparse)
+    if found.footer is not None or not found.lsn_first:
+        return
+    writer = Segment(header.segment, "", header.capacity, None, lsn_first=found.lsn_first)
+    writer.tally.see_all(found.records)
+    at = header.capacity - FOOTER_SPACE_BYTES
+    out: list[bytes] = []
+    encode(writer.footer(lsn_behind, time_ms), lsn_behind, header.journal, header.segment, at, out)
+    segment[at:] = b"".join(out).ljust(FOOTER_SPACE_BYTES, b"\0")

@@ -1,0 +1,346 @@
+"""Is a journal whole? Every frame of every file is checked, also while a daemon writes there.
+
+    what a start would read     judged by `recovery`, as a start would judge it
+    what lies behind it         (segments that a snapshot made superfluous to read, older
+                                snapshots) walked frame by frame: nobody writes there any more
+
+What a start would read is in memory as at a start: one segment and its records at a time. Without
+a snapshot that is every segment, and 64 MiB of 100-byte items take 430 MiB; the walk takes 17.
+
+One rule: a report is facts. Who prints it decides how; nothing is changed here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Final
+
+from journal.errors import Damage, DirectoryLocked, JournalError
+from journal.files import Files
+from journal.format.record import UNNUMBERED, Kind, Record, Tag, decode_meta
+from journal.format.segment import (
+    FILE_HEADER_BYTES,
+    SURVIVORS,
+    SegmentHeader,
+    decode_counts,
+    segment_number,
+)
+from journal.read.frames import Frames, Hole, chain
+from journal.read.scan import FEWER_THAN_COUNTED, NOT_WHOLE
+from journal.recovery.recovery import Recovery
+from journal.sets.id_set import IdSet
+from journal.snapshot.dedupe_load import read_chunks
+from journal.snapshot.snapshot import (
+    Snapshot,
+    SnapshotDamaged,
+    is_ours,
+    snapshot_lsn,
+    snapshot_name,
+)
+from journal.tools.live_set import Account
+from journal.tools.view import RESTARTS_MAX, JournalView
+
+LOCK: Final = "lock"
+_PROGRESS_RECORDS: Final = 5_000
+
+# Called with the bytes checked and those there are.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class Report:
+    """One journal, checked. `items` is None where ids alone do not tell how many are live."""
+
+    folder: str
+    name: bytes
+    generation: int
+    segments: int
+    snapshots: int
+    lsn_snapshot: int  # of the one a start uses; 0: none
+    records: int
+    items: int | None
+    bytes: int
+    lsn_next: int
+    lsn_synced: int
+    records_behind_sync: int
+    damages: list[Damage]
+    torn: list[Damage]
+    past: list[Damage] = field(repr=False)  # of the damages, those a start would not see
+    account: Account = field(repr=False)
+
+    @property
+    def ending(self) -> str:
+        """In what state it is, in a few words."""
+        if self.damages:
+            return "damaged"
+        if self.torn or self.records_behind_sync:
+            plural = "" if self.records_behind_sync == 1 else "s"
+            return f"{self.records_behind_sync} record{plural} behind the last known sync"
+        return "clean"
+
+
+def silent(done: int, total: int) -> None:
+    """Nobody is watching."""
+
+
+def owning_folder(files: Files, folder: str) -> str:
+    """The data directory: `folder`, or the one above when this is one queue's."""
+    is_queue = any(segment_number(name) is not None for name in files.names(folder))
+    above = os.path.dirname(os.path.abspath(folder))
+    return above if is_queue and LOCK in files.names(above) else folder
+
+
+def is_running(files: Files, folder: str) -> bool | None:
+    """Does a daemon (or a tool) own this data directory? None: nobody ever did, or who knows."""
+    with suppress(OSError):
+        data_dir = owning_folder(files, folder)
+        if LOCK in files.names(data_dir):
+            try:
+                files.lock(os.path.join(data_dir, LOCK)).close()
+            except DirectoryLocked:
+                return True
+            return False
+    return None
+
+
+def check_journal(files: Files, folder: str, progress: Progress = silent) -> Report:
+    """Check one journal; raises JournalError where a file cannot be read."""
+    total = sum(_sizes(files, folder).values())
+    try:
+        return _checked(files, folder, total, progress)
+    except OSError as error:
+        where = error.filename or folder
+        raise JournalError(f"{where}: {error.strerror or error}") from error
+    finally:
+        progress(total, total)
+
+
+def _checked(files: Files, folder: str, total: int, progress: Progress) -> Report:
+    view, account = StartView(files, folder, live=True), Account()
+    done = segment = at = 0
+    for record in account.follow(view):
+        if record.segment != segment:
+            done, segment = done + at, record.segment
+        at = record.end
+        if view.count % _PROGRESS_RECORDS == 0:
+            progress(min(done + at, total - 1), total)
+    past = Past(files, folder, account)
+    past.check(lambda more: progress(min(done + at + more, total - 1), total))
+    return Report(
+        folder, view.name, view.generation, view.segment_count, past.snapshots,
+        view.snapshot.lsn if view.snapshot is not None else 0,
+        view.count + past.records, len(account.items) if account.known else None, total,
+        view.lsn_next, view.lsn_synced, view.records_behind_sync,
+        _without_repeats([*view.damages, *past.damages]), view.torn,
+        past.damages, account,
+    )  # fmt: skip
+
+
+class StartView(JournalView):
+    """A journal as a start would read it: of what a snapshot settles, only front and end."""
+
+    __slots__ = ()
+
+    def records(self) -> Iterator[Record]:
+        """Every record that a start would read, in order of lsn, each once."""
+        for _ in range(RESTARTS_MAX):
+            recovery = Recovery(self._files, self.folder)
+            try:
+                for record in recovery.records():
+                    if record.lsn < self.lsn_next:
+                        continue
+                    if not self.count:
+                        self.snapshot = recovery.snapshot
+                    self.lsn_next = record.lsn + 1
+                    self.count += 1
+                    yield record
+            except FileNotFoundError:
+                continue
+            self._finish(recovery)
+            return
+        raise JournalError(
+            f"{self.folder}: its segments were removed {RESTARTS_MAX} times while they were read"
+        )
+
+
+class Past:
+    """What a snapshot has made superfluous to read at a start, checked frame by frame."""
+
+    def __init__(self, files: Files, folder: str, account: Account) -> None:
+        self.damages: list[Damage] = []
+        self.records = 0
+        self.snapshots = 0
+        self._files = files
+        self._folder = folder
+        self._items = account.items
+
+    def check(self, progress: Callable[[int], None] = lambda done: None) -> None:
+        """Check all of it; a file that a daemon removes meanwhile is of no interest any more."""
+        newest = self._newest_snapshot()
+        if newest is None:
+            return
+        done, in_order = 0, chain(self._files, self._folder)
+        # Records from this lsn on are said again by newer segments.
+        limits = {one.path: lsn for (one, _), (_, lsn) in pairwise(in_order)}
+        for name in self._files.names(self._folder):
+            if segment_number(name) is None:
+                continue
+            path = os.path.join(self._folder, name)
+            try:
+                frames = Frames(self._files, path)
+                for _ in self._past_of(frames, newest, limits.get(path, 0)):
+                    progress(done)
+                done += frames.size
+            except FileNotFoundError:
+                if name in self._files.names(self._folder):
+                    raise
+        self.damages += self._lost_chunks()
+
+    def _lost_chunks(self) -> list[Damage]:
+        """Files of remembered ids and versions that the newest snapshot lists and are not whole."""
+        found: list[Damage] = []
+        for _ in range(RESTARTS_MAX):
+            newest = self._newest_snapshot()
+            if newest is None:
+                return []
+            path = os.path.join(self._folder, snapshot_name(newest.lsn))
+            try:
+                header = SegmentHeader.decode(self._files.read(path, 0, FILE_HEADER_BYTES), path)
+                identity = header.identity if header is not None else b""
+                found = read_chunks(
+                    self._files, self._folder, identity, newest.chunks, lambda frame: None
+                ).damages
+            except FileNotFoundError:
+                continue  # merged, or a newer snapshot was written
+            if not found or self._newest_lsn() == newest.lsn:
+                break
+        return found
+
+    def _newest_lsn(self) -> int:
+        return max((snapshot_lsn(n) or 0 for n in self._files.names(self._folder)), default=0)
+
+    def _newest_snapshot(self) -> Snapshot | None:
+        newest, self.snapshots = None, 0
+        for name in self._files.names(self._folder):
+            if snapshot_lsn(name) is None:
+                continue
+            path = os.path.join(self._folder, name)
+            try:
+                newest = Snapshot.decode(self._files.read(path), path)
+                self.snapshots += 1
+            except SnapshotDamaged as error:
+                size = self._files.size(path)
+                self.damages.append(
+                    Damage("corrupt", path, error.offset, size, error.reason, 1, 0)
+                )
+            except FileNotFoundError:
+                continue
+        return newest
+
+    def _past_of(self, frames: Frames, newest: Snapshot, limit: int) -> Iterator[None]:
+        """Walk what `newest` has made superfluous in one segment, up to the lsn `limit` (0: all of
+        it); a sign of life now and then."""
+        header, footer = frames.header, frames.footer
+        if header is None:
+            return  # named by recovery
+        if header.segment == newest.segment:
+            stop, lsn_end, item_last = newest.offset, 0, newest.checkpoint.next_item - 1
+        elif footer is not None and footer.lsn <= newest.lsn + 1:
+            stop, lsn_end = footer.offset, min(footer.lsn, limit or footer.lsn)
+            last = decode_meta(footer.meta).get(Tag.ITEM_LAST, 0)
+            item_last = last if isinstance(last, int) else 0
+        else:
+            return  # read by recovery
+        lost = _Lost(frames.path, self._items)
+        lsn, before = 0, self.records
+        for found in frames.walk(FILE_HEADER_BYTES, stop):
+            if isinstance(found, Hole):
+                lost.holes.append(found)
+                continue
+            if lsn and found.lsn > lsn and header.role != SURVIVORS and not lost.holes:
+                lost.holes.append(Hole(found.offset, found.offset))
+            if 0 < limit <= found.lsn:
+                break
+            lost.judge(lsn, found.lsn)
+            lsn = found.lsn + (found.kind not in UNNUMBERED)
+            if found.kind == Kind.PUT:
+                lost.put_seen(found.item)
+            self.records += found.kind not in UNNUMBERED
+            if self.records % _PROGRESS_RECORDS == 0:
+                yield
+        if lsn_end and footer is not None and self.records - before >= _counted(footer):
+            lost.holes.clear()  # all are there; behind them is an earlier life of this file
+        elif 0 < limit <= lsn:
+            lost.holes.clear()  # a power cut may have taken what stood there
+        elif lsn < lsn_end and header.role != SURVIVORS and not lost.holes:
+            lost.holes.append(Hole(stop, stop))
+        lost.judge(lsn, lsn_end)
+        lost.put_seen(item_last + 1)
+        self.damages += lost.damages
+
+
+class _Lost:
+    """What may have stood in the holes of one segment: items between the puts around them."""
+
+    def __init__(self, path: str, items: IdSet) -> None:
+        self.holes: list[Hole] = []
+        self.damages: list[Damage] = []
+        self._path = path
+        self._items = items
+        self._open: list[Damage] = []
+        self._put = 0
+
+    def judge(self, lsn: int, lsn_behind: int) -> None:
+        """The holes since the last record are between these two."""
+        for hole in self.holes:
+            reason = NOT_WHOLE if hole.end > hole.offset else FEWER_THAN_COUNTED
+            lsns = (lsn, lsn_behind - 1) if lsn else (1, 0)
+            self._open.append(
+                Damage("corrupt", self._path, hole.offset, hole.end, reason, *lsns)
+            )
+        self.holes.clear()
+
+    def put_seen(self, item: int) -> None:
+        """This item's put came behind them; those before it that are there were put in them."""
+        if self._open:
+            first = self._items.first_from(self._put + 1)
+            ids = self._items.between(self._put + 1, item - 1) if 0 < first < item else IdSet()
+            last = max(ids, default=0)
+            self.damages += (
+                replace(each, id_first=first, id_last=last) if last else each
+                for each in self._open
+            )
+            self._open.clear()
+        self._put = item
+
+
+def _counted(footer: Record) -> int:
+    """How many records a footer says are in its segment."""
+    counts = decode_meta(footer.meta).get(Tag.COUNTS, b"")
+    return sum(decode_counts(counts if isinstance(counts, bytes) else b"").values())
+
+
+def _sizes(files: Files, folder: str) -> dict[str, int]:
+    """Every file with records or a state, and its size; those that vanish do not count."""
+    found = {}
+    for name in files.names(folder):
+        if is_ours(name):
+            with suppress(OSError):
+                found[name] = files.size(os.path.join(folder, name))
+    return found
+
+
+def _without_repeats(damages: list[Damage]) -> list[Damage]:
+    """A damaged snapshot is named by recovery, and by who reads all of them."""
+    kept: list[Damage] = []
+    for damage in damages:
+        if not any(
+            (damage.path, damage.offset, damage.kind) == (one.path, one.offset, one.kind)
+            for one in kept
+        ):
+            kept.append(damage)
+    return kept

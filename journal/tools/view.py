@@ -1,0 +1,266 @@
+"""A read-only cursor over a journal: no locks, no server, nothing is changed.
+
+It reads a stopped journal, a backup, an archive, and one that a daemon is writing at this moment:
+
+    a batch half written          the end of the log for now, not damage
+    a segment removed meanwhile   its items were all done, or survivors hold what is left of it:
+                                  the rest is read from a fresh listing
+    a segment being filled        read twice, so that no record stands behind a hole (`_read_live`)
+
+A live reader sees what is *written*. What of it is already on disk is known up to `lsn_synced`,
+the last statement in the log; a quiet daemon has synced more than it has said.
+
+One rule: the judgement what is damage is `recovery`'s; this file only keeps a writing daemon from
+looking like damage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, cast
+
+from journal.errors import Damage, JournalError
+from journal.files import Files
+from journal.format.checkpoint import Checkpoint
+from journal.format.record import Record, decode
+from journal.format.segment import (
+    FILE_HEADER_BYTES,
+    FOOTER_SPACE_BYTES,
+    SegmentHeader,
+    segment_number,
+)
+from journal.recovery.recovery import Recovery
+from journal.snapshot.snapshot import Snapshot
+
+# A reader that a daemon overtakes this often is not reading, and says so.
+RESTARTS_MAX: Final = 100
+# Bodies may hold what looks like a frame's identity; so many of them are looked behind.
+_CANDIDATES_MAX: Final = 1000
+_IDENTITY_AT: Final = 8  # where a frame carries its journal and segment
+
+_STEM_CHARACTERS_MAX: Final = 200  # of a folder's name; file systems allow 255
+_PREFIX_CHARACTERS: Final = 130  # of a longer one, before its hash
+_REMOVED_SUFFIX: Final = "~removed"  # a deleted queue's folder, until it is gone
+_PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
+_FOLDER: Final = re.compile(r"(?P<name>.+)\.(?P<generation>[0-9]{1,18})")
+_ESCAPE: Final = re.compile(rb"%([0-9A-F]{2})")
+
+
+class JournalView:
+    """One journal as it can be read now. Exhaust `records()` first; the rest is known then.
+
+    `damages` is what was lost, `torn` what a crash (or a batch being written) left behind the last
+    sync; `checkpoint` is the newest opening state, `lsn_next` the number of the next record. Below
+    the lsn of `snapshot` what was reclaimed is not there to be read: the queue's state is that of
+    the snapshot and the records behind its lsn (None: all records).
+    """
+
+    __slots__ = (
+        "_files", "_live", "checkpoint", "count", "damages", "folder", "identity", "lsn_next",
+        "lsn_synced", "records_behind_sync", "segment_count", "snapshot", "torn",
+    )  # fmt: skip
+
+    def __init__(self, files: Files, folder: str, live: bool) -> None:
+        self._files = live_files(files) if live else files
+        self._live = live
+        self.folder = folder
+        self.checkpoint: Checkpoint | None = None
+        self.snapshot: Snapshot | None = None
+        self.damages: list[Damage] = []
+        self.torn: list[Damage] = []
+        self.identity = b""
+        self.count = 0
+        self.segment_count = 0
+        self.lsn_next = 1
+        self.lsn_synced = 0
+        self.records_behind_sync = 0
+
+    @property
+    def clean(self) -> bool:
+        """Is nothing damaged, and (of a stopped journal) did it end with everything synced?"""
+        ended = self._live or not (self.torn or self.records_behind_sync)
+        return ended and not self.damages
+
+    @property
+    def name(self) -> bytes:
+        """The queue's name, from its records, else from its folder."""
+        if self.checkpoint is not None and self.checkpoint.name:
+            return self.checkpoint.name
+        return parse_folder_name(os.path.basename(os.path.abspath(self.folder)))[0]
+
+    @property
+    def generation(self) -> int:
+        """Which life of that name, from its records, else from its folder; 0: not known."""
+        if self.checkpoint is not None and self.checkpoint.generation:
+            return self.checkpoint.generation
+        return parse_folder_name(os.path.basename(os.path.abspath(self.folder)))[1]
+
+    def records(self) -> Iterator[Record]:
+        """Every record that is kept, in order of lsn, each once.
+
+        Raises JournalError where a file cannot be read (NewerFormat: not by this version).
+        """
+        for _ in range(RESTARTS_MAX):
+            recovery = Recovery(self._files, self.folder, whole=True)
+            try:
+                for record in recovery.records():
+                    if record.lsn < self.lsn_next:
+                        continue  # read before a segment was removed under our feet
+                    self.lsn_next = record.lsn + 1
+                    if not self.count:
+                        self.snapshot = recovery.snapshot
+                    self.count += 1
+                    yield record
+            except FileNotFoundError as error:
+                if not self._live:
+                    raise JournalError(
+                        f"{error.filename}: removed while it was read"
+                    ) from error
+                continue
+            except OSError as error:
+                where = error.filename or self.folder
+                raise JournalError(f"{where}: {error.strerror or error}") from error
+            self._finish(recovery)
+            return
+        raise JournalError(
+            f"{self.folder}: its segments were removed {RESTARTS_MAX} times while they were read"
+        )
+
+    def _finish(self, recovery: Recovery) -> None:
+        self.snapshot = self.snapshot if self.count else recovery.snapshot
+        self.identity = recovery.identity
+        self.segment_count = len(recovery.segments)
+        self.damages = [d for d in recovery.damages if d.kind != "torn"]
+        self.torn = [d for d in recovery.damages if d.kind == "torn"]
+        self.lsn_synced = recovery.lsn_synced
+        self.lsn_next = max(self.lsn_next, recovery.lsn_next)
+        self.records_behind_sync = len(recovery.tail)
+        if recovery.checkpoint is not None:
+            self.checkpoint = Checkpoint.from_record(recovery.checkpoint)
+
+
+def read_journal(files: Files, folder: str, live: bool = False) -> JournalView:
+    """The journal in `folder`; `live`: somebody may be writing it at the same time."""
+    return JournalView(files, folder, live)
+
+
+def journal_folders(files: Files, data_dir: str) -> list[str]:
+    """The folders with a journal in them, sorted: `data_dir` itself, or those directly below it.
+
+    Raises JournalError where `data_dir` cannot be listed.
+    """
+    try:
+        names = files.names(data_dir)
+    except OSError as error:
+        raise JournalError(f"{data_dir}: {error.strerror or error}") from error
+    if _has_segment(names):
+        return [data_dir]
+    folders = []
+    for name in names:
+        folder = os.path.join(data_dir, name)
+        if name.endswith(_REMOVED_SUFFIX):
+            continue
+        with suppress(NotADirectoryError, PermissionError):
+            if _has_segment(files.names(folder)):
+                folders.append(folder)
+    return folders
+
+
+def folder_name(name: bytes, generation: int) -> str:
+    """The folder of a queue's journal: its name escaped, a dot, its generation.
+
+    Small letters, digits, `-` and `_` stand for themselves and every other byte as `%` and two
+    hex digits, so that names are safe and differ on file systems that know no case. What would be
+    too long for a file system ends in a hash; the name is in the journal's checkpoints then.
+    """
+    text = "".join(chr(b) if b in _PLAIN else f"%{b:02X}" for b in name)
+    if len(text) > _STEM_CHARACTERS_MAX:
+        text = f"{text[:_PREFIX_CHARACTERS]}~{hashlib.sha256(name).hexdigest()}"
+    return f"{text}.{generation}"
+
+
+def parse_folder_name(folder: str) -> tuple[bytes, int]:
+    """The inverse of `folder_name`; the name as it stands and 0 for what is none."""
+    match = _FOLDER.fullmatch(folder)
+    if match is None:
+        return folder.encode("utf-8", "surrogateescape"), 0
+    text = match["name"].encode("utf-8", "surrogateescape")
+    name = _ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), text)
+    return name, int(match["generation"])
+
+
+def _has_segment(names: list[str]) -> bool:
+    return any(segment_number(name) is not None for name in names)
+
+
+def live_files(files: Files) -> Files:
+    """The reading verbs of `files` for folders that somebody may be writing to; no others."""
+    return cast(Files, _LiveFiles(files))
+
+
+class _LiveFiles:
+    """The reading verbs of `Files`, where another process may be writing."""
+
+    __slots__ = ("_files",)
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def names(self, folder: str) -> list[str]:
+        return self._files.names(folder)
+
+    def size(self, path: str) -> int:
+        return self._files.size(path)
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        if offset or size >= 0:
+            return self._files.read(path, offset, size)
+        return _read_live(self._files, path)
+
+
+def _read_live(files: Files, path: str) -> bytes:
+    """A segment's bytes; of one being written those before which nothing is missing, then zeros.
+
+    A read runs from front to back while the daemon writes: it may pass a place just before a batch
+    is written there and find a later batch further on. So the file is read again: what stood
+    before the last frame of the first reading was written before the second began.
+    """
+    start = max(files.size(path) - FOOTER_SPACE_BYTES, 0)
+    footer = files.read(path, start, FOOTER_SPACE_BYTES)
+    seen = files.read(path)
+    header = SegmentHeader.decode(seen[:FILE_HEADER_BYTES], path)
+    if header is None:
+        return seen
+    needle = struct.pack("<II", header.journal, header.segment)
+    if needle in footer:
+        return seen  # sealed before it was read: nothing is written to it any more
+    again = files.read(path)
+    if again == seen:
+        return seen  # nobody is writing: what stands at the end, torn or not, is what there is
+    end = _end_of_frames(seen, again, header, needle)
+    return again[:end] + bytes(len(again) - end)
+
+
+def _end_of_frames(seen: bytes, again: bytes, header: SegmentHeader, needle: bytes) -> int:
+    """Where the unbroken frames end that begin with the last one in both readings."""
+    end = FILE_HEADER_BYTES
+    found = len(seen)
+    for _ in range(_CANDIDATES_MAX):
+        found = seen.rfind(needle, 0, found)
+        if found < FILE_HEADER_BYTES + _IDENTITY_AT:
+            break
+        record = decode(again, found - _IDENTITY_AT, header.journal, header.segment)
+        if record is not None:
+            end = record.end
+            break
+        found += len(needle) - 1
+    record = decode(again, end, header.journal, header.segment)
+    while record is not None:
+        end = record.end
+        record = decode(again, end, header.journal, header.segment)
+    return end

@@ -1,0 +1,1 @@
+"""The writer: pending records, batches, syncs, segments."""

@@ -1,0 +1,153 @@
+"""Segments prepared ahead: when, how large, and how many, so that confirms always find room.
+
+    active [######......]  spare [............]   (spare ...)   removed: a file to be used again
+
+While there is room, one spare is ready before the active segment is full. A full disk is found out
+when the next one cannot be prepared; then what is left is for confirms.
+
+One rule: an item is accepted while there is room for the confirms of all items of any one segment.
+When these are written it is empty, and its own file is the room for those of the next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from journal.files import Handle, is_shortage
+from journal.format.record import RawDraft
+from journal.format.segment import SegmentHeader, segment_path, usable_bytes
+from journal.write.segment_file import GROWTH, Segment, SpareOrder, least_capacity
+
+if TYPE_CHECKING:
+    from journal.write.writer import Journal
+
+# A confirm and its batch, and a little for what comes seldom.
+CONFIRM_BYTES: Final = 136
+RECYCLED_TIMES_MAX: Final = 4  # a file is not used again for a segment that needs far less
+
+
+class Spares:
+    """The spares of one journal. `number` is the highest that any segment of it ever had."""
+
+    __slots__ = (
+        "_failed", "_journal", "_need_more", "_need_most", "count_leases", "is_ordered", "is_short",
+        "number", "passed_over", "recycled", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, journal: Journal, number: int) -> None:
+        self._journal = journal
+        self.number = number
+        self.is_ordered = False
+        self.is_short = False  # the last one that was ordered could not be prepared
+        self._failed = 0  # its number, for the next attempt: a number left out looks like a loss
+        self.waiting: deque[Segment] = deque()
+        self.passed_over: list[Segment] = []  # to be removed
+        self.recycled: tuple[str, int] = ("", 0)  # a file to go on in, and its size
+        # What the confirms of what is alive in sealed segments need: those of the one with most,
+        # and what others need beyond what they give back.
+        self._need_most = self._need_more = 0
+        # A lease by token that is given back says so, full disk or not: else a restart would go on
+        # with it, and its token would be good again.
+        self.count_leases: Callable[[], int] = int
+
+    @property
+    def is_wanted(self) -> bool:
+        """Should another segment be prepared now?"""
+        journal = self._journal
+        active = journal.active
+        if self.is_ordered or journal.commit.failure is not None:
+            return False
+        if active is None:
+            return journal.has_pending and not self.waiting
+        if journal.is_starved:
+            return True
+        room = self._room(active)
+        is_half_full = not self.waiting and room * 2 < active.capacity
+        return is_half_full or room < self._needed(active) * 5 // 4
+
+    @property
+    def may_accept(self) -> bool:
+        """Is there room for the confirms of one item more? (Where none can be had, be it so.)"""
+        active = self._journal.active
+        return self.is_short or active is None or self._room(active) >= self._needed(active)
+
+    @property
+    def may_recycle(self) -> bool:
+        """Is a file that is done with of use for the next segment? Where room can be had, a second
+        one would only lie here; on a full disk one may wait beside a spare that is too small."""
+        if self.is_short:
+            return not self.recycled[0]
+        return not (self.waiting or self.recycled[0] or self.is_ordered)
+
+    def _room(self, active: Segment) -> int:
+        return usable_bytes(active.capacity) - active.at + sum(s.capacity for s in self.waiting)
+
+    def _needed(self, active: Segment) -> int:
+        confirms = CONFIRM_BYTES * active.live
+        needed = max(confirms, self._need_most) + CONFIRM_BYTES * self.count_leases()
+        return needed + max(confirms - active.capacity, 0) + self._need_more
+
+    def order(self, time_ms: int, reserve_bytes: int) -> SpareOrder:
+        """What to prepare; a new file leaves `reserve_bytes` of the disk free."""
+        journal = self._journal
+        self.is_ordered = True
+        number, self._failed = self._failed, 0
+        if not number:
+            self.number = number = self.number + 1
+        last = journal.active.capacity if journal.active is not None else 0
+        if journal.turns and journal.active is not None:
+            last = journal.active.at // GROWTH  # its time was over, not its room
+        first, sizes = journal.first_pending, journal.sizes
+        most = journal.ledger.retention.largest(sizes.segment_max, sizes.segment_min)
+        capacity = sizes.next_capacity(last, first, most)
+        recycle, size = self.recycled
+        if recycle and least_capacity(first) <= size <= capacity * RECYCLED_TIMES_MAX:
+            capacity, self.recycled = size, ("", 0)
+        else:
+            recycle = ""
+        header = SegmentHeader(
+            journal.short_identity, journal.identity, number, capacity, time_ms
+        )
+        path = segment_path(journal.folder, number)
+        return SpareOrder(path, header, recycle, reserve_bytes)
+
+    def ready(self, order: SpareOrder, handle: Handle) -> None:
+        """What was ordered is on disk."""
+        self.is_ordered = self.is_short = False
+        header = order.header
+        self.waiting.append(
+            Segment(
+                header.segment, order.path, header.capacity, handle, recycled=bool(order.recycle)
+            )
+        )
+
+    def failed(self, order: SpareOrder, error: OSError | None = None) -> None:
+        """There was no room for it: it may be ordered again, under the same number.
+
+        After a shortage it will be there: what needs room waits for it, and so does the file that
+        was to be recycled.
+        """
+        self.is_ordered = False
+        self._failed = order.header.segment
+        if error is None or not is_shortage(error):
+            self.is_short = True
+        elif order.recycle:
+            self.recycled = (order.recycle, order.header.capacity)
+
+    def next_for(self, first: RawDraft) -> Segment | None:
+        """The next segment with room for this record; those prepared before it came may be small.
+
+        It stays the next until it is `taken`.
+        """
+        while self.waiting and self.waiting[0].capacity < least_capacity(first):
+            self.passed_over.append(self.waiting.popleft())
+        return self.waiting[0] if self.waiting else None
+
+    def taken(self) -> None:
+        """The next one is the active one from now on; those before it are sealed."""
+        self.waiting.popleft()
+        needs = [(CONFIRM_BYTES * s.live, s.capacity) for s in self._journal.segments if s.live]
+        self._need_most = max((need for need, _ in needs), default=0)
+        self._need_more = sum(max(need - given, 0) for need, given in needs)

@@ -1,0 +1,195 @@
+"""Segments as their writer knows them: how large the next one is, who prepares it, what seals it.
+
+Capacities are whole sectors, and a footer lies within one: a power loss leaves all of a footer or
+nothing of it. So a footer that does not parse is damage, never the trace of a crash.
+
+A spare is written with zeros, or takes the file of a segment that is done with:
+
+    0               64            128                                       capacity
+    +---------------+-------------+------------------------------------------+
+    | file header   | 64 zeros    | frames of earlier lives: of lower numbers |
+    +---------------+-------------+------------------------------------------+
+
+One rule: a segment has room for the record it was ordered for, whatever else stands in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from dataclasses import dataclass, field
+from typing import Final
+
+from journal.errors import NewerFormat
+from journal.files import Files, Handle, is_shortage
+from journal.format.record import HEADER_BYTES, Draft, Kind, RawDraft, encode, encode_meta, padded
+from journal.format.segment import (
+    FILE_HEADER_BYTES,
+    FOOTER_SPACE_BYTES,
+    SegmentHeader,
+    Tally,
+    usable_bytes,
+)
+from journal.write.group_commit import GroupCommit
+
+GROWTH: Final = 4  # each segment is this many times the last one, up to the largest
+SECTOR_BYTES: Final = 512
+BATCH_BYTES: Final = HEADER_BYTES
+_BATCH: Final = int(Kind.BATCH)
+CHECKPOINT_BYTES_MAX: Final = 1024
+# What a segment needs beside its records.
+OVERHEAD_BYTES: Final = (
+    FILE_HEADER_BYTES + CHECKPOINT_BYTES_MAX + BATCH_BYTES + FOOTER_SPACE_BYTES
+)
+
+assert FOOTER_SPACE_BYTES == SECTOR_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Segment sizes and the most bytes one `write` hands to the disk."""
+
+    segment_min: int = 64 << 10
+    segment_max: int = 64 << 20
+    batch_max: int = 4 << 20
+
+    def next_capacity(self, last: int, first: RawDraft | None, most: int = 0) -> int:
+        """Of the segment after one of `last` bytes, up to `most`; it holds `first` in any case."""
+        grown = min(max(last * GROWTH, self.segment_min), most or self.segment_max)
+        return whole_sectors(max(grown, least_capacity(first)))
+
+
+@dataclass(slots=True)
+class Segment:
+    """A segment as its writer knows it. `live` counts the puts in it that no record has ended.
+
+    `live_bytes` counts a header and the body of each of these; what they have in meta and padding
+    beyond that is known only once a rewrite has weighed them (see `reclaim`).
+    """
+
+    number: int
+    path: str
+    capacity: int
+    handle: Handle | None
+    lsn_first: int = 0
+    at: int = FILE_HEADER_BYTES
+    live: int = 0
+    emptied_lsn: int = 0
+    tally: Tally = field(default_factory=Tally)
+    item_first: int = 0
+    item_last: int = 0
+    puts: int = 0
+    live_bytes: int = 0
+    lsn_last: int = 0  # 0 while it is active
+    rank: int = 0  # where it stands in the chain; 0: by its number
+    recycled: bool = False  # behind its end stand frames of an earlier life
+    weighed: int = 0  # how many puts were alive when a rewrite weighed them; 0: none did
+    extra_bytes: int = 0  # what these had in meta and padding
+    damaged: bool = False  # a rewrite met damage: it stays until nothing in it is alive
+    time_last: int = 0  # of a sealed one: the latest time of a record in it, as far as known
+    is_open: bool = False  # where it ends only the one behind it says: that stays as long as it
+    unread: bool = False  # the disk did not give it at the start, and may at the next: it stays
+
+    def stop(self, end: int) -> bytes:
+        """What is written behind a batch so that no frame of an earlier life follows it."""
+        return bytes(min(HEADER_BYTES, max(usable_bytes(self.capacity) - end, 0)))
+
+    def footer(self, lsn: int, time_ms: int) -> Draft:
+        """What closes this segment in front of the record `lsn`."""
+        tally = self.tally
+        return Draft(
+            Kind.FOOTER, lsn - self.lsn_first, tally.place_last, self.live, time_ms,
+            encode_meta(tally.meta()), b"", 0, 0,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SpareOrder:
+    """A segment to be prepared; `prepare` blocks and belongs on a thread.
+
+    `recycle` is the file of a segment that is done with, to be taken instead of writing zeros;
+    `header.capacity` is its size then. A new file leaves `reserve_bytes` of the disk free.
+    """
+
+    path: str
+    header: SegmentHeader
+    recycle: str = ""
+    reserve_bytes: int = 0
+
+    def prepare(self, files: Files) -> Handle:
+        """The file with its header and its name; on disk on return.
+
+        Whatever becomes of the order, the file to recycle is used up: it has the segment's name,
+        or it is removed and zeros were written as if there were none. Only a shortage leaves it
+        for the next order. Raises OSError, ENOSPC when too little room would be left.
+        """
+        folder = os.path.dirname(self.path)
+        files.make_folder(folder)
+        if self.recycle:
+            # Of any trouble with it we are rid by writing a new file: what is wrong with the disk
+            # itself shows there again.
+            try:
+                if self._may_recycle(files):
+                    return self._take_recycled(files)
+            except NewerFormat:
+                pass
+            except OSError as error:
+                if is_shortage(error):
+                    raise
+            with contextlib.suppress(OSError):
+                files.remove(self.recycle)
+        capacity = self.header.capacity
+        if self.reserve_bytes and files.free(folder) - capacity < self.reserve_bytes:
+            raise OSError(
+                errno.ENOSPC, f"less than min_disk_free ({self.reserve_bytes} bytes) would be left",
+                self.path,
+            )  # fmt: skip
+        return files.create(self.path, self.header.encode(), capacity)
+
+    def _may_recycle(self, files: Files) -> bool:
+        """Is it ours alone, as large as ordered, and all in it of lower numbers than ours?"""
+        front = files.read(self.recycle, 0, FILE_HEADER_BYTES)
+        older = SegmentHeader.decode(front, self.recycle)
+        return (
+            older is not None
+            and older.journal == self.header.journal
+            and older.segment < self.header.segment
+            and files.size(self.recycle) == self.header.capacity
+            # It may have been left by a crash before anybody asked whether a backup shares it.
+            and files.links(self.recycle) == 1
+        )
+
+    def _take_recycled(self, files: Files) -> Handle:
+        """The header first, the name when that is on disk: a name never has an older header."""
+        handle = files.open(self.recycle)
+        try:
+            handle.write(0, self.header.encode() + bytes(HEADER_BYTES))
+            handle.sync()
+        finally:
+            handle.close()
+        files.rename(self.recycle, self.path)
+        return files.open(self.path)
+
+
+def batch_of(
+    commit: GroupCommit, owner: int, segment: Segment, size: int, count: int, time_ms: int
+) -> list[bytes]:
+    """The record that opens `count` others, `size` bytes in all, and says what is synced."""
+    out = list[bytes]()
+    draft = (_BATCH, size, commit.lsn_durable, count, time_ms, b"", b"", 0, 0)
+    encode(draft, commit.lsn_written + 1, owner, segment.number, segment.at, out)
+    return out
+
+
+def least_capacity(draft: RawDraft | None) -> int:
+    """The smallest segment that holds this record."""
+    if draft is None:
+        return 0
+    frame = padded(HEADER_BYTES + len(draft[5]) + len(draft[6]))
+    return whole_sectors(OVERHEAD_BYTES + frame)
+
+
+def whole_sectors(size: int) -> int:
+    """`size` rounded up to where a sector ends."""
+    return (size + SECTOR_BYTES - 1) // SECTOR_BYTES * SECTOR_BYTES

@@ -1,0 +1,421 @@
+"""One queue's journal: append, write and sync a batch, rotate, drop what is dead, close.
+
+    append (hot, no I/O) -> write (one write per turn) -> SyncJob.run (on a thread) -> finish_sync
+                              |
+                              +-- the active segment is full: seal it, go on in the spare;
+                                  no spare yet: the rest waits, and `wants_spare` says so
+
+One rule: nothing is durable before a *finished* sync covered it, and after one failed write or
+sync this journal never writes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from journal.compaction.maintenance import Upkeep
+from journal.errors import JournalFailed
+from journal.files import Files, Handle, is_shortage
+from journal.format.checkpoint import Checkpoint
+from journal.format.record import (
+    FRAME_BYTES_MAX,
+    HEADER_BYTES,
+    PLACING,
+    Draft,
+    Kind,
+    RawDraft,
+    encode,
+    ended_bytes,
+)
+from journal.format.segment import FOOTER_SPACE_BYTES
+from journal.read.readahead import Backlog
+from journal.recovery.recovery import usable_bytes
+from journal.sets.id_set import IdSet
+from journal.write.closing import abandon, close, rest
+from journal.write.group_commit import GroupCommit, SyncJob
+from journal.write.preallocation import Spares
+from journal.write.segment_file import (
+    BATCH_BYTES,
+    CHECKPOINT_BYTES_MAX,
+    Segment,
+    Sizes,
+    SpareOrder,
+    batch_of,
+)
+from journal.write.segment_list import Ledger
+
+__all__ = ["Journal", "Segment", "Sizes", "SpareOrder", "SyncJob"]
+
+_PUT: Final = int(Kind.PUT)
+# Instead of the put that it ends, of a draft that says of many items whether they are needed.
+_RECOUNTED: Final = -1
+# These wait until there is room for them beside what confirms and returns will need.
+_TAKING_ROOM: Final = frozenset({int(Kind.PUT), int(Kind.LEASED), int(Kind.RENEWED)})
+
+
+class Journal:
+    """The writing side. Not thread-safe: one thread owns it, jobs run elsewhere."""
+
+    __slots__ = (
+        "_flushed", "_pending", "_retired", "_to_sync", "active", "backlog", "checkpoint", "commit",
+        "files", "folder", "identity", "is_starved", "ledger", "short_identity", "shortage",
+        "sizes", "spares", "turns", "upkeep",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        identity: bytes,
+        sizes: Sizes,
+        checkpoint: Callable[[], Checkpoint],
+        lsn_last: int = 0,
+        segment_last: int = 0,
+    ) -> None:
+        self.files = files
+        self.folder = folder
+        self.identity = identity
+        self.short_identity = int.from_bytes(identity[:4], "little") or 1
+        self.sizes = sizes
+        self.checkpoint = checkpoint
+        self.commit = GroupCommit(lsn_last)
+        self.ledger = Ledger()
+        self.backlog = Backlog(self)
+        self.spares = Spares(self, segment_last)
+        self.upkeep = Upkeep(self)
+        self.active: Segment | None = None
+        self.turns = False  # the next record stands in a segment of its own
+        self.is_starved = False  # what is pending waits for a segment
+        self.shortage: OSError | None = None  # why its segment could not be opened for the moment
+        self._pending: list[RawDraft] = []
+        self._flushed: list[IdSet] = []
+        self._to_sync: list[Handle] = []
+        self._retired: list[Handle] = []
+
+    def another_backlog(self) -> Backlog:
+        """For one more reader, that is at another place of the log."""
+        return Backlog(self)
+
+    # -- appending --------------------------------------------------------------------------
+
+    def append(self, draft: RawDraft) -> int:
+        """Add a record; returns its log sequence number. No I/O, cannot fail."""
+        self._pending.append(draft)
+        commit = self.commit
+        commit.lsn_appended += 1
+        return commit.lsn_appended
+
+    def append_flush(self, draft: Draft, kept: IdSet) -> int:
+        """Add a record after which the puts of these items are needed, of all so far."""
+        self._flushed.append(kept)
+        return self.append(draft._replace(put_lsn=_RECOUNTED))
+
+    @property
+    def has_pending(self) -> bool:
+        """Is anything appended that has not been written?"""
+        return bool(self._pending)
+
+    @property
+    def first_pending(self) -> RawDraft | None:
+        """What is written next."""
+        return self._pending[0] if self._pending else None
+
+    @property
+    def can_write(self) -> bool:
+        """Is something pending that the next `write` will write? (A turn writes a bounded part.)"""
+        return (
+            bool(self._pending)
+            and not (self.is_starved or self.shortage)
+            and self.active is not None
+            and self.commit.failure is None
+        )
+
+    # -- writing ----------------------------------------------------------------------------
+
+    def write(self, time_ms: int) -> None:
+        """Hand what is pending to the operating system, as far as there is room and a turn allows.
+
+        Never raises: a failed write is kept in `commit.failure`. Where a segment cannot be opened
+        for the moment nothing is written, and the `shortage` says why.
+        """
+        if self.commit.failure is not None:
+            return
+        self.shortage = None
+        budget = self.sizes.batch_max
+        turns = self.turns and self._pending and self.active is not None
+        if turns and not self.spares.is_short and not self._rotate(time_ms):
+            return
+        self.turns = False
+        while self._pending and budget > 0:
+            if self.active is None and not self._rotate(time_ms):
+                return
+            if self._pending[0][0] in _TAKING_ROOM and not self.spares.may_accept:
+                self.is_starved = True
+                return
+            self.is_starved = False
+            assert self.active is not None
+            if not self._open(self.active):
+                return
+            written = self._write_batch(budget, time_ms)
+            if self.commit.failure is not None:
+                return
+            budget -= written
+            if not written and not self._rotate(time_ms):
+                return
+
+    def _write_batch(self, budget: int, time_ms: int) -> int:
+        """One batch into the active segment; how many bytes, 0: not even one record fits."""
+        segment = self.active
+        assert segment is not None
+        room = min(usable_bytes(segment.capacity) - segment.at, FRAME_BYTES_MAX)
+        pending = self._pending
+        commit = self.commit
+        journal, number = self.short_identity, segment.number
+        offset = start = segment.at
+        stop, soft_stop = start + room, start + min(room, budget)
+        lsn = commit.lsn_written
+        frames: list[bytes] = []
+        offset += BATCH_BYTES
+        taken = 0
+        tally = segment.tally
+        counts = tally.counts
+        item_first = item_last = place_first = place_last = placed = time_seen = 0
+        for draft in pending:
+            if offset >= soft_stop and taken:
+                break
+            if offset + HEADER_BYTES + len(draft[5]) + len(draft[6]) + 7 > stop:
+                break
+            lsn += 1
+            offset += encode(draft, lsn, journal, number, offset, frames)
+            taken += 1
+            kind = draft[0]
+            counts[kind] += 1
+            if draft[4] != time_seen:
+                time_seen = draft[4]
+                tally.see_time(time_seen)
+            if kind == _PUT:
+                item_last = segment.item_last = draft[1]
+                if not item_first:
+                    item_first = item_last
+                    segment.item_first = segment.item_first or item_first
+                segment.live += 1
+                segment.live_bytes += HEADER_BYTES + len(draft[6])
+                if draft[2]:
+                    place_last = draft[2]
+                    if not place_first:
+                        place_first = place_last
+            elif draft[8] > 0:
+                self.ledger.end(draft[1], HEADER_BYTES + ended_bytes(draft[3], draft[5]), lsn)
+            elif draft[8]:
+                self._recount(lsn)
+            elif kind in PLACING:
+                tally.see_places(placed := draft[2], placed)
+        if not taken:
+            return 0
+        segment.puts = counts[_PUT]
+        tally.see_items(item_first, item_last)
+        tally.see_places(place_first, place_last)
+        batch = batch_of(commit, journal, segment, offset - start, taken, time_ms)
+        batch.extend(frames)
+        del pending[:taken]
+        if not self._write_at(segment, start, b"".join(batch)):
+            return 0
+        segment.at, commit.lsn_written = offset, lsn
+        commit.item_written = max(item_last, placed) or commit.item_written
+        return offset - start
+
+    def _recount(self, lsn: int) -> None:
+        self.ledger.recount(self._flushed.pop(0), lsn)
+
+    def _open(self, segment: Segment) -> bool:
+        """Have it open for writing, before anything of what is to be written is counted."""
+        if segment.handle is not None:
+            return True
+        try:
+            segment.handle = self.files.open(segment.path)
+        except OSError as error:
+            if is_shortage(error):
+                self.shortage = error
+            else:
+                self.fail("opening", segment.path, error)
+        return segment.handle is not None
+
+    def _write_at(self, segment: Segment, offset: int, data: bytes) -> bool:
+        handle = segment.handle
+        assert handle is not None, "a segment is opened before it is written to"
+        if segment.recycled:
+            data += segment.stop(offset + len(data))
+        try:
+            handle.write(offset, data)
+        except OSError as error:
+            self.fail("writing", segment.path, error)
+            return False
+        if handle not in self._to_sync:
+            self._to_sync.append(handle)
+        return True
+
+    def fail(self, doing: str, path: str, error: OSError) -> None:
+        """Remember for good that `doing` something to `path` failed."""
+        reason = error.strerror or str(error)
+        self.commit.fail(JournalFailed(f"{path}: {doing} failed: {reason}"))
+
+    # -- rotating ---------------------------------------------------------------------------
+
+    @property
+    def wants_spare(self) -> bool:
+        """Should another segment be prepared now? (The room left is too little.)"""
+        return self.spares.is_wanted
+
+    def order_spare(self, time_ms: int, reserve_bytes: int = 0) -> SpareOrder:
+        """The next segment to prepare; give it to `spare_ready` when it is, or `spare_failed`.
+
+        A new file leaves `reserve_bytes` of the disk free.
+        """
+        return self.spares.order(time_ms, reserve_bytes)
+
+    def spare_ready(self, order: SpareOrder, handle: Handle) -> None:
+        """The ordered segment is on disk."""
+        self.spares.ready(order, handle)
+
+    def spare_failed(self, order: SpareOrder, error: OSError | None = None) -> None:
+        """There was no room for it; it may be ordered again."""
+        self.spares.failed(order, error)
+
+    def _rotate(self, time_ms: int) -> bool:
+        """Seal the active segment and go on in the spare; False: there is none to go on in."""
+        spare = self.spares.next_for(self._pending[0])
+        if spare is None:
+            self.is_starved = True
+            return False
+        self.is_starved = False
+        # Both are open before either is written to: a log that is sealed goes on elsewhere.
+        if not self._open(spare) or (self.active is not None and not self._open(self.active)):
+            return False
+        if self.active is not None and not self._seal(self.active, time_ms):
+            return False
+        if not self._open_segment(spare, time_ms):
+            return False
+        self.spares.taken()
+        self.upkeep.has_rotated = True
+        self.active = spare
+        self.segments.append(spare)
+        return True
+
+    def _open_segment(self, segment: Segment, time_ms: int) -> bool:
+        out: list[bytes] = []
+        first = self.commit.lsn_written + 1
+        draft = self.checkpoint().draft(time_ms, self.commit.lsn_appended)
+        size = encode(draft, first, self.short_identity, segment.number, segment.at, out)
+        assert size <= CHECKPOINT_BYTES_MAX, "a checkpoint is bounded"
+        if not self._write_at(segment, segment.at, b"".join(out)):
+            return False
+        segment.lsn_first = first
+        segment.at += size
+        return True
+
+    def _seal(self, segment: Segment, time_ms: int) -> bool:
+        out: list[bytes] = []
+        offset = segment.capacity - FOOTER_SPACE_BYTES
+        lsn = self.commit.lsn_written + 1
+        footer = segment.footer(lsn, time_ms)
+        encode(footer, lsn, self.short_identity, segment.number, offset, out)
+        if not self._write_at(segment, offset, b"".join(out)):
+            return False
+        segment.lsn_last, segment.time_last = lsn - 1, segment.tally.time_max
+        if segment.handle is not None:
+            self._retired.append(segment.handle)
+            segment.handle = None
+        return True
+
+    # -- syncing ----------------------------------------------------------------------------
+
+    def begin_sync(self) -> SyncJob | None:
+        """A job that makes durable all that is written now; None: nothing to do, or one runs."""
+        return self.sync_job() if self.commit.begin_sync() else None
+
+    def sync_job(self) -> SyncJob:
+        """What was written since the last one."""
+        job = SyncJob(self._to_sync, self._retired)
+        self._to_sync, self._retired = [], []
+        return job
+
+    def finish_sync(self, error: OSError | None) -> None:
+        """The job is over; with an error this journal has failed for good."""
+        if error is not None:
+            self.fail("syncing", self.folder, error)
+        self.commit.finish_sync()
+
+    # -- reclaiming -------------------------------------------------------------------------
+
+    @property
+    def segments(self) -> list[Segment]:
+        """All segments with records, in the order of the log."""
+        return self.ledger.segments
+
+    @segments.setter
+    def segments(self, segments: list[Segment]) -> None:
+        self.ledger.segments = segments
+
+    def segment_numbered(self, number: int) -> Segment | None:
+        """The segment of that number, if it is still there."""
+        return self.ledger.numbered(number)
+
+    def take_dead(self, wall_ms: int = 0) -> list[str]:
+        """Segments that hold nothing alive, emptied by records that are durable, and are not kept.
+
+        To be removed in this order, and none behind one that could not be removed.
+        """
+        ledger, spares, durable = self.ledger, self.spares, self.commit.lsn_durable
+        small, spares.passed_over = spares.passed_over, []
+        for handle in [spare.handle for spare in small if spare.handle is not None]:
+            handle.close()
+        replaced, ledger.replaced = ledger.replaced, []
+        dead = ledger.take_dead(durable, self.upkeep.lsns, wall_ms, spares.is_short)
+        return [spare.path for spare in small] + replaced + dead
+
+    def disk_bytes(self) -> int:
+        """The size of all files of this journal."""
+        spares = self.spares
+        return sum(s.capacity for s in (*self.segments, *spares.waiting)) + spares.recycled[1]
+
+    # -- resting and closing ----------------------------------------------------------------
+
+    @property
+    def is_resting(self) -> bool:
+        """Is everything that was appended on disk, and nothing under way?"""
+        commit = self.commit
+        return (
+            commit.lsn_durable == commit.lsn_appended
+            and not commit.lsn_in_flight
+            and not self.spares.is_ordered
+            and commit.failure is None
+        )
+
+    def rest(self, time_ms: int) -> None:
+        """Say at the end that everything is synced, and hold no descriptors until the next write.
+
+        So a process killed later ends as if it had closed this journal. Only when it `is_resting`.
+        """
+        rest(self, time_ms)
+        self._to_sync.clear()
+
+    def write_end(self, segment: Segment, time_ms: int) -> bool:
+        """A batch of no records behind the last one: all of this is synced. It is written over."""
+        if segment.at + 2 * BATCH_BYTES >= usable_bytes(segment.capacity) or not segment.handle:
+            return False
+        out = batch_of(self.commit, self.short_identity, segment, BATCH_BYTES, 0, time_ms)
+        return self._write_at(segment, segment.at, b"".join(out))
+
+    def close(self, time_ms: int, pause: Callable[[], None] = lambda: None) -> None:
+        """Write, sync, and say at the end that everything is synced. Blocks; raises JournalFailed.
+
+        The last empty batch lets the next start go on in this segment. No sync may be in flight.
+        Before what a shortage kept from being done is tried again there is a `pause`.
+        """
+        close(self, time_ms, pause)
+
+    def abandon(self) -> None:
+        """Close the descriptors and promise nothing."""
+        abandon(self, self._retired)
+        self._retired = []

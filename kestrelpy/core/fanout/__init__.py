@@ -1,0 +1,1 @@
+"""What fan-out children share and what each one has of its own."""

@@ -1,0 +1,198 @@
+"""A fan-out child: a reader of its parent's log, with a line, leases, attempts and dead of its own.
+
+    parent   1 2 3 4 5 6 7 8 9        next number 10
+    child        floor 2   taken 6    live: 3 5 6, and 7 8 9, which it has not looked at yet
+
+A put costs an idle child nothing: what arrived since `taken` is put for all, without a hole, and is
+taken in when somebody looks (`catch_up`); its bodies are read from the log. A child that somebody
+waits for, or that has limits, or whose queue lives in memory, is given each item as it comes.
+
+One rule: between `taken` and the parent's latest number lie items that were put for all and were
+available at once, and what the parent's `missed` has noted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kestrelpy.core.fanout.unseen import Digest, stubs_of
+from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.index.leases import Holder, Lease
+from kestrelpy.core.item import Item
+from kestrelpy.core.log.shared_log import SharedLog
+from kestrelpy.core.queue.put import make_room
+from kestrelpy.core.subscription.nack import put_off
+from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.timers import NEVER_MS
+
+if TYPE_CHECKING:
+    from kestrelpy.core.log.log import Log
+    from kestrelpy.core.queue.child_queue import Branch
+    from kestrelpy.core.queue.queue import Queue
+
+_LAST: Final = 1 << 63  # no item has this number
+
+
+class Child(Reader):
+    """One child of a queue. `part` is its name behind the `+`, `floor` what it does not see.
+
+    `named_lsn` is the record that named it (0: a snapshot did), `total_items` what arrived.
+    """
+
+    __slots__ = (
+        "asked_ms", "branch", "floor", "named_lsn", "parent", "part", "seen_bytes", "taken",
+        "total_items",
+    )  # fmt: skip
+
+    def __init__(self, parent: Queue, number: int, part: bytes, floor: int) -> None:
+        own = parent.reader
+        super().__init__(
+            parent.name + b"+" + part, parent.policy, SharedLog(parent.log, number, parent),
+            parent.wall, own.woken, parent.alarm, parent.memory, own.hungry, number, own.tokens,
+        )  # fmt: skip
+        self.parent = parent
+        self.part = part
+        self.floor = floor
+        self.named_lsn = 0
+        self.asked_ms = 0  # when somebody wanted something of it, or the server began to know it
+        self.total_items = 0
+        self.taken = parent.last_number
+        self.seen_bytes = parent.put_bytes
+        self.branch: Branch | None = None  # itself as a queue
+        if parent.missed is not None:
+            self.delays.shared = parent.missed.due
+
+    @property
+    def wants_each(self) -> bool:
+        """Must it be given each item as it comes?"""
+        policy = self.policy
+        return self.waiters.count > 0 or policy.bounded or self.log.backlog is None
+
+    def next_due(self) -> int | None:
+        due, look_ms = super().next_due(), self.parent.idle.next_due()
+        if look_ms == NEVER_MS:
+            return due
+        return look_ms if due is None else min(due, look_ms)
+
+    def attach(self, log: Log) -> None:
+        """Its parent writes to this log from now on."""
+        self.log = SharedLog(log, self.number, self.parent)
+
+    def left(self, expires_ms: int) -> None:
+        self.parent.idle.need(expires_ms)
+
+    def open(
+        self, holder: Holder, now_ms: int, dead: bool = False, lease_ms: int = 0
+    ) -> Lease | None:
+        if not self.counters.opened:
+            self.parent.to_come.forget()  # it is at work from now on
+        return super().open(holder, now_ms, dead, lease_ms)
+
+    # -- what was put for all ---------------------------------------------------------------
+
+    def catch_up(self) -> None:
+        """Take in what arrived since somebody looked last."""
+        parent = self.parent
+        if parent.next_number - 1 > self.taken:
+            self._take_in(parent.next_number - 1, parent.put_bytes)
+
+    def _take_in(self, last: int, put_bytes: int) -> None:
+        first, size = self.taken + 1, put_bytes - self.seen_bytes
+        missed = self.parent.missed
+        digest = missed.between(self.taken, last) if missed is not None else None
+        self.taken, self.seen_bytes = last, put_bytes
+        self.live_bytes += size
+        if digest is not None:
+            self._take_digest(digest, size)
+            return
+        self.live.add_range(first, last)
+        self.total_items += last + 1 - first
+        self.ready.push_range(first, last + 1 - first, size)
+
+    def _take_digest(self, missed: Digest, size: int) -> None:
+        """Bodies of those that were available at once have `size` bytes together."""
+        self.live.add_above(missed.ids)
+        self.total_items += missed.ids.count
+        if missed.plain:
+            self.ready.push_range(missed.first_plain, missed.plain, size)
+        if missed.put_off.count:
+            self.live_bytes += missed.put_off_bytes
+            self.marks.hidden.add_above(missed.put_off)
+            self.elsewhere.add_above(missed.put_off)
+            self.delays.ids.add_above(missed.put_off)
+            self.delays.bytes += missed.put_off_bytes
+        if missed.released:
+            self._take_released(missed)
+
+    def _take_released(self, missed: Digest) -> None:
+        """Of what is due since, what it has is available."""
+        delays, here = self.delays, missed.released
+        if delays.ids.both(missed.released_ids).count < len(here):  # not all of them
+            here = [each for each in here if each.id in delays.ids]
+            for each in here:
+                delays.remove(each.id, each.size)
+            self.ready.stubs.push_last(stubs_of(here), here)
+        else:
+            delays.remove_all(missed.released_ids, missed.released_bytes)
+            self.ready.stubs.push_last(missed.stubs, here)
+        self.marks.give_all(here)
+        if here and here[-1].lsn > self.log.lsn_stored:
+            for place, _, _, lsn in here:
+                self.line.placed(place, lsn)
+
+    def pass_number(self, number: int) -> None:
+        """This one, the parent's next, is given to nothing that is for all and available."""
+        self.catch_up()
+        self.taken = number
+
+    def arrive(self, item: Item, now_ms: int) -> None:
+        """An item for all, put just now; it drops it, or another one, if it is full."""
+        put_bytes = self.parent.put_bytes
+        if item.id - 1 > self.taken:
+            self._take_in(item.id - 1, put_bytes - item.size)
+        self.taken, self.seen_bytes = item.id, put_bytes
+        if not self._accepts(item, now_ms):
+            return
+        self.line.keep(self.bound(item))
+        if self.waiters.count:
+            self.serve(now_ms)
+
+    def put_off(self, item: Item, delay: Delay, now_ms: int) -> None:
+        """An item for all that is not due yet, put just now."""
+        if item.id - 1 > self.taken:
+            self._take_in(item.id - 1, self.parent.put_bytes)
+        self.taken = item.id
+        if self._accepts(item, now_ms):
+            self.marks.hide(item.id)
+            put_off(self, self.bound(item), delay, now_ms, True)
+
+    def _accepts(self, item: Item, now_ms: int) -> bool:
+        """Is there room for it? Then it is there from now on."""
+        self.total_items += 1
+        assert self.branch is not None
+        if self.policy.bounded and not make_room(self.branch, item.size, now_ms):
+            self.counters.discarded += 1
+            self.log.discarded(item, now_ms + self.wall.offset_ms)
+            return False
+        self._apply_put(item.id, item.size)
+        return True
+
+    def bound(self, item: Item) -> Item:
+        """The item as it is here: with an end of its own, where this child has a `max_age`."""
+        if self.policy.max_age_ms is None:
+            return item
+        oldest = item.stored_ms + self.policy.max_age_ms
+        if 0 < item.expires_ms <= oldest:
+            return item
+        return item.ending(oldest)
+
+    # -- what becomes of it here ------------------------------------------------------------
+
+    def _apply_done(self, id_: int, body_bytes: int) -> None:
+        super()._apply_done(id_, body_bytes)
+        if not self.live.count and self.parent.is_remnant:
+            self.alarm.need(0)  # with its last item it goes
+
+    def stop(self) -> None:
+        """It is no reader any more: whoever has it in hand still takes nothing in."""
+        self.taken = _LAST

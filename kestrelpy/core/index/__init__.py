@@ -1,0 +1,1 @@
+"""Data structures: which items are ready, delayed, leased, dead, locked."""

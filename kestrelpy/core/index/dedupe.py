@@ -1,0 +1,306 @@
+"""Stored once: which ids a queue has seen, in a window, or in the newest epoch of their scope.
+
+    add q/id=a                 seen within `dedupe_window`? ──▶ a duplicate: nothing is stored
+    add q/id=a/scope=s/epoch=7 of s an older epoch than its newest? a duplicate; a newer one: what
+                               was seen in the older is forgotten; the same: seen in it?
+
+An id is remembered by a keyed hash of 128 bits with the time at which its item was stored. The
+record of the item says the id, so that it is remembered if and only if the item is stored. An
+entry is never too old while it is looked for at a time before its window is over, and always from
+then on; sweeping it away later changes nothing.
+
+A cancelled item's id stays remembered, as that of any other item that has gone: whoever repeats
+the put that was cancelled must not bring the item back.
+
+One rule: what was seen follows from the records and their times alone; the clock only decides.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from journal.compaction.maintenance import Memory
+from journal.format.item_header import Stamp
+from journal.format.record import Draft, Kind, Record, Tag, encode_meta
+from journal.sets.hash_table import ID, KEY, Table, keyed, time_of
+from journal.snapshot.dedupe_file import Chunk, ScopeState, epoch_of
+from journal.snapshot.dedupe_pending import Epoch, Fresh
+
+if TYPE_CHECKING:
+    from kestrelpy.core.policy import Policy
+    from kestrelpy.core.queue.queue import Queue
+
+FORGOTTEN: Final = 1  # `small` of an IDS record: nothing of this scope is remembered any more
+# Scopes forgotten in one step: each is a record.
+_FORGOTTEN_AT_ONCE: Final = 64
+_FEW_BYTES: Final = 64 * ID.size
+# Looking through a bucket takes about 2 us: so many at once, and so often.
+_BUCKETS_MIN: Final = 40
+_BUCKETS_MAX: Final = 640
+_TENDED_MS_MIN: Final = 20
+NOT_DUE: Final = 1 << 62
+
+
+class Scope:
+    """A writer's numbered batches: the ids of the newest, and when one was stored last.
+
+    Items before `since` are of other epochs, or of a time that is forgotten.
+    """
+
+    __slots__ = ("epoch", "ids", "last", "since", "used_ms")
+
+    def __init__(self, epoch: int, since: int) -> None:
+        self.epoch = epoch
+        self.since = since
+        self.last = 0  # the newest of its items
+        self.used_ms = 0
+        self.ids: bytearray | Table = bytearray()  # few of them need no table
+
+    def add(self, entry: bytes, item: int) -> None:
+        """One more id of this epoch, and the item that was stored under it."""
+        self.last = max(self.last, item)
+        ids = self.ids
+        if isinstance(ids, Table):
+            ids.add(entry)
+            return
+        ids += entry
+        if len(ids) > _FEW_BYTES:
+            table = self.ids = Table(ID)
+            for at in range(0, len(ids), ID.size):
+                table.add(bytes(ids[at : at + ID.size]))
+
+    def has(self, hash_: bytes) -> bool:
+        """Was this id seen in this epoch?"""
+        ids = self.ids
+        if isinstance(ids, Table):
+            return ids.find(hash_) is not None
+        found = ids.find(hash_)
+        while found > 0 and found % ID.size:  # that is a time and a part of a hash
+            found = ids.find(hash_, found + 1)
+        return found >= 0
+
+    @property
+    def count(self) -> int:
+        """How many ids."""
+        return self.ids.count if isinstance(self.ids, Table) else len(self.ids) // ID.size
+
+
+class Ids:
+    """The ids that one queue has seen. `scopes` stand in the order of their last use."""
+
+    __slots__ = ("_asked", "_base", "_bucket", "_hash", "fresh", "scopes", "table")
+
+    def __init__(self, fresh: Fresh) -> None:
+        self.fresh = fresh
+        self.table = Table(ID)
+        self.scopes: dict[bytes, Scope] = {}
+        self._base = keyed(b"")
+        self._asked, self._hash = b"", b""
+        self._bucket: bytearray | None = None  # where what was asked for last would stand
+
+    def set_secret(self, secret: bytes) -> None:
+        """What ids are hashed with; before any is remembered."""
+        self._base = keyed(secret)
+        self._asked = b""
+
+    @property
+    def is_empty(self) -> bool:
+        """Is nothing remembered?"""
+        return not (self.table.count or self.scopes)
+
+    def has_seen(self, stamp: Stamp, policy: Policy, wall_ms: int) -> bool:
+        """Is this a duplicate?"""
+        if stamp.scope:
+            window_ms = policy.scope_window_ms
+            scope = self.scopes.get(stamp.scope)
+            if scope is None or (window_ms is not None and wall_ms - scope.used_ms >= window_ms):
+                return False
+            if stamp.epoch != scope.epoch:
+                return stamp.epoch < scope.epoch
+            return scope.has(self._hash_of(stamp.id))
+        bucket, at = self.table.seek(self._hash_of(stamp.id))
+        self._bucket = bucket
+        if at < 0:
+            return False
+        window_ms = policy.dedupe_window_ms
+        return window_ms is None or wall_ms - time_of(bucket, at) < window_ms
+
+    def is_newer(self, stamp: Stamp, item: int) -> bool:
+        """In replay: is what is remembered under this id older than this item, if anything is?
+
+        A chunk may know more than the log that is left.
+        """
+        hash_ = self._hash_of(stamp.id)
+        if stamp.scope:
+            scope = self.scopes.get(stamp.scope)
+            if scope is None or item > scope.last:
+                return True
+            return stamp.epoch == scope.epoch and not scope.has(hash_)
+        bucket, at = self.table.seek(hash_)
+        self._bucket = bucket
+        return at < 0 or item > ID.unpack_from(bucket, at)[2]
+
+    def item_of(self, id_: bytes, policy: Policy, wall_ms: int) -> int:
+        """The item that was stored under this id, in no scope; 0: none that is remembered."""
+        found = self.table.find(self._hash_of(id_))
+        window_ms = policy.dedupe_window_ms
+        if found is None or (window_ms is not None and wall_ms - time_of(*found) >= window_ms):
+            return 0
+        entry = ID.unpack_from(*found)
+        item: int = entry[2]
+        return item
+
+    def renew(self, queue: Queue, stamp: Stamp, wall_ms: int) -> None:
+        """Before an id of this scope is stored: if its time is over, it begins anew."""
+        window_ms, scope = queue.policy.scope_window_ms, self.scopes.get(stamp.scope)
+        if scope is not None and window_ms is not None and wall_ms - scope.used_ms >= window_ms:
+            forget(queue, stamp.scope, wall_ms)
+
+    def sweep(self, queue: Queue, wall_ms: int, buckets: int) -> None:
+        """Drop what is too old, in so many buckets, and scopes that were not used for too long."""
+        policy = queue.policy
+        self._bucket = None
+        if policy.dedupe_window_ms is not None and self.table.count:
+            self.table.sweep(wall_ms - policy.dedupe_window_ms + 1, buckets)
+        window_ms = policy.scope_window_ms
+        if window_ms is not None and self.scopes and not queue.log.no_room:
+            for scope in list(islice(self.scopes, _FORGOTTEN_AT_ONCE)):
+                if wall_ms - self.scopes[scope].used_ms < window_ms:
+                    break
+                forget(queue, scope, wall_ms)
+
+    def load(self, epoch: Epoch, entries: bytes, latest_ms: int, has_snapshot: bool) -> None:
+        """Ids of this epoch; without a snapshot every scope counts, and the newest epoch of it."""
+        name, number = epoch
+        scope = self.scopes.get(name)
+        if not has_snapshot and (scope is None or scope.epoch < number):
+            scope = self.scopes[name] = Scope(number, 0)
+        if scope is None or scope.epoch != number:
+            return
+        if not has_snapshot:
+            scope.used_ms = max(scope.used_ms, latest_ms)
+        for at in range(0, len(entries), ID.size):
+            item = ID.unpack_from(entries, at)[2]
+            if item >= scope.since:
+                scope.add(entries[at : at + ID.size], item)
+
+    def _hash_of(self, id_: bytes) -> bytes:
+        if id_ is not self._asked:  # it is asked for first, and stored then
+            made = self._base.copy()
+            made.update(id_)
+            self._asked, self._hash, self._bucket = id_, made.digest(), None
+        return self._hash
+
+    # -- applying ---------------------------------------------------------------------------
+
+    def _apply_seen(self, stamp: Stamp, item: int, stored_ms: int) -> None:
+        hash_ = self._hash if stamp.id is self._asked else self._hash_of(stamp.id)
+        entry = ID.pack(hash_, stored_ms, item)
+        if not stamp.scope:
+            bucket, self._bucket = self._bucket, None
+            if bucket is not None and stamp.id is self._asked:
+                self.table.add_to(bucket, entry)  # it was asked for in this very step
+            else:
+                self.table.add(entry)
+            self.fresh.add_id(entry)
+            return
+        scope = self.scopes.pop(stamp.scope, None)
+        if scope is None or scope.epoch != stamp.epoch:
+            scope = Scope(stamp.epoch, item)
+        self.scopes[stamp.scope] = scope
+        if item > scope.last:
+            scope.used_ms = stored_ms
+        scope.add(entry, item)
+        self.fresh.add_scoped(stamp.scope, stamp.epoch, entry)
+
+    def _apply_forgotten(self, scope: bytes) -> None:
+        self.scopes.pop(scope, None)
+        self.fresh.forget(scope)
+
+
+def forget(queue: Queue, scope: bytes, wall_ms: int) -> None:
+    """Nothing is remembered of this scope from now on."""
+    queue.ids._apply_forgotten(scope)
+    meta = encode_meta({Tag.SCOPE: scope})
+    queue.log.write(Draft(Kind.IDS, 0, 0, FORGOTTEN, wall_ms, meta, b"", 0, 0))
+
+
+# -- a start --------------------------------------------------------------------------------------
+
+
+def expect(queue: Queue, chunks: list[Chunk], scopes: list[ScopeState]) -> None:
+    """What a snapshot says is remembered: these files will be taken in."""
+    ids, versions = queue.ids, queue.versions
+    ids.table = Table(ID, sum(chunk.ids for chunk in chunks))
+    versions.table = Table(KEY, sum(chunk.keys for chunk in chunks))
+    for state in scopes:
+        scope = ids.scopes[state.scope] = Scope(state.epoch, state.since)
+        scope.used_ms = state.used_ms
+
+
+def take_in(queue: Queue, frame: Record, has_snapshot: bool) -> None:
+    """Entries of a chunk, those of older ones first."""
+    epoch = epoch_of(frame)
+    if frame.kind == Kind.KEYS:
+        queue.versions.load(frame.body)
+    elif epoch is None:
+        queue.ids.table.load(frame.body)
+    else:
+        queue.ids.load(epoch, frame.body, frame.time_ms, has_snapshot)
+
+
+# -- time -----------------------------------------------------------------------------------------
+
+
+def tend(queue: Queue, now_ms: int) -> None:
+    """Drop some of what is too old, if it is time for that."""
+    if now_ms < queue.tended_ms:
+        return
+    wall_ms = now_ms + queue.wall.offset_ms
+    _, buckets = _pace(queue)
+    queue.ids.sweep(queue, wall_ms, buckets)
+    queue.versions.sweep(queue, wall_ms, buckets)
+    queue.tended_ms = NOT_DUE
+    begin_tending(queue, now_ms)
+
+
+def begin_tending(queue: Queue, now_ms: int) -> None:
+    """Something is remembered: it will be looked through, if it is ever too old."""
+    if queue.tended_ms == NOT_DUE:
+        interval_ms, _ = _pace(queue)
+        if interval_ms:
+            queue.tended_ms = now_ms + interval_ms
+            queue.alarm.need(queue.tended_ms)
+
+
+def _pace(queue: Queue) -> tuple[int, int]:
+    """In how many ms so many buckets are looked through: all of them in a quarter of the window.
+
+    0: nothing that is there is ever too old.
+    """
+    policy, ids, versions = queue.policy, queue.ids, queue.versions
+    window_ms = policy.dedupe_window_ms
+    buckets = ids.table.buckets if ids.table.count else 0
+    if versions.table.count and not policy.retains:
+        buckets = max(buckets, versions.table.buckets)
+    if window_ms is None or not buckets:
+        window_ms, buckets = policy.scope_window_ms, 1
+        if window_ms is None or not ids.scopes:
+            return 0, 0
+    quarter_ms = max(window_ms // 4, _TENDED_MS_MIN)
+    visits = quarter_ms // _TENDED_MS_MIN
+    each = min(max(-(-buckets // visits), _BUCKETS_MIN), _BUCKETS_MAX)
+    return max(quarter_ms * each // max(buckets, each), _TENDED_MS_MIN), each
+
+
+def remembered(queue: Queue) -> Memory:
+    """What a snapshot keeps of it beside the chunks."""
+    policy = queue.policy
+    scopes = [
+        ScopeState(name, scope.epoch, scope.since, scope.used_ms)
+        for name, scope in queue.ids.scopes.items()
+    ]
+    keys_ms = None if policy.retains else policy.dedupe_window_ms
+    count = queue.versions.table.count
+    return Memory(queue.fresh, scopes, count, policy.dedupe_window_ms, keys_ms)

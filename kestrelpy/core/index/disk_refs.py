@@ -1,0 +1,176 @@
+"""Ready items that stand apart and whose bodies only the log has: a number each, by place.
+
+    place u64 | id u64 | size u32      20 bytes in order of places (`DueTimes`, of places here)
+    in order ──▶ fetching: their puts are being read ──▶ in memory, at their place
+
+One rule: a stub counts as ready until it is taken, fetched or removed. What leaves from the middle
+is taken out of `ids` and passed over later; it never comes back (a place is given once).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Final
+
+from journal.sets.id_set import IdSet
+from kestrelpy.core.fanout.unseen import Release
+from kestrelpy.core.index.sorted_table import DueTimes
+
+_ID_BITS: Final = 64
+_SIZE_BITS: Final = 32
+PLACE_SHIFT: Final = _ID_BITS + _SIZE_BITS
+_ID_MASK: Final = (1 << _ID_BITS) - 1
+_SIZE_MASK: Final = (1 << _SIZE_BITS) - 1
+_NOWHERE: Final = (1 << 63) - 1
+_COMPACT_ABOVE: Final = 64
+
+
+def pack(place: int, id_: int, size: int) -> int:
+    """One int that sorts by the first number, be it a place or a time."""
+    return place << PLACE_SHIFT | id_ << _SIZE_BITS | size
+
+
+def unpack(packed: int) -> tuple[int, int, int]:
+    """Place, id and size."""
+    return packed >> PLACE_SHIFT, packed >> _SIZE_BITS & _ID_MASK, packed & _SIZE_MASK
+
+
+class Stubs:
+    """All of them in order. `ids` are those that are there, `bytes` the sum of their sizes."""
+
+    __slots__ = ("_fetching", "_waiting", "bytes", "ids")
+
+    def __init__(self) -> None:
+        self._waiting = DueTimes()
+        self._fetching: dict[int, int] = {}  # by id, in the order of their places
+        self.ids = IdSet()
+        self.bytes = 0
+
+    @property
+    def count(self) -> int:
+        """How many are there."""
+        return self.ids.count
+
+    @property
+    def is_fetching(self) -> bool:
+        """Are some being read?"""
+        return bool(self._fetching)
+
+    def push(self, packed: int) -> None:
+        """One more."""
+        place, id_, size = unpack(packed)
+        self._waiting.add(place, id_, size)
+        self.ids.add(id_)
+        self.bytes += size
+
+    def push_last(self, entries: bytes, released: Iterable[Release]) -> None:
+        """These too, behind all others; `entries` are they as `DueTimes` has them."""
+        self._waiting.add_behind(entries)
+        for _, id_, size, _ in released:
+            self.ids.add(id_)
+            self.bytes += size
+
+    def begin(self, packed: list[int]) -> None:
+        """After replay: these, and no others."""
+        self._waiting = DueTimes(map(unpack, packed))
+        for each in packed:
+            self.ids.add(each >> _SIZE_BITS & _ID_MASK)
+            self.bytes += each & _SIZE_MASK
+
+    def first_place(self) -> int:
+        """Of the next one; beyond all places if there is none."""
+        place = next(iter(self._fetching.values()), _NOWHERE << PLACE_SHIFT) >> PLACE_SHIFT
+        return min(place, self.first_in_line())
+
+    def pop(self) -> tuple[int, int, int]:
+        """The next one: place, id and size. There is one."""
+        place = self.first_place()
+        packed = next(iter(self._fetching.values()), 0)
+        if packed and packed >> PLACE_SHIFT == place:
+            del self._fetching[packed >> _SIZE_BITS & _ID_MASK]
+        else:
+            packed = pack(*self._waiting.pop())
+        self._forget(packed)
+        return unpack(packed)
+
+    def size_of(self, id_: int) -> int:
+        """The size of this one, which is there. Looks for it."""
+        packed = self._fetching.get(id_)
+        if packed is not None:
+            return packed & _SIZE_MASK
+        found = self._waiting.find(id_)
+        return found[2] if found is not None else 0
+
+    def remove(self, id_: int, size: int) -> bool:
+        """This one is not there any more; was it?"""
+        if not self.ids.discard(id_):
+            return False
+        self._fetching.pop(id_, None)
+        self.bytes -= size
+        if not self.ids.count:
+            self._waiting.clear()
+        elif self._waiting.count > _COMPACT_ABOVE and self._waiting.count > 2 * self.count:
+            self._waiting.tidy(self.ids)
+        return True
+
+    def _forget(self, packed: int) -> None:
+        self.ids.discard(packed >> _SIZE_BITS & _ID_MASK)
+        self.bytes -= packed & _SIZE_MASK
+
+    def clear(self) -> None:
+        """There are none any more."""
+        self._waiting.clear()
+        self._fetching.clear()
+        self.ids = IdSet()
+        self.bytes = 0
+
+    def copy(self) -> Stubs:
+        """One that changes on its own."""
+        other = Stubs()
+        other._waiting, other._fetching = self._waiting.copy(), dict(self._fetching)
+        other.ids, other.bytes = self.ids.copy(), self.bytes
+        return other
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        """Place, id and size of each, in no particular order."""
+        for each in chain(map(unpack, self._fetching.values()), self._waiting):
+            if each[1] in self.ids:
+                yield each
+
+    # -- fetching ---------------------------------------------------------------------------
+
+    def begin_fetch(self, below: int, most: int, bytes_most: int) -> list[int]:
+        """The next ones whose place is below `below` are to be read: their ids.
+
+        At most `most` of them with `bytes_most` of bodies, but one in any case.
+        """
+        assert not self._fetching, "one after the other"
+        left = bytes_most
+        while len(self._fetching) < most and self.first_in_line() < below:
+            first = self._waiting.first()
+            if first is None or (self._fetching and first[2] > left):
+                break
+            left -= first[2]
+            self._fetching[first[1]] = pack(*self._waiting.pop())
+        return list(self._fetching)
+
+    def first_in_line(self) -> int:
+        """The place of the next one that is not being read."""
+        waiting, ids = self._waiting, self.ids
+        while (first := waiting.first()) is not None and first[1] not in ids:
+            waiting.pop()
+        return _NOWHERE if first is None else first[0]
+
+    def fetched(self, id_: int) -> int:
+        """It was read, or never will be: it is no stub any more. Its place; 0: it was none."""
+        packed = self._fetching.pop(id_, 0)
+        if packed:
+            self._forget(packed)
+        return packed >> PLACE_SHIFT
+
+    def put_back(self) -> None:
+        """What is being read is not, after all."""
+        for packed in self._fetching.values():
+            self._waiting.add(*unpack(packed))
+        self._fetching.clear()

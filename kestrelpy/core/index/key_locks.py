@@ -1,0 +1,351 @@
+"""Who may be next for a key: for each value the item that has it, and who waits behind.
+
+    value A    3 │ 7  9 12 ...        3 is first for A and has it: it is lent, or is about to be
+    value B    7                      7 waits for A and keeps its place on B
+    value C    5 │ 12                 12 waits for A and for C
+
+An item claims all its values when it comes to the front of the line. If it is the first for each of
+them it may be lent; else it is *parked*: out of the line, in the rows of those values that others
+have. With `pair` a key is one value, with `any` each of its values is one. When an item ends, the
+next ones have its values; whoever is first for all of its own by then is possible.
+
+One rule: an item keeps its claims, in their order, until it ends: no give-back, no delay and no
+look at it changes who is first.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from journal.format.key import split
+from journal.sets.id_set import IdSet
+from kestrelpy.core.index.trash import Trash
+
+_FIELDS: Final = 3  # of one that waits in a row: id, place, bytes of its body
+_COMPACT_ABOVE: Final = 64 * _FIELDS
+
+Parked = tuple[int, int, int]  # id, place, bytes of its body
+
+
+class Row:
+    """Who has a value, and who waits for it in order of place: 24 bytes each."""
+
+    __slots__ = ("_at", "_waiting", "holder")
+
+    def __init__(self, holder: int) -> None:
+        self.holder = holder
+        self._waiting = array("Q")
+        self._at = 0  # those before it went
+
+    def __len__(self) -> int:
+        return (len(self._waiting) - self._at) // _FIELDS
+
+    def __iter__(self) -> Iterator[Parked]:
+        """Those who wait, in order."""
+        some = self._waiting[self._at :]
+        return zip(some[::_FIELDS], some[1::_FIELDS], some[2::_FIELDS], strict=True)
+
+    def copy(self) -> Row:
+        """One that changes on its own."""
+        other = Row(self.holder)
+        other._waiting = self._waiting[self._at :]
+        return other
+
+    def first(self) -> Parked:
+        """The one that has waited longest."""
+        id_, place, size = self._waiting[self._at : self._at + _FIELDS]
+        return id_, place, size
+
+    def add(self, id_: int, place: int, body_bytes: int) -> None:
+        """One more behind all others."""
+        self._waiting.extend((id_, place, body_bytes))
+
+    def pop(self) -> Parked:
+        """The one that has waited longest has the value from now on."""
+        first = self.first()
+        self._at += _FIELDS
+        self.holder = first[0]
+        if self._at > _COMPACT_ABOVE and self._at * 2 > len(self._waiting):
+            del self._waiting[: self._at]
+            self._at = 0
+        return first
+
+    def remove(self, id_: int) -> bool:
+        """It waits no more; did it?"""
+        at = self._find(id_)
+        if at < 0:
+            return False
+        if at == self._at:
+            self._at += _FIELDS
+        else:
+            del self._waiting[at : at + _FIELDS]
+        return True
+
+    def leave(self, going: dict[int, int]) -> None:
+        """These wait no more."""
+        if going:
+            stay = [number for each in self if each[0] not in going for number in each]
+            self._waiting, self._at = array("Q", stay), 0
+
+    def _find(self, id_: int) -> int:
+        """Where it stands, -1: nowhere. Ids rise but for items that were delayed once."""
+        waiting, low, high = self._waiting, self._at // _FIELDS, len(self._waiting) // _FIELDS
+        if low < high and waiting[low * _FIELDS] == id_:
+            return low * _FIELDS
+        first, end = low, high
+        while low < high:
+            middle = (low + high) // 2
+            if waiting[middle * _FIELDS] < id_:
+                low = middle + 1
+            else:
+                high = middle
+        if low < end and waiting[low * _FIELDS] == id_:
+            return low * _FIELDS
+        try:
+            return (first + waiting[first * _FIELDS :: _FIELDS].index(id_)) * _FIELDS
+        except ValueError:
+            return -1
+
+
+class Keys:
+    """The claims of one reader's items. `matches_any`: sharing one value is enough.
+
+    `parked` are the ids of those that wait for others, `parked_bytes` those of their bodies;
+    `blocked` values have somebody waiting for them.
+    """
+
+    __slots__ = (
+        "_heads", "_more", "_rows", "blocked", "matches_any", "parked", "parked_bytes",
+    )  # fmt: skip
+
+    def __init__(self, matches_any: bool = False) -> None:
+        self.matches_any = matches_any
+        # An item that has a value for which nobody waits is all there is to say.
+        self._rows: dict[bytes, int | Row] = {}
+        self._more: dict[int, int] = {}  # who waits for more than one value, and for how many
+        # A heap: of each row the place of its first, with its value, and some that were it. None:
+        # nobody has asked for the oldest yet.
+        self._heads: list[tuple[int, bytes]] | None = None
+        self.parked = IdSet()
+        self.parked_bytes = 0
+        self.blocked = 0
+
+    def clear(self, trash: Trash) -> None:
+        """Nobody claims anything."""
+        trash.take(self._rows, self._more)
+        self._rows, self._more, self._heads = {}, {}, None
+        self.parked = IdSet()
+        self.parked_bytes = self.blocked = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def values(self, key: bytes) -> tuple[bytes, ...]:
+        """What an item of this key claims."""
+        return tuple(dict.fromkeys(split(key))) if self.matches_any else (key,)
+
+    def holder(self, value: bytes) -> int:
+        """The item that is first for this value, 0: none is."""
+        row = self._rows.get(value, 0)
+        return row if isinstance(row, int) else row.holder
+
+    def blocker(self, id_: int, key: bytes) -> tuple[bytes, int] | None:
+        """A value that another item than this one has, and which; None: nothing is in its way."""
+        for value in self.values(key):
+            holder = self.holder(value)
+            if holder not in (0, id_):
+                return value, holder
+        return None
+
+    def take(self, id_: int, key: bytes) -> bool:
+        """It has its key from now on, or has had it before; False: another item has."""
+        if not self.matches_any:
+            row = self._rows.setdefault(key, id_)
+            return row == id_ or (not isinstance(row, int) and row.holder == id_)
+        if self.blocker(id_, key) is not None:
+            return False
+        for value in self.values(key):
+            self._rows.setdefault(value, id_)
+        return True
+
+    def claim(self, id_: int, place: int, body_bytes: int, key: bytes) -> bool:
+        """It stands at the front: may it be lent? If not, it is parked from now on."""
+        if self.matches_any:
+            if self.take(id_, key):
+                return True
+            waits = sum(self._stand(value, id_, place, body_bytes) for value in self.values(key))
+            if waits > 1:
+                self._more[id_] = waits
+        elif not self._stand(key, id_, place, body_bytes):
+            return True
+        self.parked.add(id_)
+        self.parked_bytes += body_bytes
+        return False
+
+    def _stand(self, value: bytes, id_: int, place: int, body_bytes: int) -> bool:
+        """It has the value, or waits for it from now on; does it wait?"""
+        rows = self._rows
+        row = rows.setdefault(value, id_)
+        if isinstance(row, int):
+            if row == id_:
+                return False
+            row = rows[value] = Row(row)
+            row.add(id_, place, body_bytes)
+            self.blocked += 1
+            self._note_head(place, value)
+            return True
+        if row.holder == id_:
+            return False
+        row.add(id_, place, body_bytes)
+        return True
+
+    def hold(self, id_: int, key: bytes) -> None:
+        """It has its key since before now, as far as nobody else does."""
+        for value in self.values(key):
+            self._rows.setdefault(value, id_)
+
+    def end(self, id_: int, key: bytes, body_bytes: int) -> list[Parked]:
+        """It is not there any more: those that became possible, out of their rows."""
+        if not self.matches_any and self._rows.get(key) == id_:
+            del self._rows[key]
+            return []
+        return self._end(id_, self.values(key), body_bytes)
+
+    def end_unknown(self, id_: int, body_bytes: int) -> list[Parked]:
+        """`end` where its key cannot be read any more: it is looked for in every row."""
+        values = [value for value in self._rows if self._is_in(id_, value)]
+        return self._end(id_, tuple(values), body_bytes)
+
+    def leave(self, ids: IdSet) -> tuple[dict[int, int], list[Parked]]:
+        """None of these waits any more: who did, with the bytes of the bodies, and as in `end`.
+
+        With `any` one that waits for a value may have others.
+        """
+        gone: dict[int, int] = {}
+        for value, row in [*self._rows.items()]:
+            if isinstance(row, int):
+                continue
+            going = {id_: size for id_, _, size in row if id_ in ids}
+            row.leave(going)
+            gone |= going
+            self._has_new_first(value, row)
+        for id_, size in gone.items():
+            self._more.pop(id_, None)
+            self._unpark(id_, size)
+        freed = self._pass_on(gone) if self.matches_any and gone else []
+        return gone, freed
+
+    def _pass_on(self, gone: dict[int, int]) -> list[Parked]:
+        """The values of these go to whoever is next; those that became possible."""
+        freed = list[Parked]()
+        for value, row in [*self._rows.items()]:
+            if (row if isinstance(row, int) else row.holder) not in gone:
+                continue
+            if isinstance(row, int):
+                del self._rows[value]
+            else:
+                self._hand_on(row, freed)
+                self._has_new_first(value, row)
+        freed.sort(key=lambda each: each[1])
+        return freed
+
+    def _hand_on(self, row: Row, freed: list[Parked]) -> None:
+        """Whoever is first has the value now; if that was all it waited for, it is `freed`."""
+        first = row.pop()
+        if self._has_all(first[0]):
+            freed.append(first)
+            self._unpark(first[0], first[2])
+
+    def holders(self, first: int, last: int) -> set[int]:
+        """The items from `first` to `last` that are first for a value."""
+        rows = self._rows.values()
+        ids = {row if isinstance(row, int) else row.holder for row in rows}
+        return {id_ for id_ in ids if first <= id_ <= last}
+
+    def rows(self) -> list[Row]:
+        """Those in which somebody waits, as copies."""
+        if not self.blocked:
+            return []
+        return [row.copy() for row in self._rows.values() if not isinstance(row, int)]
+
+    def oldest(self) -> tuple[Parked, bytes] | None:
+        """Of those that are parked the one with the lowest place, and a value it waits for."""
+        heads, rows = self._heads, self._rows
+        if heads is None:
+            blocked = ((v, row) for v, row in rows.items() if not isinstance(row, int))
+            heads = self._heads = [(row.first()[1], value) for value, row in blocked]
+            heapify(heads)
+        while heads and not self._is_head(*heads[0]):
+            heappop(heads)
+        if not heads:
+            return None
+        value = heads[0][1]
+        row = rows[value]
+        assert not isinstance(row, int)
+        return row.first(), value
+
+    def _is_head(self, place: int, value: bytes) -> bool:
+        """Is this the place of the first who waits for the value?"""
+        row = self._rows.get(value, 0)
+        return not isinstance(row, int) and row.first()[1] == place
+
+    def _has_new_first(self, value: bytes, row: Row) -> None:
+        """Who waited longest in this row does not any more; without anybody it is none."""
+        if not row:
+            self._rows[value] = row.holder
+            self.blocked -= 1
+            if not self.blocked and self._heads:
+                self._heads.clear()  # nobody waits
+        else:
+            self._note_head(row.first()[1], value)
+
+    def _note_head(self, place: int, value: bytes) -> None:
+        """This is the place of the first who waits for the value from now on."""
+        heads = self._heads
+        if heads is None:
+            return
+        heappush(heads, (place, value))
+        if len(heads) > 2 * self.blocked + _COMPACT_ABOVE:
+            heads[:] = [each for each in {*heads} if self._is_head(*each)]
+            heapify(heads)
+
+    def _is_in(self, id_: int, value: bytes) -> bool:
+        row = self._rows[value]
+        if isinstance(row, int):
+            return row == id_
+        return row.holder == id_ or row._find(id_) >= 0
+
+    def _end(self, id_: int, values: tuple[bytes, ...], body_bytes: int) -> list[Parked]:
+        rows, freed = self._rows, list[Parked]()
+        for value in values:
+            row = rows.get(value)
+            if row is None:
+                continue
+            if isinstance(row, int):
+                if row == id_:
+                    del rows[value]
+                continue
+            if row.holder == id_:
+                self._hand_on(row, freed)
+            elif id_ not in self.parked or not row.remove(id_):
+                continue
+            self._has_new_first(value, row)
+        if id_ in self.parked:
+            self._more.pop(id_, None)
+            self._unpark(id_, body_bytes)
+        freed.sort(key=lambda each: each[1])
+        return freed
+
+    def _has_all(self, id_: int) -> bool:
+        """One that waited has one value more: does it wait for none now?"""
+        waits = self._more.pop(id_, 1) - 1
+        if waits > 1:
+            self._more[id_] = waits
+        return waits == 0
+
+    def _unpark(self, id_: int, body_bytes: int) -> None:
+        self.parked.discard(id_)
+        self.parked_bytes -= body_bytes

@@ -1,0 +1,169 @@
+"""Which marker an item has whose id is none: the place of its first release.
+
+    id      2    9    4    (7: not due yet, no marker)       hidden: 2 4 7 9
+    marker  11   12   30
+
+Everything else is known by one number. An observer meets a released item at its marker, once.
+
+One rule: a marker is given once and stays; what is released again keeps the first one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+from journal.sets.id_set import IdSet
+from kestrelpy.core.fanout.unseen import Release
+
+_COMPACT_ABOVE: Final = 1024
+_COMPACT_AT_ONCE: Final = 1024  # so many are looked at when one is forgotten: half a millisecond
+
+
+class Marks:
+    """`hidden` are ids of items that are there, and that are no markers."""
+
+    __slots__ = (
+        "_compacted", "_ids", "_kept", "_markers", "hidden", "latest", "retains",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self._markers = array("Q")
+        self._ids = array("Q")
+        self._kept: dict[int, int] = {}
+        self._compacted = 0  # up to here all were looked at in this round
+        self.hidden = IdSet()
+        self.retains = False  # those of what is done are still asked for
+        self.latest = 0  # the last that was given
+
+    def hide(self, id_: int) -> None:
+        """It was put and is not due yet."""
+        self.hidden.add(id_)
+
+    def give(self, marker: int, id_: int) -> None:
+        """It was released at this place; higher than any before."""
+        if id_ in self.hidden and id_ not in self._kept:
+            self._markers.append(marker)
+            self._ids.append(id_)
+            self.latest = marker
+
+    def give_all(self, released: list[Release]) -> None:
+        """These were released at their places, for the first time."""
+        if released:
+            self._markers.extend([each.place for each in released])
+            self._ids.extend([each.id for each in released])
+            self.latest = released[-1].place
+
+    def keep(self, id_: int, marker: int) -> None:
+        """Its marker is not its latest place any more, or it has none."""
+        if marker != id_:
+            self._kept[id_] = marker
+
+    def of(self, id_: int, place: int) -> int:
+        """The marker of an item with this latest place; 0: it has none yet."""
+        return self._kept.get(id_, place) if id_ in self.hidden else id_
+
+    def is_new(self, id_: int) -> bool:
+        """Of an item that is delayed: was it never available?"""
+        return id_ in self.hidden and id_ not in self._kept
+
+    def marker_of(self, id_: int) -> int:
+        """The marker of this hidden item; 0: it has none yet. Looks through all of them."""
+        with suppress(ValueError):
+            return self._markers[self._ids.index(id_)]
+        return 0
+
+    def forget(self, id_: int) -> None:
+        """It is done; where that is kept its marker stays."""
+        if self.retains:
+            self._kept.pop(id_, None)
+        elif self.hidden.discard(id_):
+            self._kept.pop(id_, None)
+            if not self.hidden.count:
+                self._forget_all()
+            elif len(self._ids) > _COMPACT_ABOVE and len(self._ids) > 2 * self.hidden.count:
+                self._compact(_COMPACT_AT_ONCE)
+
+    def keep_only(self, ids: IdSet) -> None:
+        """All others are done."""
+        if not self.hidden.count:
+            return
+        if not self.retains:
+            self.hidden.discard_range(1, self.hidden.last, ids.both(self.hidden))
+        self._kept = {id_: m for id_, m in self._kept.items() if id_ in ids and id_ in self.hidden}
+        if not self.hidden.count:
+            self._forget_all()
+        self._compacted = 0
+        self._compact(len(self._ids))
+
+    def _forget_all(self) -> None:
+        """No item that was given one is there any more."""
+        del self._ids[:], self._markers[:]
+        self._compacted = 0
+
+    def lose(self, first: int, last: int, live: IdSet) -> None:
+        """Of these items those that are done are not kept any more."""
+        self.hidden.discard_range(first, last, live.between(first, last).both(self.hidden))
+        gone = 0
+        while gone < len(self._ids) and self._ids[gone] not in self.hidden:
+            gone += 1  # the oldest go first, mostly
+        del self._ids[:gone], self._markers[:gone]
+        self._compacted = max(self._compacted - gone, 0)
+        self._compact(_COMPACT_AT_ONCE)
+
+    def copy(self) -> Marks:
+        """One that changes on its own."""
+        other = Marks()
+        other._markers, other._ids = self._markers[:], self._ids[:]
+        other._kept, other.hidden = dict(self._kept), self.hidden.copy()
+        other.retains = self.retains
+        return other
+
+    def restore(self, marks: list[tuple[int, int]]) -> None:
+        """After replay: these were given, each with its item, which is hidden."""
+        marks.sort()
+        self._markers = array("Q", (marker for marker, _ in marks))
+        self._ids = array("Q", (id_ for _, id_ in marks))
+
+    def _compact(self, count: int) -> None:
+        """Those of the next `count` whose items are gone go, too."""
+        start = self._compacted if self._compacted < len(self._ids) else 0
+        part = slice(start, start + count)
+        some = zip(self._markers[part], self._ids[part], strict=True)
+        there = [(m, i) for m, i in some if i in self.hidden]
+        self._markers[part] = array("Q", (marker for marker, _ in there))
+        self._ids[part] = array("Q", (id_ for _, id_ in there))
+        self._compacted = start + len(there)
+
+    # -- for observers ----------------------------------------------------------------------
+
+    def first_from(self, marker: int) -> int:
+        """The first that was given, not below this one, to an item that is there; 0: none."""
+        for at in range(bisect_left(self._markers, marker), len(self._markers)):
+            if self._ids[at] in self.hidden:
+                return self._markers[at]
+        return 0
+
+    def id_of(self, marker: int) -> int:
+        """The item with this marker, which was given to it and is not its id; 0: none."""
+        at = bisect_left(self._markers, marker)
+        if at < len(self._markers) and self._markers[at] == marker:
+            return self._ids[at] if self._ids[at] in self.hidden else 0
+        return 0
+
+    def behind(self, marker: int) -> list[int]:
+        """The items with a marker above this one that is not their id."""
+        return list(self._ids[bisect_right(self._markers, marker) :])
+
+    def between(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Markers from `first` to `last` with the items that are there."""
+        low, high = bisect_left(self._markers, first), bisect_right(self._markers, last)
+        found = zip(self._markers[low:high], self._ids[low:high], strict=True)
+        return [(marker, id_) for marker, id_ in found if id_ in self.hidden]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """Each marker with its item, rising, be it gone."""
+        return zip(self._markers, self._ids, strict=True)

@@ -1,0 +1,207 @@
+"""Very many due times in order: 20 bytes each, in chunks that never change.
+
+    chunks   [ due u64 | id u64 | size u32, ... ]  [ ... ]  [ ... ]     big-endian: sorted as bytes
+    lasts                                      ^         ^         ^    the last entry of each
+             ^ at: what stands before has been popped
+
+An entry goes into one chunk, which is made anew; one that is full becomes two. So nothing takes
+longer than a chunk or two do, a copy shares them all, and the garbage collector has nothing to look
+through.
+
+One rule: all entries are in order, and different.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from journal.sets.id_set import IdSet
+
+ENTRY: Final = struct.Struct(">QQI")  # due, id, size
+CHUNK_ENTRIES: Final = 256
+_ENTRY_BYTES: Final = ENTRY.size
+_CHUNK_BYTES: Final = CHUNK_ENTRIES * _ENTRY_BYTES
+_MERGED_BYTES: Final = _CHUNK_BYTES // 2  # two that are no larger than that become one
+_ID: Final = struct.Struct(">Q")
+_ID_AT: Final = 8
+
+Due = tuple[int, int, int]  # when, of what, and how large that is
+
+
+class DueTimes:
+    """A sorted list of them, `count` in all. Adding one and popping the first take no time."""
+
+    __slots__ = ("_at", "_chunks", "_lasts", "_tidied", "count")
+
+    def __init__(self, entries: Iterable[Due] = ()) -> None:
+        self._chunks: list[bytes] = []
+        self._lasts: list[bytes] = []
+        self._at = 0
+        self._tidied = 0  # up to this chunk, in this round
+        self.count = 0
+        if entries != ():  # of most queues nothing ever is
+            packed = sorted(ENTRY.pack(*entry) for entry in entries)
+            for start in range(0, len(packed), CHUNK_ENTRIES):
+                chunk = b"".join(packed[start : start + CHUNK_ENTRIES])
+                self._chunks.append(chunk)
+                self._lasts.append(chunk[-_ENTRY_BYTES:])
+            self.count = len(packed)
+
+    def add(self, due: int, id_: int, size: int) -> None:
+        """One more."""
+        entry = ENTRY.pack(due, id_, size)
+        self.count += 1
+        lasts, chunks = self._lasts, self._chunks
+        number = bisect_left(lasts, entry)
+        if number == len(lasts):
+            if number and len(chunks[-1]) < _CHUNK_BYTES:
+                chunks[-1] += entry
+                lasts[-1] = entry
+            else:
+                chunks.append(entry)
+                lasts.append(entry)
+            return
+        self._trim(number)
+        chunk = chunks[number]
+        at = _place(chunk, entry)
+        if len(chunk) < _CHUNK_BYTES:
+            chunks[number] = b"".join((chunk[:at], entry, chunk[at:]))
+            return
+        whole = b"".join((chunk[:at], entry, chunk[at:]))
+        middle = CHUNK_ENTRIES // 2 * _ENTRY_BYTES
+        chunks[number : number + 1] = [whole[:middle], whole[middle:]]
+        lasts.insert(number, whole[middle - _ENTRY_BYTES : middle])
+
+    def add_behind(self, entries: bytes) -> None:
+        """More of them, as they lie, all behind those that are there."""
+        for start in range(0, len(entries), _CHUNK_BYTES):
+            chunk = entries[start : start + _CHUNK_BYTES]
+            self.count += len(chunk) // _ENTRY_BYTES
+            if self._chunks and len(self._chunks[-1]) + len(chunk) <= _CHUNK_BYTES:
+                self._chunks[-1] += chunk
+                self._lasts[-1] = chunk[-_ENTRY_BYTES:]
+            else:
+                self._chunks.append(chunk)
+                self._lasts.append(chunk[-_ENTRY_BYTES:])
+
+    def first(self) -> Due | None:
+        """The first one; None: there is none."""
+        return ENTRY.unpack_from(self._chunks[0], self._at) if self._chunks else None
+
+    def pop(self) -> Due:
+        """The first one, which is gone then. There is one."""
+        chunk = self._chunks[0]
+        due, id_, size = ENTRY.unpack_from(chunk, self._at)
+        self.count -= 1
+        self._at += _ENTRY_BYTES
+        if self._at == len(chunk):
+            del self._chunks[0], self._lasts[0]
+            self._at = 0
+        return due, id_, size
+
+    def find(self, id_: int) -> Due | None:
+        """The entry of this one. Looks through all of them, a few milliseconds for a million."""
+        found = self._find(id_)
+        return None if found is None else ENTRY.unpack_from(self._chunks[found[0]], found[1])
+
+    def remove(self, id_: int) -> bool:
+        """This one is gone; was it there? Looks for it."""
+        found = self._find(id_)
+        if found is None:
+            return False
+        number, at = found
+        chunk = self._chunks[number]
+        start = 0 if number else self._at
+        self._replace(number, b"".join((chunk[start:at], chunk[at + _ENTRY_BYTES :])))
+        return True
+
+    def take(self, due: int) -> int:
+        """The size in the first entry of this time, which is gone then; 0: there is none."""
+        number = bisect_left(self._lasts, ENTRY.pack(due, 0, 0))
+        if number == len(self._lasts):
+            return 0
+        self._trim(number)
+        chunk = self._chunks[number]
+        at = _place(chunk, ENTRY.pack(due, 0, 0))
+        found, _, size = ENTRY.unpack_from(chunk, at)
+        if found != due:
+            return 0
+        self._replace(number, b"".join((chunk[:at], chunk[at + _ENTRY_BYTES :])))
+        return int(size)
+
+    def tidy(self, ids: IdSet) -> None:
+        """Of the next chunk, only entries of these ids stay."""
+        number = self._tidied if self._tidied < len(self._chunks) else 0
+        if number < len(self._chunks):
+            chunk = self._chunks[number][0 if number else self._at :]
+            there = [ENTRY.pack(*each) for each in ENTRY.iter_unpack(chunk) if each[1] in ids]
+            self._tidied = number + bool(there)
+            self._replace(number, b"".join(there))
+
+    def _replace(self, number: int, chunk: bytes) -> None:
+        """This is what is left of a chunk."""
+        chunks, lasts = self._chunks, self._lasts
+        gone = len(chunks[number]) - len(chunk)
+        if number == 0:
+            gone -= self._at
+            self._at = 0
+        self.count -= gone // _ENTRY_BYTES
+        if number + 1 < len(chunks) and len(chunk) + len(chunks[number + 1]) <= _MERGED_BYTES:
+            chunk += chunks.pop(number + 1)
+            lasts.pop(number)
+        if chunk:
+            chunks[number], lasts[number] = chunk, chunk[-_ENTRY_BYTES:]
+        else:
+            del chunks[number], lasts[number]
+
+    def clear(self) -> None:
+        """None is there any more."""
+        self._chunks, self._lasts, self._at, self.count = [], [], 0, 0
+
+    def copy(self) -> DueTimes:
+        """One that changes on its own; in no time, for it shares the chunks."""
+        other = DueTimes()
+        other._chunks, other._lasts = self._chunks[:], self._lasts[:]
+        other._at, other.count = self._at, self.count
+        return other
+
+    def __iter__(self) -> Iterator[Due]:
+        """All of them in order."""
+        at = self._at
+        for chunk in self._chunks:
+            yield from ENTRY.iter_unpack(chunk[at:])
+            at = 0
+
+    def _find(self, id_: int) -> tuple[int, int] | None:
+        """In which chunk, and where in it."""
+        wanted, start = _ID.pack(id_), self._at
+        for number, chunk in enumerate(self._chunks):
+            at = chunk.find(wanted, start)
+            while at >= 0:
+                if at % _ENTRY_BYTES == _ID_AT:
+                    return number, at - _ID_AT
+                at = chunk.find(wanted, at + 1)
+            start = 0
+        return None
+
+    def _trim(self, number: int) -> None:
+        """What was popped of this chunk does not stand in it any more."""
+        if number == 0 and self._at:
+            self._chunks[0] = self._chunks[0][self._at :]
+            self._at = 0
+
+
+def _place(chunk: bytes, entry: bytes) -> int:
+    """Where in the chunk it belongs."""
+    low, high = 0, len(chunk) // _ENTRY_BYTES
+    while low < high:
+        middle = (low + high) // 2
+        at = middle * _ENTRY_BYTES
+        if chunk[at : at + _ENTRY_BYTES] < entry:
+            low = middle + 1
+        else:
+            high = middle
+    return low * _ENTRY_BYTES

@@ -1,0 +1,144 @@
+"""The version of each key: how many items were written under it, and which was the last.
+
+    set q/key=K ──▶ version 1 ──▶ 2 ──▶ 3      in the item's own record, with the number of the item
+                      ◀──────── ◀─────         before it, so that one can walk back from the last
+
+A version is given in the step that stores the item, so among any number of writers there is no gap
+and none twice. A key that nobody wrote under for `dedupe_window` counts as never written, unless
+the queue has `retain`.
+
+One rule: what a key's version is follows from the records alone; the clock only decides whether it
+is forgotten.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from journal.sets.hash_table import HASH_BYTES, KEY, Table, hash_of, keyed
+from journal.snapshot.dedupe_pending import Fresh
+
+if TYPE_CHECKING:
+    from kestrelpy.core.policy import Policy
+    from kestrelpy.core.queue.queue import Queue
+
+
+_BEHIND_HASH: Final = struct.Struct("<QQQ")
+_new: Final = tuple.__new__  # half the cost of calling a named tuple
+
+
+class Written(NamedTuple):
+    """The last item under a key, its version, and when it was stored; 0: there is none."""
+
+    version: int
+    item: int
+    stored_ms: int
+
+
+NEVER = Written(0, 0, 0)
+
+
+class Versions:
+    """The versions of one queue's keys."""
+
+    __slots__ = (
+        "_asked", "_at", "_base", "_bucket", "_hash", "_highest", "_is_first", "fresh",
+        "lost_item", "lost_ms", "table",
+    )  # fmt: skip
+
+    def __init__(self, fresh: Fresh) -> None:
+        self.fresh = fresh
+        self.table = Table(KEY)
+        # What was written up to then, by items up to that one, may be damaged; 0: nothing is.
+        self.lost_ms = self.lost_item = 0
+        self._base = keyed(b"")
+        # Where the key that was asked for last stands, or would; None: nobody knows any more.
+        self._asked, self._hash = b"", b""
+        self._bucket: bytearray | None = None
+        self._at = -1
+        self._is_first = True  # while chunks are loaded: is it the first of them?
+        self._highest = b""
+
+    @property
+    def is_empty(self) -> bool:
+        """Is nothing remembered?"""
+        return not self.table.count
+
+    def set_secret(self, secret: bytes) -> None:
+        """What keys are hashed with; before any is remembered."""
+        self._base = keyed(secret)
+        self._bucket = None
+
+    def of(self, key: bytes, policy: Policy | None, wall_ms: int) -> Written:
+        """What was written under this canonical key, as far as that is remembered by this policy;
+        None: as far as it was not swept away."""
+        made = self._base.copy()
+        made.update(key)
+        self._asked, self._hash = key, made.digest()
+        bucket, at = self._bucket, self._at = self.table.seek(self._hash)
+        if at < 0:
+            return NEVER
+        stored_ms, item, version = _BEHIND_HASH.unpack_from(bucket, at + HASH_BYTES)
+        if policy is not None and not policy.retains:
+            window_ms = policy.dedupe_window_ms
+            if window_ms is not None and wall_ms - stored_ms >= window_ms:
+                return NEVER
+        return _new(Written, (version, item, stored_ms))
+
+    def is_known(self, written: Written, policy: Policy, wall_ms: int) -> bool:
+        """Is this all that was written under its key, as far as it would be remembered?"""
+        if written.item > self.lost_item or not self.lost_item:
+            return True
+        window_ms = None if policy.retains else policy.dedupe_window_ms
+        return window_ms is not None and wall_ms - self.lost_ms >= window_ms
+
+    def lose(self, item: int, written_ms: int) -> None:
+        """What was written up to then, by items up to that one, is not known for sure."""
+        self.lost_item, self.lost_ms = max(self.lost_item, item), max(self.lost_ms, written_ms)
+
+    def unused(self) -> Written:
+        """Behind this stands a version that no key has had: one never exceeds its item's number."""
+        return Written(self.lost_item, 0, 0)
+
+    def is_newer(self, key: bytes, item: int) -> bool:
+        """In replay: was nothing later written under this key? A chunk may know more than the log
+        that is left."""
+        return item > self.last(key).item
+
+    def last(self, key: bytes) -> Written:
+        """The same, however long ago it was; but it may have been swept away."""
+        return self.of(key, None, 0)
+
+    def sweep(self, queue: Queue, wall_ms: int, buckets: int) -> None:
+        """Drop keys that were not written for too long, in so many buckets."""
+        policy = queue.policy
+        self._bucket = None
+        if policy.dedupe_window_ms is not None and not policy.retains and self.table.count:
+            self.table.sweep(wall_ms - policy.dedupe_window_ms + 1, buckets)
+
+    def load(self, entries: bytes) -> None:
+        """Sorted entries of a chunk, newer than those that are there."""
+        self._bucket = None
+        highest, self._highest = self._highest, entries[-KEY.size : HASH_BYTES - KEY.size]
+        if highest < entries[:HASH_BYTES] and self._is_first:
+            self.table.load(entries)  # of the first chunk: there is nothing else yet
+            return
+        self._is_first = False
+        for at in range(0, len(entries), KEY.size):
+            self.table.put(entries[at : at + KEY.size])
+
+    # -- applying ---------------------------------------------------------------------------
+
+    def _apply_written(self, key: bytes, version: int, item: int, stored_ms: int) -> None:
+        bucket, self._bucket = self._bucket, None
+        if bucket is None or key is not self._asked:
+            entry = KEY.pack(hash_of(self._base, key), stored_ms, item, version)
+            self.table.put(entry)
+        else:  # it was asked for in this very step
+            entry = KEY.pack(self._hash, stored_ms, item, version)
+            if self._at < 0:
+                self.table.add_to(bucket, entry)
+            else:
+                bucket[self._at : self._at + KEY.size] = entry
+        self.fresh.add_key(entry)

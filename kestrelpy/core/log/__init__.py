@@ -1,0 +1,1 @@
+"""Records, as the core appends them and a log takes them."""

@@ -1,0 +1,135 @@
+"""The log of a queue that lives in memory: every record is true already and leaves no trace.
+
+One rule: it answers as a journal does that is always written and synced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from journal.format.lease import LeaseEntry
+from journal.format.record import Draft
+from journal.format.schedule import Nominal
+from journal.read.readahead import Backlog
+from journal.sets.id_set import IdSet
+from kestrelpy.core.item import Item
+
+_ALWAYS: Final = (1 << 63) - 1
+
+
+class NullLog:
+    """A queue in memory: every record is true already and leaves no trace."""
+
+    __slots__ = (
+        "archive_to", "backlog", "failure", "is_short", "item_stored", "lsn_appended",
+        "lsn_durable", "lsn_stored", "lsn_written", "no_room", "waiting_stored", "waiting_written",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.lsn_written = _ALWAYS
+        self.lsn_stored = _ALWAYS
+        self.lsn_durable = _ALWAYS
+        self.item_stored = _ALWAYS
+        self.lsn_appended = 0
+        self.archive_to = ""
+        self.backlog: Backlog | None = None
+        self.failure: Exception | None = None
+        self.no_room = ""
+        self.is_short = False
+        self.waiting_stored: set[object] = set()
+        self.waiting_written: set[object] = set()
+
+    @property
+    def identity(self) -> bytes:
+        return b""
+
+    @property
+    def is_full(self) -> bool:
+        return False
+
+    def set_sync(self, sync_ms: int) -> None:
+        """It makes no difference here."""
+
+    def put(self, item: Item, nominal: Nominal | None = None, reader: int = 0) -> int:
+        return 0
+
+    def nominal(self, nominal: Nominal, wall_ms: int) -> int:
+        return 0
+
+    def put_later(self, item: Item, due_ms: int, reader: int = 0) -> int:
+        return 0
+
+    def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
+        return 0
+
+    def returned(
+        self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes,
+        always: bool = False, due_ms: int = 0,
+    ) -> int:  # fmt: skip
+        return 0
+
+    def released(self, id_: int, place: int, wall_ms: int) -> int:
+        return 0
+
+    def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
+        return 0
+
+    def expired(self, item: Item, wall_ms: int) -> int:
+        return 0
+
+    def discarded(self, item: Item, wall_ms: int) -> int:
+        return 0
+
+    def cancelled(self, id_: int, body_bytes: int, wall_ms: int) -> int:
+        return 0
+
+    def paused(self, paused: bool, wall_ms: int, reader: int = 0) -> int:
+        return 0
+
+    def flushed(
+        self, last_id: int, spared: list[int], stay: IdSet, live_bytes: int, wall_ms: int
+    ) -> int:
+        return 0
+
+    def tokens(self, below: int, wall_ms: int) -> int:
+        return 0
+
+    def declared(self, settings: bytes, wall_ms: int) -> int:
+        return 0
+
+    def leased(self, entry: LeaseEntry) -> int:
+        return 0
+
+    def renewed(self, entry: LeaseEntry) -> int:
+        return 0
+
+    def write(self, draft: Draft) -> int:
+        return 0
+
+    def write_lazily(self, draft: Draft) -> int:
+        return 0
+
+    def write_recounted(self, draft: Draft, kept: Callable[[], IdSet]) -> int:
+        return 0
+
+    def wait_durable(self, lsn: int) -> None:
+        """It makes no difference here."""
+
+    def attached(
+        self, to_come: Callable[[], int], first_open: Callable[[], int],
+        gone: Callable[[int, int], None],
+    ) -> None:  # fmt: skip
+        """It makes no difference here."""
+
+    def retain(self, ms: int | None, bytes_most: int) -> None:
+        """There is nothing to be kept."""
+
+    def is_over(self, wall_ms: int, is_changed: bool = False) -> bool:
+        return False
+
+    def kept_bytes(self) -> int:
+        return 0
+
+    def disk_bytes(self) -> int:
+        return 0

@@ -1,0 +1,191 @@
+"""One log, several readers: what each of them writes into it.
+
+    reader 0 (own line) ──done 7──▶ needed by reader 2 still: the put's segment is not told
+    reader 2 (audit)    ──done 7──▶ nobody needs it any more: the record ends the item
+
+Each record carries its reader's number. A queue without children has its log to itself, and this
+room is not entered.
+
+One rule: the record that ends an item for the last reader that needed it, and no other, ends it in
+the ledger; so a segment stays while anybody may want to read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from journal.format.record import Draft, Kind, ended
+from journal.format.schedule import Nominal
+from journal.read.readahead import Backlog
+from journal.sets.id_set import IdSet
+from kestrelpy.core.item import Item
+from kestrelpy.core.log.log import JournalLog, Log
+from kestrelpy.core.log.records import Records, packed
+
+_DONE: Final = int(Kind.DONE)
+_FLUSHED: Final = int(Kind.FLUSHED)
+
+
+class Needs(Protocol):
+    """What is asked of the readers of one log together."""
+
+    def is_needed(self, id_: int) -> bool:
+        """Does any of them still need this item?"""
+
+    def kept_now(self) -> IdSet:
+        """All items that any of them needs, as a set that nobody changes."""
+
+
+class SharedLog(Records):
+    """What one of several readers writes with; `number` is the reader's."""
+
+    __slots__ = ("_needs", "_own_backlog", "base", "number")
+
+    def __init__(self, base: Log, number: int, needs: Needs) -> None:
+        self.base = base
+        self.number = number
+        self._needs = needs
+        self._own_backlog: Backlog | None = None
+        if number and isinstance(base, JournalLog):
+            self._own_backlog = base.journal.another_backlog()
+
+    @property
+    def archive_to(self) -> str:
+        return self.base.archive_to
+
+    @archive_to.setter
+    def archive_to(self, directory: str) -> None:
+        self.base.archive_to = directory
+
+    @property
+    def identity(self) -> bytes:
+        return self.base.identity
+
+    @property
+    def lsn_written(self) -> int:
+        return self.base.lsn_written
+
+    @property
+    def lsn_stored(self) -> int:
+        return self.base.lsn_stored
+
+    @property
+    def lsn_appended(self) -> int:
+        return self.base.lsn_appended
+
+    @property
+    def lsn_durable(self) -> int:
+        return self.base.lsn_durable
+
+    @property
+    def item_stored(self) -> int:
+        return self.base.item_stored
+
+    @property
+    def failure(self) -> Exception | None:
+        return self.base.failure
+
+    @property
+    def no_room(self) -> str:
+        return self.base.no_room
+
+    @property
+    def is_short(self) -> bool:
+        return self.base.is_short
+
+    @property
+    def is_full(self) -> bool:
+        return self.base.is_full
+
+    @property
+    def backlog(self) -> Backlog | None:
+        return self._own_backlog if self.number else self.base.backlog
+
+    @property
+    def waiting_stored(self) -> set[object]:
+        return self.base.waiting_stored
+
+    @property
+    def waiting_written(self) -> set[object]:
+        return self.base.waiting_written
+
+    def set_sync(self, sync_ms: int) -> None:
+        """That is the queue's to say."""
+
+    def write(self, draft: Draft) -> int:
+        return self.base.write(self._as_own(draft))
+
+    def write_lazily(self, draft: Draft) -> int:
+        return self.base.write_lazily(self._as_own(draft))
+
+    def _as_own(self, draft: Draft) -> Draft:
+        put_lsn = draft.put_lsn
+        if put_lsn and self._needs.is_needed(draft.item):
+            put_lsn = 0
+        return draft._replace(reader=self.number, put_lsn=put_lsn)
+
+    def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
+        small, meta = ended(attempts + 1, item.size)
+        put_lsn = 0 if self._needs.is_needed(item.id) else item.lsn
+        return self.base.write(
+            Draft(_DONE, item.id, began_ms, small, wall_ms, meta, b"", self.number, put_lsn)
+        )
+
+    def write_recounted(self, draft: Draft, kept: Callable[[], IdSet]) -> int:
+        return self.base.write_recounted(draft._replace(reader=self.number), kept)
+
+    def _without_room(self) -> int | None:
+        return self.base.lsn_appended if self.base.is_full else None
+
+    def put(self, item: Item, nominal: Nominal | None = None, reader: int = 0) -> int:
+        return self.base.put(item, nominal, self.number)
+
+    def put_later(self, item: Item, due_ms: int, reader: int = 0) -> int:
+        return self.base.put_later(item, due_ms, self.number)
+
+    def tokens(self, below: int, wall_ms: int) -> int:
+        return self.base.tokens(below, wall_ms)  # one range after the other, whose it may be
+
+    def nominal(self, nominal: Nominal, wall_ms: int) -> int:
+        return self.base.nominal(nominal, wall_ms)
+
+    def flushed(
+        self, last_id: int, spared: list[int], stay: IdSet, live_bytes: int, wall_ms: int
+    ) -> int:
+        body = packed(spared)
+        draft = Draft(_FLUSHED, last_id, live_bytes, 0, wall_ms, b"", body, self.number, 0)
+        return self.base.write_recounted(draft, self._needs.kept_now)
+
+    def paused(self, paused: bool, wall_ms: int, reader: int = 0) -> int:
+        return self.base.paused(paused, wall_ms, self.number)
+
+    def declared(self, settings: bytes, wall_ms: int) -> int:
+        return self.base.declared(settings, wall_ms)
+
+    def wait_durable(self, lsn: int) -> None:
+        self.base.wait_durable(lsn)
+
+    def attached(
+        self, to_come: Callable[[], int], first_open: Callable[[], int],
+        gone: Callable[[int, int], None],
+    ) -> None:  # fmt: skip
+        """The queue has said that."""
+
+    def retain(self, ms: int | None, bytes_most: int) -> None:
+        """That is the queue's to say."""
+
+    def is_over(self, wall_ms: int, is_changed: bool = False) -> bool:
+        return False
+
+    def kept_bytes(self) -> int:
+        return self.base.kept_bytes()
+
+    def disk_bytes(self) -> int:
+        return self.base.disk_bytes()
+
+
+def on_disk(log: Log) -> JournalLog | None:
+    """The journal's log that is written to in the end; None: it is a queue in memory."""
+    base = log.base if isinstance(log, SharedLog) else log
+    return base if isinstance(base, JournalLog) else None

@@ -1,0 +1,110 @@
+"""What expires in children that nobody asks: when somebody has to look at them for its sake.
+
+    put for all, expires at 9 ──▶ due 9 ──▶ round: a few children in each tick catch up and read
+    child with a `max_age` ─────▶ due: put + max_age        back; what is in memory is watched
+    put off, expires at 9 ──▶ (released) ──▶ due 9
+
+A put costs one comparison; it is the first since the last round that sets the alarm. From the look
+on the child's line goes on as each does: what is in memory rings when it expires, and what stands
+behind it is read back then.
+
+One rule: nothing expires unseen in an idle child before `due_ms`, unless a round is under way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kestrelpy.core.timers import NEVER_MS
+
+if TYPE_CHECKING:
+    from kestrelpy.core.fanout.child import Child
+    from kestrelpy.core.item import Item
+    from kestrelpy.core.queue.queue import Queue
+
+# Children that one tick looks at; the next one goes on with the others.
+LOOKS_MAX: Final = 16
+# No round begins sooner after the one before.
+LOOK_MS: Final = 1000
+_SECONDS_MAX: Final = (1 << 32) - 1
+
+
+class Idle:
+    """Of one queue. `due_ms` is on the wall clock, `age_ms` the least `max_age` a child had at the
+    last round or since, 0: none had one; `round` are the children that are still to be looked at.
+    When delayed ones up to `unsure` expire is not known: one looks when they are released.
+    """
+
+    __slots__ = ("_looked_ms", "_queue", "age_ms", "due_ms", "round", "unsure")
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._looked_ms = -LOOK_MS
+        self.age_ms = 0
+        self.due_ms = NEVER_MS
+        self.round: list[Child] = []
+        self.unsure = 0
+
+    def note(self, item: Item) -> None:
+        """This one, that expires somewhere, was put for all."""
+        expires_ms = self._expires_ms(item)
+        if expires_ms < self.due_ms:
+            self.need(expires_ms)
+
+    def put_off(self, item: Item) -> None:
+        """This one was put for all too, and is to be released for them: until then it is looked
+        for nowhere."""
+        assert self._queue.missed is not None
+        seconds = min(self._expires_ms(item) // 1000, _SECONDS_MAX)
+        self._queue.missed.expiries.add(item.id, item.id, max(seconds, 1))
+
+    def released(self, id_: int) -> None:
+        """This one was put off, and is available for all."""
+        assert self._queue.missed is not None
+        seconds = self._queue.missed.expiries.take(id_)
+        if id_ <= self.unsure:
+            self.need(0)
+        elif seconds:
+            self.need(seconds * 1000)
+
+    def know_nothing(self) -> None:
+        """Who knows what of all that is there expires, and when."""
+        self.unsure = self._queue.last_number
+        self.need(0)
+
+    def _expires_ms(self, item: Item) -> int:
+        expires_ms = item.expires_ms or NEVER_MS
+        return min(expires_ms, item.stored_ms + self.age_ms) if self.age_ms else expires_ms
+
+    def need(self, due_ms: int) -> None:
+        """Look then at the latest."""
+        if due_ms < self.due_ms:
+            self.due_ms = due_ms
+            self._queue.alarm.need(self.next_due())
+
+    def know(self, max_age_ms: int | None) -> None:
+        """A child has this one. (Where it has another one by then, one looks too early, once.)"""
+        if max_age_ms is not None:
+            self.age_ms = min(self.age_ms or max_age_ms, max_age_ms)
+
+    def next_due(self) -> int:
+        """When to look, on the clock that never steps; NEVER_MS: there is no need."""
+        if self.round:
+            return 0
+        if self.due_ms == NEVER_MS:
+            return NEVER_MS
+        return max(self.due_ms - self._queue.wall.offset_ms, self._looked_ms + LOOK_MS)
+
+    def look(self, now_ms: int) -> None:
+        """If that is due, a few children know what arrived; the queue's tick goes on from there."""
+        if not self.round and self.next_due() <= now_ms:
+            self.due_ms, self._looked_ms = NEVER_MS, now_ms
+            self.round = [*self._queue.children.values()]
+            ages = [child.policy.max_age_ms for child in self.round]
+            self.age_ms = min((age for age in ages if age is not None), default=0)
+        for child in self.round[:LOOKS_MAX]:
+            child.catch_up()
+        del self.round[:LOOKS_MAX]
+        missed, children = self._queue.missed, self._queue.children
+        if not self.round and missed and children:
+            missed.forget(min(child.taken for child in children.values()))

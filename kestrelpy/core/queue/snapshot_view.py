@@ -1,0 +1,72 @@
+"""What a snapshot says of items whose place or marker is another number than their id.
+
+One rule: it is a copy. What may be long is copied as it lies, on the loop; what it means is found
+out where it is read, on a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from journal.format.out_of_order import PlacedEntry
+from kestrelpy.core.subscription.subscription import Reader
+
+Where = tuple[int, int, int]  # place, id, size
+
+
+def placed(reader: Reader) -> Iterable[PlacedEntry]:
+    """Those of a reader at this moment."""
+    ready, few = reader.ready, list[Where]()
+    if ready.resident:
+        few += ready.apart()
+    if reader.leases:
+        few += [
+            (lease.place, lease.item.id, lease.item.size)
+            for lease in reader.leases
+            if not lease.dead and lease.place != lease.item.id
+        ]
+    if (
+        reader.elsewhere.count or reader.marks.hidden.count or reader.delays.ids.count
+        or ready.stubs.ids.count or reader.keyed.keys.parked.count
+    ):  # fmt: skip
+        return Placed(reader, few)
+    # Of thousands of children most are so.
+    return [PlacedEntry(id_, place, id_, size) for place, id_, size in few] if few else ()
+
+
+class Placed:
+    """The same of a reader that has many; `few` are in memory, or lent."""
+
+    __slots__ = ("_delayed", "_few", "_hidden", "_marks", "_parked", "_stubs")
+
+    def __init__(self, reader: Reader, few: list[Where]) -> None:
+        self._few = few
+        self._parked = reader.keyed.keys.rows()
+        self._stubs = reader.ready.stubs.copy()
+        self._marks = reader.marks.copy()
+        self._hidden = self._marks.hidden
+        self._delayed = reader.delays.ids.copy()
+
+    def __iter__(self) -> Iterator[PlacedEntry]:
+        marks, marker_of = self._marks, dict[int, int]()
+        for marker, id_ in marks:
+            if id_ in self._hidden:
+                marker_of[id_] = marker
+        known = set(marker_of) if marks.retains else set()
+        parked = {
+            (place, id_, size)
+            for row in self._parked
+            for id_, place, size in row
+            if place != id_
+        }
+        for where in (self._few, self._stubs, sorted(parked)):
+            for place, id_, size in where:
+                yield PlacedEntry(id_, place, marker_of.pop(id_, id_), size)
+        for id_ in self._delayed.without(self._hidden):
+            yield PlacedEntry(id_, 0, id_, 0)
+        for id_, marker in marker_of.items():
+            yield PlacedEntry(id_, 0, marker, 0)
+        if marks.retains:
+            for id_ in self._hidden:
+                if id_ not in self._delayed and id_ not in known:
+                    yield PlacedEntry(id_, 0, 0, 0)  # done before it ever was available

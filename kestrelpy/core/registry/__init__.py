@@ -1,0 +1,1 @@
+"""Which queues there are: created, deleted, and what outlives them."""

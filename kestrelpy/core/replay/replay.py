@@ -1,0 +1,318 @@
+"""Records to the same apply methods that made them; no clock, and nothing can fail.
+
+    a snapshot, if there is one ──▶ the records behind it ──▶ the state; bodies stay in the log
+
+Leases by connection are not in the log (the connection does not survive either), so a record that
+ends a delivery finds its item where it was before: the open it answers is implied. Those by token
+are: what nothing ended goes on when the queue is taken into the books, which knows the time.
+
+One rule: a record about an item that is not there (its put was in a segment that is gone, or
+damaged) is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from journal.errors import NewerFormat
+from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
+from journal.format.item_header import Stamp, says_only_expiry, stamp_of_put
+from journal.format.out_of_order import DelayedEntry
+from journal.format.record import Kind, Record, Tag, decode_meta, said_of_put
+from journal.format.schedule import nominal_of_ids, nominal_of_put
+from journal.format.subscription_state import GONE, STOPS, Beginning
+from journal.format.transfer import Origin, settled_by
+from journal.sets.id_set import IdSet
+from journal.snapshot.snapshot import Snapshot
+from journal.write.segment_file import Segment
+from kestrelpy.core.fanout.child import Child
+from kestrelpy.core.index.dedupe import FORGOTTEN, expect
+from kestrelpy.core.key_rule import NO_KEY
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.queue.retention import found
+from kestrelpy.core.registry.lifecycle import name_child
+from kestrelpy.core.replay.subscription_replay import ReplayLine, Sizes
+
+
+class Replay:
+    """Fills one fresh queue from its journal."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        queue.reader.marks.retains = True  # the policy is known at the end
+        self._snapshot: Snapshot | None = None
+        self._sizes = Sizes()
+        self._opening = Checkpoint(b"")  # the latest that is known
+        self._numbered = IdSet()  # items whose puts were met
+        self._places: list[int] = []  # numbers that were given to no item of the queue's own
+        self._own = own = ReplayLine(queue.reader, self._sizes, queue._apply_settled)
+        self._lines: dict[int, ReplayLine] = {0: own}
+        self._apply: dict[int, Callable[[Record], None]] = own.apply | {
+            Kind.PUT: self._put,
+            Kind.SETTLED: self._settled,
+            Kind.TOKENS: self._tokens,
+            Kind.DECLARED: self._declared,
+            Kind.IDS: self._ids,
+            Kind.RELEASED: self._released,
+            Kind.REDRIVEN: self._redriven,
+            Kind.READER: self._named,
+        }
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Begin with this state instead of nothing; the records behind it follow."""
+        queue = self._queue
+        queue.next_number = snapshot.checkpoint.next_item
+        self._opening = snapshot.checkpoint
+        self._snapshot = snapshot
+        snapshot.retained = snapshot.retained or snapshot.live.copy()
+        queue.reader._apply_tokens(snapshot.checkpoint.tokens)
+        queue._apply_declared(snapshot.declared)
+        queue.epochs = snapshot.epochs
+        queue.passes_on, queue.is_remnant = snapshot.passes_on, snapshot.is_remnant
+        self._own.restore(snapshot)
+        queue.origins.update(snapshot.origins)
+        for state in snapshot.readers:
+            child = name_child(queue, state.number, state.name, state.floor)
+            child.total_items = state.total
+            line = self._lines[state.number] = ReplayLine(child, self._sizes, queue._apply_settled)
+            line.restore(state)
+        expect(queue, snapshot.chunks, snapshot.scopes)
+
+    def run(self, records: Iterable[Record]) -> None:
+        """Apply every record, in order."""
+        apply = self._apply
+        for record in records:
+            method = apply.get(record.kind)
+            if method is None:
+                raise NewerFormat(
+                    f"segment {record.segment}, byte {record.offset}: records of kind "
+                    f"{record.kind} are not known to this version of kestrelpy"
+                )
+            if record.reader:
+                self._of_child(record, method)
+            else:
+                method(record)
+
+    def _of_child(self, record: Record, method: Callable[[Record], None]) -> None:
+        """Of a child that is there no more, too: then only the numbers that it gave count."""
+        line = self._lines.get(record.reader)
+        if line is None:
+            if record.kind in (Kind.PUT, Kind.RELEASED, Kind.REDRIVEN, Kind.READER):
+                method(record)
+            return
+        self._queue.catch_up()
+        line.apply.get(record.kind, method)(record)
+
+    def finish(self, checkpoint: Checkpoint | None, lsn_last: int, item_lost: int = 0) -> None:
+        """Take over what the last segment opened with.
+
+        `item_lost` is the last item whose put may be among what was damaged: its number is not
+        given again.
+        """
+        queue, reader = self._queue, self._queue.reader
+        if checkpoint is not None:
+            self._pass_up_to(checkpoint.next_item - 1)
+            if checkpoint.next_item > self._opening.next_item:
+                self._opening = checkpoint
+            reader._apply_tokens(checkpoint.tokens)
+        self._pass_up_to(item_lost)
+        queue.total_items = self._count(item_lost)
+        reader.tokens_lsn = lsn_last
+        queue.catch_up()
+        shared = dict[int, DelayedEntry]()
+        if queue.missed is not None:
+            for line in self._lines.values():
+                line.apart.take_new(shared)
+            queue.missed.due.restore(shared.values())
+        for line in self._lines.values():
+            line.reader.tokens_lsn = lsn_last
+            line.finish(shared.__contains__)
+
+    def _pass_up_to(self, number: int) -> None:
+        """Numbers up to this one were given, nobody knows what for."""
+        queue = self._queue
+        if number >= queue.next_number:
+            self._pass_number(number)
+            queue.next_number = number + 1
+
+    def _pass_number(self, number: int) -> None:
+        """It is given to nothing that is for all children and available at once."""
+        for child in self._queue.children.values():
+            child.pass_number(number)
+
+    def kept(self, segments: Sequence[Segment]) -> IdSet:
+        """What is in the log of these segments, done or not; asked for once, behind `finish`."""
+        return found(self._snapshot, self._numbered, self._queue.kept_now(), segments)
+
+    def _count(self, item_lost: int) -> int:
+        """The items ever put: those that a checkpoint counted, those met since, those lost."""
+        since, met = self._opening.next_item, self._numbered
+        found = self._opening.total_items + met.count_between(since, met.last)
+        if item_lost >= since:
+            places = sum(since <= number <= item_lost for number in self._places)
+            found += item_lost + 1 - since - places - met.count_between(since, item_lost)
+        return found
+
+    def close(self) -> None:
+        """Nothing more is applied: what refers to itself does so no more."""
+        for line in (self._own, *self._lines.values()):
+            line.apply.clear()
+        self._apply.clear()
+
+    def skip_tokens(self) -> None:
+        """A record that reserved tokens may be lost: none that it may have covered is issued."""
+        reader = self._queue.reader
+        reader._apply_tokens(reader.tokens_below + TOKENS_SKIPPED)
+
+    def _put(self, record: Record) -> None:
+        queue, id_, size = self._queue, record.item, len(record.body)
+        self._sizes.add(id_, size)
+        if queue.children or record.reader or queue.passes_on:
+            self._put_for_some(record, size)
+        else:
+            self._numbered.add(id_)
+            queue._apply_put(id_, size)
+            if not record.number:
+                self._own.apart.put(record, size)
+        if not says_only_expiry(record.meta):
+            self._stamped(record, size)
+
+    def _stamped(self, record: Record, size: int) -> None:
+        """What a put says beside when it expires, and is due.
+
+        What a chunk knows of a later item stays: a put that is alive may be older than it.
+        """
+        queue, stamp = self._queue, stamp_of_put(record.meta, size)
+        if (nominal := nominal_of_put(record.meta)) is not None:
+            queue._apply_nominal(nominal)
+        key = said_of_put(record.meta)[1]
+        if key and not record.reader and (stamp is None or not stamp.version):
+            # An older kestrelpy counted nothing.
+            version = queue.versions.last(key).version + 1
+            stamp = (stamp or Stamp())._replace(version=version)
+        if stamp is None:
+            return
+        if key and not record.reader and not queue.versions.is_newer(key, record.item):
+            key = NO_KEY
+        if stamp.id and not queue.ids.is_newer(stamp, record.item):
+            stamp = stamp._replace(id=b"")
+        queue._apply_stamp(stamp, key, record.item, record.time_ms, record.reader)
+        if stamp.origin is not None and stamp.origin.is_of(queue.name):
+            self._hand_on(record.item, stamp.origin)
+        elif stamp.origin is not None:
+            queue._apply_opened(record.item, stamp.origin)
+
+    def _hand_on(self, copy: int, origin: Origin) -> None:
+        """What this was made of is in this log, and ended with it. MOVED is about to say that."""
+        _, child, part = origin.queue.partition(b"+")
+        line: ReplayLine | None = self._own
+        if child:
+            self._queue.catch_up()
+            reader = self._queue.children.get(part)
+            line = self._lines.get(reader.number) if reader is not None else None
+        if line is not None and line.hand_on(copy, origin):
+            self._queue._apply_opened(copy, origin)
+
+    def _put_for_some(self, record: Record, size: int) -> None:
+        """Into a queue that has children, or for them alone."""
+        queue, id_ = self._queue, record.item
+        self._pass_up_to(id_ - 1)
+        if record.reader:
+            self._places.append(id_)
+            self._pass_number(id_)
+            for child in queue.children.values():
+                if child.number == record.reader:
+                    self._put_for_child(child, record, size)
+        else:
+            self._numbered.add(id_)
+            queue.total_items += 1
+            if not queue.passes_on:
+                self._own.put(record, size)
+            elif not record.number:
+                queue.reader.marks.hide(id_)
+            if record.number:
+                queue.put_bytes += size
+            else:
+                self._pass_number(id_)
+                for child in queue.children.values():
+                    self._put_for_child(child, record, size)
+        queue.next_number = id_ + 1
+
+    def _put_for_child(self, child: Child, record: Record, size: int) -> None:
+        child.total_items += 1
+        self._lines[child.number].put(record, size)
+
+    def _settled(self, record: Record) -> None:
+        for id_ in settled_by(record):
+            self._queue._apply_settled(id_)
+
+    def _released(self, record: Record) -> None:
+        """For the first time in all that have it; what was given back in one line alone."""
+        self._give_place(record)
+        new = [line for line in self._lines.values() if line.apart.is_new(record.item)]
+        if record.reader:
+            new = [self._lines[record.reader]] if record.reader in self._lines else []
+        for line in new or ([] if record.reader else [self._own]):
+            line.release(record)
+        if new and self._own not in new and not record.reader:
+            self._own.apart.mark(record.item, record.number)
+
+    def _redriven(self, record: Record) -> None:
+        self._give_place(record)
+        line = self._lines.get(record.reader)
+        if line is not None:
+            line.redrive(record)
+
+    def _give_place(self, record: Record) -> None:
+        self._places.append(record.number)
+        self._pass_up_to(record.number)
+
+    def _named(self, record: Record) -> None:
+        """A child is there, or no more; or the queue's own line passes everything on."""
+        queue = self._queue
+        if not record.reader and record.small == GONE:
+            queue.is_remnant = True
+            self._own.leave_all()
+            return
+        if not record.reader:
+            queue.passes_on = record.small == STOPS
+            return
+        if record.small == STOPS:
+            gone = self._lines.pop(record.reader, None)
+            queue.children = {
+                part: child for part, child in queue.children.items()
+                if gone is None or child is not gone.reader
+            }  # fmt: skip
+            return
+        name = decode_meta(record.meta).get(Tag.NAME)
+        if record.reader in self._lines or not isinstance(name, bytes):
+            return
+        queue.catch_up()
+        child = name_child(queue, record.reader, name, record.number)
+        child.named_lsn = record.lsn
+        line = self._lines[record.reader] = ReplayLine(child, self._sizes, queue._apply_settled)
+        begins = Beginning.decode(record)
+        if begins is not None:
+            child.live, child.live_bytes = begins.live, begins.live_bytes
+            child.total_items = len(begins.live)
+            line.apart.restore(begins.delayed, begins.placed)
+
+    def _tokens(self, record: Record) -> None:
+        self._queue.reader._apply_tokens(record.number)
+
+    def _declared(self, record: Record) -> None:
+        if record.small:
+            raise NewerFormat(
+                f"segment {record.segment}, byte {record.offset}: declarations of kind "
+                f"{record.small} are not known to this version of kestrelpy"
+            )
+        self._queue._apply_declared(record.body)
+
+    def _ids(self, record: Record) -> None:
+        scope = decode_meta(record.meta).get(Tag.SCOPE)
+        if record.small == FORGOTTEN and isinstance(scope, bytes):
+            self._queue.ids._apply_forgotten(scope)
+            return
+        nominal = nominal_of_ids(record)
+        if nominal is not None:
+            self._queue._apply_nominal(nominal)

@@ -1,0 +1,238 @@
+"""What replay does with the records of one reader: a queue's own line, or a child's.
+
+One rule: as `replay` has it: a record about an item that is not there is passed over.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable
+from contextlib import suppress
+
+from journal.format.lease import LeaseEntry
+from journal.format.record import Kind, Record, Tag, decode_meta, ended_bytes
+from journal.format.transfer import Origin
+from journal.sets.id_set import IdSet
+from journal.snapshot.snapshot import ReaderState, Snapshot
+from kestrelpy.core.queue.ack_up_to import apply_upto
+from kestrelpy.core.subscription.restore import Apart
+from kestrelpy.core.subscription.subscription import Reader
+
+
+class Sizes:
+    """How large the bodies of the puts were that were met, from item `base` on.
+
+    Version 1 did not say it again where they end.
+    """
+
+    __slots__ = ("_sizes", "base")
+
+    def __init__(self) -> None:
+        self.base = 0
+        self._sizes = array("I")
+
+    def __bool__(self) -> bool:
+        return bool(self._sizes)
+
+    def add(self, id_: int, size: int) -> None:
+        """Of an item that was put behind all others."""
+        sizes = self._sizes
+        if not sizes:
+            self.base = id_
+        missing = id_ - self.base - len(sizes)
+        if missing > 0:
+            sizes.extend([0] * missing)
+        sizes.append(size)
+
+    def of(self, id_: int) -> int:
+        """Of a body whose put was met; else 0."""
+        at = id_ - self.base
+        return self._sizes[at] if 0 <= at < len(self._sizes) else 0
+
+    def ended_by(self, record: Record) -> int:
+        """Of the body that this record ends, as far as one knows."""
+        if 0 <= record.item - self.base < len(self._sizes):
+            return self._sizes[record.item - self.base]
+        return ended_bytes(record.small, record.meta)
+
+
+class ReplayLine:
+    """One reader as it becomes."""
+
+    __slots__ = (
+        "_apply_settled", "_copies", "_gone_since", "_leases", "_sizes", "apart", "apply", "reader",
+    )  # fmt: skip
+
+    def __init__(
+        self, reader: Reader, sizes: Sizes, apply_settled: Callable[[int], None]
+    ) -> None:
+        self.reader = reader
+        self._apply_settled = apply_settled
+        self._copies: dict[int, int] = {}  # of items that were handed off within this log
+        self.apart = Apart(reader)
+        self._leases = reader.leases.entries
+        self._sizes = sizes
+        # Spared by a flush whose sum counts them, but no longer in the log: their end comes later.
+        self._gone_since: set[int] = set()
+        self.apply: dict[int, Callable[[Record], None]] = {
+            Kind.DONE: self._gone,
+            Kind.RETURNED: self._returned,
+            Kind.DEAD: self._dead,
+            Kind.EXPIRED: self._gone,
+            Kind.DISCARDED: self._gone,
+            Kind.CANCELLED: self._gone,
+            Kind.MOVED: self._gone,
+            Kind.FLUSHED: self._flushed,
+            Kind.PAUSED: self._paused,
+            Kind.LEASED: self._leased,
+            Kind.RENEWED: self._renewed,
+            Kind.UPTO: self._upto,
+        }
+
+    def restore(self, state: Snapshot | ReaderState) -> None:
+        """Begin with this state instead of nothing."""
+        reader = self.reader
+        reader.live = state.live
+        reader.live_bytes = state.live_bytes
+        reader.attempts = state.attempts
+        reader.paused = state.paused
+        for dead in sorted(state.dead, key=lambda d: d.order):
+            reader.dead.bury(
+                dead.item, dead.attempts, dead.reason, dead.died_ms, dead.body_bytes, dead.order
+            )
+        self.apart.restore(state.delayed, state.placed)
+        reader.keyed.held.update(state.held)
+        for lease in state.leased:
+            self._lend(lease)
+
+    def finish(self, shared: Callable[[int], bool]) -> None:
+        """Everything is known. What is `shared` is delayed for several readers."""
+        reader = self.reader
+        if not reader.live:
+            reader.live_bytes = 0
+        reader.line.begin(*self.apart.settle(shared))
+
+    def leave_all(self) -> None:
+        """Nothing is here any more, and nobody holds anything."""
+        reader = self.reader
+        for id_ in [*reader.dead.deaths]:
+            reader.dead.forget(id_, False)
+        self._leases.clear()
+        reader._apply_flushed(IdSet(), reader.live.last, 0)
+        self.apart.keep_only([], reader.live.last)
+
+    def put(self, record: Record, size: int) -> None:
+        """An item for this reader, available or not."""
+        self.reader._apply_put(record.item, size)
+        if not record.number:
+            self.apart.put(record, size)
+
+    def release(self, record: Record) -> None:
+        """A delayed item is available."""
+        reader, id_ = self.reader, record.item
+        is_there = id_ in reader.live and id_ not in reader.dead.deaths
+        self.apart.release(id_, record.number, self._sizes.of(id_), is_there)
+
+    def redrive(self, record: Record) -> None:
+        """A dead item is ready again."""
+        reader, id_ = self.reader, record.item
+        death = reader.dead.deaths.get(id_)
+        size = death.body_bytes if death is not None else self._sizes.of(id_)
+        if death is not None:
+            reader.dead.forget(id_, False)
+        self.apart.release(id_, record.number, size, id_ in reader.live)
+
+    def _gone(self, record: Record) -> None:
+        reader, id_ = self.reader, record.item
+        if id_ in reader.live:
+            self._end(id_, self._sizes.ended_by(record))
+        elif id_ in self._copies:
+            self._apply_settled(self._copies.pop(id_))
+        elif id_ in self._gone_since:
+            self._gone_since.remove(id_)
+            reader.live_bytes -= self._sizes.ended_by(record)
+
+    def _end(self, id_: int, body_bytes: int) -> None:
+        reader = self.reader
+        self._leases.pop(id_, None)
+        self.apart.leave(id_)
+        if id_ in reader.dead.deaths:
+            reader.dead.forget(id_, False)
+        reader._apply_done(id_, body_bytes)
+
+    def hand_on(self, copy: int, origin: Origin) -> bool:
+        """What this copy was made of ends with it; was it there?"""
+        if origin.item not in self.reader.live:
+            return False
+        self._end(origin.item, origin.body_bytes)
+        self._copies[origin.item] = copy
+        return True
+
+    def _returned(self, record: Record) -> None:
+        # The item stands at its place already, if it is not put off: its attempts are news.
+        reader, id_ = self.reader, record.item
+        self._leases.pop(id_, None)
+        if id_ in reader.live and id_ not in reader.dead.deaths:
+            reader._apply_returned(id_, record.small)
+            self.apart.put_off(record)
+
+    def _dead(self, record: Record) -> None:
+        reader, id_ = self.reader, record.item
+        if id_ not in reader.live:
+            return
+        self._leases.pop(id_, None)
+        self.apart.leave(id_)
+        if id_ in reader.dead.deaths:
+            reader.dead.forget(id_, False)
+        meta = decode_meta(record.meta)
+        reason, size = meta.get(Tag.REASON, b""), meta.get(Tag.BYTES)
+        reader._apply_dead(
+            id_, record.small, reason if isinstance(reason, bytes) else b"", record.time_ms,
+            size if isinstance(size, int) else self._sizes.ended_by(record),
+        )  # fmt: skip
+
+    def _flushed(self, record: Record) -> None:
+        reader = self.reader
+        ids = struct.unpack(f"<{len(record.body) // 8}Q", record.body)
+        spared = [id_ for id_ in ids if id_ in reader.live]
+        self._gone_since = set(ids).difference(spared)
+        for id_ in self._leases.keys() - set(spared) - reader.dead.deaths.keys():
+            del self._leases[id_]
+        live_bytes = record.number
+        if not live_bytes and self._sizes:  # version 1 did not say it
+            live_bytes = sum(self._sizes.of(i) for i in spared)
+            live_bytes += reader.dead.bytes
+        reader._apply_flushed(IdSet.of(spared), record.item, live_bytes)
+        self.apart.keep_only(spared, record.item)
+
+    def _upto(self, record: Record) -> None:
+        reader, marker = self.reader, record.number
+        spared = struct.unpack(f"<{len(record.body) // 8}Q", record.body)
+        stay = IdSet.of(self.apart.behind(marker).union(spared))
+        live_bytes = decode_meta(record.meta).get(Tag.BYTES, 0)
+        assert isinstance(live_bytes, int)
+        apply_upto(reader, marker, stay, live_bytes)
+        for id_ in [id_ for id_ in self._leases if id_ not in reader.live]:
+            del self._leases[id_]
+        for id_ in [id_ for id_ in self.apart.ids if id_ not in reader.live]:
+            self.apart.leave(id_)
+
+    def _paused(self, record: Record) -> None:
+        self.reader.paused = record.small == 1
+
+    def _leased(self, record: Record) -> None:
+        with suppress(ValueError):
+            self._lend(LeaseEntry.begun(record))
+
+    def _renewed(self, record: Record) -> None:
+        lease = self._leases.get(record.item)
+        if lease is not None:
+            with suppress(ValueError):
+                self._leases[record.item] = lease.renewed(record)
+
+    def _lend(self, lease: LeaseEntry) -> None:
+        reader = self.reader
+        if lease.item in reader.live:
+            self._leases[lease.item] = lease
+            self.apart.lend(lease.item)

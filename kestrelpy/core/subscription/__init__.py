@@ -1,0 +1,1 @@
+"""One subscription: its ready line, its leases, its nacks, its outbox."""

@@ -1,0 +1,283 @@
+"""Where a reader's line meets its keys: what stands at the front is lent, or parked behind others.
+
+    front ──▶ claims its values ──▶ first for all of them ──▶ lent ──▶ ends ──▶ the next ones have
+                   └──▶ others are before it: parked ───────────────────────▶ them: back at their
+                        (in memory while there is room)                       places in the line
+
+What is parked is ready and counted so, but out of the line, so that nobody passes it over twice.
+After a restart it is met in the line again; what must be known by then (a key that somebody lent by
+token has, or one that was given back for later) stands in the log.
+
+One rule: whoever ends an item here ends its claims; what waits for them comes back to the line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from journal.sets.id_set import IdSet
+from kestrelpy.core.index.key_locks import Keys, Parked
+from kestrelpy.core.index.memory_budget import UNLIMITED
+from kestrelpy.core.index.ready_list import ITEM_COST
+from kestrelpy.core.item import Item, bare_item
+
+if TYPE_CHECKING:
+    from kestrelpy.core.subscription.subscription import Reader
+
+# Items at the front that are expired or behind their key, passed over in one call: so that a
+# million of them cost many short turns and not one long one.
+SWEEP_ITEMS_MAX: Final = 2000
+AT_ONCE_MS: Final = 0  # due at the next tick
+_SOON_MS: Final = 1  # until one goes on with that
+_PART: Final = 2  # of what a line may have in memory, for those that wait for their key
+
+
+class Keyed:
+    """The claims of one reader's items, and what is parked of them.
+
+    `whole` are those of the parked that are in memory, `cost` what they take there. `held` are the
+    keys of items that were given back for later: by then they stand behind others, and are first
+    all the same. `in_flight` counts values of items that are lent.
+    """
+
+    __slots__ = ("_reader", "held", "in_flight", "keys", "whole", "whole_bytes")
+
+    def __init__(self, reader: Reader, matches_any: bool) -> None:
+        self._reader = reader
+        self.keys = Keys(matches_any)
+        self.whole: dict[int, Item] = {}
+        self.whole_bytes = 0
+        self.held: dict[int, bytes] = {}
+        self.in_flight = 0
+
+    @property
+    def cost(self) -> int:
+        """How much memory the whole items take, in bytes."""
+        return self.whole_bytes + len(self.whole) * ITEM_COST
+
+    # -- at the front of the line -----------------------------------------------------------
+
+    def is_blocked(self, item: Item) -> bool:
+        """Does another item have its key, or a part of it?"""
+        return bool(item.key) and self.keys.blocker(item.id, item.key) is not None
+
+    def pass_over(self, found: tuple[int, Item], now_ms: int) -> tuple[int, Item] | None:
+        """The first item that may be lent, from `found` on; expired ones are gone by then.
+
+        None: there is none, or that is not known yet; then it is gone on with soon.
+        """
+        reader, ready, keys, passed = self._reader, self._reader.ready, self.keys, 0
+        wall_ms = now_ms + reader.wall.offset_ms
+        following: tuple[int, Item] | None = found
+        room = self._room(found[1])
+        while following is not None:
+            place, item = following
+            id_, key, is_over = item.id, item.key, 0 < item.expires_ms <= wall_ms
+            if passed == SWEEP_ITEMS_MAX:
+                self._count()
+                if not is_over and (not key or keys.take(id_, key)):
+                    return following
+                ready.give_back(place, item)
+                reader.alarm.need(now_ms + _SOON_MS)
+                return None
+            if is_over:
+                reader.expire(item, wall_ms)
+            elif not key or keys.claim(id_, place, item.size, key):
+                if passed:
+                    self._count()
+                return following
+            else:
+                room = self._keep(item, room)
+            passed += 1
+            if ready.beyond and not ready.resident:
+                self._count()
+                reader.line.refill(wall_ms)
+                if ready.resident:
+                    room = self._room()
+            following = ready.pop()
+        self._count()
+        self._look_ahead()
+        return None
+
+    def first(self, item: Item, now_ms: int) -> Item | None:
+        """The first item that may be lent, from `item` on, still in the line; None as above."""
+        reader, ready, passed = self._reader, self._reader.ready, 0
+        wall_ms = now_ms + reader.wall.offset_ms
+        following: Item | None = item
+        while following is not None:
+            is_over = 0 < following.expires_ms <= wall_ms
+            if not (is_over or self.is_blocked(following)):
+                return following
+            if passed == SWEEP_ITEMS_MAX:
+                reader.alarm.need(now_ms + _SOON_MS)
+                return None
+            passed += 1
+            if is_over:
+                ready.remove(following)
+                reader.expire(following, wall_ms)
+            elif (popped := ready.pop()) is not None:
+                self._park(*popped)
+            if ready.beyond and not ready.resident:
+                reader.line.refill(wall_ms)
+            following = ready.first()
+        self._look_ahead()
+        return None
+
+    def _look_ahead(self) -> None:
+        """What was passed over may have stood before one that has to be read back."""
+        if self._reader.ready.stubs.count:
+            self._reader.line.look_ahead()
+
+    def _park(self, place: int, item: Item) -> None:
+        """It stands at the front and has to wait."""
+        self.keys.claim(item.id, place, item.size, item.key)
+        self._keep(item, self._room(item))
+        self._count()
+
+    def _keep(self, item: Item, room: int) -> int:
+        """What is parked stays in memory if there is room for it; returns the room that is left."""
+        reader, id_ = self._reader, item.id
+        reader.elsewhere.add(id_)
+        cost = item.size + ITEM_COST
+        if cost <= room:
+            self.whole[id_] = item
+            self.whole_bytes += item.size
+            return room - cost
+        if reader.line.watched:
+            reader.line.forget_expiry(id_)
+        return room
+    def _room(self, popped: Item | None = None) -> int:
+        """How much of what is parked next may stay in memory, in bytes with its cost.
+
+        It was in the line, and `popped` was until now: it costs there what it costs here. (What is
+        only in memory has to stay.)
+        """
+        reader, residency = self._reader, self._reader.residency
+        if reader.log.backlog is None:
+            return UNLIMITED
+        cost = reader.line.cost
+        if popped is not None:
+            cost += popped.size + ITEM_COST
+        if cost > residency.allowed and not residency.grow(cost):
+            return 0
+        return residency.most // _PART - self.cost
+
+    # -- the end of an item -----------------------------------------------------------------
+
+    def end(self, item: Item) -> None:
+        """It is not there any more; another one may be possible now, and is to be served."""
+        if item.key:
+            freed = self.keys.end(item.id, item.key, item.size)
+            if freed or self.held or self._reader.ready.parked:
+                self._free(item.id, freed)
+
+    def drop(self, item: Item) -> None:
+        """`end`; whoever waits is served at the next tick."""
+        if item.key:
+            self.drop_known(item.id, item.key, item.size)
+        elif not item.is_whole or not item.stored_ms:
+            self.drop_unread(item.id, item.size)
+
+    def drop_known(self, id_: int, key: bytes, body_bytes: int) -> None:
+        """The same for an item of which one knows no more."""
+        self._free(id_, self.keys.end(id_, key, body_bytes))
+        if self._reader.waiters:
+            self._reader.alarm.need(AT_ONCE_MS)
+
+    def drop_unread(self, id_: int, body_bytes: int) -> None:
+        """The same where one does not know its key."""
+        if self.keys:
+            self._free(id_, self.keys.end_unknown(id_, body_bytes))
+            if self._reader.waiters:
+                self._reader.alarm.need(AT_ONCE_MS)
+
+    def drop_parked(self, ids: IdSet) -> tuple[int, list[Parked]]:
+        """Those of these that wait for others are gone: the bytes of their bodies, and what became
+        possible by that, for `put_back`."""
+        if not self.keys.parked.count:
+            return 0, []
+        gone, freed = self.keys.leave(ids)
+        for id_ in gone:
+            self._forget_whole(id_)
+            self._reader.line.forget_expiry(id_)
+        self._count()
+        return sum(gone.values()), freed
+
+    def oldest(self, below: int) -> Item | None:
+        """The parked item with the lowest place, if that is below this one; the caller drops it."""
+        oldest = self.keys.oldest()
+        if oldest is None or oldest[0][1] >= below:
+            return None
+        (id_, _, body_bytes), value = oldest
+        item = self.whole.get(id_)
+        if item is None and not self.keys.matches_any:
+            item = bare_item(id_, body_bytes, key=value)  # it waits for its whole key
+        return item or bare_item(id_, body_bytes)
+
+    def _free(self, id_: int, freed: list[Parked]) -> None:
+        self.held.pop(id_, None)
+        self._forget_whole(id_)
+        self.put_back(freed)
+
+    def put_back(self, freed: list[Parked]) -> None:
+        """These wait for nobody any more, and are in the line again."""
+        back = [(self._forget_whole(each[0]), each) for each in freed]
+        self._count()
+        line = self._reader.line
+        for item, (parked, place, body_bytes) in back:
+            if item is not None:
+                line.take_back(item, place)
+            else:
+                line.stand(place, parked, body_bytes)
+                line.look_ahead()
+
+    def _forget_whole(self, id_: int) -> Item | None:
+        item = self.whole.pop(id_, None)
+        if item is not None:
+            self.whole_bytes -= item.size
+        return item
+
+    def _count(self) -> None:
+        ready, keys = self._reader.ready, self.keys
+        ready.parked, ready.parked_bytes = len(keys.parked), keys.parked_bytes
+        ready.parked_cost = self.cost
+
+    # -- lent, and given back ---------------------------------------------------------------
+
+    def lend(self, item: Item) -> None:
+        """An item that has a key is lent."""
+        keys = self.keys
+        self.in_flight += len(keys.values(item.key)) if keys.matches_any else 1
+
+    def take_back(self, item: Item) -> None:
+        """It is lent no more; its claims stay until it ends."""
+        keys = self.keys
+        self.in_flight -= len(keys.values(item.key)) if keys.matches_any else 1
+
+    def resume(self) -> None:
+        """After replay: who was lent by token, or given back for later, has its key."""
+        for entry in self._reader.leases.entries.values():
+            if entry.key:
+                self.keys.hold(entry.item, entry.key)
+                self.in_flight += len(self.keys.values(entry.key))
+        for id_, key in self.held.items():
+            self.keys.hold(id_, key)
+
+    def keep_held(self, spared: IdSet) -> None:
+        """Of what was given back for later, these are left."""
+        if self.held:
+            self.held = {id_: key for id_, key in self.held.items() if id_ in spared}
+
+    def clear(self, spared: IdSet) -> None:
+        """Nothing is ready or delayed any more: only these, that are lent, have their keys."""
+        trash = self._reader.residency.trash
+        trash.take(self.whole)
+        self.keys.clear(trash)
+        self.whole, self.whole_bytes = {}, 0
+        self.keep_held(spared)
+        if self.in_flight:
+            for lease in self._reader.leases:
+                item = lease.item
+                if item.key and not lease.dead:
+                    self.keys.hold(item.id, item.key)
+        self._count()

@@ -1,0 +1,1 @@
+"""Items on their way from one queue to another."""

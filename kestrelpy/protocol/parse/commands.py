@@ -1,0 +1,281 @@
+"""The commands as slotted classes: where the wire's words end and the house's begin.
+
+    on the wire          in the house
+    ---------------      ---------------------------------
+    open                 lends: a lease
+    close                ending CONFIRM
+    abort, defer         ending GIVE_BACK, DEFER
+    abort/dead=<why>     ending GIVE_BACK, why: buried
+    lease=<duration>     lease_ms: lent by token
+    token=<n>            token: the lease that is meant; of the command, not of its key
+    peek                 peeks
+    after=, since=, n=   view: what an observer sees, by marker
+    full                 full: all that is known about an item
+    t=<duration>         wait_ms
+    delay=, at=          delay: when it becomes available
+    key=<k>[,<k>...]     key: the values of an item's key
+    id=, scope=, epoch=  once: so that it is stored once
+    expect=<v>, cas      expected: how many items were written under the key
+    confirm[=<q>:<n>]    handoff: what is confirmed in the same step
+    at_version=<v>       at_version: which item of a key
+    from=, since=        begin: where a child that is new begins
+    upto=<marker>        Upto: everything up to there is confirmed
+    declare              declares: settings instead of an item
+    q/dead               dead: the dead line
+    get without open     take: lend and confirm in one step
+
+One rule: a command that exists is well formed; what is not became a `Bad` with its answer.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from kestrelpy.core.index.delayed import Delay
+from kestrelpy.protocol.parse.line_template import Cut
+from kestrelpy.protocol.parse.names import parent_of
+from kestrelpy.protocol.parse.options import Begin, View
+from kestrelpy.protocol.parse.set_conditions import NOTHING, Once
+from kestrelpy.protocol.parse.tokens import NO_TOKENS, Tokens
+
+_new: Final = object.__new__
+
+
+class Ending(Enum):
+    """How a lease of this connection ends."""
+
+    CONFIRM = "close"
+    GIVE_BACK = "abort"
+    DEFER = "defer"
+
+
+class Target:
+    """A parsed key. `raw` is echoed as sent. The token in it is the command's: see `Fetch`.
+
+    `is_plain`: it names a queue of its own, and neither a key of it nor a marker.
+    """
+
+    __slots__ = (
+        "at_version", "begin", "dead", "delay", "ending", "full", "is_plain", "key", "lease_ms",
+        "lends", "name", "once", "options", "parent", "peeks", "raw", "view", "wait_ms", "why",
+    )  # fmt: skip
+
+    def __init__(
+        self, raw: bytes, name: bytes, options: frozenset[str], wait_ms: int,
+        view: View | None = None, tokens: Tokens = NO_TOKENS, delay: Delay | None = None,
+        key: tuple[bytes, ...] = (), once: Once = NOTHING, begin: Begin | None = None,
+        at_version: int = 0,
+    ) -> None:  # fmt: skip
+        self.raw = raw
+        self.name = name
+        self.parent = parent_of(name)  # of a fan-out child: whose items it reads
+        self.once = once
+        self.begin = begin
+        self.at_version = at_version  # 0: the last
+        self.options = options
+        self.lends = "open" in options
+        self.peeks = "peek" in options
+        self.dead = "dead" in options and "abort" not in options
+        self.lease_ms = tokens.lease_ms
+        self.why = tokens.why
+        self.full = "full" in options
+        self.delay = delay
+        self.key = key
+        self.view = view
+        self.wait_ms = wait_ms
+        self.ending: Ending | None = None
+        for ending in Ending:
+            if ending.value in options:
+                self.ending = ending
+        self.is_plain = not (self.parent or view or key or begin)
+
+    def sent_as(self, raw: bytes) -> Target:
+        """The same, as another echo wants it."""
+        made = _new(Target)
+        made.raw, made.name, made.options = raw, self.name, self.options
+        made.lends, made.peeks, made.dead, made.full = self.lends, self.peeks, self.dead, self.full
+        made.lease_ms, made.why, made.view = self.lease_ms, self.why, self.view
+        made.wait_ms, made.ending, made.delay = self.wait_ms, self.ending, self.delay
+        made.key, made.parent, made.once = self.key, self.parent, self.once
+        made.begin, made.at_version = self.begin, self.at_version
+        made.is_plain = self.is_plain
+        return made
+
+    @property
+    def takes(self) -> bool:
+        """A plain get: hand out and confirm at once."""
+        return not (self.lends or self.peeks or self.ending is not None)
+
+
+class StoreLine:
+    """The line of a `set`, `add`, `cas` or `replace`, before its body.
+
+    `expected`: so many items were written under the key; None: it does not matter. `is_plain`: a
+    set that says nothing of ids or what it confirms, but perhaps of a key.
+    """
+
+    __slots__ = (
+        "declares", "epoch", "expected", "expiry", "flags", "handoff", "id", "is_plain", "key",
+        "quiet", "scope", "size", "target", "verb",
+    )  # fmt: skip
+
+    def __init__(
+        self, target: Target, verb: bytes, flags: int, expiry: int, size: int, quiet: bool,
+        expected: int | None,
+    ) -> None:  # fmt: skip
+        self.target = target
+        self.verb = verb
+        self.flags = flags
+        self.expiry = expiry
+        self.size = size
+        self.quiet = quiet
+        self.expected = expected
+        self.key = target.key
+        self.id, self.scope, self.epoch, _, self.handoff = target.once
+        self.declares = "declare" in target.options
+        self.is_plain = verb == b"set" and not (self.id or self.handoff)
+
+    def naming(self, varies: Cut) -> StoreLine:
+        """The same line with another id, key, version or token."""
+        made = _new(StoreLine)
+        made.target, made.verb, made.flags = self.target, self.verb, self.flags
+        made.expiry, made.size, made.quiet = self.expiry, self.size, self.quiet
+        made.scope, made.epoch, made.declares = self.scope, self.epoch, False
+        made.is_plain = self.is_plain
+        _, made.id, made.key, made.expected, handoff = varies
+        made.handoff = self.handoff if handoff is None else handoff
+        return made
+
+    @property
+    def only_if_empty(self) -> bool:
+        """An `add` that names neither an id nor a key: only into a queue that holds nothing."""
+        return self.verb == b"add" and not self.id and not self.key
+
+
+class Store:
+    """A line with its body."""
+
+    __slots__ = ("body", "line", "quiet")
+
+    def __init__(self, line: StoreLine) -> None:
+        self.line = line
+        self.quiet = line.quiet
+        self.body = b""
+
+
+class Fetch:
+    """`get`, `gets`. `token` names the lease that its one key ends; 0: the connection's."""
+
+    __slots__ = ("numbered", "quiet", "targets", "token")
+
+    def __init__(self, targets: list[Target], numbered: bool, token: int = 0) -> None:
+        self.targets = targets
+        self.numbered = numbered
+        self.token = token
+        self.quiet = False
+
+    def naming(self, token: int, line: bytes) -> Fetch:
+        """The same, of another lease; `line` is how it was sent: an item is given with that."""
+        targets = self.targets
+        if targets[0].lends:
+            targets = [targets[0].sent_as(line.split(None, 2)[1])]
+        return Fetch(targets, self.numbered, token)
+
+
+class Delete:
+    """`delete q`, or what a token names is done (0: none does)."""
+
+    __slots__ = ("name", "quiet", "token")
+
+    def __init__(self, name: bytes, token: int, quiet: bool) -> None:
+        self.name = name
+        self.token = token
+        self.quiet = quiet
+
+    def naming(self, token: int, line: bytes) -> Delete:
+        """The same, of another lease."""
+        return Delete(self.name, token, self.quiet)
+
+
+class Remove:
+    """`delete q/item=<n>`, `delete q/dead/item=<n>`: one item, that waits or is dead."""
+
+    __slots__ = ("dead", "item", "name", "quiet")
+
+    def __init__(self, name: bytes, item: int, dead: bool, quiet: bool) -> None:
+        self.name = name
+        self.item = item
+        self.dead = dead
+        self.quiet = quiet
+
+
+class Upto:
+    """`delete q+cursor/upto=<marker>`: everything of that reader is confirmed up to there."""
+
+    __slots__ = ("marker", "quiet", "target")
+
+    def __init__(self, target: Target, marker: int, quiet: bool) -> None:
+        self.target = target
+        self.marker = marker
+        self.quiet = quiet
+
+
+class Withdraw:
+    """`delete q/id=<id>`: an item that waits, by the id it was stored with."""
+
+    __slots__ = ("id", "name", "quiet")
+
+    def __init__(self, name: bytes, id_: bytes, quiet: bool) -> None:
+        self.name = name
+        self.id = id_
+        self.quiet = quiet
+
+
+class Touch:
+    """`touch q <seconds>`: renew the lease that a token names (0: the connection's)."""
+
+    __slots__ = ("name", "quiet", "seconds", "token")
+
+    def __init__(self, name: bytes, token: int, seconds: int, quiet: bool) -> None:
+        self.name = name
+        self.token = token
+        self.seconds = seconds
+        self.quiet = quiet
+
+    def naming(self, token: int, line: bytes) -> Touch:
+        """The same, of another lease."""
+        return Touch(self.name, token, self.seconds, self.quiet)
+
+
+class Plain:
+    """Every other verb, with its words."""
+
+    __slots__ = ("quiet", "verb", "words")
+
+    def __init__(self, verb: bytes, words: list[bytes], quiet: bool = False) -> None:
+        self.verb = verb
+        self.words = words
+        self.quiet = quiet
+
+
+class Bad:
+    """A request that cannot be carried out: its answer, and whether the connection must end.
+
+    `unknown` is an option that there is not: the answer may name the nearest one.
+    """
+
+    __slots__ = ("closes", "line", "log", "quiet", "unknown")
+
+    def __init__(
+        self, line: bytes, closes: bool = False, quiet: bool = False, log: str = "",
+        unknown: str = "",
+    ) -> None:  # fmt: skip
+        self.line = line
+        self.closes = closes
+        self.quiet = quiet
+        self.log = log
+        self.unknown = unknown
+
+
+Command = Store | Fetch | Delete | Remove | Upto | Withdraw | Touch | Plain | Bad

@@ -1,0 +1,417 @@
+"""Bytes to commands: the memcache text protocol, with limits.
+
+    line  verb SP key ... CRLF|LF      find LF once, where the last search ended
+    body  <bytes> CRLF|LF              sliced once; an oversized one is skipped, never kept
+
+One rule: whatever comes in, the parser knows where the next command begins, or says that the
+connection must end. Memory is bounded by one line, or by one body within its queue's limit,
+however small the pieces are it comes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kestrelpy.errors import ClientError, Refused, ServerError
+from kestrelpy.protocol.parse.commands import (
+    Bad,
+    Command,
+    Delete,
+    Fetch,
+    Plain,
+    Store,
+    StoreLine,
+    Touch,
+)
+from kestrelpy.protocol.parse.line_template import Cut, cut
+from kestrelpy.protocol.parse.set_conditions import parse_version, refuse_verb
+from kestrelpy.protocol.parse.target import (
+    KEY_BYTES_MAX,
+    STORES,
+    STORING,
+    UnknownOption,
+    parse_deletion,
+    parse_lease,
+    parse_naming,
+    parse_target,
+    why_no_option,
+)
+from kestrelpy.protocol.parse.tokens import DIGITS_MAX, cut_token
+
+LINE_BYTES_MAX: Final = 8 << 10
+BODY_BYTES_ABSURD: Final = 1 << 30
+# Below this a body is taken as it comes and its queue's own limit is left to the queue.
+BODY_BYTES_SMALL: Final = 64 << 10
+# Every setting there is takes 1 KiB; a parser takes 10 ms for 64 KiB of what is none.
+DECLARATION_BYTES_MAX: Final = 4 << 10
+# So many keys are parsed in a few milliseconds, and client libraries ask for no more at once.
+GET_KEYS_MAX: Final = 100
+# Lines whose meaning is kept, for all connections together: at most a few MiB, since a line with
+# many keys is not.
+LINES_KEPT: Final = 4096
+LINE_BYTES_KEPT: Final = 300
+_CAS_WORDS: Final = 6  # without noreply, and with its version
+# With whatever token its key is not too long.
+TOKEN_LINE_BYTES_KEPT: Final = KEY_BYTES_MAX - DIGITS_MAX
+_FLAGS_BELOW: Final = 1 << 32
+_NUMBER_BELOW: Final = 1 << 53
+
+_BINARY_MAGIC: Final = 0x80
+_NOT_SUPPORTED: Final = "not supported by a queue"
+_STORING: Final = frozenset(b"set add replace append prepend cas".split())
+_STORING_INITIALS: Final = frozenset(b"%c" % letter for letter in b"sarpcSARPC")
+_PLAIN: Final = frozenset(
+    b"flush flush_all flush_expired flush_all_expired stats dump_stats status reload version "
+    b"verbosity shutdown quit pause resume retry move redrive".split()
+)
+_LATER: Final = frozenset(b"monitor confirm".split())
+
+
+Known = Fetch | Delete | Touch
+Lines = dict[bytes, Known | StoreLine]
+
+
+class Parser:
+    """One connection's bytes. `feed` what came, then call `next` until it returns None."""
+
+    __slots__ = ("_at", "_data", "_left", "_limit_of", "_lines", "_parts", "_pending", "_searched")
+
+    def __init__(self, limit_of: Callable[[bytes], int], lines: Lines) -> None:
+        """`limit_of` gives a queue's item limit in bytes; `lines` is a cache shared by all."""
+        self._limit_of = limit_of
+        self._lines = lines
+        self._data = b""
+        self._at = 0
+        self._searched = 0
+        self._pending: Store | Bad | None = None
+        self._parts: bytearray | None = None
+        self._left = 0
+
+    def feed(self, data: bytes) -> None:
+        """More bytes."""
+        if self._left:
+            taken = min(self._left, len(data))
+            self._left -= taken
+            if self._parts is not None:
+                self._parts += data[:taken]
+            data = data[taken:]
+            if not data:
+                return
+        if self._at < len(self._data):
+            self._data = self._data[self._at :] + data
+            self._searched -= self._at
+        else:
+            self._data = data
+            self._searched = 0
+        self._at = 0
+
+    @property
+    def buffered(self) -> int:
+        """Bytes taken in and not yet parsed."""
+        return len(self._data) - self._at
+
+    @property
+    def held_bytes(self) -> int:
+        """How much is kept of what came in: lines and bodies that are not carried out yet."""
+        return len(self._data) - self._at + (0 if self._parts is None else len(self._parts))
+
+    @property
+    def is_in_body(self) -> bool:
+        """True while a body is on its way."""
+        return self._pending is not None
+
+    @property
+    def missing_bytes(self) -> int:
+        """How much of a body is still to come."""
+        return self._left
+
+    def drop_body(self, refusal: Refused) -> bool:
+        """Keep nothing of a body that is on its way: when it has come it is refused.
+
+        Return whether there was one.
+        """
+        if not isinstance(self._pending, Store):
+            return False
+        self._pending, self._parts = bad(refusal, self._pending.quiet), None
+        return True
+
+    def clear(self) -> None:
+        """Keep nothing at all: the client is gone."""
+        self._data, self._at, self._searched = b"", 0, 0
+        self._pending = self._parts = None
+        self._left = 0
+
+    def forget(self) -> None:
+        """Keep nothing of what was parsed: an idle connection costs no buffer."""
+        if self._at:
+            self._data = self._data[self._at :]
+            self._searched -= self._at
+            self._at = 0
+
+    def next(self) -> Command | None:
+        """The next command, or None: it has not come in whole yet."""
+        if self._pending is not None:
+            return self._finish_body()
+        data, at = self._data, self._at
+        if at >= len(data):
+            return None
+        end = data.find(b"\n", self._searched if self._searched > at else at)
+        if end < 0 or end - at > LINE_BYTES_MAX:
+            if data[at] == _BINARY_MAGIC:
+                return _binary()
+            if len(data) - at > LINE_BYTES_MAX:
+                return Bad(b"CLIENT_ERROR line too long (limit 8192 bytes)", closes=True)
+            self._searched = len(data)
+            return None
+        self._at = self._searched = end + 1
+        line = data[at:end]
+        known = self._lines.get(line)
+        if known is not None:
+            if isinstance(known, StoreLine):
+                return self._take_body(known, end + 1)
+            return known
+        if line[:1] in _STORING_INITIALS:
+            varies = cut(line)
+            if varies is not None:
+                known = self._lines.get(varies[0])
+                if isinstance(known, StoreLine):
+                    return self._take_body(known.naming(varies), end + 1)
+        else:
+            varies = None
+            template, token = cut_token(line)
+            if token:
+                known = self._lines.get(template)
+                if known is not None and not isinstance(known, StoreLine):
+                    return known.naming(token, line)
+        if data[at] == _BINARY_MAGIC:
+            return _binary()
+        words = line.split()
+        if not words:
+            return Bad(b"ERROR")
+        verb = words[0].lower()
+        if words[-1].startswith(b"HTTP/1.") or verb.startswith(b"host:"):
+            return _http()
+        if verb in _STORING:
+            return self._store(verb, words, line, varies)
+        if verb in (b"get", b"gets"):
+            command = self._fetch(verb, words)
+            if isinstance(command, Fetch) and len(command.targets) == 1:
+                self._remember(line, command)
+            return command
+        other = self._other(verb, words)
+        if isinstance(other, Delete | Touch) and other.token:
+            self._remember(line, other)
+        return other
+
+    def _remember(self, line: bytes, meaning: Known | StoreLine) -> None:
+        """A client says the same few lines again and again: what one means is kept.
+
+        Of one with a token all but the token. Not an observer's: the next one names another marker
+        or another key.
+        """
+        if isinstance(meaning, Fetch) and (meaning.targets[0].view or meaning.targets[0].key):
+            return
+        if not isinstance(meaning, StoreLine) and meaning.token:
+            template, token = cut_token(line)
+            if token != meaning.token or len(line) > TOKEN_LINE_BYTES_KEPT:
+                return
+            line = template
+        self._keep(line, meaning)
+
+    def _keep(self, line: bytes, meaning: Known | StoreLine) -> None:
+        if len(line) <= LINE_BYTES_KEPT:
+            if len(self._lines) >= LINES_KEPT:
+                self._lines.clear()
+            self._lines[line] = meaning
+
+    def _remember_cut(self, varies: Cut, meaning: StoreLine) -> None:
+        """Of a line that names an id, a key, a version or a token: all but these."""
+        named = (meaning.id, meaning.key, meaning.expected, meaning.handoff)
+        bare = meaning.handoff is not None and not meaning.handoff.token
+        if varies[1:] == (*named[:3], None if bare else named[3]):
+            self._keep(varies[0], meaning)
+
+    # -- storing ----------------------------------------------------------------------------
+
+    def _store(
+        self, verb: bytes, words: list[bytes], line: bytes, varies: Cut | None
+    ) -> Command | None:
+        """`<verb> <key> <flags> <expiry> <bytes> [<version>] [noreply]`, then the body."""
+        quiet = words[-1] == b"noreply"
+        if len(words) < 5 or not words[4].isdigit() or len(words[4]) > 10:
+            form = b"CLIENT_ERROR bad byte count: " + verb + b" <key> <flags> <expiry> <bytes>"
+            return Bad(form, closes=True, quiet=quiet)
+        size = int(words[4])
+        if size > BODY_BYTES_ABSURD:
+            absurd = b"CLIENT_ERROR bad byte count: above 1 GiB"
+            return Bad(absurd, closes=True, quiet=quiet)
+        try:
+            meaning = self._store_line(verb, words, size, quiet)
+        except Refused as refused:
+            return self._begin_body(bad(refused, quiet), size)
+        if size > BODY_BYTES_SMALL:
+            limit = self._limit_of(meaning.target.name)
+            if size > limit:
+                text = f"SERVER_ERROR item too large ({size} bytes, limit {limit})"
+                return self._begin_body(Bad(text.encode(), quiet=quiet), size)
+        elif varies is None:
+            self._remember(line, meaning)
+        elif verb != b"cas" or len(words) == _CAS_WORDS:
+            self._remember_cut(varies, meaning)
+        return self._take_body(meaning, self._at)
+
+    def _store_line(self, verb: bytes, words: list[bytes], size: int, quiet: bool) -> StoreLine:
+        """What the line asks for; raises Refused, and the body is skipped."""
+        if verb in (b"append", b"prepend"):
+            raise ServerError(_NOT_SUPPORTED)
+        target = parse_target(words[1], STORING)
+        declares = "declare" in target.options and verb == b"set"
+        odd = target.options - STORES
+        if odd and not declares:
+            raise ClientError(why_no_option(min(odd), verb.decode()))
+        if declares and target.parent:
+            raise ClientError("a child's settings stand in the configuration file, not here")
+        refuse_verb(verb, target.once, target.key)
+        if declares and size > DECLARATION_BYTES_MAX:
+            raise ClientError(
+                f"declaration too large ({size} bytes, limit {DECLARATION_BYTES_MAX})"
+            )
+        flags, expiry = words[2], words[3]
+        if not flags.isdigit() or len(flags) > 10 or int(flags) >= _FLAGS_BELOW:
+            raise ClientError("bad flags: a number below 4294967296 is allowed")
+        expected = target.once.expected
+        if verb == b"cas":  # some clients drop a version of 0
+            expected = parse_version(words[5]) if len(words) > 5 + quiet else 0
+        return StoreLine(target, verb, int(flags), _seconds(expiry), size, quiet, expected)
+
+    def _take_body(self, line: StoreLine, at: int) -> Command | None:
+        """The body, if it is here in whole; else the command waits for it."""
+        command = Store(line)
+        data = self._data
+        end = at + line.size
+        if data[end : end + 2] == b"\r\n":
+            command.body = data[at:end]
+            self._at = self._searched = end + 2
+            return command
+        self._parts = bytearray()
+        return self._begin_body(command, line.size)
+
+    def _begin_body(self, command: Store | Bad, size: int) -> Command | None:
+        """The body is not here yet in whole, or is to be skipped."""
+        here = self._data[self._at : self._at + size]
+        self._pending = command
+        self._left = size - len(here)
+        self._at += len(here)
+        self._searched = self._at
+        if self._parts is not None:
+            self._parts += here
+        return self._finish_body()
+
+    def _finish_body(self) -> Command | None:
+        if self._left:
+            return None
+        data, at = self._data, self._at
+        if data[at : at + 1] == b"\n":
+            self._at = at + 1
+        elif data[at : at + 2] == b"\r\n":
+            self._at = at + 2
+        elif data[at : at + 2] in (b"", b"\r"):
+            return None
+        else:
+            quiet = self._pending is not None and self._pending.quiet
+            return Bad(b"CLIENT_ERROR bad data chunk", closes=True, quiet=quiet)
+        self._searched = self._at
+        command, self._pending = self._pending, None
+        parts, self._parts = self._parts, None
+        if isinstance(command, Store) and parts is not None:
+            command.body = bytes(parts)
+        return command
+
+    # -- the rest ---------------------------------------------------------------------------
+
+    def _fetch(self, verb: bytes, words: list[bytes]) -> Command:
+        name = verb.decode()
+        try:
+            if len(words) < 2:
+                raise ClientError(f"{name} needs a key: {name} <queue>[/option]")
+            if len(words) > GET_KEYS_MAX + 1:
+                raise ClientError(f"too many keys ({len(words) - 1}, limit {GET_KEYS_MAX})")
+            named = [parse_naming(word, name) for word in words[1:]]
+        except Refused as refused:
+            return bad(refused)
+        targets = [target for target, _ in named]
+        numbered = verb == b"gets"
+        if not numbered and any(t.full for t in targets):
+            return Bad(b"CLIENT_ERROR option full goes with gets: what it adds follows the number")
+        if not numbered and any(t.lease_ms for t in targets):
+            return Bad(b"CLIENT_ERROR option lease goes with gets: its answer names the token")
+        if len(targets) == 1:
+            return Fetch(targets, numbered, named[0][1])
+        if sum(t.lends for t in targets) > 1:
+            return Bad(b"CLIENT_ERROR only one key of a get may open")
+        for word in ("t", "n", "lease", "token"):
+            if any(word in t.options for t in targets):
+                return Bad(b"CLIENT_ERROR %b= goes with one key only" % word.encode())
+        return Fetch(targets, numbered)
+
+    def _other(self, verb: bytes, words: list[bytes]) -> Command | None:
+        quiet = len(words) > 1 and words[-1] == b"noreply"
+        try:
+            if verb == b"delete":
+                return self._delete(words, quiet)
+            if verb == b"touch":
+                return self._touch(words, quiet)
+        except Refused as refused:
+            return bad(refused, quiet)
+        if verb in (b"incr", b"decr"):
+            return Bad(b"SERVER_ERROR " + _NOT_SUPPORTED.encode(), quiet=quiet)
+        if verb in _PLAIN:
+            return Plain(verb, words[1 : len(words) - quiet], quiet)
+        if verb[0] == _BINARY_MAGIC:
+            return _binary()
+        if verb in _LATER:
+            text = b"CLIENT_ERROR " + verb + b" is not available in this version yet"
+            return Bad(text, quiet=quiet)
+        return Bad(b"ERROR", quiet=quiet)
+
+    def _delete(self, words: list[bytes], quiet: bool) -> Command:
+        arguments = words[1 : len(words) - quiet]
+        # Older clients send "delete <key> 0": the time of a kind of delete that is long gone.
+        if not arguments or arguments[1:] not in ([], [b"0"]):
+            raise ClientError("delete needs a queue: delete <queue>")
+        return parse_deletion(arguments[0], quiet)
+
+    def _touch(self, words: list[bytes], quiet: bool) -> Command:
+        arguments = words[1 : len(words) - quiet]
+        if len(arguments) != 2:
+            raise ClientError("touch needs a queue and seconds: touch <queue> <seconds>")
+        name, token = parse_lease(arguments[0], "touch")
+        seconds = arguments[1]
+        if not seconds.isdigit() or len(seconds) > 10 or not int(seconds):
+            raise ClientError("bad seconds: a whole number above 0 is allowed")
+        return Touch(name, token, int(seconds), quiet)
+
+
+def _seconds(word: bytes) -> int:
+    digits = word[1:] if word[:1] == b"-" else word
+    if not digits.isdigit() or len(digits) > 16 or int(digits) >= _NUMBER_BELOW:
+        raise ClientError("bad expiry: whole seconds are allowed")
+    return int(word)
+
+
+def bad(refused: Refused, quiet: bool = False) -> Bad:
+    """Return the answer to a line that is refused as it stands."""
+    unknown = refused.option if isinstance(refused, UnknownOption) else ""
+    return Bad(refused.line(), quiet=quiet, unknown=unknown)
+
+
+def _binary() -> Bad:
+    return Bad(
+        b"ERROR", closes=True, quiet=True,
+        log="binary memcache protocol refused: set the client to the text (ASCII) protocol",
+    )  # fmt: skip
+
+
+def _http() -> Bad:
+    return Bad(b"ERROR", closes=True, quiet=True, log="HTTP request refused on the memcache port")

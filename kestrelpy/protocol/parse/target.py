@@ -1,0 +1,252 @@
+"""A key as clients send it, `<queue>[/<option>...]`, to a `Target`, or why not.
+
+One rule: whatever contradicts is refused here, before anything is looked at that may change.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from kestrelpy.durations import parse_duration_ms
+from kestrelpy.errors import ClientError
+from kestrelpy.protocol.parse import delays
+from kestrelpy.protocol.parse import set_conditions as once
+from kestrelpy.protocol.parse.commands import Delete, Remove, Target, Upto, Withdraw
+from kestrelpy.protocol.parse.delays import parse_delay, refuse_delay
+from kestrelpy.protocol.parse.keys import OPTION, parse_key
+from kestrelpy.protocol.parse.names import check_name, parent_of, readable
+from kestrelpy.protocol.parse.options import parse_begin, parse_number, parse_view
+from kestrelpy.protocol.parse.set_conditions import NOTHING, parse_once, parse_whole
+from kestrelpy.protocol.parse.tokens import parse_tokens
+
+KEY_BYTES_MAX: Final = 250
+STORING: Final = "set"  # or another verb that stores
+_FLAGS: Final = frozenset({"open", "close", "abort", "defer", "peek", "dead", "full", "declare"})
+_VIEWS: Final = frozenset({"after", "since", "n"})
+_BEGINS: Final = frozenset({"from", "since"})
+STORES: Final = delays.WORDS | once.WORDS | {"key"}  # beside declare, which goes alone
+# Options that a get may not have, whatever stands beside them.
+_NEVER_FETCHED: Final = ("declare", "upto", *sorted(once.WORDS))
+_KNOWN: Final = sorted(
+    _FLAGS | _VIEWS | _BEGINS | STORES | {"t", "lease", "token", "at_version", "upto"}
+)
+_HOMES: Final = {
+    "declare": "set, for instance set jobs/declare 0 0 <bytes>",
+    "key": "set and peek, for instance set jobs/key=A,B 0 0 <bytes>",
+    "id": "set, add, cas, replace and delete, for instance set jobs/id=4711 0 0 <bytes>",
+    "scope": "set, for instance set jobs/id=4711/scope=s1/epoch=7 0 0 <bytes>",
+    "epoch": "set, for instance set jobs/id=4711/scope=s1/epoch=7 0 0 <bytes>",
+    "expect": "set, for instance set acc/key=A/expect=3 0 0 <bytes>",
+    "confirm": "set, add, cas and replace, for instance set done/confirm 0 0 <bytes>",
+    "upto": "delete, for instance delete orders+cursor/upto=17",
+    "at_version": "peek, for instance gets acc/key=A/peek/at_version=3",
+}
+
+
+# The longest option is half as long; the time that a comparison takes grows with both.
+_MEANT_BYTES_MAX: Final = 20
+
+
+class UnknownOption(ClientError):
+    """There is no such option; `nearest` looks for the one that may have been meant."""
+
+    def __init__(self, option: str) -> None:
+        super().__init__(f"unknown option {option}")
+        self.option = option
+
+
+def nearest(option: str) -> str:
+    """Return what to say behind an unknown option: the nearest known one, or all of them."""
+    near = difflib.get_close_matches(option[:_MEANT_BYTES_MAX].lower(), _KNOWN, n=1, cutoff=0.5)
+    return f", did you mean {near[0]}?" if near else f", known are {' '.join(_KNOWN)}"
+
+
+def parse_target(raw: bytes, verb: str = "get") -> Target:
+    """A key, `<queue>[/<option>...]`; raises ClientError that names what is wrong and allowed."""
+    return parse_naming(raw, verb)[0]
+
+
+def parse_naming(raw: bytes, verb: str = "get") -> tuple[Target, int]:
+    """A key, and the token in it (0: none); raises ClientError."""
+    if len(raw) > KEY_BYTES_MAX:
+        raise ClientError(f"key too long ({len(raw)} bytes, limit {KEY_BYTES_MAX}){_why_long(raw)}")
+    name, _, rest = raw.partition(b"/")
+    check_name(name)
+    if not rest:
+        return Target(raw, name, frozenset(), 0), 0
+    values: dict[str, str | None] = {}
+    sent: dict[str, bytes] = {}
+    for part in rest.split(b"/"):
+        if not part:
+            continue
+        word, value = _split_option(part)
+        if word in values:
+            raise ClientError(f"option {word} is given twice")
+        values[word] = value
+        sent[word] = part
+    options = frozenset(values)
+    key = parse_key(sent[OPTION]) if OPTION in options else ()
+    wait_ms = _wait(values["t"]) if "t" in values else 0
+    is_child = bool(parent_of(name))
+    begin = None
+    if "from" in options or ("since" in options and is_child and "peek" not in options):
+        _refuse_begin(options, is_child)
+        begin = parse_begin(values)
+    view = parse_view(values) if options & _VIEWS and begin is None else None
+    _refuse_contradiction(options, begin is not None)
+    if view is not None and is_child and "since" in options:
+        begin = parse_begin({"since": values["since"]})  # of a child that this mentions first
+    delay = parse_delay(values) if options & delays.WORDS else None
+    if delay is not None and verb != STORING:
+        refuse_delay(min(options & delays.WORDS), options)
+    tokens = parse_tokens(values, verb if verb in ("delete", "touch") else "get")
+    if verb != STORING:
+        _refuse_stored(options, verb)
+    said = parse_once(values, sent) if options & once.WORDS else NOTHING
+    at_version = parse_number("at_version", values["at_version"]) if "at_version" in values else 0
+    target = Target(
+        raw, name, options, wait_ms, view, tokens, delay, key, said, begin, at_version
+    )
+    return target, tokens.token
+
+
+def parse_lease(raw: bytes, verb: str) -> tuple[bytes, int]:
+    """The key of a `delete` or `touch`: a queue, and the token of one of its leases (0: none).
+
+    Raises ClientError.
+    """
+    target, token = parse_naming(raw, verb)
+    others = target.options - {"token"}
+    if others:
+        raise ClientError(f"option {min(others)} does not go with {verb}")
+    return target.name, token
+
+
+def parse_deletion(raw: bytes, quiet: bool) -> Delete | Remove | Upto | Withdraw:
+    """What a delete names: a queue, a lease, an item, an id, a marker; raises ClientError."""
+    parts = raw.split(b"/")
+    named = [part for part in parts[1:] if part.partition(b"=")[0] in (b"item", b"id", b"upto")]
+    if not named:
+        return Delete(*parse_lease(raw, "delete"), quiet)
+    if len(raw) > KEY_BYTES_MAX:
+        parse_target(raw)
+    word, equals, value = named[0].partition(b"=")
+    option = word.decode()
+    for other in named[1:]:
+        again = other.partition(b"=")[0].decode()
+        if again == option:
+            raise ClientError(f"option {option} is given twice")
+        raise ClientError(f"{option} and {again} contradict each other")
+    target = parse_target(b"/".join(part for part in parts if part is not named[0]), "delete")
+    odd = target.options - ({"dead"} if option == "item" else set())
+    if odd:
+        raise ClientError(f"option {min(odd)} does not go with delete and {option}")
+    if option == "item":
+        item = parse_number("item", readable(value) if equals else None)
+        return Remove(target.name, item, target.dead, quiet)
+    if option == "upto":
+        return Upto(target, parse_whole("upto", readable(value) if equals else None), quiet)
+    id_ = unquote_to_bytes(value)
+    if not id_:
+        raise ClientError("option id needs a value, for instance id=4711")
+    return Withdraw(target.name, id_, quiet)
+
+
+def refuse_later(word: str) -> None:
+    """Raises ClientError for an option of the contract that has its place elsewhere."""
+    if word == "item":
+        raise ClientError("option item goes with delete and stats, for instance stats q/item=7")
+
+
+def why_no_option(option: str, verb: str) -> str:
+    """Why this option does not go with this verb, and with which it does."""
+    home = _HOMES.get(option, "get")
+    return f"option {option} does not go with {verb}, but with {home}"
+
+
+def _why_long(raw: bytes) -> str:
+    """What to do about a key that is too long."""
+    if b"/id=" in raw:
+        return ": hash a longer id yourself, for instance to the 64 hex digits of SHA-256"
+    return ""
+
+
+def _split_option(part: bytes) -> tuple[str, str | None]:
+    word_bytes, equals, value_bytes = part.partition(b"=")
+    word = readable(word_bytes)
+    value = unquote_to_bytes(value_bytes).decode("utf-8", "backslashreplace") if equals else None
+    refuse_later(word)
+    if word not in _KNOWN:
+        raise UnknownOption(word)
+    if word in _FLAGS and value is not None and word != "dead":
+        raise ClientError(f"option {word} takes no value")
+    return word, value
+
+
+def _wait(value: str | None) -> int:
+    if value is None:
+        raise ClientError("option t needs a duration, for instance t=5s or t=5000")
+    try:
+        return parse_duration_ms(value, bare_ms=True)
+    except ValueError as error:
+        raise ClientError(f"option t: {error}") from None
+
+
+def _refuse_begin(options: frozenset[str], is_child: bool) -> None:
+    """Raises ClientError where `from=` or `since=` does not say where a child begins."""
+    if not is_child:
+        raise ClientError(
+            "option from goes with a fan-out child, for instance orders+audit/from=17: where it "
+            "begins if this mentions it first"
+        )
+    for other in ("after", "n", "dead"):
+        if other in options:
+            raise ClientError(f"{min(options & _BEGINS)} and {other} contradict each other")
+
+
+def _refuse_stored(options: frozenset[str], verb: str) -> None:
+    """Raises ClientError for options of verbs that store, with one that does not."""
+    for option in _NEVER_FETCHED:
+        if option in options:
+            raise ClientError(why_no_option(option, verb))
+    if "key" in options and "peek" not in options:
+        raise ClientError(why_no_option("key", verb))
+
+
+def _refuse_contradiction(options: frozenset[str], begins: bool) -> None:
+    if "declare" in options and len(options) > 1:
+        other = min(options - {"declare"})
+        raise ClientError(f"declare and {other} contradict each other: declare goes alone")
+    endings = sorted(options & {"close", "abort", "defer"})
+    if len(endings) > 1:
+        raise ClientError(f"{endings[0]} and {endings[1]} contradict each other")
+    if "peek" in options and (endings or "open" in options):
+        other = endings[0] if endings else "open"
+        raise ClientError(f"peek and {other} contradict each other")
+    if "open" in options and endings and endings[0] != "close":
+        raise ClientError(f"{endings[0]} and open contradict each other")
+    if "full" in options and not options & {"peek", "open"}:
+        raise ClientError("option full goes with peek and open")
+    views = [] if begins else sorted(options & _VIEWS)
+    if views and "peek" not in options:
+        raise ClientError(f"option {views[0]} goes with peek, for instance q/peek/after=0")
+    if views and "dead" in options:
+        raise ClientError(f"dead and {views[0]} contradict each other: it shows the dead anyway")
+    if "dead" in options and "defer" in options:
+        raise ClientError("option dead does not go with defer in this version yet")
+    _refuse_by_key(options, views)
+
+
+def _refuse_by_key(options: frozenset[str], views: list[str]) -> None:
+    if "at_version" in options and not {"peek", "key"} <= options:
+        raise ClientError(
+            "option at_version goes with peek and key, for instance acc/key=A/peek/at_version=3"
+        )
+    if "peek" in options and "key" in options:
+        for other in (*views, "dead", "t"):
+            if other in options:
+                raise ClientError(
+                    f"key and {other} contradict each other: a key with peek shows one item of it"
+                )

@@ -1,0 +1,256 @@
+"""The verbs that are neither stored nor fetched: flush, stats, status and the like.
+
+One rule: what may take long answers in slices, one per turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from kestrelpy.core.broker import Broker
+from kestrelpy.core.queue.admin import pause, retry
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.protocol.parse.commands import Plain
+from kestrelpy.protocol.parse.names import check_name, readable
+from kestrelpy.protocol.parse.options import parse_number
+from kestrelpy.protocol.parse.target import refuse_later
+from kestrelpy.protocol.ports import Talk
+from kestrelpy.protocol.replies import Together
+from kestrelpy.protocol.stats.item import dead_lines, item_lines, token_lines
+from kestrelpy.protocol.stats.schedules import schedule_lines
+from kestrelpy.protocol.stats.stats import (
+    dump_lines,
+    marker_lines,
+    one_queue_lines,
+    open_lines,
+    stats_lines,
+)
+from kestrelpy.protocol.verbs.declare import setting_lines
+from kestrelpy.protocol.verbs.move import move, redrive
+
+MODES: Final = ("up", "readonly", "quiescent")
+_SWEEP_STEPS: Final = 1000
+
+
+def answer_plain(conversation: Talk, command: Plain, now_ms: int) -> None:
+    """Carry out one of them."""
+    _VERBS[command.verb](conversation, command, now_ms)
+
+
+def _flush(conversation: Talk, command: Plain, now_ms: int) -> None:
+    name = _one_name(command)
+    _refuse_unless_up(conversation)
+    queue = conversation.broker.queues.get(name)
+    if queue is None:
+        _say(conversation, command, b"END\r\n")
+        return
+    lsn = queue.flush(now_ms)
+    if not command.quiet:
+        conversation.replies.hold(b"END\r\n", queue.log, lsn)
+
+
+def _flush_all(conversation: Talk, command: Plain, now_ms: int) -> None:
+    _refuse_unless_up(conversation)
+    if command.words and command.words != [b"0"]:
+        raise ClientError(
+            f"flush_all takes no delay ({readable(b' '.join(command.words))}): it flushes at once; "
+            "flush_all or flush_all 0 is allowed"
+        )
+    queues = list(conversation.broker.queues.values())
+    for queue in queues:
+        if queue.log.failure is not None:
+            queue.raise_failed()
+    conversation.stream = _flush_each(conversation, queues, command.quiet)
+
+
+def _flush_each(
+    conversation: Talk, queues: list[Queue], quiet: bool
+) -> Iterator[bytes]:
+    done = Together()
+    for queue in queues:
+        if queue.deleted:
+            continue
+        if queue.log.failure is None:
+            done.hold(b"", queue.log, queue.flush(conversation.last_command_ms))
+        else:  # failed since we looked: what waits for more of it becomes the error
+            done.hold(b"", queue.log, queue.log.lsn_appended + 1)
+        yield b""
+    conversation.replies.hold(b"" if quiet else b"OK\r\n", done, 1)
+
+
+def _flush_expired(conversation: Talk, command: Plain, now_ms: int) -> None:
+    queue = conversation.broker.queues.get(_one_name(command))
+    _refuse_unless_up(conversation)
+    if queue is not None and queue.log.failure is not None:
+        queue.raise_failed()
+    queues = [queue] if queue is not None else []
+    conversation.stream = _sweep_each(queues, command.quiet, now_ms)
+
+
+def _flush_all_expired(conversation: Talk, command: Plain, now_ms: int) -> None:
+    _refuse_unless_up(conversation)
+    queues = list(conversation.broker.queues.values())
+    conversation.stream = _sweep_each(queues, command.quiet, now_ms)
+
+
+def _sweep_each(queues: list[Queue], quiet: bool, now_ms: int) -> Iterator[bytes]:
+    count = 0
+    for queue in queues:
+        if queue.deleted or queue.log.failure is not None:
+            continue
+        before = queue.reader.counters.expired
+        while queue.reader.sweep(now_ms, _SWEEP_STEPS):
+            yield b""
+        count += queue.reader.counters.expired - before
+    yield b"" if quiet else b"%d\r\n" % count
+
+
+def _stats(conversation: Talk, command: Plain, now_ms: int) -> None:
+    broker: Broker = conversation.broker
+    if not command.words:
+        conversation.stream = stats_lines(broker, conversation.host, now_ms)
+        return
+    if command.words[0] == b"markers":
+        conversation.stream = marker_lines(broker)
+        return
+    if command.words[0] == b"schedules":
+        conversation.stream = schedule_lines(conversation.host.timetable)
+        return
+    name, slash, option = command.words[0].partition(b"/")
+    check_name(name)
+    if not slash:
+        conversation.stream = one_queue_lines(broker.queues.get(name), now_ms)
+    else:
+        _look(conversation, broker.queues.get(name), option, now_ms)
+
+
+def _look(conversation: Talk, queue: Queue | None, option: bytes, now_ms: int) -> None:
+    """`stats <queue>/<option>`."""
+    word, _, value = option.partition(b"=")
+    if option == b"open":
+        conversation.stream = open_lines(queue, now_ms)
+    elif option == b"dead":
+        conversation.stream = dead_lines(queue)
+    elif option == b"settings":
+        conversation.stream = setting_lines(queue, conversation.host)
+    elif word == b"item":
+        conversation.stream = item_lines(conversation, queue, value)
+    elif word == b"token":
+        conversation.stream = token_lines(conversation, queue, value)
+    else:
+        refuse_later(readable(word))
+        raise ClientError(
+            "unknown option of stats, known are open, dead, settings, item=<n> and token=<n>"
+        )
+
+
+def _pause(conversation: Talk, command: Plain, now_ms: int) -> None:
+    queue = conversation.broker.queues.get(_one_name(command))
+    if queue is None:
+        _say(conversation, command, b"NOT_FOUND\r\n")
+        return
+    lsn = pause(queue, command.verb == b"pause", now_ms)
+    if not command.quiet:
+        conversation.replies.hold(b"OK\r\n", queue.log, lsn)
+
+
+def _retry(conversation: Talk, command: Plain, now_ms: int) -> None:
+    """`retry <queue> <item>`: a delayed item is available now."""
+    if len(command.words) != 2:
+        raise ClientError("retry needs a queue and an item: retry <queue> <number>")
+    name, number = command.words
+    check_name(name)
+    id_ = parse_number("item", readable(number))
+    _refuse_unless_up(conversation)
+    queue = conversation.broker.queues.get(name)
+    lsn = retry(queue, id_, now_ms) if queue is not None else None
+    if queue is None or lsn is None:
+        _say(conversation, command, b"NOT_FOUND\r\n")
+    elif not command.quiet:
+        conversation.replies.hold(b"OK\r\n", queue.log, lsn)
+
+
+def _dump_stats(conversation: Talk, command: Plain, now_ms: int) -> None:
+    for name in command.words:
+        check_name(name)
+    conversation.stream = dump_lines(conversation.broker, command.words, now_ms)
+
+
+def _status(conversation: Talk, command: Plain, now_ms: int) -> None:
+    host = conversation.host
+    if not command.words:
+        _say(conversation, command, host.mode.upper().encode() + b"\r\n")
+        return
+    mode = readable(command.words[0].lower())
+    if mode not in MODES:
+        raise ClientError(f"unknown status {mode}, known are {' '.join(MODES)}")
+    host.set_mode(mode)
+    _say(conversation, command, b"END\r\n")
+
+
+def _reload(conversation: Talk, command: Plain, now_ms: int) -> None:
+    gate = conversation.host.reload()
+    if not command.quiet:
+        conversation.replies.hold(b"Reloaded config.\r\n", gate, 1)
+
+
+def _version(conversation: Talk, command: Plain, now_ms: int) -> None:
+    _say(conversation, command, f"VERSION {conversation.host.version}\r\n".encode())
+
+
+def _verbosity(conversation: Talk, command: Plain, now_ms: int) -> None:
+    _say(conversation, command, b"OK\r\n")
+
+
+def _shutdown(conversation: Talk, command: Plain, now_ms: int) -> None:
+    if not conversation.host.allow_shutdown:
+        raise ServerError("shutdown is not allowed on this server (allow_shutdown)")
+    conversation.closing = True
+    conversation.host.shutdown()
+
+
+def _quit(conversation: Talk, command: Plain, now_ms: int) -> None:
+    conversation.closing = True
+
+
+def _one_name(command: Plain) -> bytes:
+    if len(command.words) != 1:
+        verb = command.verb.decode("ascii")
+        raise ClientError(f"{verb} needs a queue: {verb} <queue>")
+    check_name(command.words[0].partition(b"/")[0])
+    if b"/" in command.words[0]:
+        raise ClientError(f"{command.verb.decode('ascii')} takes a queue without options")
+    return command.words[0]
+
+
+def _refuse_unless_up(conversation: Talk) -> None:
+    if conversation.host.mode != "up":
+        raise ServerError(f"{conversation.host.mode}: this server removes nothing now")
+
+
+def _say(conversation: Talk, command: Plain, data: bytes) -> None:
+    if not command.quiet:
+        conversation.replies.say(data)
+
+
+_VERBS: Final[dict[bytes, Callable[[Talk, Plain, int], None]]] = {
+    b"flush": _flush,
+    b"flush_all": _flush_all,
+    b"flush_expired": _flush_expired,
+    b"flush_all_expired": _flush_all_expired,
+    b"stats": _stats,
+    b"pause": _pause,
+    b"resume": _pause,
+    b"retry": _retry,
+    b"move": move,
+    b"redrive": redrive,
+    b"dump_stats": _dump_stats,
+    b"status": _status,
+    b"reload": _reload,
+    b"version": _version,
+    b"verbosity": _verbosity,
+    b"shutdown": _shutdown,
+    b"quit": _quit,
+}

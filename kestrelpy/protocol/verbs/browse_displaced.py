@@ -1,0 +1,58 @@
+"""Reading items whose markers are no ids: an observer knows which they are, the log where they are.
+
+    markers 11 12 30 ──▶ items 2 9 4 ──▶ their puts, by number ──▶ in the order of their markers
+
+One rule: as `journal.read.lookup` has it: what cannot be read is passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from journal.files import Files
+from journal.format.record import said_of_put
+from journal.read.lookup import ReadSome
+from journal.read.range_scan import Put
+
+# Read at once: they may be large, and how large shows when they are read.
+RELEASED_MAX: Final = 32
+
+
+class Released:
+    """Some of them, each with its marker; `run` blocks and belongs on a thread.
+
+    They were stored at `since_ms` or later once the first such one was met.
+    """
+
+    __slots__ = ("_bytes_most", "_pairs", "_since_ms", "_some", "seen")
+
+    def __init__(
+        self, some: ReadSome, pairs: list[tuple[int, int]], bytes_most: int, since_ms: int
+    ) -> None:
+        self._some = some
+        self._pairs = pairs
+        self._bytes_most = bytes_most
+        self._since_ms = since_ms
+        self.seen = 0  # up to which marker they were looked for
+
+    def run(self, files: Files) -> list[Put]:
+        """Those that can be read, as many as there is room for, but one in any case.
+
+        Raises OSError after a shortage, when nobody knows yet which can be read.
+        """
+        found, puts, left = self._some.run(files), list[Put](), self._bytes_most
+        if found.shortage is not None:
+            raise found.shortage
+        records, self.seen = found.records, 0
+        for marker, id_ in self._pairs:
+            record = records.get(id_)
+            if record is not None and (puts or record.time_ms >= self._since_ms):
+                left -= len(record.body)
+                if left < 0 and puts:
+                    break
+                expires, key, said_id = said_of_put(record.meta)
+                puts.append(
+                    (id_, marker, record.small, record.time_ms, expires, record.body, key, said_id)
+                )
+            self.seen = marker
+        return puts

@@ -1,0 +1,90 @@
+"""`set q/declare`: settings for a queue by whoever publishes to it; and `stats q/settings`.
+
+    body ──▶ host.declaration: the form that is kept ──▶ said before?   STORED, nothing changes
+                  │ not right: CLIENT_ERROR                 │ otherwise: NOT_STORED
+                  ▼                                         ▼
+             nothing changed                           declared: kept, in force, STORED when synced
+
+One rule: what is declared first holds until the queue is deleted. Who declares the same again is
+told that it is so, who declares something else that it is not; the queue is as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import quote
+
+from kestrelpy.core.broker import Broker
+from kestrelpy.core.log.log import Log
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.protocol.parse.commands import Store
+from kestrelpy.protocol.ports import Host, Talk
+
+_STORED = b"STORED\r\n"
+_NOT_STORED = b"NOT_STORED\r\n"
+_UNESCAPED = "!$&'()*+,:;=@/"
+
+
+def declare(talk: Talk, command: Store, now_ms: int) -> None:
+    """Carry out `set q/declare`; raises Refused, and nothing has changed."""
+    if talk.host.mode != "up":
+        raise ServerError(f"{talk.host.mode}: this server stores nothing now")
+    line = command.line
+    if line.expiry:
+        raise ClientError("a declaration does not expire: its expiry is 0")
+    name, broker = line.target.name, talk.broker
+    if name in broker.aliases:
+        raise ClientError(f"{name.decode('ascii')} is an alias: it has no settings of its own")
+    declared = talk.host.declaration(name, command.body)
+    queue = broker.queues.get(name)
+    if queue is None:
+        queue = broker.create(name, now_ms, declared)
+        lsn = queue.declare(declared, queue.policy, now_ms)
+    elif queue.log.failure is not None:
+        queue.raise_failed()
+    elif declared == queue.declared:
+        lsn = queue.log.lsn_appended  # what was said before may not be on disk yet
+    elif queue.declared:
+        _answer(talk, command, _NOT_STORED, queue.log, queue.log.lsn_appended)
+        return
+    else:
+        lsn = _declare_later(broker, queue, declared, now_ms)
+    _answer(talk, command, _STORED, queue.log, lsn)
+
+
+def _declare_later(broker: Broker, queue: Queue, declared: bytes, now_ms: int) -> int:
+    """For a queue that is there already; returns the record to wait for."""
+    if queue.log.no_room:
+        raise ServerError(queue.log.no_room)
+    policy = broker.policy_of(queue.name, declared)
+    if policy.keys != queue.policy.keys and queue.reader.live:
+        raise ClientError(
+            "key settings cannot change while the queue holds items: they can when it is empty"
+        )
+    if policy.durable != queue.policy.durable:
+        there = "on disk" if queue.policy.durable else "in memory"
+        raise ClientError(
+            f"durable cannot change while the queue is there, and it is {there}: delete it first"
+        )
+    return queue.declare(declared, policy, now_ms)
+
+
+def _answer(talk: Talk, command: Store, word: bytes, log: Log, lsn: int) -> None:
+    if not command.quiet:
+        talk.replies.hold(word, log, lsn)
+    elif word == _NOT_STORED:
+        talk.broker.counters.refused_quietly += 1
+
+
+def setting_lines(queue: Queue | None, host: Host) -> Iterator[bytes]:
+    """`stats <queue>/settings`: those in force, and where each comes from."""
+    if queue is not None:
+        name = queue.name.decode("ascii")
+        lines = [
+            f"STAT queue_{name}_setting_{key} {quote(value, _UNESCAPED)}\r\n"
+            f"STAT queue_{name}_source_{key} {source}\r\n"
+            for key, value, source in host.settings(queue.name, queue.declared)
+        ]
+        yield "".join(lines).encode()
+    yield b"END\r\n"

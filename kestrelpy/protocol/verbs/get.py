@@ -1,0 +1,419 @@
+"""What one connection fetches, holds and waits for.
+
+    check (refuses, changes nothing) -> end a lease -> hand out | wait | nothing -> reply, held
+
+One rule: everything that can be refused is refused before anything is changed, over all the keys
+of one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from kestrelpy.core.index.leases import Holder, Lease
+from kestrelpy.core.index.waiters import Waiter, Want
+from kestrelpy.core.log.log import Log
+from kestrelpy.core.queue.browse import LENT
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.subscription.subscription import DEFERRED, Reader
+from kestrelpy.errors import ClientError, LeaseExpired, Refused, ServerError, Unread
+from kestrelpy.protocol.parse.commands import Ending, Fetch, Target
+from kestrelpy.protocol.ports import Talk
+from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies, Together, say
+from kestrelpy.protocol.room import must_wait_for_room, with_room
+from kestrelpy.protocol.verbs.browse import Observing
+from kestrelpy.protocol.verbs.children import begins_at_a_time, mention_since, mentioned, note_asked
+from kestrelpy.protocol.verbs.end_lease import end_lease, named, note_nothing_open
+from kestrelpy.protocol.verbs.get_wait import Waiting, patiently, shown, why_unread
+from kestrelpy.protocol.verbs.streams import check_stream, show_stream
+from kestrelpy.protocol.verbs.value_line import full_value, value
+
+_END: Final = b"END\r\n"
+STEP_KEYS: Final = 8  # of one get, before others have their turn: half a millisecond
+UNREAD_MS: Final = 100  # until one key of several looks again for what could not be read
+
+
+class Fetching:
+    """The `get` side of one conversation."""
+
+    __slots__ = (
+        "_observing", "_talk", "_waiting", "at_end", "broker", "holder", "host", "replies",
+        "waiter",
+    )  # fmt: skip
+
+    def __init__(self, talk: Talk, peer: str) -> None:
+        self._talk = talk
+        self.broker = talk.broker
+        self.host = talk.host
+        self.replies = talk.replies
+        self.holder = Holder(peer)
+        self.waiter: Waiter | None = None
+        self.at_end = False
+        self._waiting: Waiting | None = None
+        self._observing: Observing | None = None
+
+    @property
+    def is_held_up(self) -> bool:
+        """Does it wait for an item, or for the disk?"""
+        return self.waiter is not None or (
+            self._observing is not None and self._observing.is_held_up
+        )
+
+    # -- fetching ---------------------------------------------------------------------------
+
+    def fetch(self, command: Fetch, now_ms: int) -> Iterator[bytes] | None:
+        """Answer it, begin to wait, or refuse it; the rest of a long answer is returned."""
+        targets = command.targets
+        if self.host.mode == "quiescent" and any(t.takes or t.lends or t.peeks for t in targets):
+            raise ServerError("quiescent: this server hands out nothing now")
+        if self.host.room.is_short and must_wait_for_room(self._talk, targets, now_ms):
+            return with_room(self._talk, partial(self.fetch, command))
+        if len(targets) == 1:
+            target = targets[0]
+            queue = self.broker.queues.get(target.name)
+            if target.is_plain:  # nearly all are
+                lease = self._check(target, queue, now_ms, command.token)
+                self._fetch_one(target, queue, lease, command.numbered, now_ms, _END, self.replies)
+                return None
+            if target.parent:
+                note_asked(self._talk, queue, now_ms)
+            if target.begin is not None and begins_at_a_time(self._talk, target):
+                stream = mention_since(self._talk, target, partial(self.fetch, command))
+                return stream if next(stream, None) is not None else None
+            if target.view is not None or target.key:
+                check_stream(target, queue)
+                stream = self._observe(target, command.numbered, _END, self.replies)
+                return stream if next(stream, None) is not None else None
+            queue = queue or mentioned(self._talk, target, now_ms)
+            lease = self._check(target, queue, now_ms, command.token)
+            self._fetch_one(target, queue, lease, command.numbered, now_ms, _END, self.replies)
+            return None
+        opened = {t.name for t in targets if t.lends}
+        if any(t.takes and t.name in opened for t in targets):
+            raise ClientError("open and a plain get of one queue do not go together")
+        for target in targets:
+            if target.begin is not None and begins_at_a_time(self._talk, target):
+                raise ClientError(
+                    f"{target.name.decode('ascii')} is not there yet: where it begins is looked "
+                    "for by its time, mention it in a get of its own"
+                )
+            queue = self.broker.queues.get(target.name)
+            check_stream(target, queue)
+            self._check(target, queue, now_ms)
+            if why := why_unread(target, queue, now_ms):
+                raise Unread(why)
+        for target in targets:  # none was refused
+            queue = self.broker.queues.get(target.name) or mentioned(self._talk, target, now_ms)
+            note_asked(self._talk, queue, now_ms)
+        stream = self._fetch_each(command, now_ms)
+        return stream if next(stream, None) is not None else None
+
+    def _observe(
+        self, target: Target, numbered: bool, end: bytes, to: Replies | Together
+    ) -> Iterator[bytes]:
+        if target.key:
+            return show_stream(self._talk, self.observer(), target, numbered, end, to)
+        return self.observer().observe(target, numbered, end, to)
+
+    def observer(self) -> Observing:
+        """What reads by marker for this conversation, made when it is needed first."""
+        if self._observing is None:
+            self._observing = Observing(self._talk, self.holder, self.at_end)
+        return self._observing
+
+    def _fetch_each(self, command: Fetch, now_ms: int) -> Iterator[bytes]:
+        """Several keys, each in turn, as one reply; a long one leaves in several."""
+        part = Together()
+        for number, target in enumerate(command.targets):
+            if number and not number % STEP_KEYS:
+                yield b""  # others have their turn
+            if part.value_bytes >= HELD_BYTES_MAX:
+                self.replies.value_bytes += part.value_bytes
+                self.replies.hold(part.data, part, 1)
+                yield b""
+                if part.failure is not None:
+                    return  # the error was the end of the answer
+                part = Together()
+            if target.view is not None or target.key:
+                observe = partial(self._observe, target, command.numbered, b"", part)
+                yield from patiently(observe)
+                continue
+            queue = self.broker.queues.get(target.name)
+            if queue is not None:
+                lends = not target.peeks
+                while queue.reader.is_busy(self._talk.last_command_ms, target.dead, lends):
+                    queue.reader.first(self._talk.last_command_ms, target.dead)
+                    if queue.reader.unread:
+                        self.observer().pause(target.name, self._talk.last_command_ms + UNREAD_MS)
+                    yield b""
+            lease = self.oldest(queue) if self.holder.leases else None
+            now_ms = self._talk.last_command_ms
+            self._fetch_one(target, queue, lease, command.numbered, now_ms, b"", part)
+        part.say(_END)
+        self.replies.value_bytes += part.value_bytes
+        self.replies.hold(part.data, part, 1)
+
+    def _check(
+        self, target: Target, queue: Queue | None, now_ms: int, token: int = 0
+    ) -> Lease | None:
+        """Refuse what may not be done, before anything is; returns the lease it would end."""
+        holder = self.holder
+        if queue is not None and not target.peeks and queue.log.failure is not None:
+            queue.raise_failed()
+        if token:
+            lease = named(token, queue, now_ms)
+            if lease is None:
+                raise LeaseExpired(target.name)
+        else:
+            lease = self.oldest(queue) if holder.leases else None
+            closes = target.ending is Ending.CONFIRM
+            if holder.overdue and closes and self._forgive(target, queue):
+                raise LeaseExpired(target.name)
+        if target.delay is not None and lease is not None and lease.dead:
+            raise ClientError("what is lent from the dead line goes back to it at once")
+        if target.lease_ms:
+            if queue is not None and queue.log.no_room:
+                raise ServerError(queue.log.no_room)
+        elif target.lends:
+            if not holder.leases:
+                return lease
+            ends_one = target.ending is not None and lease is not None and lease.holder is holder
+            if len(holder.leases) - ends_one >= self.host.max_open_reads:
+                raise ClientError("close or abort the open item first")
+        elif lease is not None and target.takes:
+            raise ClientError("close or abort the open item first")
+        return lease
+
+    def _forgive(self, target: Target, queue: Queue | None) -> bool:
+        """Did a lease of this queue end under the client's hands? One such mark is taken away.
+
+        An open forgets them all, unless another item of the queue is open: then each mark
+        stands for a close that is still to come, and that must not end another lease.
+        """
+        overdue = self.holder.overdue
+        if queue is None or queue.reader not in overdue:
+            return False
+        if target.ending is not None:
+            overdue.remove(queue.reader)
+        elif self.oldest(queue) is None:
+            overdue[:] = [reader for reader in overdue if reader is not queue.reader]
+        return True
+
+    def _fetch_one(
+        self,
+        target: Target,
+        queue: Queue | None,
+        lease: Lease | None,
+        numbered: bool,
+        now_ms: int,
+        end: bytes,
+        to: Replies | Together,
+    ) -> None:
+        """Answer one key; `end` closes the answer (nothing, among several keys)."""
+        counters = self.broker.counters
+        awaited: Log | None = None
+        written = stored = 0
+        was_over = (
+            bool(self.holder.overdue)
+            and (target.lends or target.ending is not None)
+            and "token" not in target.options
+            and self._forgive(target, queue)
+        )
+        if target.ending is not None:
+            if was_over:
+                pass  # it went back already; nobody's fault, nothing to count
+            elif lease is None or queue is None:
+                if not target.lends:  # with close/open a worker begins
+                    note_nothing_open(self._talk, target, queue)
+            else:
+                awaited = queue.log
+                lsn = end_lease(target, lease, queue.reader, now_ms)
+                stored, written = (lsn, 0) if queue.policy.confirms_synced else (0, lsn)
+            if not target.lends:
+                say(to, end, awaited, stored, written)
+                return
+        if target.peeks:
+            counters.cmd_peek += 1
+        else:
+            counters.cmd_get += 1
+        if queue is not None and self._hand_out(
+            target, queue, numbered, now_ms, end, stored, written, to
+        ):
+            counters.get_hits += 1
+            return
+        if (target.wait_ms and not self.at_end and target.name not in self.broker.aliases) or (
+            queue is not None and queue.reader.is_busy(now_ms, target.dead, not target.peeks)
+        ):
+            self._wait(Waiting(target, numbered, awaited, stored, written), now_ms)
+            return
+        counters.get_misses += 1
+        say(to, end, awaited, stored, written)
+
+    def _hand_out(
+        self,
+        target: Target,
+        queue: Queue,
+        numbered: bool,
+        now_ms: int,
+        end: bytes,
+        stored: int,
+        written: int,
+        to: Replies | Together,
+    ) -> bool:
+        """Say the next item, lent, taken or shown; False: there is none."""
+        reader = queue.reader
+        if target.peeks:
+            item = reader.first(now_ms, target.dead)
+            if item is None:
+                return False
+            data = shown(target, numbered, item, reader, end)
+            to.value_bytes += len(data)
+            to.hold(data, queue.log, item.lsn)
+            return True
+        if reader.waiters.count and reader.waiters.first(target.dead) is not None:
+            reader.serve(now_ms)  # others came first; what has just been read back may be for all
+            if reader.waiters.first(target.dead) is not None:
+                return False
+        lease = reader.open(self.holder, now_ms, target.dead, target.lease_ms)
+        if lease is None:
+            return False
+        if not target.lends:
+            written = reader.confirm(lease, now_ms)
+            if queue.policy.confirms_synced:
+                stored = written
+        self._say_lease(target, numbered, lease, reader, end, stored, written, to)
+        return True
+
+    def _say_lease(
+        self,
+        target: Target,
+        numbered: bool,
+        lease: Lease,
+        reader: Reader,
+        end: bytes,
+        stored: int,
+        written: int,
+        to: Replies | Together,
+    ) -> None:
+        item = lease.item
+        number = 0
+        stored = max(stored, item.lsn)
+        if numbered:
+            number = lease.token if target.lends else item.marker
+            if target.lends:
+                stored = max(stored, reader.tokens_lsn)
+                if not lease.by_token:  # else it is known by it since it was lent
+                    reader.leases.show(lease)
+        if lease.by_token:
+            written = max(written, lease.lsn)
+            if reader.policy.confirms_synced:
+                stored = max(stored, lease.lsn)
+        if target.full:
+            data = full_value(target.raw, item, end, number, LENT, lease.attempts)
+        else:
+            data = value(target.raw, item, end, number)
+        to.value_bytes += len(data)
+        to.hold(data, reader.log, stored, written)
+        if target.lends:
+            reader.line.said(lease)
+
+    def oldest(self, queue: Queue | None) -> Lease | None:
+        """This connection's oldest open item of that queue."""
+        if queue is None:
+            return None
+        reader = queue.reader
+        for lease in self.holder.leases:
+            if lease.owner is reader:
+                return lease
+        return None
+
+    # -- waiting ----------------------------------------------------------------------------
+
+    def _wait(self, waiting: Waiting, now_ms: int) -> None:
+        target = waiting.target
+        want = Want.PEEK if target.peeks else Want.OPEN if target.lends else Want.TAKE
+        self._waiting = waiting
+        self.waiter = self.broker.wait(
+            want, target.name, self.holder, target.dead, self._talk, now_ms + target.wait_ms,
+            lease_ms=target.lease_ms,
+        )
+
+    def resume(self, waiter: Waiter) -> bool:
+        """The wait is over: say what came of it; False: this wait was over before."""
+        if waiter.want is Want.OBSERVE:
+            return self._observing is not None and self._observing.waiter is waiter
+        if self.waiter is not waiter or self._waiting is None:
+            return False
+        waiting = self._waiting
+        target, numbered = waiting.target, waiting.numbered
+        self.waiter = self._waiting = None
+        counters, replies = self.broker.counters, self.replies
+        reader, lease, item = waiter.owner, waiter.lease, waiter.item
+        assert reader is None or isinstance(reader, Reader)
+        if reader is None or (lease is None and item is None):
+            self._say_nothing_came(waiting, waiter.refused)
+        else:
+            counters.get_hits += 1
+            if item is not None:
+                data = shown(target, numbered, item, reader, _END)
+                replies.value_bytes += len(data)
+                replies.hold(data, reader.log, item.lsn)
+            elif lease is not None:
+                # A close before the wait was of the same queue: its record comes first.
+                stored = waiter.done_lsn if reader.policy.confirms_synced else 0
+                stored = max(stored, waiting.stored)
+                written = max(waiter.done_lsn, waiting.written)
+                self._say_lease(target, numbered, lease, reader, _END, stored, written, replies)
+        return True
+
+    def stop_waiting(self) -> None:
+        """It waits no more; what it was served in this very turn is among the holder's leases."""
+        waiter, self.waiter = self.waiter, None
+        if waiter is not None:
+            self.broker.give_up(waiter)
+        if self._observing is not None:
+            self._observing.stop_waiting()
+
+    def hang_up(self, now_ms: int) -> None:
+        """The client is gone: what it was lent by a token that it never learned goes back."""
+        waiter = self.waiter
+        self.stop_waiting()
+        lease = waiter.lease if waiter is not None else None
+        if lease is not None and lease.by_token and lease in lease.holder.leases:
+            assert isinstance(lease.owner, Reader)
+            lease.owner.give_back(lease, now_ms, DEFERRED)
+
+    def hear_end(self) -> None:
+        """The client says no more: a wait ends here, with nothing."""
+        self.at_end = True
+        if self._observing is not None:
+            self._observing.at_end = True
+            if self._observing.stop_waiting():
+                return
+        if self.waiter is None or self.waiter.done:
+            return
+        waiting = self._waiting
+        self.stop_waiting()
+        if waiting is not None:
+            self._say_nothing_came(waiting)
+
+    def _say_nothing_came(self, waiting: Waiting, why: str = "") -> None:
+        queue = self.broker.queues.get(waiting.target.name)
+        self.broker.counters.get_misses += 1
+        try:
+            if queue is not None and not waiting.target.peeks and queue.log.failure is not None:
+                queue.raise_failed()
+            if why and waiting.awaited is None:
+                raise ServerError(why)
+            unread = why_unread(waiting.target, queue, self._talk.last_command_ms)
+            if unread and waiting.awaited is None:
+                raise Unread(unread)
+            if unread:
+                line = Unread(f"the item that was open is ended; {unread}").line() + b"\r\n"
+                say(self.replies, line, waiting.awaited, waiting.stored, waiting.written)
+                return
+            say(self.replies, _END, waiting.awaited, waiting.stored, waiting.written)
+        except Refused as refused:
+            self.replies.say(refused.line() + b"\r\n")

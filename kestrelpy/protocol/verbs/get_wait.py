@@ -1,0 +1,58 @@
+"""A fetch that waits, and how what was fetched, or not, is said.
+
+One rule: what it ended before it waited is said with what it gets, and not before that is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kestrelpy.core.item import Item
+from kestrelpy.core.log.log import Log
+from kestrelpy.core.queue.browse import state_of
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.errors import Unread
+from kestrelpy.protocol.parse.commands import Target
+from kestrelpy.protocol.verbs.value_line import full_value, value
+
+
+class Waiting:
+    """A fetch that waits, and the record of the close before it, if there was one."""
+
+    __slots__ = ("awaited", "numbered", "stored", "target", "written")
+
+    def __init__(
+        self, target: Target, numbered: bool, awaited: Log | None, stored: int, written: int
+    ) -> None:
+        self.target = target
+        self.numbered = numbered
+        self.awaited = awaited
+        self.stored = stored
+        self.written = written
+
+
+def shown(target: Target, numbered: bool, item: Item, reader: Reader, end: bytes) -> bytes:
+    """What a peek answers."""
+    if target.full:
+        return full_value(target.raw, item, end, item.marker, *state_of(reader, item.id))
+    return value(target.raw, item, end, item.marker if numbered else 0)
+
+
+def why_unread(target: Target, queue: Queue | None, now_ms: int) -> str:
+    """Return why what is next cannot be read back for the moment; "": it can, or there is none."""
+    if queue is None or not queue.reader.unread:
+        return ""
+    is_busy = queue.reader.is_busy(now_ms, target.dead, not target.peeks)
+    return queue.reader.unread if is_busy else ""
+
+
+def patiently(observe: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
+    """Answer one key among several: what the others were given is said, so a shortage is waited
+    out, however often it takes to `observe`."""
+    while True:
+        try:
+            yield from observe()
+        except Unread:
+            continue  # each attempt takes its time
+        return

@@ -1,0 +1,171 @@
+"""Hand-off: what is stored confirms what is held, both or neither.
+
+    set later/confirm              this, and the one item that this connection has open
+    set later/confirm=jobs:17      this, and the lease of jobs that token 17 names
+
+    look (refuses, changes nothing) ──▶ the item is on disk itself ──▶ store ──▶ the moves have it
+
+The answer waits for what was stored, which names the item in the same record. (Where nothing is
+stored because it was before, for what stands for it; the confirm comes after that.)
+
+One rule: until something is stored in its place, the item stays with its holder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from journal.format.transfer import Origin
+from kestrelpy.core.index.leases import Lease
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.registry.remnants import why_mistaken
+from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.token_leases import find
+from kestrelpy.core.transfer.steps import whose_files
+from kestrelpy.errors import ClientError, LeaseExpired, Refused
+from kestrelpy.protocol.parse.commands import Store
+from kestrelpy.protocol.parse.set_conditions import Handoff
+from kestrelpy.protocol.ports import Talk
+
+_STORED: Final = b"STORED\r\n"
+_new: Final = tuple.__new__  # half the cost of calling a named tuple
+
+
+class Given(NamedTuple):
+    """What is handed off, and where it is."""
+
+    source: Queue
+    reader: Reader
+    lease: Lease
+
+    @property
+    def origin(self) -> Origin:
+        """As the record of what is stored in its place names it."""
+        source, item = self.source, self.lease.item
+        return _new(
+            Origin,
+            (source.server_id, self.reader.name, item.id, source.generation, item.size, 0),
+        )
+
+
+def given(
+    talk: Talk, name: bytes, target: Queue | None, handoff: Handoff, now_ms: int
+) -> Given:
+    """What this request hands off, to the `target` of that name; raises Refused, and nothing has
+    changed."""
+    if target is None:
+        _check(name, talk.broker.policy_of(name, b""), True)
+    else:
+        _check(name, target.policy, target.log.backlog is not None)
+    found = _named(talk, handoff, now_ms) if handoff.token else _open(talk)
+    source = found.source
+    log = source.log
+    if log.failure is not None:
+        source.raise_failed()
+    _check(source.name, source.policy, log.backlog is not None)
+    if talk.broker.remnants and (why := why_mistaken(source, target, name)):
+        raise ClientError(why)
+    return found
+
+
+def must_wait(found: Given, target: Queue | None) -> bool:
+    """Might a crash take the item away, and leave its number to another one?
+
+    (In one log nothing that comes behind it outlives it.)
+    """
+    if found.lease.item.lsn <= found.source.log.lsn_durable:
+        return False
+    return target is None or whose_files(target) is not whose_files(found.source)
+
+
+def is_for_nobody(queue: Queue) -> bool:
+    """Is nothing stored here, that could name what it is made of? Then a confirm alone is left."""
+    return queue.passes_on and not queue.children and queue.retained is None
+
+
+def wait(talk: Talk, command: Store, found: Given) -> None:
+    """Once the item is on disk, carry the request out from its beginning."""
+    talk.replies.hold(b"", found.source.log, found.lease.item.lsn)
+    talk.stream = _again(talk, command)
+
+
+def _again(talk: Talk, command: Store) -> Iterator[bytes]:
+    try:
+        talk.store(command, talk.last_command_ms)
+    except Refused as refused:
+        talk.refuse(refused, command.quiet)
+    yield b""
+
+
+def confirm_repeated(
+    talk: Talk, command: Store, found: Given, target: Queue, now_ms: int
+) -> None:
+    """It was stored before (or is for nobody): the item is done, once that is on disk."""
+    log = target.log
+    if log is found.source.log or log.lsn_durable >= log.lsn_appended:
+        _confirm(talk, command, found, now_ms)
+        return
+    talk.replies.hold(b"", log, log.lsn_appended)
+    talk.stream = _confirm_later(talk, command, found, target)
+
+
+def _confirm_later(
+    talk: Talk, command: Store, found: Given, target: Queue
+) -> Iterator[bytes]:
+    try:
+        if target.log.failure is not None:
+            target.raise_failed()
+        if found.source.log.failure is not None:
+            found.source.raise_failed()
+        if found.lease not in found.lease.holder.leases:
+            raise LeaseExpired(found.reader.name)
+        _confirm(talk, command, found, talk.last_command_ms)
+    except Refused as refused:
+        talk.refuse(refused, command.quiet)
+    yield b""
+
+
+def _confirm(talk: Talk, command: Store, found: Given, now_ms: int) -> None:
+    lsn = found.reader.confirm(found.lease, now_ms)
+    if not command.quiet:
+        talk.replies.hold(_STORED, found.source.log, lsn)
+
+
+def _named(talk: Talk, handoff: Handoff, now_ms: int) -> Given:
+    source = talk.broker.queues.get(handoff.queue)
+    lease = find(source.reader, handoff.token, now_ms) if source is not None else None
+    if source is None or lease is None:
+        raise LeaseExpired(handoff.queue)
+    return Given(source, source.reader, lease)
+
+
+def _open(talk: Talk) -> Given:
+    """The one item that this connection has open."""
+    leases, overdue = talk.holder.leases, talk.holder.overdue
+    if not leases:
+        if not overdue:
+            raise ClientError("nothing to confirm: no item is open on this connection")
+        reader = overdue[-1]  # the mark stands for the close that may come
+        assert isinstance(reader, Reader)
+        raise LeaseExpired(reader.name)
+    # Where several may be open, one whose lease has ended may be meant as well.
+    if len(leases) > 1 or (overdue and talk.host.max_open_reads > 1):
+        raise ClientError("name it: several items are open, say confirm=<queue>:<token>")
+    lease = next(iter(leases))
+    reader = lease.owner
+    assert isinstance(reader, Reader)
+    return _new(Given, (talk.broker.queues[reader.name], reader, lease))
+
+
+def _check(name: bytes, policy: Policy, is_on_disk: bool) -> None:
+    """Raises ClientError unless this queue can be a side of a hand-off."""
+    if policy.durable and is_on_disk and not policy.sync_ms:
+        return
+    queue = name.decode("ascii")
+    if not policy.durable or not is_on_disk:
+        raise ClientError(f"confirm needs queues on disk, and {queue} is in memory (durable)")
+    raise ClientError(f'confirm needs queues with sync = "always", and {queue} has another')
+
+

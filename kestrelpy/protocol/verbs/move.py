@@ -1,0 +1,123 @@
+"""Items that somebody has moved: what waits in one queue to another, and dead items.
+
+    move jobs later 100               ──▶ 100      of the next that are ready, in their order
+    redrive jobs all                  ──▶ 7        dead items, back to the end of their own queue
+    redrive jobs 3,5,8 elsewhere      ──▶ 2        or to another: those of them that are dead
+
+The answer is how many arrived; it is said when that is on disk on both sides. If the first one is
+refused, the answer is why.
+
+One rule: what is refused, or cannot be read, stays where it was.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.transfer.request import Order
+from kestrelpy.core.transfer.steps import redrive as redrive_one
+from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.protocol.parse.commands import Plain
+from kestrelpy.protocol.parse.names import check_name, parent_of
+from kestrelpy.protocol.ports import Talk
+
+# Of one request; who has more to move asks again, and knows how far it got.
+MOVED_MAX: Final = 10_000
+_ALL: Final = b"all"
+_PER_SLICE: Final = 500
+
+
+def move(talk: Talk, command: Plain, now_ms: int) -> None:
+    """`move <queue> <target> <count>`; raises Refused, and nothing has changed."""
+    if len(command.words) != 3:
+        raise ClientError("move needs two queues and a count: move <queue> <target> <count>")
+    name, target, word = command.words
+    count = int(word) if word.isdigit() and len(word) <= len(str(MOVED_MAX)) else 0
+    if not 0 < count <= MOVED_MAX:
+        raise ClientError(f"bad count: a whole number from 1 to {MOVED_MAX} is allowed")
+    if name == target:
+        raise ClientError("move needs two queues, and these are one")
+    queue = _source(talk, command, name, target)
+    if queue is not None:
+        _begin(talk, command, Order(queue, target, None, count, owner=talk))
+
+
+def redrive(talk: Talk, command: Plain, now_ms: int) -> None:
+    """`redrive <queue> <id>[,<id>...]|all [<target>]`; raises Refused, and nothing has changed."""
+    if len(command.words) not in (2, 3):
+        raise ClientError(
+            "redrive needs a queue and its dead: redrive <queue> <id>[,<id>...]|all [<target>]"
+        )
+    name, which, *rest = command.words
+    target = rest[0] if rest else name
+    queue = _source(talk, command, name, target)
+    if queue is None:
+        return
+    if which == _ALL:
+        ids = deque(queue.reader.dead.deaths)
+    else:
+        words = which.split(b",")
+        if not all(word.isdigit() and len(word) < 17 for word in words):
+            raise ClientError("bad items: numbers with commas between them, or all")
+        ids = deque(dict.fromkeys(map(int, words)))
+    if target == name:
+        talk.stream = _redrive_each(talk, command, queue, ids)
+    else:
+        _begin(talk, command, Order(queue, target, ids, owner=talk))
+
+
+def _redrive_each(
+    talk: Talk, command: Plain, queue: Queue, ids: deque[int]
+) -> Iterator[bytes]:
+    """Back to their own queue: one record each, in slices."""
+    count, now_ms = 0, talk.last_command_ms
+    while ids and not queue.deleted and queue.log.failure is None and not queue.log.no_room:
+        for _ in range(min(len(ids), _PER_SLICE)):
+            count += redrive_one(queue, ids.popleft(), now_ms) is not None
+        if queue.reader.waiters:
+            queue.reader.serve(now_ms)
+        yield b""
+    if queue.log.no_room and not count:
+        talk.refuse(ServerError(queue.log.no_room), command.quiet)
+    elif not command.quiet:
+        talk.replies.hold(b"%d\r\n" % count, queue.log, queue.log.lsn_appended)
+
+
+def _source(talk: Talk, command: Plain, name: bytes, target: bytes) -> Queue | None:
+    """The queue that is meant; None: there is none, and that is said."""
+    for each in (name, target):
+        check_name(each.partition(b"/")[0])
+        if b"/" in each:
+            raise ClientError(f"{command.verb.decode('ascii')} takes queues without options")
+    if parent_of(target) and target != name:
+        raise ClientError("items are moved to a queue, and this is a fan-out child of one")
+    if target in talk.broker.aliases:
+        raise ClientError(f"items are moved to a queue, and {target.decode('ascii')} is an alias")
+    if talk.host.mode != "up":
+        raise ServerError(f"{talk.host.mode}: this server moves nothing now")
+    queue = talk.broker.queues.get(name)
+    if queue is None:
+        if not command.quiet:
+            talk.replies.say(b"NOT_FOUND\r\n")
+    elif queue.log.failure is not None:
+        queue.raise_failed()
+    return queue
+
+
+def _begin(talk: Talk, command: Plain, order: Order) -> None:
+    talk.broker.moves.request(order)
+    talk.await_order(order)
+    talk.stream = _answer(talk, command, order)
+
+
+def _answer(talk: Talk, command: Plain, order: Order) -> Iterator[bytes]:
+    """Asked for when the order is over."""
+    assert order.is_over
+    if order.refusal and not order.moved:
+        talk.refuse(ServerError(order.refusal), command.quiet)
+    elif not command.quiet:
+        talk.replies.say(b"%d\r\n" % order.moved)
+    yield b""

@@ -1,0 +1,82 @@
+"""How items are said: the VALUE line, the body, and with `full` all that is known.
+
+    VALUE <key> <flags> <bytes>[ <number>[ <stored ms> <expires ms> <attempts> <state> <key> <id>]]
+
+One rule: what is not there is `-`; keys and ids are percent-encoded, so that a line stays words.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote_from_bytes
+
+from journal.format.key import in_words
+from journal.read.range_scan import Put
+from kestrelpy.core.item import Item
+
+_UNESCAPED: Final = "!$&'()*+,:;=@"  # printable, and not what percent-encoding or a line needs
+
+
+class Shape:
+    """How the items of one answer to an observer are said."""
+
+    __slots__ = ("full", "key", "numbered")
+
+    def __init__(self, key: bytes, numbered: bool, full: bool) -> None:
+        self.key = key
+        self.numbered = numbered
+        self.full = full
+
+    def lines(self, puts: list[Put]) -> list[bytes]:
+        """Each as it is said; with `full` only the VALUE line, without its end: its attempts and
+        state follow, and the body."""
+        key = self.key
+        if self.full:
+            return [
+                b"VALUE %b %d %d %d %d %b " % (key, flags, len(body), marker, ms, _date(expires))
+                for _, marker, flags, ms, expires, body, _, _ in puts
+            ]
+        if self.numbered:
+            return [
+                b"VALUE %b %d %d %d\r\n%b\r\n" % (key, flags, len(body), marker, body)
+                for _, marker, flags, _, _, body, _, _ in puts
+            ]
+        return [
+            b"VALUE %b %d %d\r\n%b\r\n" % (key, flags, len(body), body)
+            for _, _, flags, _, _, body, _, _ in puts
+        ]
+
+
+def standing(state: bytes, attempts: int, key: bytes = b"", id_: bytes = b"") -> bytes:
+    """`<attempts> <state> <key> <id>`; the key is canonical, and said in words."""
+    return b"%d %b %b %b" % (
+        attempts, state, in_words(key).encode("ascii") or b"-", _quoted(id_)
+    )  # fmt: skip
+
+
+def full_value(
+    key: bytes, item: Item, end: bytes, number: int, state: bytes, attempts: int
+) -> bytes:
+    """An item with all that is known about it."""
+    body = item.body
+    return b"VALUE %b %d %d %d %d %b %b\r\n%b\r\n%b" % (
+        key, item.flags, len(body), number, item.stored_ms, _date(item.expires_ms),
+        standing(state, attempts, item.key, item.stamp.id if item.stamp is not None else b""),
+        body, end,
+    )  # fmt: skip
+
+
+def value(key: bytes, item: Item, end: bytes, number: int) -> bytes:
+    """An item, with its number unless that is 0."""
+    body = item.body
+    if number:
+        return b"VALUE %b %d %d %d\r\n%b\r\n%b" % (key, item.flags, len(body), number, body, end)
+    return b"VALUE %b %d %d\r\n%b\r\n%b" % (key, item.flags, len(body), body, end)
+
+
+def _date(wall_ms: int) -> bytes:
+    return b"%d" % wall_ms if wall_ms else b"-"
+
+
+def _quoted(text: bytes) -> bytes:
+    return quote_from_bytes(text, _UNESCAPED).encode("ascii") if text else b"-"

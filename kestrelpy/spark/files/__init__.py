@@ -1,0 +1,1 @@
+"""Reading journals from files."""

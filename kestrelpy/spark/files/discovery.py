@@ -1,0 +1,332 @@
+"""Where journals lie: folders, archives and backups, under paths and globs.
+
+    data directory, backup    <queue>.<generation>/0000000001.segment   one place for each folder
+    a journal's folder        0000000001.segment, ...snapshot           one place
+    an archive                <queue>.<generation>.0000000001.segment   one place for each journal
+
+To `journal.recovery.chain` a place is a folder with one journal in it, whatever its files are
+called.
+
+One rule: looking reads fronts and ends of files, and a file that cannot be used is one sentence.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final, cast
+
+from journal.errors import Damage, JournalError, NewerFormat
+from journal.files import Files
+from journal.format.checkpoint import Checkpoint
+from journal.format.record import Kind, Record, decode
+from journal.format.segment import (
+    FILE_HEADER_BYTES,
+    FOOTER_SPACE_BYTES,
+    SegmentHeader,
+    segment_name,
+    segment_number,
+)
+from journal.read.scan import read_footer
+from journal.recovery.chain import Chain, SegmentFile
+from journal.snapshot.snapshot import snapshot_lsn
+from journal.tools.view import RESTARTS_MAX, parse_folder_name
+
+_FRONT_BYTES: Final = 2048  # holds any segment's header and opening record
+_ARCHIVED: Final = re.compile(r"(?P<stem>.+)\.(?P<number>[0-9]{10})\.segment(\.[0-9]+)?")
+_REMOVED: Final = "~removed"  # a deleted queue's folder, until it is gone
+_VERSION: Final = slice(8, 10)  # of a file's header
+_MAGIC: Final = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A file or folder that is not read. `is_loss`: it may hold what was asked for."""
+
+    sentence: str
+    is_loss: bool = True
+
+
+class Place:
+    """Files of one journal by the names that they have in a journal's folder.
+
+    It reads like `journal.files.Files`, and changes nothing.
+    """
+
+    def __init__(self, files: Files, folder: str, is_archive: bool = False) -> None:
+        self.folder = folder
+        self.is_archive = is_archive
+        self.stem = os.path.basename(os.path.abspath(folder))
+        self.paths: dict[str, str] = {}
+        self._files = files
+        self._fronts: dict[str, bytes] = {}
+
+    def names(self, folder: str) -> list[str]:
+        return sorted(self.paths)
+
+    def size(self, path: str) -> int:
+        return self._files.size(self.real(path))
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        path = self.real(path)
+        if offset or not 0 < size <= _FRONT_BYTES:
+            return self._files.read(path, offset, size)
+        front = self._fronts.get(path)
+        if front is None:
+            front = self._fronts[path] = self._files.read(path, 0, _FRONT_BYTES)
+        return front[:size]
+
+    def real(self, path: str) -> str:
+        """Where a file of this place is."""
+        return self.paths.get(os.path.basename(path), path)
+
+    def chain(self) -> Chain:
+        """Which of its files make up the journal; raises FileNotFoundError when one has gone."""
+        chain = Chain(cast(Files, self), self.folder)
+        chain.find()
+        chain.damages = [replace(d, path=self.real(d.path)) for d in chain.damages]
+        return chain
+
+
+@dataclass(slots=True)
+class Found:
+    """One segment as it lies in a place. `header` are its first bytes: copies have the same."""
+
+    place: Place
+    file: SegmentFile
+    path: str
+    header: bytes
+    version: int
+    footer: Record | None
+    opening: Checkpoint | None
+    copies: list[Found] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        """Is it as long as it was made, and can it be read?"""
+        file = self.file
+        return file.header is not None and not (file.bytes_missing or file.unreadable)
+
+    @property
+    def goodness(self) -> tuple[bool, bool]:
+        """Of copies the best is read."""
+        return self.is_whole, self.footer is not None
+
+
+@dataclass(slots=True)
+class Looked:
+    """What lies at one place: `segments` by number, also those that survivors stand for."""
+
+    place: Place
+    chain: Chain
+    segments: list[Found]
+    damages: list[Damage]
+
+    @property
+    def lsn_known(self) -> int:
+        """What was reclaimed up to here needs not be there."""
+        known = self.chain.snapshot.lsn if self.chain.snapshot is not None else 0
+        if self.place.is_archive:  # what is archived has ended, and that is on disk
+            known = max([known, *(f.file.lsn_first - 1 for f in self.segments)])
+            known = max([known, *(f.footer.lsn - 1 for f in self.segments if f.footer)])
+        return known
+
+
+def look(files: Files, paths: Sequence[str]) -> tuple[list[Looked], list[Problem]]:
+    """What lies under these paths, each place once; raises JournalError where nothing does."""
+    problems: list[Problem] = []
+    looked: list[Looked] = []
+    for place in _places(files, paths, problems):
+        try:
+            found = _look_at(files, place)
+        except OSError as error:
+            where = error.filename or place.folder
+            problems.append(Problem(f"{where}: cannot be read: {error.strerror or error}"))
+            continue
+        except NewerFormat as error:
+            problems.append(Problem(f"{error}; not read"))
+            continue
+        looked.append(found)
+        problems += [Problem(d.sentence(), False) for d in found.damages if d.kind == "foreign"]
+    return looked, problems
+
+
+def expand(path: str) -> list[str]:
+    """What a glob names; a path without wildcards names itself."""
+    return sorted(glob.glob(path)) if _MAGIC.search(path) else [path]
+
+
+def _places(files: Files, paths: Sequence[str], problems: list[Problem]) -> list[Place]:
+    places: list[Place] = []
+    seen: set[str] = set()
+    for path in paths:
+        before = len(places)
+        for each in expand(path):
+            places += _places_in(files, each, seen, problems)
+        if len(places) == before and not any(_is_inside(each, seen) for each in expand(path)):
+            raise JournalError(
+                f"{path}: no journal lies here. Name a data directory, a queue's folder in it, a "
+                f"backup or an archive; wildcards are * ? [...]."
+            )
+    return places
+
+
+def _is_inside(path: str, seen: set[str]) -> bool:
+    """Was something below this path found already, by another name?"""
+    real = os.path.realpath(path)
+    return any(each == real or each.startswith(real + os.sep) for each in seen)
+
+
+def _places_in(
+    files: Files, path: str, seen: set[str], problems: list[Problem]
+) -> list[Place]:
+    try:
+        names = files.names(path)
+    except NotADirectoryError:
+        return _of_one_file(files, path, seen, problems)
+    except OSError as error:
+        problems.append(Problem(f"{path}: cannot be read: {error.strerror or error}"))
+        return []
+    found = _in_folder(files, path, names, seen, problems)
+    if found:
+        return found
+    for name in names:
+        below = os.path.join(path, name)
+        if name.endswith(_REMOVED):
+            continue
+        with suppress(NotADirectoryError, PermissionError):
+            found += _in_folder(files, below, files.names(below), seen, problems)
+    return found
+
+
+def _in_folder(
+    files: Files, folder: str, names: list[str], seen: set[str], problems: list[Problem]
+) -> list[Place]:
+    real = os.path.realpath(folder)
+    plain = [n for n in names if segment_number(n) is not None]
+    archived = [n for n in names if _ARCHIVED.fullmatch(n)]
+    if not (plain or archived) or real in seen:
+        return []
+    seen.add(real)
+    found = _archived(files, folder, archived, problems)
+    if plain:
+        place = Place(files, folder)
+        kept = plain + [n for n in names if snapshot_lsn(n) is not None]
+        place.paths = {n: os.path.join(folder, n) for n in kept}
+        found.append(place)
+    return found
+
+
+def _of_one_file(
+    files: Files, path: str, seen: set[str], problems: list[Problem]
+) -> list[Place]:
+    """A segment alone."""
+    folder, name = os.path.split(path)
+    if os.path.realpath(path) in seen or os.path.realpath(folder) in seen:
+        return []
+    seen.add(os.path.realpath(path))
+    if _ARCHIVED.fullmatch(name):
+        return _archived(files, folder, [name], problems)
+    number = segment_number(name)
+    if number is None:
+        return []
+    place = Place(files, folder, is_archive=True)
+    place.paths[name] = path
+    return [place]
+
+
+def _archived(
+    files: Files, folder: str, names: list[str], problems: list[Problem]
+) -> list[Place]:
+    """The journals in an archive: files of one name may be of several lives of a directory."""
+    places: dict[tuple[str, bytes, int], Place] = {}
+    for name in names:
+        match = _ARCHIVED.fullmatch(name)
+        assert match is not None, "it was chosen by this name"
+        path = os.path.join(folder, name)
+        try:
+            header = SegmentHeader.decode(files.read(path, 0, FILE_HEADER_BYTES), path)
+        except NewerFormat as error:
+            problems.append(Problem(f"{error}; not read"))
+            continue
+        except OSError as error:
+            problems.append(Problem(f"{path}: cannot be read: {error.strerror or error}"))
+            continue
+        if header is None:
+            problems.append(Problem(f"{path}: the file header is not readable; not read"))
+            continue
+        called = segment_name(header.segment)
+        life = 0
+        while True:
+            key = (match["stem"], header.identity, life)
+            place = places.setdefault(key, Place(files, folder, is_archive=True))
+            if called not in place.paths:
+                break
+            life += 1
+        place.stem = match["stem"]
+        place.paths[called] = path
+    return list(places.values())
+
+
+def _look_at(files: Files, place: Place) -> Looked:
+    """Its segments and what is wrong with them; a daemon may remove some meanwhile."""
+    for _ in range(RESTARTS_MAX):
+        try:
+            chain = place.chain()
+            segments = [_found(place, file) for file in (*chain.segments, *chain.replaced)]
+        except FileNotFoundError:
+            place = _again(files, place)
+            continue
+        return Looked(place, chain, segments, chain.damages)
+    raise JournalError(
+        f"{place.folder}: its segments were removed {RESTARTS_MAX} times while they were read"
+    )
+
+
+def _again(files: Files, place: Place) -> Place:
+    fresh = Place(files, place.folder, place.is_archive)
+    fresh.stem = place.stem
+    if place.is_archive:
+        there = set(files.names(place.folder))
+        fresh.paths = {n: p for n, p in place.paths.items() if os.path.basename(p) in there}
+        return fresh
+    names = files.names(place.folder)
+    kept = (n for n in names if segment_number(n) is not None or snapshot_lsn(n) is not None)
+    fresh.paths = {n: os.path.join(place.folder, n) for n in kept}
+    return fresh
+
+
+def _found(place: Place, file: SegmentFile) -> Found:
+    header, footer, opening = b"", None, None
+    version = 2
+    if not file.unreadable:
+        front = place.read(file.path, 0, _FRONT_BYTES)
+        header = front[:FILE_HEADER_BYTES]
+        if file.header is not None:
+            version = int.from_bytes(header[_VERSION], "little")
+        record = decode(front, FILE_HEADER_BYTES, file.journal, file.number)
+        if record is not None and record.kind == Kind.CHECKPOINT:
+            with suppress(NewerFormat, ValueError):
+                opening = Checkpoint.from_record(record)
+        at = file.capacity - FOOTER_SPACE_BYTES
+        if at >= FILE_HEADER_BYTES and not file.bytes_missing:
+            data = place.read(file.path, at, FOOTER_SPACE_BYTES)
+            footer = read_footer(data, at, file.journal, file.number)
+    return Found(place, file, place.real(file.path), header, version, footer, opening)
+
+
+def naming(segments: Iterable[Found]) -> tuple[str | None, str, int]:
+    """Server, queue and generation, from the newest checkpoint, else from a folder's name."""
+    last = None
+    for found in segments:
+        last = found
+        if found.opening is not None and found.opening.name:
+            server = found.opening.server.decode("utf-8", "replace")
+            queue = found.opening.name.decode("utf-8", "replace")
+            return server or None, queue, found.opening.generation
+    name, generation = parse_folder_name(last.place.stem) if last is not None else (b"", 0)
+    return None, name.decode("utf-8", "replace"), generation

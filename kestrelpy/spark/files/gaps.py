@@ -1,0 +1,109 @@
+"""What bytes that are no record mean: the end of the log, damage, or nothing.
+
+    ... r5 r6 | gap | r9 ...     synced up to 12: records 7 and 8 are lost, and named
+    ... r5 r6 | gap | r9 ...     synced up to 6:  torn, the log ends behind 6
+
+It is the judgement of `journal.recovery.recovery`, for a segment that is read alone.
+
+One rule: only what lies behind the last known sync may be called torn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from journal.errors import ITEM_MAX, Damage, DamageKind
+from journal.format.record import HEADER_BYTES, Kind, Record
+from journal.format.segment import FILE_HEADER_BYTES
+from journal.read.scan import FOOTER_LOST, Gap, Scan
+from journal.recovery.recovery import MISSING_BEHIND, SHORTER
+from kestrelpy.spark.files.split import Piece
+
+_OPENING_FRAMES: Final = 2  # the checkpoint and the first batch of any segment
+
+
+@dataclass(slots=True)
+class Judge:
+    """Of one piece, told of its records in order. `expected` is the next one's lsn, 0: any."""
+
+    piece: Piece
+    expected: int = 0
+    item: int = 0  # the last one put
+
+    def see(self, records: Sequence[Record]) -> None:
+        """These were there."""
+        if records:
+            self.expected = max(self.expected, records[-1].lsn + 1)
+            puts = (r.item for r in reversed(records) if r.kind == Kind.PUT)
+            self.item = max(self.item, next(puts, 0))
+
+    def gaps(self, found: Scan, file_bytes: int, records: Sequence[Record]) -> list[Gap]:
+        """The scan's gaps within the piece, and those that show only beside the whole file.
+
+        `records` are those of the piece that count.
+        """
+        piece = self.piece
+        stop = piece.stop or max(piece.size, file_bytes)
+        gaps = [gap for gap in found.gaps if gap.offset < stop]
+        if file_bytes < min(piece.size, stop):
+            start, lsn = file_bytes, found.lsn_next
+            went_on = start - found.read_to < HEADER_BYTES  # else zeros: the log ended before
+            if gaps and gaps[-1].offset >= found.read_to:
+                start, went_on = gaps.pop().offset, True
+            behind = 0 if went_on else lsn or self.expected or 1
+            gaps.append(Gap(start, piece.size, SHORTER, lsn, behind))
+        elif not gaps and not piece.is_survivors:
+            lsn = max(self.expected, records[-1].lsn + 1 if records else 0) or piece.lsn_first
+            if lsn <= piece.lsn_last:
+                gaps.append(Gap(found.end, found.end, MISSING_BEHIND, lsn, piece.lsn_last + 1))
+        return gaps
+
+    def verdict(self, path: str, gap: Gap, following: int) -> tuple[bool, Damage | None]:
+        """Does the log end in front of this gap; and the damage that it is, if it is one.
+
+        `following` is the first item put behind the gap, 0: none is known.
+        """
+        piece = self.piece
+        first, last = self._lost(gap)
+        is_lost = last >= first
+        is_superseded = bool(piece.lsn_limit) and first >= piece.lsn_limit
+        if is_superseded and gap.reason not in (FOOTER_LOST, SHORTER):
+            return False, None
+        is_behind = first > piece.lsn_synced
+        if is_lost and is_behind and gap.reason != SHORTER:
+            return True, None
+        kind: DamageKind = "corrupt"
+        if gap.reason in (SHORTER, MISSING_BEHIND):
+            kind = "truncated"
+        elif is_behind and gap.reason != FOOTER_LOST:
+            kind = "torn"
+        id_first, id_last = 1, 0
+        if is_lost:
+            id_first = (self.item or max(piece.item_first - 1, 0)) + 1
+            id_last = following - 1 if following else min(id_first + last - first, ITEM_MAX)
+            id_last = max(id_last, id_first - 1)
+        damage = Damage(
+            kind, path, gap.offset, gap.end, gap.reason, first, last, id_first, id_last
+        )
+        if is_lost and not is_behind:
+            self.expected = last + 1
+        return is_lost and is_behind, damage
+
+    def _lost(self, gap: Gap) -> tuple[int, int]:
+        """First and last lsn of what may have been in a gap; a last below its first: nothing."""
+        limit = self.piece.lsn_limit
+        room = (gap.end - gap.offset) // HEADER_BYTES  # for so many records at most
+        if gap.offset == FILE_HEADER_BYTES:
+            room = max(room - _OPENING_FRAMES, 0)
+        elif gap.end == FILE_HEADER_BYTES:  # not even a header: nobody knows how long it was
+            room = ITEM_MAX
+        first = self.expected or self.piece.lsn_before or gap.lsn_expected
+        following = gap.lsn_next
+        if limit and not 0 < following < limit:
+            following = limit
+        if following:
+            return first or max(following - room, 1), following - 1
+        first = first or 1
+        return first, min(first + max(room, 1) - 1, ITEM_MAX)

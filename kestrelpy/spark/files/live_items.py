@@ -1,0 +1,77 @@
+"""What of a piece is still there, as numpy has it: asked for many items at once.
+
+    items      3  4  7  9
+    has        1  0  1  1
+    states     0  .  2  1      of `STATES`
+
+One rule: every question is about an array of items, and is answered without a loop over them.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from journal.sets.id_set import PAGE_IDS
+from kestrelpy.spark.files.split import Held
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+STATES: Final = ("ready", "dead", "lent", "delayed")
+READY, DEAD, LENT, DELAYED = range(len(STATES))
+_PAIR: Final = np.dtype([("item", "<u8"), ("number", "<u8")])
+_PAGE: Final = np.dtype([("page", "<u8"), ("bits", "u1", PAGE_IDS // 8)])
+
+
+class Holding:
+    """`Held` as numpy has it: which items are there, in which state, their attempts."""
+
+    def __init__(self, held: Held) -> None:
+        ranges = np.frombuffer(held.ranges, "<u8").astype(np.int64).reshape(-1, 2)
+        ranges = ranges[ranges[:, 1] >= ranges[:, 0]]
+        self._firsts, self._lasts = ranges[:, 0], ranges[:, 1]
+        pages = np.frombuffer(held.pages, _PAGE)
+        self._pages, self._bits = pages["page"].astype(np.int64), pages["bits"]
+        self._attempts = np.frombuffer(held.attempts, _PAIR)
+        self._states = np.frombuffer(held.states, _PAIR)
+        self._released = np.frombuffer(held.released, _PAIR)
+
+    def has(self, items: Ints) -> Bools:
+        """Which of these are there."""
+        found = np.zeros(len(items), np.bool_)
+        if len(self._firsts):
+            at = np.searchsorted(self._firsts, items, "right") - 1
+            found |= (at >= 0) & (items <= self._lasts[np.maximum(at, 0)])
+        if len(self._pages):
+            page = items // PAGE_IDS
+            at = np.minimum(np.searchsorted(self._pages, page), len(self._pages) - 1)
+            bits = self._bits[at, (items % PAGE_IDS) >> 3] >> (items & 7).astype(np.uint8)
+            found |= (self._pages[at] == page) & ((bits & 1) == 1)
+        return found
+
+    def attempts(self, items: Ints) -> Ints:
+        """Deliveries of each that ended without a confirm."""
+        return _looked_up(self._attempts, items)
+
+    def states(self, items: Ints) -> npt.NDArray[np.int8]:
+        """The place of each one's state in `STATES`."""
+        return _looked_up(self._states, items).astype(np.int8)
+
+    def markers(self, items: Ints) -> Ints:
+        """Where each became available, if it was put with a delay; 0 for others."""
+        return _looked_up(self._released, items)
+
+
+def _looked_up(pairs: npt.NDArray[np.void], items: Ints) -> Ints:
+    if not len(pairs):
+        return np.zeros(len(items), np.int64)
+    ids = pairs["item"].astype(np.int64)
+    at = np.minimum(np.searchsorted(ids, items), len(ids) - 1)
+    return np.where(ids[at] == items, pairs["number"].astype(np.int64)[at], 0)
+
+
+NOTHING_HELD: Final = Holding(Held(struct.pack("<QQ", 1, 0), b""))

@@ -1,0 +1,399 @@
+"""Which files hold the history of which journal, and the pieces in which it is read.
+
+    places          live folder       archive          backup
+                    4  6  7  8:       1  2  3  5       3  4  5  7         segments there
+                          └ survivors of 2 to 5 stand in 6
+    by journal      1  2  3  4  5  7  8:                                  each once, the best copy
+    lsns            |--|--|--|--|--|--|     6 adds nothing: its originals are there
+
+Every numbered record that is kept anywhere is in one piece, once per journal and lsn: of copies
+one is read; a newer segment supersedes older records from its own first lsn on; survivors give
+what no original that is there has. Planning reads fronts, ends and snapshots, and whole only what
+is not known to be synced, where the log may have a torn end.
+
+One rule: what is planned is fixed. What a daemon writes afterwards is for the next plan.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from journal.errors import ITEM_MAX, Damage, JournalError
+from journal.files import Disk, Files
+from journal.format.record import Kind
+from journal.format.segment import FILE_HEADER_BYTES, Tally
+from journal.read.scan import Scan
+from journal.recovery.chain import SegmentFile
+from journal.recovery.recovery import MISSING_BEFORE, SHORTER
+from journal.tools.view import RESTARTS_MAX, live_files
+from kestrelpy.spark.files.copies import best_copies, by_journal
+from kestrelpy.spark.files.discovery import Found, Looked, Problem, look, naming
+from kestrelpy.spark.files.gaps import Judge
+from kestrelpy.spark.files.readers import Naming, in_order, namings_among, namings_of
+from kestrelpy.spark.files.split import Piece, PieceGone, Range, without
+from kestrelpy.spark.files.tail import Survey, survey
+
+if TYPE_CHECKING:
+    from kestrelpy.spark.files.plan_items import State
+
+_number: Final = attrgetter("file.number")
+_offset: Final = attrgetter("offset")
+
+
+@dataclass(slots=True)
+class Journal:
+    """One journal: what is kept of it, as pieces by lsn.
+
+    `holes` are lsns that are not there because they were reclaimed, `damages` what else is not
+    there, `torn` where the log ends though bytes follow. `lsn_first` is where its history begins
+    (0: nothing is kept), `lsn_next` one behind the last record. `state`: when items are planned.
+    """
+
+    identity: bytes
+    server: str | None
+    queue: str
+    generation: int
+    folders: list[str]
+    pieces: list[Piece] = field(default_factory=list)
+    holes: list[Range] = field(default_factory=list)
+    damages: list[Damage] = field(default_factory=list)
+    torn: list[Damage] = field(default_factory=list)
+    lsn_synced: int = 0
+    state: State | None = None
+
+    @property
+    def namings(self) -> tuple[Naming, ...]:
+        """The readers that it names."""
+        return self.pieces[0].namings if self.pieces else ()
+
+    @property
+    def lsn_first(self) -> int:
+        return min((p.lsn_first for p in self.pieces), default=0)
+
+    @property
+    def lsn_next(self) -> int:
+        return max((p.lsn_last for p in self.pieces), default=0) + 1
+
+
+@dataclass(slots=True)
+class History:
+    """Everything under some paths; `problems` are files that are not read."""
+
+    journals: list[Journal]
+    problems: list[Problem]
+
+    @property
+    def pieces(self) -> list[Piece]:
+        return [piece for journal in self.journals for piece in journal.pieces]
+
+    @property
+    def damages(self) -> list[Damage]:
+        return [damage for journal in self.journals for damage in journal.damages]
+
+
+def plan_events(paths: Sequence[str], files: Files | None = None) -> History:
+    """The pieces with every record kept under these paths; raises JournalError where none is."""
+    disk = live_files(files if files is not None else Disk())
+    for _ in range(RESTARTS_MAX):
+        looked, problems = look(disk, paths)
+        with suppress(FileNotFoundError):  # a daemon was done with it: look again
+            journals = [_Plan(group).made() for group in by_journal(looked, problems)]
+            return History(journals, problems)
+    raise JournalError(
+        f"{', '.join(paths)}: segments were removed {RESTARTS_MAX} times while they were looked at"
+    )
+
+
+def look_again(
+    gone: PieceGone, piece: Piece, paths: Sequence[str], files: Files | None = None
+) -> tuple[list[Piece], list[Range]]:
+    """Where the records of a piece that has gone are now, and which of them are nowhere.
+
+    Those that survivors do not carry (all but the puts of living items) are nowhere, unless the
+    segment was archived.
+    """
+    wanted = (gone.lsn_first, gone.lsn_last)
+    found: list[Piece] = []
+    missing = [wanted]
+    try:
+        history = plan_events(paths, files)
+    except JournalError:
+        return [], missing
+    for journal in history.journals:
+        if journal.identity != piece.identity:
+            continue
+        for each in journal.pieces:
+            if each.lsn_first <= wanted[1] and wanted[0] <= each.lsn_last:
+                same = replace(each, held=piece.held, lsn_limit=each.lsn_limit)
+                found.append(same.only(*wanted))
+                if not each.is_survivors:
+                    missing = without(missing, (each.lsn_first, each.lsn_last))
+    return found, missing
+
+
+# -- one journal --------------------------------------------------------------------------------
+
+
+class _Plan:
+    """One journal's pieces."""
+
+    def __init__(self, group: list[Looked]) -> None:
+        self._group = group
+        self._scans: dict[int, Scan] = {}
+        self._surveys: dict[int, Survey] = {}
+        best = best_copies(group)
+        newest_first = sorted(best, key=_number, reverse=True)
+        server, queue, generation = naming(newest_first)
+        folders = list(dict.fromkeys(each.place.folder for each in group))
+        self.journal = Journal(group[0].chain.identity, server, queue, generation, folders)
+        self._logs = [f for f in best if not f.file.is_survivors]
+        self._survivors = [f for f in best if f.file.is_survivors]
+        self._known = max(each.lsn_known for each in group)
+        self._expected = 0  # the next record's lsn, as far as it is known what stands before
+
+    def made(self) -> Journal:
+        """Plan it."""
+        journal = self.journal
+        journal.damages = [d for each in self._group for d in each.damages if d.kind != "foreign"]
+        self._find_synced()
+        self._find_limits()
+        pieces = []
+        for found in self._logs:
+            piece, is_short = self._piece(found), found.file.bytes_missing
+            if piece is not None and (is_short or piece.lsn_last >= piece.lsn_first):
+                pieces.append(piece)
+            if journal.torn:
+                break  # here the log ends
+        covered = [(p.lsn_first, p.lsn_last) for p in pieces]
+        for found in self._survivors:
+            if (extra := self._of_survivors(found, covered)) is not None:
+                pieces.append(extra)
+                covered.append((extra.lsn_first, extra.lsn_last))
+        journal.pieces = sorted(pieces, key=lambda p: (p.lsn_first, p.segment))
+        namings = self._namings()
+        journal.pieces = [replace(each, namings=namings) for each in journal.pieces]
+        if covered:
+            journal.holes = without([(min(covered)[0], max(c[1] for c in covered))], *covered)
+        return journal
+
+    def _namings(self) -> tuple[Naming, ...]:
+        """The readers that it names, as far as records or a snapshot of that are kept."""
+        found: list[Naming] = []
+        for each in self._group:
+            if each.chain.snapshot is not None:
+                found += namings_of(each.chain.snapshot)
+        for log in self._logs:
+            counts = Tally.from_footer(log.footer).counts if log.footer is not None else None
+            if counts is None or any(counts[Kind.READER : Kind.READER + 1]):
+                surveyed = self._survey(log)
+                found += surveyed.namings
+                found += namings_among(surveyed.rest.records)
+        return in_order(each for each in found if each.lsn < self.journal.lsn_next)
+
+    def _scan(self, found: Found) -> Scan:
+        number = found.file.number
+        scanned = self._scans.get(number)
+        if scanned is None:
+            chain = next(e.chain for e in self._group if e.place is found.place)
+            scanned = self._scans[number] = chain.scan(found.file)
+            scanned.path = found.path
+        return scanned
+
+    def _survey(self, found: Found) -> Survey:
+        """The same in bulk."""
+        file = found.file
+        number = file.number
+        surveyed = self._surveys.get(number)
+        if surveyed is None:
+            try:
+                data = found.place.read(file.path)
+            except OSError:
+                surveyed = Survey(self._scan(found))  # which tells what to say of it
+            else:
+                made = file.capacity + file.bytes_missing
+                surveyed = survey(data, found.path, file.journal, number, made)
+            self._surveys[number] = surveyed
+        return surveyed
+
+    def _find_synced(self) -> None:
+        """As `Recovery` does: newest first, until a batch says up to where it was synced."""
+        synced, before_unreadable = self._known, False
+        for found in reversed(self._logs):
+            if found.footer is not None and found.footer.lsn <= self._known + 1:
+                break
+            if self._is_blank(found):
+                continue
+            scanned = self._survey(found).rest
+            synced = max(synced, scanned.lsn_synced)
+            if before_unreadable:
+                synced = max(synced, scanned.lsn_next - 1)
+            before_unreadable = before_unreadable or scanned.unreadable
+            if scanned.batches or 0 < found.file.lsn_first <= self._known + 1:
+                break
+        self.journal.lsn_synced = synced
+
+    def _is_blank(self, found: Found) -> bool:
+        """Was nothing ever written to it?"""
+        file = found.file
+        return not (file.lsn_first or file.unreadable) and file.is_spare(self._survey(found).rest)
+
+    def _find_limits(self) -> None:
+        """Newest first: up to which lsn each counts; those that hold nothing of it are left out."""
+        limit = 0
+        kept: list[Found] = []
+        for found in reversed(self._logs):
+            file = found.file
+            if not file.lsn_first and not file.unreadable:
+                file.lsn_first = self._survey(found).rest.lsn_first
+            behind = (f.file.lsn_first for f in self._survivors if f.file.rank > file.rank)
+            # What survivors stand for began where they say, be it before the next log.
+            file.lsn_limit = min((lsn for lsn in (limit, *behind) if lsn), default=0)
+            first = file.lsn_first
+            if first and file.supersedes(first):
+                while kept and not kept[0].file.lsn_first:
+                    kept.pop(0)
+            elif first or not self._is_blank(found):
+                kept.insert(0, found)
+                limit = first or limit
+        self._logs = kept
+
+    # -- pieces -------------------------------------------------------------------------------
+
+    def _piece(self, found: Found) -> Piece | None:
+        """What is read of a segment; None: the log ended before it."""
+        file, footer, synced = found.file, found.footer, self.journal.lsn_synced
+        last = footer.lsn - 1 if footer is not None else file.lsn_limit - 1
+        if file.lsn_limit:
+            last = min(last, file.lsn_limit - 1)
+        first = file.lsn_first
+        if self._is_cut_before(found, first):
+            return None
+        before, self._expected = self._expected, max(self._expected, last + 1)
+        if file.unreadable:
+            self._name_unreadable(found, before)
+            return self._made(found, 1, 0)
+        piece = self._made(found, first or before or max(last, 1), last)
+        piece = replace(piece, lsn_before=before)
+        is_known = footer is not None or (file.lsn_limit and not self._is_alone(file))
+        if last <= synced and (is_known or file.bytes_missing):
+            return piece
+        return self._with_end(found, piece)
+
+    def _is_alone(self, file: SegmentFile) -> bool:
+        """May what came behind it have been reclaimed? Of one that was never sealed nobody but
+        itself says then where it ends."""
+        return 0 < file.lsn_limit <= self._known + 1
+
+    def _is_cut_before(self, found: Found, first: int) -> bool:
+        """Do records miss before this segment? Then they are named, or the log ended there."""
+        if not first or first <= self._known + 1 or not 0 < self._expected < first:
+            return False
+        lost = (max(self._expected, self._known + 1), first - 1)
+        theirs = [(s.file.lsn_first, s.footer.lsn - 1) for s in self._survivors if s.footer]
+        if not without([lost], *theirs):
+            return False
+        at = FILE_HEADER_BYTES
+        if lost[0] > self.journal.lsn_synced:
+            self.journal.torn.append(
+                Damage("torn", found.path, at, found.file.capacity, MISSING_BEFORE, *lost)
+            )
+            return True
+        if lost[1] >= lost[0]:
+            self.journal.damages.append(
+                Damage("truncated", found.path, at, at, MISSING_BEFORE, *lost)
+            )
+        return False
+
+    def _with_end(self, found: Found, piece: Piece) -> Piece | None:
+        """A piece that may have the torn end of the log in it: read now, and cut there."""
+        limit, surveyed = found.file.lsn_limit, self._survey(found)
+        if limit and surveyed.lsn_last >= limit:
+            surveyed = Survey(self._scan(found))
+        scanned, tally = surveyed.rest, surveyed.tally
+        records = scanned.records
+        if limit:
+            records = records[: bisect_left(records, limit, key=attrgetter("lsn"))]
+        is_alone = self._is_alone(found.file)
+        synced = scanned.lsn_synced if is_alone else piece.lsn_synced
+        alone = replace(piece, lsn_last=0, lsn_synced=synced)
+        judge, cut = Judge(alone, surveyed.lsn_next, tally.item_last), None
+        done = 0
+        for gap in judge.gaps(scanned, found.file.capacity, records):
+            behind = bisect_left(records, gap.offset, done, key=_offset)
+            judge.see(records[done:behind])
+            done = behind
+            is_end, damage = judge.verdict(found.path, gap, 0)
+            if is_end:
+                cut, records = gap, records[:behind]
+                if not is_alone:  # else it went on in another segment
+                    self.journal.torn.append(
+                        damage or Damage("torn", found.path, gap.offset, gap.end, gap.reason,
+                                         judge.expected or 1, max(scanned.lsn_next - 1, 0))
+                    )  # fmt: skip
+                break
+        first = surveyed.lsn_first if surveyed.count else 0
+        if not (records or first):
+            is_short = cut is not None and cut.reason == SHORTER  # whoever reads it says so
+            return None if cut and not is_short else replace(piece, lsn_last=piece.lsn_first - 1)
+        tally.see_all(records)
+        last = records[-1].lsn if records else surveyed.lsn_last
+        end = records[-1].end if records else surveyed.last_end
+        self._expected = last + 1
+        piece = replace(
+            piece, lsn_first=first or records[0].lsn, lsn_last=last,
+            records=surveyed.count + len(records),
+            item_first=tally.item_first, item_last=tally.item_last,
+            time_first=tally.time_min, time_last=tally.time_max,
+        )  # fmt: skip
+        if not found.file.bytes_missing and (cut is not None or found.footer is None):
+            is_lost_behind = cut is None and any(g.offset >= end for g in scanned.gaps)
+            piece = replace(piece, stop=scanned.read_to if is_lost_behind else end)
+        return piece
+
+    def _name_unreadable(self, found: Found, before: int) -> None:
+        limit = found.file.lsn_limit
+        last = limit - 1 if limit else ITEM_MAX
+        self.journal.damages.append(
+            Damage("corrupt", found.path, 0, found.file.capacity, found.file.unreadable,
+                   before or 1, last, 1, ITEM_MAX)
+        )  # fmt: skip
+
+    def _of_survivors(self, found: Found, covered: list[Range]) -> Piece | None:
+        """What of survivors no original has; None: nothing."""
+        file, footer = found.file, found.footer
+        if file.unreadable:
+            self._name_unreadable(found, file.lsn_first)
+            return None
+        behind = [f.file.lsn_first for f in self._logs if f.file.rank > file.rank_last]
+        limit = min((lsn for lsn in behind if lsn), default=0)
+        last = footer.lsn - 1 if footer is not None else limit - 1
+        if last < 1:
+            last = self._scan(found).lsn_next - 1
+        first = file.lsn_first or self._scan(found).lsn_first or 1
+        left = without([(first, last)], *covered)
+        if not left:
+            return None
+        skip = without([(first, last)], *left)
+        made = self._made(found, first, last)
+        return replace(made, is_survivors=True, lsn_limit=limit, skip=tuple(skip))
+
+    def _made(self, found: Found, first: int, last: int) -> Piece:
+        file, journal = found.file, self.journal
+        server, queue, generation = journal.server, journal.queue, journal.generation
+        if found.opening is not None and found.opening.name:
+            server, queue, generation = naming([found])
+        tally = Tally.from_footer(found.footer) if found.footer is not None else Tally()
+        return Piece(
+            found.path, journal.identity, file.journal, file.number,
+            file.capacity + file.bytes_missing, first, last, server, queue, generation,
+            copies=tuple(each.path for each in found.copies), version=found.version,
+            is_headless=file.header is None, lsn_limit=file.lsn_limit,
+            lsn_synced=journal.lsn_synced, item_first=tally.item_first,
+            item_last=tally.item_last, time_first=tally.time_min, time_last=tally.time_max,
+            records=sum(tally.counts),
+        )  # fmt: skip

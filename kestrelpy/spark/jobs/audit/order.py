@@ -1,0 +1,276 @@
+"""Order: items leave in the order of their markers; what came back stands at its old place.
+
+    marker        1     2     3     4     5
+    first opened  0     3     9     4     5        3 was opened after 4 and 5: why?
+
+A later first delivery of an older item is none, or is explained, where
+
+    restart   a crash ended its real first delivery, which left no record. Whoever is handed an item
+              after a start is handed it behind a TOKENS record, for a start reserves tokens anew
+    clock     the wall clock was set back: times before and after are not comparable
+    close     both within the smallest step of the daemon's wall clock, where the journal has too
+              few records to show whether it was taken
+
+Keys: an item whose key is lent is passed over, so items with a key have an order of their own. (A
+KNOWN FLAW: with `key_match = "any"` items that share one value of several are not compared.)
+
+An item that was delayed before its first delivery has a later place than its number says, and is
+not compared.
+
+One rule: what is explained is counted and shown; only what nothing explains is a breach.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as fn
+
+from kestrelpy.spark.jobs.common import events as ev
+
+# The daemon follows the wall clock in steps of this size (`server.clock`).
+CLOCK_STEP_MS: Final = 10
+# So many records around two deliveries would show a step of the clock between them.
+_DENSE_RECORDS: Final = 20
+# A delivery that began so long before the last record is not sure to have begun after a step.
+_STEP_MARGIN_MS: Final = 1000
+_CLOSE_MAX: Final = 10_000  # swaps that are looked at one by one
+_BEFORE: Final = (Window.unboundedPreceding, -1)
+
+
+@dataclass(slots=True)
+class Order:
+    """What was found in one journal. Counts are of items (gaps: of ids), lists are examples."""
+
+    judged: int = 0
+    swapped: int = 0
+    restart: int = 0
+    clock: int = 0
+    close: int = 0
+    puts_swapped: int = 0
+    overlaps: int = 0
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    examples: list[str] = field(default_factory=list)
+
+    @property
+    def breaches(self) -> int:
+        """How many there are."""
+        return self.swapped + self.puts_swapped + self.overlaps
+
+
+def check_order(
+    spark: SparkSession, blocks: Sequence[Row], events: DataFrame, items: DataFrame, keyed: bool,
+    examples: int,
+) -> dict[int, Order]:  # fmt: skip
+    """Look at every journal; `blocks` and `items` are those of `judged`, `events` are records."""
+    found: dict[int, Order] = defaultdict(Order)
+    firsts = items.where("is_first")
+    suspects = _walk(spark, blocks, items, found, examples)
+    if keyed:
+        late = _late(firsts, ("jid", "key_hash")).groupBy("jid").count()
+        suspects = {row.jid: row["count"] for row in late.collect()}
+    if suspects:
+        _check_firsts(spark, events, firsts, suspects, found, examples)
+    if keyed:
+        _check_overlaps(spark, events, items, found, "key_hash", examples)
+    if any(block.overlaps for block in blocks):
+        again = items.where("overlaps > 0")
+        _check_overlaps(spark, events, again, found, "item", examples)
+    return dict(found)
+
+
+# -- in the order of items ------------------------------------------------------------------------
+
+
+def _walk(
+    spark: SparkSession, blocks: Sequence[Row], items: DataFrame, found: dict[int, Order],
+    examples: int,
+) -> dict[int, int]:  # fmt: skip
+    """Markers rise with the log, and none is left out; first deliveries follow them.
+
+    Block by block, each told what those before it end with; items are looked at where one of them
+    does not follow. Returns journals in which items were opened before one of a lower marker was,
+    and how many.
+    """
+    earlier, latest = [], dict[int, int]()
+    is_late = False
+    for row in blocks:
+        found[row.jid].judged += row.judged
+        before_ms = latest.get(row.jid, 0)
+        earlier.append((row.jid, row.block, before_ms))
+        if row.judged:
+            is_late |= row.late > 0 or row.earliest_ms < before_ms
+            latest[row.jid] = max(before_ms, row.latest_ms)
+    pairs = []
+    if any(row.odd_puts for row in blocks):
+        rows = items.where("is_odd_put").orderBy("jid", "item").limit(_CLOSE_MAX).collect()
+        pairs = [(r.jid, r.item_before, r.lsn_before, r.item, r.put_lsn) for r in rows]
+    whole = [row for row in blocks if row["first"] is not None]
+    pairs += [
+        (b.jid, a["last"], a.last_lsn, b["first"], b.first_lsn)
+        for a, b in itertools.pairwise(whole)
+        if a.jid == b.jid
+    ]
+    _note_puts(pairs, found, examples)
+    if not is_late:
+        return {}
+    known = spark.createDataFrame(earlier, "jid bigint, block bigint, earlier_ms bigint")
+    walked = items.where("is_first").join(fn.broadcast(known), ["jid", "block"])
+    late = walked.where(fn.col("begin_ms") < fn.greatest("latest_ms", "earlier_ms"))
+    return {row.jid: row["count"] for row in late.groupBy("jid").count().collect()}
+
+
+def _note_puts(
+    pairs: list[tuple[int, int, int, int, int]], found: dict[int, Order], examples: int
+) -> None:
+    """Items that follow each other: is one left out between them, was the later put first?"""
+    for jid, item_before, lsn_before, item, put_lsn in sorted(pairs):
+        order = found[jid]
+        if item > item_before + 1:
+            order.gaps.append((item_before + 1, item - 1))
+        if put_lsn < lsn_before:
+            order.puts_swapped += 1
+            _tell(order, examples, f"item {item} was put (lsn {put_lsn}) before item "
+                                   f"{item_before} (lsn {lsn_before})")  # fmt: skip
+
+
+# -- first deliveries ---------------------------------------------------------------------------
+
+
+def _check_firsts(
+    spark: SparkSession, events: DataFrame, firsts: DataFrame, suspects: dict[int, int],
+    found: dict[int, Order], examples: int,
+) -> None:  # fmt: skip
+    marked = _with_lives(spark, events, firsts.where(fn.col("jid").isin(list(suspects))), suspects)
+    unsure = marked.where("unsure").groupBy("jid").count().collect()
+    sure = marked.where("not unsure")
+    swaps = _late(sure, ("jid", "key_hash", "life", "clock")).cache()
+    close = _close_swaps(spark, events, swaps)
+    swapped: dict[int, int] = defaultdict(int)
+    for row in swaps.orderBy("jid", "item").limit(_CLOSE_MAX).collect():
+        if (row.jid, row.item) in close:
+            found[row.jid].close += 1
+            continue
+        _tell(found[row.jid], examples, f"item {row.item} was first opened "
+              f"{row.latest_ms - row.begin_ms} ms before an item with a lower marker")  # fmt: skip
+    for row in swaps.groupBy("jid").count().collect():
+        swapped[row.jid] = row["count"]
+    swaps.unpersist()
+    for row in unsure:
+        found[row.jid].clock = row["count"]
+    for jid, late_ones in suspects.items():
+        order = found[jid]
+        order.swapped = swapped[jid] - order.close
+        order.restart = max(late_ones - swapped[jid] - order.clock, 0)
+
+
+def _late(firsts: DataFrame, within: tuple[str, ...]) -> DataFrame:
+    """Items that were opened before one of a lower marker was."""
+    before = Window.partitionBy(*within).orderBy("item").rowsBetween(*_BEFORE)
+    latest = firsts.withColumn("latest_ms", fn.max("begin_ms").over(before))
+    return latest.where(fn.col("begin_ms") < fn.col("latest_ms"))
+
+
+def _with_lives(
+    spark: SparkSession, events: DataFrame, rows: DataFrame, jids: Iterable[int]
+) -> DataFrame:
+    """With `life` (how many starts came before) and `clock` (how often it had been set back).
+
+    `unsure`: begun while the wall clock showed a time that it showed twice.
+    """
+    wanted = events.where(fn.col("jid").isin(list(jids)) & ~fn.col("of_child"))
+    starts = wanted.where(fn.col("kind") == ev.TOKENS).select(
+        "jid", fn.col("lsn").alias("first_lsn"), fn.lit(1).alias("start"),
+        fn.lit(None).cast("bigint").alias("back_from_ms"),
+    )  # fmt: skip
+    by_lsn = Window.partitionBy("jid").orderBy("lsn")
+    timed = wanted.where(fn.col("segment") > 0)  # what is no record has no time
+    steps = timed.select("jid", "lsn", "ms", fn.lag("ms").over(by_lsn).alias("ms_before"))
+    steps = steps.where(fn.col("ms") < fn.col("ms_before")).select(
+        "jid", fn.col("lsn").alias("first_lsn"), fn.lit(0).alias("start"),
+        fn.col("ms_before").alias("back_from_ms"),
+    )  # fmt: skip
+    together = rows.withColumn("start", fn.lit(0)).withColumn(
+        "back_from_ms", fn.lit(None).cast("bigint")
+    )
+    for marks in (starts, steps):
+        together = together.unionByName(marks, allowMissingColumns=True)
+    so_far = (
+        Window.partitionBy("jid")
+        .orderBy("first_lsn", fn.col("item").asc_nulls_first())
+        .rowsBetween(Window.unboundedPreceding, 0)
+    )
+    from_ms = fn.max("back_from_ms").over(so_far)
+    return (
+        together.withColumn("life", fn.sum("start").over(so_far))
+        .withColumn("clock", fn.count("back_from_ms").over(so_far))
+        .withColumn("from_ms", from_ms)
+        .where(fn.col("item").isNotNull())
+        .withColumn(
+            "unsure",
+            fn.coalesce(fn.col("begin_ms") <= fn.col("from_ms") + _STEP_MARGIN_MS, fn.lit(False)),
+        )
+    )
+
+
+def _close_swaps(spark: SparkSession, events: DataFrame, swaps: DataFrame) -> set[tuple[int, int]]:
+    """Those that a step of the clock may explain which nothing shows."""
+    near = swaps.where(fn.col("latest_ms") - fn.col("begin_ms") <= CLOCK_STEP_MS)
+    rows: list[Row] = near.orderBy("jid", "item").limit(_CLOSE_MAX).collect()
+    if not rows:
+        return set()
+    spans = spark.createDataFrame(
+        [(r.jid, r.item, r.begin_ms - CLOCK_STEP_MS, r.latest_ms + CLOCK_STEP_MS) for r in rows],
+        "jid bigint, item bigint, from_ms bigint, to_ms bigint",
+    )
+    moments = spans.select("jid", "item", fn.explode(fn.sequence("from_ms", "to_ms")).alias("ms"))
+    at = events.select("jid", "ms").join(fn.broadcast(moments), ["jid", "ms"])
+    dense = at.groupBy("jid", "item").count().where(fn.col("count") >= _DENSE_RECORDS).collect()
+    return {(r.jid, r.item) for r in rows} - {(r.jid, r.item) for r in dense}
+
+
+# -- lent to one at a time ----------------------------------------------------------------------
+
+
+def _check_overlaps(
+    spark: SparkSession, events: DataFrame, of: DataFrame, found: dict[int, Order], held: str,
+    examples: int,
+) -> None:  # fmt: skip
+    """While an item is lent nobody else has it, nor another of its key."""
+    lent = events.where(fn.col("kind").isin(*ev.DELIVERIES) & (fn.col("opened_ms") > 0))
+    lent = lent.where(~fn.col("of_child")).select("jid", "item", "lsn", "opened_ms", "ms")
+    keys = of.select("jid", "item", fn.col("key_hash").alias("key_of"), "unbroken_lsn")
+    lent = lent.join(keys, ["jid", "item"]).withColumnRenamed("key_of", "key_hash")
+    lent = lent.where(fn.col("lsn") >= fn.col("unbroken_lsn"))
+    if held == "key_hash":
+        lent = lent.where(fn.col("key_hash").isNotNull())
+    in_turn = Window.partitionBy("jid", held).orderBy("lsn").rowsBetween(*_BEFORE)
+    until = fn.max(fn.struct("ms", "item", "lsn")).over(in_turn)
+    both = lent.withColumn("until", until).where(fn.col("opened_ms") < fn.col("until.ms"))
+    both = both.withColumn("first_lsn", fn.col("lsn")).withColumn("begin_ms", fn.col("opened_ms"))
+    jids = [row.jid for row in both.select("jid").distinct().collect()]
+    if not jids:
+        return
+    marked = _with_lives(spark, events, both, jids)
+    for row in marked.groupBy("jid", "unsure").count().collect():
+        if row.unsure:
+            found[row.jid].clock += row["count"]
+        else:
+            found[row.jid].overlaps += row["count"]
+    for row in marked.where("not unsure").orderBy("jid", "lsn").limit(_CLOSE_MAX).collect():
+        other = row.until.item
+        both_of = f"item {row.item}" if other == row.item else f"items {other} and {row.item}"
+        why = "" if other == row.item else ", which share a key,"
+        _tell(found[row.jid], examples, f"{both_of}{why} lent twice at once: opened (lsn {row.lsn})"
+              f" {row.until.ms - row.opened_ms} ms before the delivery before it ended"
+              f" (lsn {row.until.lsn})")  # fmt: skip
+
+
+def _tell(order: Order, examples: int, text: str) -> None:
+    if len(order.examples) < examples:
+        order.examples.append(text)

@@ -1,0 +1,243 @@
+"""The books of a journal: what came in, what became of it, and whether that adds up.
+
+    opening + stored = confirmed + expired + moved + cancelled + discarded + flushed + dead + there
+    └ a checkpoint's count     └ records, item by item                          └ a start's state
+
+Both ends come from elsewhere than the records between them. Beside the sum, every item has to make
+sense by itself: what is wrong with one is a `Wrong`, and which items, a list.
+
+Only behind `unbroken_lsn` are all records kept. What was put before that may have ended where
+nothing is kept any more: it counts in the opening, not by itself.
+
+One rule: what cannot be known is said to be unknown, and is no breach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+from pyspark.sql import Row
+
+from journal.format.record import Kind
+from kestrelpy.spark.files.columns import Bools, Ints
+from kestrelpy.spark.jobs.common import events as ev
+from kestrelpy.spark.jobs.common.items import Items
+
+# The sides of the books, by the kind of record that ends an item.
+ENDED: Final[dict[str, int]] = {
+    "confirmed": ev.CONFIRM,
+    "expired": ev.EXPIRE,
+    "moved": ev.MOVE,
+    "cancelled": ev.CANCEL,
+    "discarded": ev.DISCARD,
+}
+
+
+class Wrong(IntEnum):
+    """What cannot be with an item; of several the first. The text is for people."""
+
+    CONFIRMED_TWICE = 1
+    ENDED_TWICE = 2
+    PUT_TWICE = 3
+    LOST = 4
+    NO_PUT = 5
+    PUT_LOST = 6
+    NEVER_PUT = 7
+    BEFORE_ITS_PUT = 8
+    AFTER_ITS_END = 9
+    THERE_ALTHOUGH_ENDED = 10
+    DEATH_UNCLEAR = 11
+    LEASED_TWICE = 12
+
+    @property
+    def list(self) -> str:
+        """The list it stands in."""
+        if self in (Wrong.CONFIRMED_TWICE, Wrong.ENDED_TWICE, Wrong.LEASED_TWICE):
+            return "twice"
+        return "missing" if self in (Wrong.LOST, Wrong.NO_PUT, Wrong.PUT_LOST) else "phantom"
+
+    @property
+    def text(self) -> str:
+        """What it means."""
+        return _TEXTS[self]
+
+
+_COUNTS: Final = (
+    "stored", "flushed", "dead", "there", "delivered", "delivered_once", "deliveries", "repeated",
+    "unrecorded",
+)  # fmt: skip
+SUMS: Final = (*_COUNTS, *ENDED, *(each.name for each in Wrong))
+_TEXTS: Final = {
+    Wrong.CONFIRMED_TWICE: "was confirmed more than once",
+    Wrong.ENDED_TWICE: "ended more than once",
+    Wrong.PUT_TWICE: "was put more than once under one number",
+    Wrong.LOST: "was stored, and neither ended nor is it there",
+    Wrong.NO_PUT: "is there, and its put is not in the journal",
+    Wrong.PUT_LOST: "was delivered or ended, and its put is missing",
+    Wrong.NEVER_PUT: "was delivered or ended, and was never put",
+    Wrong.BEFORE_ITS_PUT: "was delivered or ended before it was put",
+    Wrong.AFTER_ITS_END: "was lent, given back, died or was flushed although it had ended",
+    Wrong.THERE_ALTHOUGH_ENDED: "is there although it ended",
+    Wrong.DEATH_UNCLEAR: "is dead by its records or by the state, and not by both",
+    Wrong.LEASED_TWICE: "was lent by token again before its lease had ended",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What is known of a journal before its items are looked at.
+
+    `opening` items were there as of `as_of` (None: nobody says how many), all below `id_from` (0:
+    not known); `has_lost`: records are missing that should be there; `flushed_lsns`: of its
+    flushes.
+    """
+
+    jid: int
+    unbroken_lsn: int
+    as_of: int
+    opening: int | None
+    id_from: int
+    has_lost: bool
+    flushed_lsns: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bases:
+    """Of each item its journal's `Basis`, as numpy has it."""
+
+    unbroken_lsn: Ints
+    as_of: Ints
+    id_from: Ints
+    has_lost: Bools
+
+    @classmethod
+    def of(cls, items: Items, bases: Mapping[int, Basis]) -> Bases:
+        """Of these items."""
+        jids, which = np.unique(items.jid, return_inverse=True)
+        own = [bases[jid] for jid in jids.tolist()]
+
+        def each(facts: list[int]) -> Ints:
+            return np.array(facts, np.int64)[which]
+
+        return cls(
+            each([basis.unbroken_lsn for basis in own]), each([basis.as_of for basis in own]),
+            each([basis.id_from for basis in own]), each([basis.has_lost for basis in own]) > 0,
+        )  # fmt: skip
+
+    def whole(self, items: Items) -> Bools:
+        """Of which all records are kept."""
+        return (items.put_lsn > 0) & (items.put_lsn >= self.unbroken_lsn)
+
+
+@dataclass(slots=True)
+class Books:
+    """The sums of one journal. `difference` is 0 where they add up, None where nobody can tell."""
+
+    opening: int | None = None
+    stored: int = 0
+    ended: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ENDED, 0))
+    flushed: int = 0
+    dead: int = 0
+    there: int = 0
+    flushed_unseen: int = 0  # of the opening: gone with a flush, for no record says otherwise
+    delivered: int = 0  # items, of those whose whole life is kept or not
+    deliveries: int = 0
+    delivered_once: int = 0
+    repeated: int = 0  # deliveries beyond the first of an item
+    unrecorded: int = 0  # deliveries that a later one knows of, without a record
+    wrong: dict[Wrong, int] = field(default_factory=dict)
+
+    @property
+    def difference(self) -> int | None:
+        """What came in and became nothing; below 0: what is there and never came in."""
+        if self.opening is None:
+            return None
+        went = sum(self.ended.values()) + self.flushed + self.flushed_unseen
+        return self.opening + self.stored - went - self.dead - self.there
+
+
+def wrongs(items: Items, basis: Bases) -> Ints:
+    """Of each item a number of Wrong, or 0."""
+    put, end, early, late = items.put_lsn, items.end_lsn, items.early_lsn, items.late_lsn
+    there, buried = items.count("there") == 1, items.count("buried") == 1
+    puts, ended, is_flushed = items.count("puts"), items.count("ends") > 0, items.flushed_lsn > 0
+    whole = basis.whole(items)
+    # Lent, given back or ended: something that only an item can do that was put.
+    lived = (puts == 0) & (early > 0) & (basis.id_from > 0) & (items.item >= basis.id_from)
+    after_end = ((end > 0) & (late > end)) | (
+        is_flushed & (items.flushed_lsn < np.maximum(end, late))
+    )
+    # Handed off, and ended otherwise too.
+    is_both = (items.count("handed") == 1) & (items.end != ev.MOVE)
+    ended |= items.end_lsn > 0
+    cases = (
+        (Wrong.CONFIRMED_TWICE, items.count("confirms") > 1),
+        (Wrong.ENDED_TWICE, (items.count("ends") > 1) | is_both),
+        (Wrong.PUT_TWICE, puts > 1),
+        (Wrong.LOST, whole & ~ended & ~is_flushed & ~there),
+        (Wrong.NO_PUT, there & (puts == 0)),
+        (Wrong.PUT_LOST, lived & basis.has_lost),
+        (Wrong.NEVER_PUT, lived),
+        (Wrong.BEFORE_ITS_PUT, (early > 0) & (early < put)),
+        (Wrong.AFTER_ITS_END, whole & after_end),
+        (Wrong.THERE_ALTHOUGH_ENDED, there & (ended | (whole & is_flushed & ~buried))),
+        (Wrong.DEATH_UNCLEAR, whole & there & (items.died != buried)),
+        (Wrong.LEASED_TWICE, whole & (items.leased_lsn > 0)),
+    )
+    return np.select([case for _, case in cases], [int(each) for each, _ in cases], 0)
+
+
+def sums(items: Items, wrong: Ints, as_of: Ints) -> dict[str, Ints]:
+    """What each item adds to the books, by the names of SUMS."""
+    there, buried = items.count("there") == 1, items.count("buried") == 1
+    deliveries, is_new = items.count("deliveries"), items.put_lsn > as_of
+    made = {
+        "stored": is_new,
+        # One of the opening may have ended before, and the record of that is not kept.
+        "flushed": (items.end_lsn == 0) & ~there & (items.flushed_lsn > as_of) & is_new,
+        "dead": there & buried,
+        "there": there & ~buried,
+        "delivered": deliveries > 0,
+        "delivered_once": (deliveries == 1) & (items.before == 0),
+        "deliveries": deliveries,
+        "repeated": np.maximum(deliveries - 1, 0),
+        "unrecorded": items.before,
+        **{name: (items.end == kind) & (items.end_lsn > as_of) for name, kind in ENDED.items()},
+        **{each.name: wrong == each for each in Wrong},
+    }
+    return {name: made[name].astype(np.int64) for name in SUMS}
+
+
+def books(blocks: Iterable[Row], bases: Iterable[Basis]) -> dict[int, Books]:
+    """The books of every journal, by jid, from rows with the columns of SUMS."""
+    by_jid = {basis.jid: basis for basis in bases}
+    found = {jid: Books(opening=basis.opening) for jid, basis in by_jid.items()}
+    for row in blocks:
+        made = found[row.jid]
+        for name in _COUNTS:
+            setattr(made, name, getattr(made, name) + row[name])
+        for name in ENDED:
+            made.ended[name] += row[name]
+        for each in Wrong:
+            if row[each.name]:
+                made.wrong[each] = made.wrong.get(each, 0) + row[each.name]
+    for jid, made in found.items():
+        made.wrong = dict(sorted(made.wrong.items()))
+        _note_flushed(made, by_jid[jid])
+    return found
+
+
+def _note_flushed(made: Books, basis: Basis) -> None:
+    """Of the opening, what is neither there nor ended went with a flush, if there was one."""
+    left = made.difference
+    if left and left > 0 and made.opening and max(basis.flushed_lsns, default=0) > basis.as_of:
+        named = made.wrong.get(Wrong.LOST, 0)
+        made.flushed_unseen = max(min(left - named, made.opening), 0)
+
+
+assert set(ENDED.values()) == set(ev.ENDS)
+assert Kind.DONE == ev.CONFIRM

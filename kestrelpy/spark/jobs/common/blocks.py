@@ -1,0 +1,230 @@
+"""Events in blocks of items, as bytes: read, shared out and folded with numpy, not row by row.
+
+    a segment ──▶ `Events`, sorted by block ──▶ jid | block | chunk     a row for each block
+                                                   └ shuffled: what is said of an item is together
+
+    jid       the journal (`events.jid_of`)
+    block     65,536 items, or those records that are about none
+    flushes   how many of the events are one
+    chunk     the events, as Arrow writes them
+
+Spark moves a few large rows instead of millions of small ones; what counts single events takes the
+chunks apart again (`rows`), if it has to.
+
+One rule: what a job does not need is not read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from journal.errors import JournalError
+from kestrelpy.spark.errors import one_sentence
+from kestrelpy.spark.files import partitions as journals
+from kestrelpy.spark.files.partitions import Part
+from kestrelpy.spark.jobs.common import events as ev
+from kestrelpy.spark.jobs.common.events import Events
+from kestrelpy.spark.jobs.common.readers import by_reader
+from kestrelpy.spark.options import Options, parse_options
+from kestrelpy.spark.schema import Selection, select
+
+BLOCK_BITS: Final = 16  # items of one block lie together
+NO_BLOCK: Final = -1  # of records that are about no item
+_CHUNKS: Final = "jid bigint, block bigint, flushes bigint, chunk binary"
+_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+_ROWS_MOST: Final = 1 << 20  # of a segment that are packed at once
+_FLUSHES: Final = (ev.FLUSH, ev.UPTO, ev.NAME)
+_TASKS_EACH: Final = 4  # for each core, where there is much of little
+_FOLDED_LEAST: Final = 1 << BLOCK_BITS  # rows; smaller groups are folded together
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def read(
+    spark: SparkSession, paths: Sequence[str], more: str = "",
+    last: Mapping[int, int] | None = None, with_gone: bool = False,
+) -> DataFrame:  # fmt: skip
+    """Every record under these folders, each once; what is damaged is passed over, not an error.
+
+    `more` are columns that are kept as they are read; `last`: of these journals, records up to
+    this lsn. `with_gone`: the lines of children that were removed, too.
+    """
+    said = {"paths": json.dumps(list(paths)), "mode": "events", "failOnDataLoss": "false"}
+    options = parse_options(said)
+    kept = _fields(more)
+    selection = select("events", [*(_fields(ev.NEEDED) | kept).items()])
+    pack = partial(_read, options=options, selection=selection, kept=[*kept], last=last or {},
+                   with_gone=with_gone)  # fmt: skip
+    planned = spark.sparkContext.parallelize([options], 1).flatMap(_plan).collect()
+    return _by_task(spark, planned, pack)
+
+
+def made(
+    spark: SparkSession, sources: Sequence[bytes], make: Callable[[bytes], Iterable[Events]]
+) -> DataFrame:
+    """Events that `make` makes of these."""
+    return _by_task(spark, sources, partial(_made, make=make), tasks_for(spark, len(sources)))
+
+
+def together(spark: SparkSession, chunks: DataFrame) -> DataFrame:
+    """All chunks of a block in one place, one behind the other."""
+    parts = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    return chunks.repartition(parts, "jid", "block").sortWithinPartitions("jid", "block")
+
+
+def folded(
+    chunks: DataFrame, fold: Callable[[Events], pa.RecordBatch | None], schema: str
+) -> DataFrame:
+    """What `fold` makes of the events of whole blocks; of chunks that are `together`."""
+    return chunks.mapInArrow(partial(_folded, fold=fold), schema)
+
+
+def has_flushes(chunks: DataFrame) -> bool:
+    """Is there a flush among the events?"""
+    row = chunks.agg(fn.max("flushes").alias("most")).head()
+    return row is not None and bool(row.most)
+
+
+def rows(chunks: DataFrame) -> DataFrame:
+    """The records one by one (`events.ROWS`)."""
+    return chunks.mapInArrow(_rows, ev.ROWS)
+
+
+def _fields(columns: str) -> dict[str, str]:
+    return dict(re.findall(r"(\w+) (\w+)", columns))
+
+
+def tasks_for(spark: SparkSession, count: int) -> int:
+    """In how many tasks so many small things are done: of queues there may be thousands."""
+    return max(min(count, _TASKS_EACH * spark.sparkContext.defaultParallelism), 1)
+
+
+def _by_task(
+    spark: SparkSession, sources: Sequence[bytes], pack: Callable[[Batches], Batches],
+    count: int = 0,
+) -> DataFrame:  # fmt: skip
+    context = spark.sparkContext
+    tasks = context.parallelize([(each,) for each in sources], count or max(len(sources), 1))
+    return spark.createDataFrame(tasks, "source binary").mapInArrow(pack, _CHUNKS)
+
+
+# -- an executor ----------------------------------------------------------------------------------
+
+
+def _plan(options: Options) -> list[bytes]:
+    with one_sentence():
+        return [pickle.dumps(parts) for parts in journals.plan(options)]
+
+
+def _read(
+    batches: Batches, options: Options, selection: Selection, kept: Sequence[str],
+    last: Mapping[int, int], with_gone: bool,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    for source in _sources(batches):
+        parts: list[Part] = pickle.loads(source)
+        for part in parts:
+            jid = ev.jid_of(part.piece.identity)
+            with one_sentence(JournalError):
+                for read in _gathered(journals.read([part], selection, options)):
+                    read_of = by_reader(jid, read, part.piece, kept, last.get(jid), with_gone)
+                    for events in read_of:
+                        yield from chunks_of(events)
+
+
+def _gathered(batches: Batches) -> Iterator[pa.RecordBatch]:
+    some: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        some.append(batch)
+        count += batch.num_rows
+        if count >= _ROWS_MOST:
+            yield pa.concat_batches(some)
+            some, count = [], 0
+    if some:
+        yield pa.concat_batches(some)
+
+
+def _made(batches: Batches, make: Callable[[bytes], Iterable[Events]]) -> Iterator[pa.RecordBatch]:
+    for source in _sources(batches):
+        for events in make(source):
+            yield from chunks_of(events)
+
+
+def _sources(batches: Batches) -> Iterator[bytes]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def chunks_of(events: Events) -> Iterator[pa.RecordBatch]:
+    """A row for each block."""
+    if not len(events):
+        return
+    blocks = np.where(events.item > 0, events.item >> BLOCK_BITS, NO_BLOCK)
+    if (np.diff(blocks) < 0).any():
+        order = np.argsort(blocks, kind="stable")
+        events, blocks = events.pick(order), blocks[order]
+    edges = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(blocks)]
+    for start, stop in itertools.pairwise(edges):
+        sink = pa.BufferOutputStream()
+        batch = events.batch.slice(start, stop - start)
+        with pa.ipc.new_stream(sink, batch.schema, options=_COMPRESSED) as stream:
+            stream.write_batch(batch)
+        flushes = np.count_nonzero(np.isin(events.kind[start:stop], _FLUSHES))
+        yield pa.RecordBatch.from_pydict(
+            {
+                "jid": pa.array([events.jid[start]], pa.int64()),
+                "block": pa.array([blocks[start]], pa.int64()),
+                "flushes": pa.array([flushes], pa.int64()),
+                "chunk": pa.array([sink.getvalue().to_pybytes()], pa.binary()),
+            }
+        )
+
+
+def events_of(chunk: bytes | pa.Buffer) -> pa.RecordBatch:
+    """What `chunks_of` wrote down."""
+    with pa.ipc.open_stream(chunk) as stream:
+        return stream.read_next_batch()
+
+
+def _chunks(batches: Batches) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    for batch in batches:
+        columns = (batch["jid"], batch["block"], batch["chunk"])
+        for jid, block, chunk in zip(*columns, strict=True):
+            yield jid.as_py(), block.as_py(), events_of(chunk.as_buffer())
+
+
+def _folded(
+    batches: Batches, fold: Callable[[Events], pa.RecordBatch | None]
+) -> Iterator[pa.RecordBatch]:
+    some: list[pa.RecordBatch] = []
+    count, before = 0, None
+    for jid, block, events in _chunks(batches):
+        if count >= _FOLDED_LEAST and before != (jid, block):
+            yield from _some(fold(Events(pa.concat_batches(some))))
+            some, count = [], 0
+        before = jid, block
+        some.append(events)
+        count += events.num_rows
+    if some:
+        yield from _some(fold(Events(pa.concat_batches(some))))
+
+
+def _some(batch: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
+    if batch is not None and batch.num_rows:
+        yield batch
+
+
+def _rows(batches: Batches) -> Iterator[pa.RecordBatch]:
+    for _, _, events in _chunks(batches):
+        yield Events(events).records().rows()

@@ -1,0 +1,112 @@
+"""Fan-out children as queues of their own: what `orders` has is told of `orders+audit`, too.
+
+    events of `orders`    put 1   put 2   confirm 1 (audit)   put 3 (audit)   upto 2 (audit)
+    told of the queue     put 1   put 2
+    told of the child     put 1   put 2   confirm 1           put 3           flush 2
+
+What is put for all is told of each child that was there, as far as it is for that. A confirm of all
+up to a marker, or the end of the child, is told as a flush: what it reached is gone.
+
+One rule: nobody asks for this where no journal names a child.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from journal.errors import ITEM_MAX
+from journal.files import Disk
+from journal.format.record import Kind
+from kestrelpy.spark.files.plan_events import Journal
+from kestrelpy.spark.files.readers import children, passed_on
+from kestrelpy.spark.jobs.common.baseline import JournalState, journals_in, pairs_of, read_states
+from kestrelpy.spark.jobs.common.job import folders
+from kestrelpy.spark.schema import OPS
+
+# What is read of events beside what a job asks for.
+MORE: Final = ", journal string, reader_number bigint, number bigint"
+_PUT, _DISCARD, _FLUSH, _UPTO, _NAME = (
+    OPS[kind]
+    for kind in (Kind.PUT, Kind.DISCARDED, Kind.FLUSHED, Kind.UPTO, Kind.READER)
+)
+
+
+def events_of_each(events: DataFrame, journals: Sequence[Journal]) -> DataFrame:
+    """Events with the columns MORE: each reader's under its own name, `reader` null."""
+    spark, columns = events.sparkSession, [c for c in events.columns if c not in _names(MORE)]
+    named = [
+        (j.identity.hex(), c.number, f"{j.queue}+{c.name}", c.named_lsn, c.floor,
+         c.stopped_lsn or ITEM_MAX)
+        for j in journals for c in children(j.namings)
+    ]  # fmt: skip
+    table = fn.broadcast(spark.createDataFrame(
+        named, "journal string, child bigint, full string, named bigint, floor bigint, stop bigint"
+    ))  # fmt: skip
+    lsn, op, is_own = fn.col("lsn"), fn.col("op"), fn.col("reader_number") == 0
+    own = _without_passed_on(events.where(is_own), journals)
+    both = events.join(table, "journal").where((lsn > fn.col("named")) & (lsn <= fn.col("stop")))
+    is_mine = ~is_own & (fn.col("reader_number") == fn.col("child"))
+    is_mine &= (op != _NAME) | (lsn == fn.col("stop"))
+    is_shared = is_own & (op == _PUT) & (fn.col("item") > fn.col("floor"))
+    last = fn.when(op == _UPTO, fn.col("number")).when(op == _NAME, ITEM_MAX)
+    told = (
+        both.where(is_mine | is_shared)
+        .withColumn("item", fn.coalesce(last, "item"))
+        .withColumn("op", fn.when(op.isin(_UPTO, _NAME), _FLUSH).otherwise(op))
+        .withColumn("queue", fn.col("full"))
+        .withColumn("reader", fn.lit(None).cast("string"))
+    )
+    return own.select(columns).unionByName(told.select(columns))
+
+
+def _names(columns: str) -> set[str]:
+    return {each.split()[0] for each in columns.split(",") if each}
+
+
+def _without_passed_on(own: DataFrame, journals: Sequence[Journal]) -> DataFrame:
+    """Without puts that the queue's own line did not take, and what became of them."""
+    spans = [
+        (j.identity.hex(), first, behind or ITEM_MAX, floor)
+        for j in journals for first, behind, floor in passed_on(j.namings)
+    ]  # fmt: skip
+    if not spans:
+        return own
+    columns = "of string, first bigint, behind bigint, floor bigint"
+    table = own.sparkSession.createDataFrame(spans, columns)
+    passed = (
+        (fn.col("journal") == fn.col("of")) & fn.col("op").isin(_PUT, _DISCARD)
+        & (fn.col("item") > fn.col("floor"))
+        & (fn.col("lsn") > fn.col("first")) & (fn.col("lsn") < fn.col("behind"))
+    )  # fmt: skip
+    return own.join(fn.broadcast(table), passed, "left_anti")
+
+
+def items_of_children(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """What is there for each child: `server, queue, generation, item, state`."""
+    found = journals_in(Disk(), folders(paths))
+    states: list[JournalState] = []
+    if found:
+        asked = spark.sparkContext.parallelize(found, len(found))
+        states = asked.flatMap(read_states).collect()
+    newest: dict[int, JournalState] = {}
+    for state in states:
+        if state.reader and state.lsn_last >= getattr(newest.get(state.jid), "lsn_last", 0):
+            newest[state.jid] = state
+    lives = {jid: (s.server or None, s.queue, s.generation) for jid, s in newest.items()}
+    runs = [
+        (*lives[jid], jid, low, high) for jid, s in newest.items() for low, high in pairs_of(s.runs)
+    ]
+    dead = [(jid, item) for jid, s in newest.items() for item in s.dead]
+    there = spark.createDataFrame(
+        runs, "server string, queue string, generation bigint, of bigint, low bigint, high bigint"
+    ).withColumn("item", fn.explode(fn.sequence("low", "high")))  # fmt: skip
+    buried = spark.createDataFrame(dead, "of bigint, item bigint")
+    buried = buried.withColumn("state", fn.lit("dead"))
+    return there.join(fn.broadcast(buried), ["of", "item"], "left").select(
+        "server", "queue", "generation", "item",
+        fn.coalesce("state", fn.lit("ready")).alias("state"),
+    )  # fmt: skip

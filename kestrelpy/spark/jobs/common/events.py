@@ -1,0 +1,344 @@
+"""Events as the jobs want them: numbers instead of words, many at once.
+
+    jid        the journal: a number (`jid_of`)
+    kind       the record's kind (`journal.format.record.Kind`), -1 where its word is not known here
+    ms         when it happened; `opened_ms`: when the delivery began that it ends, 0: none did
+    before     of what ends a delivery: how many deliveries the item had before this one
+    how        what ended a delivery that came to nothing: one of HOW
+    key_hash   the item's key: 64 bits of it
+    stamped    of a put: it says an id, a schedule, or what its item was made of
+
+One rule: what a job does not need is not read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from journal.errors import ITEM_MAX
+from journal.format.record import Draft, Kind
+from journal.format.subscription_state import STOPS, Beginning
+from kestrelpy.spark.files.columns import Bools, Ints
+from kestrelpy.spark.files.readers import Naming, Turns
+from kestrelpy.spark.schema import OPS
+
+NEEDED: Final = (
+    "lsn bigint, op string, item bigint, timestamp timestamp, opened timestamp, "
+    "attempts int, reason string, key_bytes binary, segment bigint, reader_number bigint, "
+    "origin string, id string, scope_bytes binary"
+)
+# What `Events.rows` makes of them, for Spark.
+ROWS: Final = (
+    "jid bigint, kind int, item bigint, lsn bigint, ms bigint, opened_ms bigint, segment bigint, "
+    "of_child boolean, key_hash bigint"
+)
+# Words of the journal for what ended a delivery; any other is a reason that somebody gave.
+HOW: Final = ("", "abort", "hangup", "lease", "defer")
+OTHER: Final = len(HOW)
+DEFER: Final = HOW.index("defer")
+
+PUT, CONFIRM, RETURN, DEAD = int(Kind.PUT), int(Kind.DONE), int(Kind.RETURNED), int(Kind.DEAD)
+EXPIRE, DISCARD, FLUSH = int(Kind.EXPIRED), int(Kind.DISCARDED), int(Kind.FLUSHED)
+TOKENS, MOVE, CANCEL = int(Kind.TOKENS), int(Kind.MOVED), int(Kind.CANCELLED)
+REDRIVE, RELEASE = int(Kind.REDRIVEN), int(Kind.RELEASED)
+LEASE, RENEW = int(Kind.LEASED), int(Kind.RENEWED)
+NAME, UPTO = int(Kind.READER), int(Kind.UPTO)
+# Beside the kinds of records: what is known of an item without them.
+THERE: Final = 1000
+BURIED: Final = 1001
+HANDED: Final = 1002  # the put of another item says that it was made of this one
+KEYED: Final = 1003  # its put, before this child was named, says its key
+# After one of these an item is gone for good.
+ENDS: Final = (CONFIRM, EXPIRE, DISCARD, MOVE, CANCEL)
+# These end a delivery, and say when it began.
+DELIVERIES: Final = (CONFIRM, RETURN, DEAD, MOVE)
+# Only what is there has one of these, and is there behind it.
+LIVES: Final = (RETURN, DEAD, LEASE, RENEW, REDRIVE)
+# Records of other kinds are written by later versions: what they do to an item is not known here.
+UNDERSTOOD: Final = (
+    *ENDS, PUT, RETURN, DEAD, FLUSH, TOKENS, REDRIVE, int(Kind.DECLARED), int(Kind.PAUSED),
+    LEASE, RENEW, RELEASE, int(Kind.SETTLED), int(Kind.IDS), NAME, UPTO,
+)  # fmt: skip
+_WORDS: Final = pa.array([*OPS.values()], pa.string())
+_KINDS: Final = np.array([*map(int, OPS), -1], np.int16)
+_REASONS: Final = pa.array(HOW[1:], pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """A flush: everything up to item `last` was gone, but what was dead and `spared`.
+
+    `is_upto`: a confirm of everything up to the marker `last`; what was delayed is spared, too.
+    """
+
+    jid: int
+    lsn: int
+    last: int
+    ms: int
+    spared: tuple[int, ...]
+    is_upto: bool = False
+
+
+class Events:
+    """Some events, a column each, as numpy has them; 0 where there is nothing."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.batch = batch
+
+    @classmethod
+    def of(
+        cls, jid: int, read: pa.RecordBatch, kept: Sequence[str] = (), last: int | None = None
+    ) -> Events:
+        """Of a journal, up to the lsn `last`, from columns of NEEDED and those that are `kept`."""
+        if last is not None and (late := ints(read["lsn"]) > last).any():
+            read = read.filter(pa.array(~late))
+        kind = ints(pc.fill_null(pc.index_in(read["op"], _WORDS), len(_WORDS)))
+        how = ints(pc.fill_null(pc.index_in(read["reason"], _REASONS), OTHER - 1)) + 1
+        columns = {
+            "jid": np.full(read.num_rows, jid),
+            "kind": _KINDS[kind],
+            "item": ints(read["item"]),
+            "lsn": ints(read["lsn"]),
+            "ms": _millis(read["timestamp"]),
+            "opened_ms": _millis(read["opened"]),
+            "attempts": ints(read["attempts"]).astype(np.int32),
+            "how": np.where(bools(read["reason"].is_valid()), how, 0).astype(np.int8),
+            "segment": ints(read["segment"]),
+            "of_child": pa.array(ints(read["reader_number"]) > 0),
+            "key_hash": _hashes(read["key_bytes"]),
+            "stamped": _any_of(read["origin"], read["id"], read["scope_bytes"]),
+            **{name: read[name] for name in kept},
+        }
+        return cls(pa.RecordBatch.from_pydict(columns))
+
+    @classmethod
+    def bare(
+        cls, jid: int, kind: int, items: Ints, lsn: Ints | int = 0, keys: pa.Array | None = None
+    ) -> Events:
+        """What is said of items without a record: nothing else is known of them, but an `lsn` and
+        the hashes of their `keys`."""
+        nothing = np.zeros(len(items), np.int64)
+        hashes = pa.nulls(len(items), pa.int64()) if keys is None else keys
+        columns = {
+            "jid": nothing + jid, "kind": (nothing + kind).astype(np.int16), "item": items,
+            "lsn": nothing + lsn, "ms": nothing, "opened_ms": nothing,
+            "attempts": nothing.astype(np.int32), "how": nothing.astype(np.int8),
+            "segment": nothing, "of_child": nothing == 1, "key_hash": hashes,
+            "stamped": nothing,
+        }  # fmt: skip
+        return cls(pa.RecordBatch.from_pydict(columns))
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    def records(self) -> Events:
+        """Those that are records."""
+        return self.pick(self.kind < THERE) if (self.kind >= THERE).any() else self
+
+    def pick(self, which: Ints | Bools) -> Events:
+        """Some of them, by their places or marks."""
+        chosen = pa.array(which)
+        taken = self.batch.filter(chosen) if which.dtype == bool else self.batch.take(chosen)
+        return Events(taken)
+
+    @cached_property
+    def jid(self) -> Ints:
+        return ints(self.batch["jid"])
+
+    @cached_property
+    def kind(self) -> Ints:
+        return ints(self.batch["kind"])
+
+    @cached_property
+    def item(self) -> Ints:
+        return ints(self.batch["item"])
+
+    @cached_property
+    def lsn(self) -> Ints:
+        return ints(self.batch["lsn"])
+
+    @cached_property
+    def ms(self) -> Ints:
+        return ints(self.batch["ms"])
+
+    @cached_property
+    def opened_ms(self) -> Ints:
+        return ints(self.batch["opened_ms"])
+
+    @cached_property
+    def attempts(self) -> Ints:
+        return ints(self.batch["attempts"])
+
+    @cached_property
+    def how(self) -> Ints:
+        return ints(self.batch["how"])
+
+    @cached_property
+    def segment(self) -> Ints:
+        return ints(self.batch["segment"])
+
+    @cached_property
+    def of_child(self) -> Bools:
+        return bools(self.batch["of_child"])
+
+    @cached_property
+    def before(self) -> Ints:
+        """How many deliveries ended before the one that each ends; only of what ends one."""
+        counted = (self.kind == DEAD) | ((self.kind == RETURN) & (self.how != DEFER))
+        made: Ints = self.attempts - counted
+        return made
+
+    def is_one_of(self, kinds: Sequence[int]) -> Bools:
+        """Which are of one of these kinds."""
+        found: Bools = self.kind == kinds[0]
+        for kind in kinds[1:]:
+            found |= self.kind == kind
+        return found
+
+    def rows(self) -> pa.RecordBatch:
+        """As ROWS says."""
+        item, opened = self.item, self.opened_ms
+        columns = {
+            "jid": self.jid, "kind": self.kind.astype(np.int32),
+            "item": pa.array(item, mask=item == 0), "lsn": self.lsn, "ms": self.ms,
+            "opened_ms": pa.array(opened, mask=opened == 0),
+            "segment": self.segment, "of_child": self.batch["of_child"],
+            "key_hash": self.batch["key_hash"],
+        }  # fmt: skip
+        return pa.RecordBatch.from_pydict(columns)
+
+
+def ints(column: pa.Array) -> Ints:
+    """As numpy has them; 0 where there is none."""
+    column = column.fill_null(0) if column.null_count else column
+    made: npt.NDArray[np.integer] = column.to_numpy(zero_copy_only=False)
+    return made.astype(np.int64, copy=False)
+
+
+def bools(column: pa.Array) -> Bools:
+    """As numpy has them."""
+    made: Bools = column.to_numpy(zero_copy_only=False)
+    return made
+
+
+def _millis(column: pa.Array) -> Ints:
+    return ints(column.view(pa.int64())) // 1000
+
+
+def _any_of(*columns: pa.Array) -> pa.Array:
+    found = columns[0].is_valid()
+    for column in columns[1:]:
+        found = pc.or_(found, column.is_valid())
+    return found.cast(pa.int64())
+
+
+def _hashes(keys: pa.Array) -> pa.Array:
+    if keys.null_count == len(keys):
+        return pa.nulls(len(keys), pa.int64())
+    words = keys.dictionary_encode()
+    numbers = [number_of(each) for each in words.dictionary.to_pylist()]
+    return pa.array(numbers, pa.int64()).take(words.indices)
+
+
+def number_of(name: bytes) -> int:
+    """64 bits of a name: two have the same by one chance in 10^19."""
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little", signed=True)
+
+
+def jid_of(identity: bytes) -> int:
+    """A journal's number."""
+    return number_of(identity)
+
+
+def line_of(jid: int, reader: int) -> int:
+    """The number of a child's line, which is judged as a journal of its own; 0: the queue's own."""
+    return number_of(struct.pack("<qQ", jid, reader)) if reader else jid
+
+
+def read_events(spark: SparkSession, paths: Sequence[str], columns: str) -> DataFrame:
+    """Every record under these folders, each once; what is damaged is passed over, not an error."""
+    reader = spark.read.format("kestrel").option("mode", "events").schema(columns)
+    return reader.option("failOnDataLoss", "false").load(list(paths))
+
+
+_FLUSHES: Final = (
+    "journal string, lsn bigint, op string, item bigint, timestamp timestamp, value binary, "
+    "reader_number bigint, number bigint, flags bigint"
+)
+
+
+def read_flushes(spark: SparkSession, paths: Sequence[str]) -> list[Flush]:
+    """Flushes by lsn, with the items that they spared. (`value` of all records is read for them.)
+
+    Of several journals they come one among the other. A child that is removed is flushed by that.
+    """
+    kinds = (Kind.FLUSHED, Kind.UPTO, Kind.READER)
+    found, rows = [], read_events(spark, paths, _FLUSHES).where(
+        fn.col("op").isin(*(OPS[k] for k in kinds))
+    ).withColumn("ms", fn.unix_millis("timestamp")).collect()  # fmt: skip
+    named = defaultdict[str, list[Naming]](list)
+    for r in rows:
+        if r.op == OPS[Kind.READER]:
+            named[r.journal].append(Naming(r.reader_number, "", r.lsn, 0, r.flags == STOPS))
+    turns = {name: Turns(namings) for name, namings in named.items()}
+    for r in rows:
+        number = r.reader_number
+        reader = turns[r.journal].reader(number, r.lsn) if r.journal in turns else number
+        jid = line_of(jid_of(bytes.fromhex(r.journal)), reader)
+        if r.op == OPS[Kind.READER]:
+            if r.reader_number and r.flags == STOPS:
+                found.append(Flush(jid, r.lsn, ITEM_MAX, r.ms, ()))
+            continue
+        is_upto = r.op == OPS[Kind.UPTO]
+        spared = _spared(bytes(r.value or b""))
+        found.append(Flush(jid, r.lsn, r.number if is_upto else r.item, r.ms, spared, is_upto))
+    return sorted(found, key=lambda each: each.lsn)
+
+
+def read_beginnings(
+    spark: SparkSession, paths: Sequence[str]
+) -> dict[tuple[str, int], list[tuple[int, Beginning | None]]]:
+    """When children were named, and what with: by the journal's identity and the number."""
+    rows = read_events(spark, paths, _FLUSHES).where(
+        (fn.col("op") == OPS[Kind.READER]) & (fn.col("reader_number") > 0)
+        & (fn.col("flags") != STOPS)
+    )  # fmt: skip
+    found = defaultdict[tuple[str, int], list[tuple[int, Beginning | None]]](list)
+    for r in rows.orderBy("lsn").collect():
+        draft = Draft(Kind.READER, 0, 0, 0, 0, b"", bytes(r.value or b""), r.reader_number, 0)
+        found[r.journal, r.reader_number].append((r.lsn, Beginning.decode(draft)))
+    return found
+
+
+def read_places(spark: SparkSession, paths: Sequence[str]) -> dict[int, Ints]:
+    """Of each journal the numbers that went to no item of the queue's own line, rising."""
+    columns = "journal string, op string, number bigint, item bigint, reader_number bigint"
+    rows = read_events(spark, paths, columns)
+    of_child = (fn.col("op") == OPS[Kind.PUT]) & (fn.col("reader_number") > 0)
+    wanted = rows.where(fn.col("op").isin(OPS[Kind.RELEASED], OPS[Kind.REDRIVEN]) | of_child)
+    wanted = wanted.withColumn("place", fn.when(of_child, fn.col("item")).otherwise(
+        fn.col("number")))  # fmt: skip
+    found = wanted.groupBy("journal").agg(fn.sort_array(fn.collect_set("place")).alias("places"))
+    return {
+        jid_of(bytes.fromhex(row.journal)): np.array(row.places, np.int64)
+        for row in found.collect()
+    }
+
+
+def _spared(body: bytes) -> tuple[int, ...]:
+    return tuple(
+        int.from_bytes(body[at : at + 8], "little") for at in range(0, len(body) // 8 * 8, 8)
+    )

@@ -1,0 +1,254 @@
+"""What every job does around its work: its arguments, a session, a line of progress, an end.
+
+    python -m kestrelpy.spark.jobs.<job> PATH...   spark-submit .../<job>/__main__.py PATH...
+    kestrelpy spark <job> PATH...
+
+    exit code   0 done, and it holds     1 it does not     2 it could not be done
+
+Words go to stdout (with `--json` one line of JSON instead), progress to stderr while a person is
+watching; `--summary FILE` keeps the JSON in any case.
+
+One rule: however a job ends, it says one sentence, and the exit code agrees with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from glob import glob
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, TextIO
+
+from journal.errors import JournalError
+from kestrelpy.spark.errors import KestrelError, sentence_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOLDS: Final = 0
+BREACH: Final = 1
+UNUSABLE: Final = 2
+EXAMPLES: Final = 20
+_STDERR: Final = 2
+_GATEWAY: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit has started the virtual machine
+_WARNING: Final = "Data is missing: "  # of `kestrelpy.spark.files.partitions`, on executors
+_LOOK_SECONDS: Final = 0.25
+# What Spark takes for a cluster of many machines, unless somebody says otherwise.
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_PARTITIONS_UNSAID: Final = "200"
+_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.log.level": "OFF",  # what goes wrong is said in one sentence
+    "spark.driver.memory": "2g",  # where this process starts the virtual machine; if need be
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a job is asked: folders (globs), where its tables go, how it answers."""
+
+    paths: tuple[str, ...]
+    out: str | None = None
+    as_json: bool = False
+    summary: str | None = None
+    examples: int = EXAMPLES
+    master: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of it: the words for people, the facts for programs, the exit code."""
+
+    text: str
+    facts: dict[str, object]
+    code: int = HOLDS
+
+
+class Progress:
+    """A line on stderr that says what is being done, and how far it is; nobody watching: silent."""
+
+    def __init__(self, stream: TextIO, watched: bool, spark: SparkSession | None = None) -> None:
+        self._stream, self._watched, self._spark = stream, watched, spark
+        self._step = ""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._show, daemon=True) if watched else None
+        if self._thread is not None:
+            self._thread.start()
+
+    def of(self, spark: SparkSession) -> None:
+        """Tasks of this session are counted."""
+        self._spark = spark
+
+    def step(self, words: str) -> None:
+        """What is being done now."""
+        self._step = words
+
+    def end(self) -> None:
+        """The line goes."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._stream.write("\r\033[K")
+            self._stream.flush()
+
+    def _show(self) -> None:
+        began = time.monotonic()
+        while not self._ended.wait(_LOOK_SECONDS):
+            seconds = int(time.monotonic() - began)
+            self._stream.write(f"\r\033[K{self._step}{self._tasks()}  {seconds} s")
+            self._stream.flush()
+
+    def _tasks(self) -> str:
+        if self._spark is None or self._ended.is_set():
+            return ""
+        tracker = self._spark.sparkContext.statusTracker()
+        done = total = 0
+        for stage in tracker.getActiveStageIds():
+            info = tracker.getStageInfo(stage)
+            if info is not None:
+                done, total = done + info.numCompletedTasks, total + info.numTasks
+        return f": {done} of {total} tasks" if total else ""
+
+
+Work = Callable[["SparkSession", Request, Progress], Outcome]
+
+
+def run(job: str, work: Work, request: Request) -> int:
+    """Do it, and answer; the exit code."""
+    progress = Progress(os.fdopen(os.dup(_STDERR), "w"), os.isatty(_STDERR))
+    began = time.monotonic()
+    progress.step("starting Spark")
+    try:
+        with _session(job, request.master) as spark, _errors():
+            progress.of(spark)
+            outcome = work(spark, request, progress)
+        facts = {"job": job, **outcome.facts, "seconds": round(time.monotonic() - began, 3)}
+        line = json.dumps(facts, default=str)
+        if request.summary is not None:
+            _write(request.summary, line)
+    except (KestrelError, JournalError) as error:
+        progress.end()
+        print(f"kestrelpy: {error}", file=sys.stderr)
+        return UNUSABLE
+    finally:
+        progress.end()
+    print(line if request.as_json else outcome.text)
+    return outcome.code
+
+
+def parse(job: str, about: str, argv: Sequence[str] | None = None, out: str = "") -> Request:
+    """The words of the command line; `out` says what its tables are, "": it must have a place."""
+    parser = argparse.ArgumentParser(prog=job, description=about)
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="data directory, backup, archive")
+    parser.add_argument("--out", required=not out, help=out or "where the tables go")
+    parser.add_argument("--json", action="store_true", dest="as_json", help="for programs")
+    parser.add_argument("--summary", metavar="FILE", help="keep the JSON there")
+    parser.add_argument("--examples", type=int, default=EXAMPLES, help="of each list, at most")
+    parser.add_argument("--master", help="where Spark runs; default: as it is configured")
+    said = parser.parse_args(argv)
+    return Request(
+        tuple(said.paths), said.out, said.as_json, said.summary, said.examples, said.master
+    )
+
+
+def folders(paths: Sequence[str]) -> list[str]:
+    """The folders that these globs name; raises KestrelError for one that names none."""
+    found: dict[str, None] = {}
+    for path in paths:
+        named = [each for each in sorted(glob(path)) or [path] if os.path.isdir(each)]
+        if not named:
+            raise KestrelError(
+                f"There is no folder {path}. Name a data directory, the folder of a journal, a "
+                "backup, or an archive."
+            )
+        found.update(dict.fromkeys(named))
+    return list(found)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 item`, `2 items`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+@contextmanager
+def _session(job: str, master: str | None) -> Iterator[SparkSession]:
+    """A session that suits; one that was there before stays."""
+    from kestrelpy.spark.session import NEEDED_BY_JOBS, session, what_is_missing
+
+    missing = what_is_missing(NEEDED_BY_JOBS)
+    if missing is not None:
+        raise KestrelError(missing)
+    from pyspark.sql import SparkSession
+
+    was_there = SparkSession.getActiveSession() is not None
+    with _aside(not was_there and _GATEWAY not in os.environ):
+        spark = session(f"kestrelpy {job}", master, None if was_there else _SETTINGS)
+    if not was_there and spark.conf.get(_PARTITIONS) == _PARTITIONS_UNSAID:
+        spark.conf.set(_PARTITIONS, str(2 * spark.sparkContext.defaultParallelism))
+    try:
+        yield spark
+    finally:
+        if not was_there:
+            spark.stop()
+
+
+@contextmanager
+def _aside(is_ours: bool) -> Iterator[None]:
+    """A virtual machine that is started meanwhile talks into a file; what counts of it is relayed.
+
+    It and the processes that it starts say a page at every start, and some more about workers that
+    nobody waits for any more. What executors say of missing data is for people.
+    """
+    if not is_ours:
+        yield
+        return
+    place, path = tempfile.mkstemp(prefix="kestrelpy-spark-")
+    kept = os.dup(_STDERR)
+    sys.stderr.flush()
+    os.dup2(place, _STDERR)
+    os.close(place)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, _STDERR)
+        os.close(kept)
+        atexit.register(_relay, path)
+
+
+def _relay(path: str) -> None:
+    with open(path, encoding="utf-8", errors="replace") as told:
+        lines = dict.fromkeys(line for line in told if line.startswith(_WARNING))
+    os.unlink(path)
+    for line in lines:
+        sys.stderr.write(f"kestrelpy: {line}")
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """What Spark raises comes out as one sentence."""
+    from pyspark.errors import PySparkException
+
+    # What the virtual machine raises and Spark does not know; py4j says nothing of its types.
+    unknown: type[Exception] = import_module("py4j.protocol").Py4JError
+    try:
+        yield
+    except (PySparkException, unknown) as error:
+        raise KestrelError(sentence_of(error)) from None
+
+
+def _write(path: str, line: str) -> None:
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(line + "\n")
+    except OSError as error:
+        raise KestrelError(f"{path} cannot be written: {error.strerror or error}.") from None

@@ -1,0 +1,1 @@
+"""The life of each item, as a row."""

@@ -1,0 +1,1 @@
+"""The report: figures, plots, a page."""

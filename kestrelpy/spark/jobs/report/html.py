@@ -1,0 +1,339 @@
+"""Figures to one page of HTML that needs nothing beside itself: no script, no font, no network.
+
+    head line ─ tiles ─ all queues: four plots ─ each busy queue: four plots ─ tables ─ notes
+
+Light and dark follow the reader's system, and a phone gets one column. What a plot shows is said
+in words too, and the figures lie beside the page as CSV.
+
+One rule: every text that came from a user (names of queues and servers, reasons) passes `_safe`;
+a content security policy forbids scripts, should one ever get past it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import Final
+
+from kestrelpy.spark.jobs.report import plots
+from kestrelpy.spark.jobs.report.css import STYLE
+from kestrelpy.spark.jobs.report.figures import (
+    BUCKETS_MAX,
+    Bucket,
+    Figures,
+    History,
+    Row,
+    Series,
+    Spread,
+    interval_word,
+    series_name,
+)
+
+_SERVER_SHOWN: Final = 8
+_OPEN_SECTIONS: Final = 3  # queues whose plots are seen without a click
+_CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
+_NONE: Final = "–"
+
+
+def page(figures: Figures, title: str, made_ms: int, percentile_error: str) -> str:
+    """The whole page. `percentile_error` is a sentence on how exact the percentiles are."""
+    body = "\n".join([
+        *_head(figures, title, made_ms),
+        *_tiles(figures.total, figures),
+        *_all_queues(figures),
+        *_each_queue(figures),
+        *_rows(figures),
+        *_deaths(figures),
+        *_histories(figures),
+        *_notes(figures, percentile_error),
+    ])  # fmt: skip
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+        "style-src 'unsafe-inline'\">\n"
+        f"<title>{_safe(title)}</title>\n<style>\n{STYLE}</style>\n</head>\n"
+        f"<body>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def _head(figures: Figures, title: str, made_ms: int) -> Iterator[str]:
+    span = plots.latency_word(max(figures.last_ms - figures.first_ms, 1))
+    yield "<header>"
+    yield f"<h1>{_safe(title)}</h1>"
+    yield (
+        f"<p>{_count(figures.queues, 'queue')} on {_count(figures.servers, 'server')}, "
+        f"{_clock(figures.first_ms)} to {_clock(figures.last_ms)} UTC ({span}). "
+        f"Each point is one {interval_word(figures.interval_ms)}. "
+        f"Made {_clock(made_ms)} UTC.</p>"
+    )
+    broken = figures.broken
+    if broken:
+        yield (
+            f'<p class="note">{_count(broken, "journal")} no longer '
+            f"{'has its' if broken == 1 else 'have their'} whole history: see "
+            '<a href="#histories">where each begins</a>. What was before is not counted.</p>'
+        )
+    if figures.problems:
+        yield (
+            f'<p class="note">{_count(len(figures.problems), "problem")} met while reading: see '
+            '<a href="#histories">the end of the histories</a>.</p>'
+        )
+    yield "</header>"
+
+
+def _tiles(total: Row, figures: Figures) -> Iterator[str]:
+    yield '<section aria-label="In short"><dl class="tiles">'
+    rate = total.repeated / total.delivered if total.delivered else 0.0
+    waits, served = figures.everything.waiting, figures.everything.service
+    tiles = [
+        ("Put", f"{total.put:,}", ""),
+        ("Confirmed", f"{total.confirmed:,}", ""),
+        ("Still there", f"{total.ready:,}", "ready or lent"),
+        ("Dead", f"{total.dead:,}", f"{total.died:,} died in all"),
+        (
+            "Repeated deliveries", f"{total.repeated:,}",
+            f"{_share(rate)} of the items that were delivered",
+        ),
+        ("Waiting", _latency(waits, "p50_ms"), f"median; p99 {_latency(waits, 'p99_ms')}"),
+        ("Service", _latency(served, "p50_ms"), f"median; p99 {_latency(served, 'p99_ms')}"),
+    ]  # fmt: skip
+    lost = total.expired + total.dropped
+    if lost:
+        both = f"{total.expired:,} expired, {total.dropped:,} dropped"
+        tiles.insert(4, ("Expired or dropped", f"{lost:,}", both))
+    for name, value, more in tiles:
+        small = f"<small>{more}</small>" if more else ""
+        yield f"<div><dt>{name}</dt><dd>{value}{small}</dd></div>"
+    yield "</dl></section>"
+
+
+def _all_queues(figures: Figures) -> Iterator[str]:
+    if len(figures.series) == 1:
+        return
+    yield '<section><h2>All queues</h2><div class="plots">'
+    yield from _plots(figures.everything, "all queues", "a", figures.interval_ms)
+    yield "</div></section>"
+
+
+def _each_queue(figures: Figures) -> Iterator[str]:
+    if not figures.series:
+        yield "<p>There is no item in what was read.</p>"
+    for number, series in enumerate(figures.series):
+        name = series_name(series)
+        done = sum(each.confirmed for each in series.buckets)
+        put = sum(each.put for each in series.buckets)
+        mark = " open" if number < _OPEN_SECTIONS else ""
+        yield (
+            f"<details{mark}><summary><h2>{_safe(name)}</h2> "
+            f"<span>{put:,} put, {done:,} confirmed</span></summary>"
+        )
+        yield '<div class="plots">'
+        yield from _plots(series, name, f"q{number}", figures.interval_ms)
+        yield "</div></details>"
+
+
+def _plots(series: Series, name: str, prefix: str, interval_ms: int) -> Iterator[str]:
+    each = interval_word(interval_ms)
+    yield _figure(
+        "Rates", "items per minute", plots.rates(series, f"{prefix}r-", interval_ms),
+        f"Rates of {name}: at most "
+        f"{_peak(series, lambda b: b.put) * 60_000 / interval_ms:,.0f} put and "
+        f"{_peak(series, lambda b: b.confirmed) * 60_000 / interval_ms:,.0f} confirmed per minute.",
+    )  # fmt: skip
+    last = series.buckets[-1].depth if series.buckets else 0
+    yield _figure(
+        "Depth", f"items ready or lent at the end of each {each}",
+        plots.depth(series, f"{prefix}d-"),
+        f"Depth of {name}: at most {_peak(series, lambda b: b.depth):,}, {last:,} at the end.",
+    )  # fmt: skip
+    for title, what, draw, found in (
+        ("Waiting", "put to first delivery", plots.waiting, series.waiting),
+        ("Service", "delivery to confirm", plots.service, series.service),
+    ):
+        if found is None:
+            yield f"<figure><figcaption><b>{title}</b> {what}: none on record</figcaption></figure>"
+            continue
+        said = ", ".join(f"{p} {_latency(found, f'{p}_ms')}" for p in ("p50", "p95", "p99"))
+        yield _figure(
+            title, what, draw(series, f"{prefix}{title[0].lower()}-"),
+            f"{title} of {name}: {said} over {found.count:,} items.",
+        )  # fmt: skip
+
+
+def _figure(title: str, what: str, svg: str, said: str) -> str:
+    opening, _, rest = svg.partition(">")
+    return (
+        f"<figure><figcaption><b>{title}</b> {what}</figcaption>"
+        f'{opening} aria-label="{_safe(said)}"><title>{_safe(said)}</title>{rest}</figure>'
+    )
+
+
+def _rows(figures: Figures) -> Iterator[str]:
+    left_out = figures.rows_left_out
+    what = "Every queue of every server" if not left_out else (
+        f"The {len(figures.rows):,} busiest queues of servers; {left_out:,} more are in the sum"
+    )  # fmt: skip
+    heads = ("Put", "Confirmed", "Given back", "Expired", "Dropped", "Died", "There", "Dead")
+    yield "<section><h2>Servers and queues</h2>"
+    if not figures.rows:
+        yield "<p>None.</p></section>"
+        return
+    named = [(row, _server(row.server), _safe(row.queue)) for row in figures.rows]
+    total = (figures.total, "All", "")
+    yield from _table(
+        f"{what}: items and what became of them", ("Server", "Queue", *heads), 2,
+        [_counts(*each) for each in named], _counts(*total),
+    )  # fmt: skip
+    times = ("Delivered", "Repeated", "Waiting p50 / p95 / p99", "Service p50 / p95 / p99")
+    yield from _table(
+        f"{what}: deliveries and latencies", ("Server", "Queue", *times), 2,
+        [_times(*each) for each in named], _times(*total),
+    )  # fmt: skip
+    yield "</section>"
+
+
+def _counts(row: Row, server: str, queue: str) -> Sequence[str]:
+    counts = (
+        row.put, row.confirmed, row.returned, row.expired, row.dropped, row.died, row.ready,
+        row.dead,
+    )  # fmt: skip
+    return (server, queue, *(f"{each:,}" for each in counts))
+
+
+def _times(row: Row, server: str, queue: str) -> Sequence[str]:
+    repeated = f"{row.repeated:,} ({_share(row.repeated / row.delivered)})" if row.repeated else "0"
+    return (
+        server, queue, f"{row.delivered:,}", repeated, _triple(row.waiting), _triple(row.service),
+    )  # fmt: skip
+
+
+def _server(name: str) -> str:
+    """Ids of servers are 32 digits: the first eight tell them apart, the rest is a hover away."""
+    if len(name) <= _SERVER_SHOWN:
+        return _safe(name)
+    return f'<abbr title="{_safe(name)}">{_safe(name[:_SERVER_SHOWN])}…</abbr>'
+
+
+def _deaths(figures: Figures) -> Iterator[str]:
+    yield "<section><h2>Dead letters by reason</h2>"
+    if figures.deaths:
+        rows = [
+            (_safe(each.queue or "other"), _safe(each.reason or "other"), f"{each.count:,}")
+            for each in figures.deaths
+        ]
+        yield from _table("Items that died, and why", ("Queue", "Reason", "Items"), 2, rows, None)
+    else:
+        yield "<p>No item died.</p>"
+    yield "</section>"
+
+
+def _histories(figures: Figures) -> Iterator[str]:
+    yield '<section id="histories"><h2>Where the history begins</h2>'
+    left_out = figures.journals - len(figures.histories)
+    more = f"; {left_out:,} more are not shown" if left_out else ""
+    rows = [
+        (
+            _server(each.server), _safe(each.queue), f"{each.generation}", _beginning(each),
+            _clock(each.end_ms),
+        )
+        for each in figures.histories
+    ]  # fmt: skip
+    heads = ("Server", "Queue", "Generation", "Every record from", "Last event (UTC)")
+    yield from _table(f"Journals that were read{more}", heads, 2, rows, None)
+    if figures.problems:
+        yield "<p>Not read, or read with holes:</p><ul>"
+        yield from (f"<li>{_safe(each)}</li>" for each in figures.problems)
+        yield "</ul>"
+    yield "</section>"
+
+
+def _beginning(each: History) -> str:
+    if each.is_whole:
+        return "its first: whole"
+    return f"{_clock(each.begin_ms)} UTC (record {each.lsn:,})"
+
+
+def _table(
+    caption: str, heads: Sequence[str], texts: int, rows: Iterable[Sequence[str]],
+    foot: Sequence[str] | None,
+) -> Iterator[str]:  # fmt: skip
+    """The first `texts` columns are words, the others numbers. Cells are HTML already."""
+    yield f'<div class="scroll" tabindex="0" role="region" aria-label="{_safe(caption)}"><table>'
+    yield f"<caption>{_safe(caption)}</caption>"
+    columns = "".join(f'<th scope="col">{head}</th>' for head in heads)
+    yield f"<thead><tr>{columns}</tr></thead>"
+    yield "<tbody>"
+    yield from (_cells(row, texts) for row in rows)
+    yield "</tbody>"
+    if foot is not None:
+        yield f"<tfoot>{_cells(foot, texts)}</tfoot>"
+    yield "</table></div>"
+
+
+def _cells(row: Sequence[str], texts: int) -> str:
+    names = "".join(f'<th scope="row">{cell}</th>' for cell in row[:texts])
+    return f"<tr>{names}{''.join(f'<td>{cell}</td>' for cell in row[texts:])}</tr>"
+
+
+def _notes(figures: Figures, percentile_error: str) -> Iterator[str]:
+    yield "<section><h2>How to read this</h2><ul>"
+    notes = [
+        "<b>Waiting</b> is from being stored to the first delivery on record, counted when that "
+        "began; <b>service</b> from a delivery to the confirm that ended it, counted when it was "
+        "confirmed. A plain <code>get</code> confirms as it hands out: its service is 0.",
+        "A delivery that a crash of the server ended has no record: it is neither a delivery nor "
+        "a repeated one here, and what waited across it seems to have waited longer.",
+        "<b>Repeated deliveries</b> are those beyond the first of each item, whatever ended the "
+        "earlier ones: given back, hung up, lease over, dead. Their share is that of the items.",
+        f"{percentile_error} A journal knows milliseconds; what took none is drawn at 1 ms.",
+        f"Times are UTC, by the wall clocks of the servers. A page has at most {BUCKETS_MAX:,} "
+        "points in time; a longer history has wider ones.",
+        "The figures of this page as CSV: <code>minutes.csv</code>, <code>queues.csv</code>, "
+        "<code>dead.csv</code>, <code>histories.csv</code>, beside it.",
+    ]  # fmt: skip
+    if figures.total.unknown:
+        notes.insert(
+            2,
+            f"Of {_count(figures.total.unknown, 'item')} the put is still on record, and how it "
+            "ended is not: they are not part of the depth.",
+        )
+    yield from (f"<li>{each}</li>" for each in notes)
+    yield "</ul></section>"
+
+
+def _safe(text: str) -> str:
+    """Text of a user, for HTML between tags or within quotes; control characters are named."""
+    return escape(text.translate(_CONTROL))
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def _share(rate: float) -> str:
+    if not rate:
+        return "0 %"
+    return f"{rate:.2%}" if rate >= 0.0001 else f"{rate * 1e6:.3g} per million"
+
+
+def _clock(ms: int | None) -> str:
+    if ms is None:
+        return _NONE
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _latency(found: Spread | None, name: str) -> str:
+    return _NONE if found is None else plots.latency_word(int(getattr(found, name)))
+
+
+def _triple(found: Spread | None) -> str:
+    if found is None:
+        return _NONE
+    return " / ".join(_latency(found, f"{p}_ms") for p in ("p50", "p95", "p99"))
+
+
+def _peak(series: Series, value: Callable[[Bucket], int]) -> int:
+    return max(map(value, series.buckets), default=0)

@@ -1,0 +1,251 @@
+"""Events and items to figures: all of the counting, by Spark.
+
+    events ─┬─ ticks: by journal, kind and second ─▶ the span, the busiest, rates, deaths
+            └─ lives: by item ──────┬──────────────▶ waiting, service, repeated deliveries
+    items ─── what is still there ──┘ └────────────▶ depth: one more as it came, one less as it left
+
+Events are read twice, once for either; all the rest is made of these two, which Spark keeps.
+
+One rule: the driver is handed aggregates only, each with a limit; what is beyond it is summed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row as Found
+from pyspark.sql import functions as fn
+
+from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.jobs.report import item_rows as ev
+from kestrelpy.spark.jobs.report.figures import (
+    BUCKETS_MAX,
+    DEATHS_MAX,
+    HISTORIES_MAX,
+    QUEUES_MAX,
+    ROWS_MAX,
+    Death,
+    Figures,
+    History,
+    Row,
+    bucket_count,
+    interval_for,
+    interval_word,
+)
+from kestrelpy.spark.jobs.report.percentiles import bins, spread_of, spreads
+from kestrelpy.spark.jobs.report.time_series import Axes, all_series
+
+UNNAMED: Final = "unnamed"  # a server whose id is not in the journal
+TICK_MS: Final = 1_000  # what events are counted by at first
+_COUNTS: Final = {
+    "put": ev.PUT, "confirmed": ev.CONFIRM, "returned": ev.RETURN, "expired": ev.EXPIRE,
+    "discarded": ev.DISCARD, "died": ev.DEAD,
+}  # fmt: skip
+
+Journal = tuple[str, str, int]  # server, queue, generation
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Of a journal: from `begin_lsn` on every record is kept; `end_lsn` was its last record."""
+
+    begin_lsn: int
+    end_lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is shown; `interval_ms` None: as wide as the span asks for."""
+
+    queues: int = QUEUES_MAX
+    rows: int = ROWS_MAX
+    deaths: int = DEATHS_MAX
+    histories: int = HISTORIES_MAX
+    interval_ms: int | None = None
+
+
+def measure(
+    events: DataFrame, items: DataFrame, kept: Mapping[Journal, Kept], limits: Limits, say: Say
+) -> Figures | None:
+    """All figures, from tables with the columns EVENTS and ITEMS; None: there is no event.
+
+    Daemons may be writing: `kept` is from before both tables are first read, and what is still
+    there is read before events are.
+    """
+    known = _known(events.sparkSession, kept)
+    events = ev.compact(events.na.fill(UNNAMED, ["server"]))
+    items = items.na.fill(UNNAMED, ["server"]).withColumn("jid", ev.jid()).persist()
+    ticks = _ticks(events, known, any(each.begin_lsn > 1 for each in kept.values())).persist()
+    lives: DataFrame | None = None
+    try:
+        say("reading items")
+        items.count()
+        say("counting events")
+        axes = _axes(ticks, limits)
+        if axes is None:
+            return None
+        say("following every item")
+        flushed = not ticks.where(fn.col("kind") == ev.FLUSH).isEmpty()
+        lives = ev.lives_of(events, items, known.select("jid", "end_lsn"), flushed).persist()
+        rows, total, left_out = _rows(ticks, lives, items, limits)
+        say("rates and latencies")
+        everything, series = all_series(ticks, lives, axes)
+        histories, journals, broken = _histories(ticks, limits)
+        total = replace(total, waiting=everything.waiting, service=everything.service)
+        return Figures(
+            axes.interval_ms, axes.first_ms, axes.last_ms, everything, series, total,
+            axes.servers, axes.queues, rows, left_out, _deaths(ticks, total.died, limits),
+            histories, journals, broken,
+        )  # fmt: skip
+    finally:
+        for each in (lives, ticks, items):
+            if each is not None:
+                each.unpersist()
+
+
+def _known(spark: SparkSession, kept: Mapping[Journal, Kept]) -> DataFrame:
+    schema = "server string, queue string, generation bigint, begin_lsn bigint, end_lsn bigint"
+    rows = [(*journal, each.begin_lsn, each.end_lsn) for journal, each in kept.items()]
+    return spark.createDataFrame(rows, schema).withColumn("jid", ev.jid())
+
+
+def _ticks(events: DataFrame, known: DataFrame, is_broken: bool) -> DataFrame:
+    """How many events of each kind (and reason) every journal has in every second.
+
+    `begin_ms` is that of the first behind which none is missing.
+    """
+    at, counts = fn.col("at"), [fn.count(fn.lit(1)).alias("n")]
+    whole = at
+    if is_broken:
+        begins = known.where("begin_lsn > 1").select("jid", "begin_lsn")
+        events = events.join(fn.broadcast(begins), "jid", "left")
+        begin_lsn = fn.coalesce("begin_lsn", fn.lit(1))
+        whole = fn.when(fn.col("lsn") >= begin_lsn, at)
+        counts.append(fn.max(begin_lsn).alias("begin_lsn"))
+    tick = fn.floor(at / TICK_MS).alias("tick")
+    ticks = events.groupBy("jid", *ev.JOURNAL, "kind", "reason", tick).agg(
+        *counts, fn.min(whole).alias("begin_ms"), fn.min(at).alias("first_ms"),
+        fn.max(at).alias("last_ms"),
+    )  # fmt: skip
+    return ticks if is_broken else ticks.withColumn("begin_lsn", fn.lit(1))
+
+
+def _axes(ticks: DataFrame, limits: Limits) -> Axes | None:
+    span = _one(ticks.agg(
+        fn.min("first_ms").alias("first_ms"), fn.max("last_ms").alias("last_ms"),
+        fn.countDistinct("queue").alias("queues"), fn.countDistinct("server").alias("servers"),
+    ))  # fmt: skip
+    if span["first_ms"] is None:
+        return None
+    busiest = (
+        ticks.groupBy("queue").agg(fn.sum("n").alias("n"))
+        .orderBy(fn.desc("n"), "queue").limit(limits.queues)
+    ).collect()  # fmt: skip
+    first_ms, last_ms = span["first_ms"], span["last_ms"]
+    interval_ms = limits.interval_ms or interval_for(first_ms, last_ms)
+    _check_interval(interval_ms, bucket_count(first_ms, last_ms, interval_ms))
+    names = tuple(each["queue"] for each in busiest)
+    return Axes(interval_ms, first_ms, last_ms, names, span["queues"], span["servers"])
+
+
+def _check_interval(interval_ms: int, buckets: int) -> None:
+    if buckets > BUCKETS_MAX:
+        raise KestrelError(
+            f"An interval of one {interval_word(interval_ms)} makes {buckets:,} points in time, "
+            f"and a page has at most {BUCKETS_MAX:,}. Say a longer one, or none."
+        )
+
+
+def _rows(
+    ticks: DataFrame, lives: DataFrame, items: DataFrame, limits: Limits
+) -> tuple[tuple[Row, ...], Row, int]:
+    """The busiest rows, the sum over all, and how many are not shown."""
+    by = ["server", "queue"]
+    names = fn.broadcast(ticks.select("jid", *by).distinct())
+    counted = ticks.groupBy(*by).agg(
+        fn.sum("n").alias("events"),
+        *(
+            fn.sum(fn.when(fn.col("kind") == kind, fn.col("n")).otherwise(0)).alias(name)
+            for name, kind in _COUNTS.items()
+        ),
+    )
+    held = items.groupBy(*by).agg(
+        fn.count(fn.when(fn.col("state") != "dead", 1)).alias("ready"),
+        fn.count(fn.when(fn.col("state") == "dead", 1)).alias("dead"),
+    )
+    lived = _lived(lives).join(names, "jid").groupBy(*by).agg(
+        *(fn.sum(name).alias(name) for name in ("flushed", "unknown", "delivered", "repeated"))
+    )  # fmt: skip
+    rows = counted.join(held, by, "outer").join(lived, by, "outer")
+    for name in ("waiting", "service"):
+        found = spreads(bins(lives, ["jid"], name).join(names, "jid"), by)
+        values = fn.struct(*(each for each in found.columns if each not in by)).alias(name)
+        rows = rows.join(found.select(*by, values), by, "left")
+    rows = rows.persist()
+    try:
+        sums = [each for each in rows.columns if each not in (*by, "waiting", "service")]
+        how_many = fn.count(fn.lit(1)).alias("rows")
+        summed = _one(rows.agg(how_many, *(fn.sum(name).alias(name) for name in sums)))
+        busiest = rows.orderBy(fn.desc_nulls_last("events"), *by).limit(limits.rows).collect()
+    finally:
+        rows.unpersist()
+    shown = tuple(_row(each, each["server"], each["queue"]) for each in busiest)
+    return shown, _row(summed, "", ""), summed["rows"] - len(shown)
+
+
+def _lived(lives: DataFrame) -> DataFrame:
+    is_gone = fn.col("left_ms").isNull() & fn.col("state").isNull()
+    return lives.groupBy("jid").agg(
+        fn.count(fn.when(fn.col("is_flushed"), 1)).alias("flushed"),
+        fn.count(fn.when(is_gone & fn.col("put_ms").isNotNull(), 1)).alias("unknown"),
+        fn.count(fn.when(fn.col("deliveries") > 0, 1)).alias("delivered"),
+        fn.sum(fn.greatest(fn.col("deliveries") - 1, fn.lit(0))).alias("repeated"),
+    )
+
+
+def _row(found: Found, server: str, queue: str) -> Row:
+    values = found.asDict()
+    counts = {each.name: values.get(each.name) or 0 for each in fields(Row) if each.type == "int"}
+    counts["dropped"] = (values["discarded"] or 0) + (values["flushed"] or 0)
+    waiting, service = (
+        spread_of(each.asDict()) if (each := values.get(name)) else None
+        for name in ("waiting", "service")
+    )
+    return Row(server, queue, **counts, waiting=waiting, service=service)
+
+
+def _deaths(ticks: DataFrame, died: int, limits: Limits) -> tuple[Death, ...]:
+    found = (
+        ticks.where(fn.col("kind") == ev.DEAD)
+        .groupBy("queue", "reason").agg(fn.sum("n").alias("n"))
+        .orderBy(fn.desc("n"), "queue", "reason").limit(limits.deaths)
+    ).collect()  # fmt: skip
+    deaths = [Death(each["queue"], each["reason"] or "not said", each["n"]) for each in found]
+    others = died - sum(each.count for each in deaths)
+    return (*deaths, Death(None, None, others)) if others else tuple(deaths)
+
+
+def _histories(ticks: DataFrame, limits: Limits) -> tuple[tuple[History, ...], int, int]:
+    """Those that are not whole first; how many there are, and how many are not whole."""
+    journals = ticks.groupBy(*ev.JOURNAL).agg(
+        fn.max("begin_lsn").alias("lsn"),
+        fn.min("begin_ms").alias("begin_ms"),
+        fn.max("last_ms").alias("end_ms"),
+    )
+    is_whole = fn.col("lsn") <= 1
+    shown = journals.orderBy(is_whole, *ev.JOURNAL).limit(limits.histories).collect()
+    how_many = _one(journals.agg(
+        fn.count(fn.lit(1)).alias("all"), fn.count(fn.when(~is_whole, 1)).alias("broken")
+    ))  # fmt: skip
+    histories = tuple(History(**each.asDict()) for each in shown)
+    return histories, how_many["all"], how_many["broken"]
+
+
+def _one(found: DataFrame) -> Found:
+    row = found.first()
+    assert row is not None, "an aggregate over nothing is one row all the same"
+    return row

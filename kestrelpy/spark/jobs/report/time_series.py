@@ -1,0 +1,153 @@
+"""Ticks and lives to series: what happened in each interval, for each queue that is shown.
+
+    label     0 the busiest queue, 1 the next, ...; one behind the last of them: all the others
+    bucket    0 the interval with the first event, ...
+    -1        all of them
+
+One rule: at most one row for each label and bucket comes to the driver.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+
+from kestrelpy.spark.jobs.report import item_rows as ev
+from kestrelpy.spark.jobs.report.figures import Bucket, Series, Spread, bucket_count
+from kestrelpy.spark.jobs.report.percentiles import bins, spread_of, spreads
+
+_RATES: Final = {
+    ev.PUT: "put", ev.CONFIRM: "confirmed", ev.RETURN: "returned", ev.DEAD: "dead",
+}  # fmt: skip
+_ALL: Final = -1
+
+Place = tuple[int, int]  # label and bucket
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """Which queues and which intervals there are; `names` are those of the labels."""
+
+    interval_ms: int
+    first_ms: int
+    last_ms: int
+    names: tuple[str, ...]
+    queues: int
+    servers: int
+
+    def labels(self, ticks: DataFrame) -> DataFrame:
+        """The label of every journal, by `jid`."""
+        known = ticks.sparkSession.createDataFrame(
+            list(zip(self.names, range(len(self.names)), strict=True)), "queue string, label int"
+        )
+        journals = ticks.select("jid", "queue").distinct().join(known, "queue", "left")
+        rest = fn.lit(len(self.names))
+        return fn.broadcast(journals.select("jid", fn.coalesce("label", rest).alias("label")))
+
+    def bucket(self, ms: Column) -> Column:
+        """Which interval a time is in."""
+        first = self.first_ms // self.interval_ms
+        return (fn.floor(ms / fn.lit(self.interval_ms)) - fn.lit(first)).cast("int")
+
+    @property
+    def count(self) -> int:
+        """How many intervals."""
+        return bucket_count(self.first_ms, self.last_ms, self.interval_ms)
+
+
+@dataclass(slots=True)
+class _Points:
+    rates: dict[Place, dict[str, int]]
+    steps: dict[Place, int]  # by how many the depth changed
+    waiting: dict[Place, Spread]
+    service: dict[Place, Spread]
+
+
+def all_series(
+    ticks: DataFrame, lives: DataFrame, axes: Axes
+) -> tuple[Series, tuple[Series, ...]]:
+    """All queues together, and each that is shown with the others as the last."""
+    labels = axes.labels(ticks)
+    lives = lives.join(labels, "jid")
+    points = _Points(
+        _rates(ticks.join(labels, "jid"), axes),
+        _steps(lives, axes),
+        _latencies(lives, axes, "opened_ms", "waiting"),
+        _latencies(lives, axes, "confirmed_ms", "service"),
+    )
+    named = [_series(points, axes, [label], name, 1) for label, name in enumerate(axes.names)]
+    rest = axes.queues - len(axes.names)
+    if rest:
+        named.append(_series(points, axes, [len(axes.names)], None, rest))
+    everything = _series(points, axes, range(len(axes.names) + 1), None, axes.queues)
+    return everything, tuple(named)
+
+
+def _series(
+    points: _Points, axes: Axes, labels: Sequence[int], name: str | None, queues: int
+) -> Series:
+    label_of_all = labels[0] if len(labels) == 1 else _ALL
+    depth, buckets = 0, []
+    for number in range(axes.count):
+        counted: dict[str, int] = defaultdict(int)
+        for label in labels:
+            depth += points.steps.get((label, number), 0)
+            for what, n in points.rates.get((label, number), {}).items():
+                counted[what] += n
+        begin_ms = (axes.first_ms // axes.interval_ms + number) * axes.interval_ms
+        at = (label_of_all, number)
+        # When a clock steps back, an item may leave before it came.
+        buckets.append(Bucket(
+            begin_ms, counted["put"], counted["confirmed"], counted["returned"], counted["dead"],
+            max(depth, 0), points.waiting.get(at), points.service.get(at),
+        ))  # fmt: skip
+    whole = (label_of_all, _ALL)
+    return Series(
+        name, queues, tuple(buckets), points.waiting.get(whole), points.service.get(whole)
+    )
+
+
+def _rates(ticks: DataFrame, axes: Axes) -> dict[Place, dict[str, int]]:
+    found = (
+        ticks.where(fn.col("kind").isin(*_RATES))
+        .groupBy("label", axes.bucket(fn.col("first_ms")).alias("bucket"), "kind")
+        .agg(fn.sum("n").alias("n"))
+    )
+    rates: dict[Place, dict[str, int]] = defaultdict(dict)
+    for each in found.collect():
+        rates[each["label"], each["bucket"]][_RATES[each["kind"]]] = each["n"]
+    return rates
+
+
+def _steps(lives: DataFrame, axes: Axes) -> dict[Place, int]:
+    """Who was there before the history begins came in the first interval."""
+    was_there = fn.col("left_ms").isNotNull() | (fn.col("state") != "dead")
+    came = axes.bucket(fn.coalesce(fn.col("put_ms"), fn.lit(axes.first_ms)))
+    left = axes.bucket(fn.col("left_ms"))
+    both = lives.where(was_there).groupBy("label", came.alias("came"), left.alias("left")).agg(
+        fn.count(fn.lit(1)).alias("n")
+    )  # fmt: skip
+    steps = fn.array(
+        fn.struct(fn.col("came").alias("bucket"), fn.col("n").alias("step")),
+        fn.struct(fn.col("left").alias("bucket"), (-fn.col("n")).alias("step")),
+    )
+    found = (
+        both.select("label", fn.inline(steps)).where(fn.col("bucket").isNotNull())
+        .groupBy("label", "bucket").agg(fn.sum("step").alias("n"))
+    )  # fmt: skip
+    return {(each["label"], each["bucket"]): each["n"] for each in found.collect()}
+
+
+def _latencies(lives: DataFrame, axes: Axes, when: str, name: str) -> dict[Place, Spread]:
+    placed = lives.select("label", axes.bucket(fn.col(when)).alias("bucket"), name)
+    counted = bins(placed, ["label", "bucket"], name)
+    for key in ("label", "bucket"):  # each counts in its own, and in all
+        twice = fn.explode(fn.array(fn.col(key), fn.lit(_ALL)))
+        counted = counted.withColumn(key, twice)
+    found = spreads(counted, ["label", "bucket"]).collect()
+    return {(each["label"], each["bucket"]): spread_of(each.asDict()) for each in found}

@@ -1,0 +1,1 @@
+"""Reading queues from running servers."""
