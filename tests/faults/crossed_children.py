@@ -8,22 +8,25 @@ from __future__ import annotations
 from tests.faults.planted_faults import Fault
 
 # Of a fault that is known as one that nobody can find: the machines would take an hour to say so.
-CORE = ("tests/core", "tests/protocol/test_transcripts.py")
+CORE = ("tests/unit/core", "tests/scenario/test_transcripts.py")
 
 CHILDREN = (
-    "tests/core/test_children_snapshot.py", "tests/core/test_children.py",
-    "tests/core/test_missed.py", "tests/core/test_full_children.py", "tests/core/test_idle.py",
-    "tests/core/test_crossings.py", "tests/core", "tests/protocol/test_transcripts.py",
-    "tests/machines/test_readers_machine.py", "tests/machines",
+    "tests/unit/core/fanout/test_children_snapshot.py", "tests/unit/core/fanout/test_children.py",
+    "tests/unit/core/fanout/test_unseen.py", "tests/unit/core/fanout/test_limits.py",
+    "tests/unit/core/queue/test_idle_sweep.py",
+    "tests/unit/core/test_crossings.py", "tests/unit/core", "tests/scenario/test_transcripts.py",
+    "tests/model/test_readers_machine.py", "tests/model",
 )  # fmt: skip
 SNAPSHOTS = (
-    "tests/journal/test_snapshot.py", "tests/core/test_children_snapshot.py",
-    "tests/core/test_children.py", "tests/core", "tests/machines/test_readers_machine.py",
+    "tests/unit/journal/snapshot/test_snapshot.py",
+    "tests/unit/core/fanout/test_children_snapshot.py",
+    "tests/unit/core/fanout/test_children.py", "tests/unit/core",
+    "tests/model/test_readers_machine.py",
 )  # fmt: skip
 RETAINED = (
-    "tests/core/test_retained.py", "tests/core/test_retained_children.py",
-    "tests/core/test_crossings.py", "tests/core", "tests/protocol/test_transcripts.py",
-    "tests/machines/test_retain_machine.py", "tests/machines",
+    "tests/unit/core/queue/test_retention.py", "tests/unit/core/fanout/test_retained_children.py",
+    "tests/unit/core/test_crossings.py", "tests/unit/core", "tests/scenario/test_transcripts.py",
+    "tests/model/test_retain_machine.py", "tests/model",
 )  # fmt: skip
 
 CHILDREN_CROSSED: tuple[Fault, ...] = (
@@ -180,7 +183,7 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
         "kestrelpy/core/registry/lifecycle.py",
         "    send_on(branch.child, branch.child.dead.deaths)\n",
         "",
-        ("tests/core/test_moves_crash.py", *CHILDREN),
+        ("tests/unit/core/transfer/test_transfers_crash.py", *CHILDREN),
     ),
     Fault(
         "a child that begins with a delayed item has an entry of its own beside the queue's",

@@ -8,27 +8,32 @@ from __future__ import annotations
 from tests.faults.planted_faults import Fault
 
 # Of a fault that is known as one that nobody can find: the machines would take an hour to say so.
-CORE = ("tests/core", "tests/protocol/test_transcripts.py")
+CORE = ("tests/unit/core", "tests/scenario/test_transcripts.py")
 
 DEAD = (
-    "tests/core/test_dead.py", "tests/core/test_by_token.py", "tests/core/test_moves.py",
-    "tests/core/test_crossings.py", "tests/core", "tests/protocol/test_transcripts.py",
-    "tests/machines",
+    "tests/unit/core/index/test_dead_letters.py",
+    "tests/unit/core/subscription/test_token_leases.py",
+    "tests/unit/core/transfer/test_transfers.py",
+    "tests/unit/core/test_crossings.py", "tests/unit/core", "tests/scenario/test_transcripts.py",
+    "tests/model",
 )  # fmt: skip
 FLUSH = (
-    "tests/core/test_flushing.py", "tests/core/test_delays.py", "tests/core/test_upto.py",
-    "tests/core/test_crossings.py", "tests/core", "tests/protocol/test_transcripts.py",
-    "tests/machines",
+    "tests/unit/core/subscription/test_flush.py", "tests/unit/core/index/test_delayed.py",
+    "tests/unit/core/queue/test_ack_up_to.py",
+    "tests/unit/core/test_crossings.py", "tests/unit/core", "tests/scenario/test_transcripts.py",
+    "tests/model",
 )  # fmt: skip
 KEYS = (
-    "tests/core/test_keyed.py", "tests/core/test_keys.py", "tests/core/test_upto.py",
-    "tests/core/test_crossings.py", "tests/core", "tests/protocol/test_transcripts.py",
-    "tests/machines",
+    "tests/unit/core/subscription/test_key_gate.py", "tests/unit/core/index/test_key_locks.py",
+    "tests/unit/core/queue/test_ack_up_to.py",
+    "tests/unit/core/test_crossings.py", "tests/unit/core", "tests/scenario/test_transcripts.py",
+    "tests/model",
 )  # fmt: skip
 FULL_DISK = (
-    "tests/core/test_crossings_full_disk.py", "tests/core/test_full_children.py",
-    "tests/core/test_delays.py", "tests/core/test_upto.py", "tests/core/test_operating.py",
-    "tests/journal/test_spares.py",
+    "tests/unit/core/test_crossings_full_disk.py", "tests/unit/core/fanout/test_limits.py",
+    "tests/unit/core/index/test_delayed.py", "tests/unit/core/queue/test_ack_up_to.py",
+    "tests/unit/core/queue/test_admin.py",
+    "tests/unit/journal/write/test_preallocation.py",
 )  # fmt: skip
 
 RESTARTS_CROSSED: tuple[Fault, ...] = (

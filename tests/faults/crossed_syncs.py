@@ -9,19 +9,22 @@ from __future__ import annotations
 from tests.faults.planted_faults import Fault
 
 STARTS = (
-    "tests/journal/test_in_place.py", "tests/journal/test_backlog.py",
-    "tests/journal/test_recovery.py", "tests/journal/test_chain.py",
-    "tests/journal/test_machine.py",
+    "tests/unit/journal/recovery/test_reopen.py", "tests/unit/journal/read/test_readahead.py",
+    "tests/unit/journal/recovery/test_recovery.py", "tests/unit/journal/recovery/test_chain.py",
+    "tests/model/test_journal_machine.py",
 )  # fmt: skip
-TORN = ("tests/journal/test_backlog.py", *STARTS)
-LATER = ("tests/server/test_later_syncs.py", "tests/server/test_turn.py")
+TORN = ("tests/unit/journal/read/test_readahead.py", *STARTS)
+LATER = ("tests/unit/server/test_later_syncs.py", "tests/unit/server/test_turn.py")
 HURRY = (
-    "tests/server/test_gathering.py", "tests/server/test_process.py", "tests/server/test_shares.py",
-    "tests/server/test_turn.py",
+    "tests/unit/server/test_gathering.py", "tests/process/test_process.py",
+    "tests/unit/server/test_shares.py",
+    "tests/unit/server/test_turn.py",
 )  # fmt: skip
 COMPACTION = (
-    "tests/core/test_retained.py", "tests/journal/test_upkeep.py", "tests/journal/test_reclaim.py",
-    "tests/journal/test_retention.py",
+    "tests/unit/core/queue/test_retention.py",
+    "tests/unit/journal/compaction/test_maintenance.py",
+    "tests/unit/journal/compaction/test_picker.py",
+    "tests/unit/journal/write/test_retention.py",
 )  # fmt: skip
 
 SYNCS_CROSSED: tuple[Fault, ...] = (

@@ -8,25 +8,29 @@ from __future__ import annotations
 from tests.faults.planted_faults import Fault
 
 RETAINED = (
-    "tests/core/test_retained.py", "tests/core/test_retained_children.py",
-    "tests/core/test_crossings.py", "tests/core", "tests/protocol/test_transcripts.py",
-    "tests/machines/test_retain_machine.py", "tests/machines",
+    "tests/unit/core/queue/test_retention.py", "tests/unit/core/fanout/test_retained_children.py",
+    "tests/unit/core/test_crossings.py", "tests/unit/core", "tests/scenario/test_transcripts.py",
+    "tests/model/test_retain_machine.py", "tests/model",
 )  # fmt: skip
 ONCE = (
-    "tests/core/test_once.py", "tests/core/test_once_restart.py", "tests/core/test_broker.py",
-    "tests/core/test_crossings.py", "tests/core", "tests/protocol/test_transcripts.py",
-    "tests/machines",
+    "tests/unit/core/index/test_dedupe.py", "tests/unit/core/index/test_dedupe_restart.py",
+    "tests/unit/core/test_broker.py",
+    "tests/unit/core/test_crossings.py", "tests/unit/core", "tests/scenario/test_transcripts.py",
+    "tests/model",
 )  # fmt: skip
 WIRE = (
-    "tests/protocol/test_waiting_synced.py", "tests/core/test_crossings.py",
-    "tests/protocol/test_waiting.py", "tests/protocol/test_fetching.py",
-    "tests/protocol/test_once.py", "tests/protocol/test_conversation.py",
-    "tests/core/test_handoff.py", "tests/protocol", "tests/machines/test_handoff_machine.py",
+    "tests/unit/protocol/verbs/test_get_wait_synced.py", "tests/unit/core/test_crossings.py",
+    "tests/unit/protocol/verbs/test_get_wait.py", "tests/unit/protocol/verbs/test_get.py",
+    "tests/unit/protocol/parse/test_set_conditions.py", "tests/unit/protocol/test_conversation.py",
+    "tests/unit/core/transfer/test_handoff.py", "tests/unit/protocol",
+    "tests/model/test_handoff_machine.py",
 )  # fmt: skip
 RELOADS = (
-    "tests/server/test_reloading.py", "tests/core/test_operating.py", "tests/core/test_queue.py",
-    "tests/core/test_crossings.py", "tests/core/test_crossings_reload.py", "tests/core",
-    "tests/protocol/test_transcripts.py", "tests/machines",
+    "tests/unit/server/test_reloading.py", "tests/unit/core/queue/test_admin.py",
+    "tests/unit/core/queue/test_queue.py",
+    "tests/unit/core/test_crossings.py", "tests/unit/core/test_crossings_reload.py",
+    "tests/unit/core",
+    "tests/scenario/test_transcripts.py", "tests/model",
 )  # fmt: skip
 
 WIRE_CROSSED: tuple[Fault, ...] = (
@@ -85,7 +89,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
         "kestrelpy/core/index/dedupe.py",
         "self.scopes and not queue.log.no_room:",
         "self.scopes:",
-        ("tests/core/test_crossings_full_disk.py", *ONCE),
+        ("tests/unit/core/test_crossings_full_disk.py", *ONCE),
     ),
     Fault(
         "retained: a snapshot lets versions go with the window",

@@ -164,7 +164,7 @@ def runs_of(root: Path, path: str) -> Runs:
         rf"|from {re.escape(module.rpartition('.')[0])} import .*\b{stem}\b)",
         re.MULTILINE,
     )
-    folder = sorted((root / folder_of(path)).glob("test_*.py"))
+    folder = sorted((root / folder_of(path)).rglob("test_*.py"))
     named = [each for each in folder if f"{each.stem}_".startswith(f"test_{stem}_")]
     near = [each for each in folder if imports.search(each.read_text())]
     first = _names(root, dict.fromkeys((*named, *near)))
@@ -174,15 +174,16 @@ def runs_of(root: Path, path: str) -> Runs:
 
 def far(root: Path, path: str) -> list[str]:
     """Return the tests beyond the module's folder that are run last."""
-    machines = "tests/journal/test_machine.py" if path.startswith("journal") else "tests/machines"
+    is_journal = path.startswith("journal")
+    machines = "tests/model/test_journal_machine.py" if is_journal else "tests/model"
     found = sorted((root / machines).glob("test_*.py")) or [root / machines]
-    return [*_names(root, found), "tests/protocol/test_transcripts.py", *LIVES]
+    return [*_names(root, found), "tests/scenario/test_transcripts.py", *LIVES]
 
 
 def folder_of(path: str) -> str:
     """Return the folder of the module's tests."""
     top, below = Path(path).parts[:2]
-    return f"tests/{below if top == 'kestrelpy' else top}"
+    return f"tests/unit/{below if top == 'kestrelpy' else top}"
 
 
 def _names(root: Path, paths: Sequence[Path] | Mapping[Path, None]) -> list[str]:

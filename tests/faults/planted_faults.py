@@ -17,42 +17,52 @@ UPKEEP = "journal/compaction/maintenance.py"
 KEYS = "kestrelpy/core/index/key_locks.py"
 MANIFEST = "kestrelpy/cli/manifest.py"
 
-TESTS_OF_THE_JOURNAL = ("tests/journal/test_commit.py", "tests/journal/test_journal.py")
+TESTS_OF_THE_JOURNAL = (
+    "tests/unit/journal/write/test_group_commit.py",
+    "tests/unit/journal/write/test_writer.py",
+)
 TESTS_OF_FILES = (
-    "tests/journal/test_files.py", "tests/journal/test_files_order.py",
-    "tests/journal/test_machine.py",
+    "tests/unit/journal/test_files.py", "tests/unit/journal/test_files_order.py",
+    "tests/model/test_journal_machine.py",
 )  # fmt: skip
 TESTS_OF_FORMAT = (
-    "tests/journal/test_record.py", "tests/journal/test_segment.py",
-    "tests/journal/test_every_damage.py",
+    "tests/unit/journal/format/test_record.py", "tests/unit/journal/format/test_segment.py",
+    "tests/unit/journal/tools/test_every_damage.py",
 )  # fmt: skip
 TESTS_OF_THE_WIRE = (
-    "tests/protocol/test_replies.py", "tests/protocol/test_conversation.py",
-    "tests/protocol/test_fetching.py", "tests/protocol/test_transcripts.py",
+    "tests/unit/protocol/test_replies.py", "tests/unit/protocol/test_conversation.py",
+    "tests/unit/protocol/verbs/test_get.py", "tests/scenario/test_transcripts.py",
 )  # fmt: skip
 TESTS_OF_THE_SERVER = (
-    "tests/server/test_committer.py", "tests/server/test_turn.py", "tests/server/test_daemon.py",
+    "tests/unit/server/test_committer.py", "tests/unit/server/test_turn.py",
+    "tests/unit/server/test_daemon.py",
 )  # fmt: skip
-TESTS_OF_THE_CORE = ("tests/core", "tests/machines")
+TESTS_OF_THE_CORE = ("tests/unit/core", "tests/model")
 TESTS_OF_UPKEEP = (
-    "tests/journal/test_upkeep.py", "tests/server/test_background.py",
-    "tests/machines/test_memory_machine.py",
+    "tests/unit/journal/compaction/test_maintenance.py", "tests/unit/server/test_journal_jobs.py",
+    "tests/model/test_memory_machine.py",
 )  # fmt: skip
-TESTS_OF_KEYS = ("tests/core/test_keys.py", "tests/core/test_keyed.py")
-TESTS_OF_SCHEDULES = ("tests/core/test_schedules.py", "tests/core/test_schedules_crash.py")
+TESTS_OF_KEYS = (
+    "tests/unit/core/index/test_key_locks.py",
+    "tests/unit/core/subscription/test_key_gate.py",
+)
+TESTS_OF_SCHEDULES = (
+    "tests/unit/core/test_schedules.py",
+    "tests/unit/core/test_schedules_crash.py",
+)
 TESTS_OF_THE_WORKER = (
-    "tests/client/test_client.py", "tests/client/test_client_lost.py",
-    "tests/client/test_renewal.py",
+    "tests/process/client/test_client.py", "tests/process/client/test_client_lost.py",
+    "tests/process/client/test_renewal.py",
 )  # fmt: skip
 TESTS_OF_A_SHORTAGE = (
-    "tests/journal/test_shortage.py", "tests/journal/test_files.py",
-    "tests/server/test_read_back.py", "tests/server/test_open_journals.py",
-    "tests/protocol/test_waiting.py", "tests/server/test_daemon.py",
+    "tests/unit/journal/test_shortage.py", "tests/unit/journal/test_files.py",
+    "tests/unit/server/test_read_back.py", "tests/unit/server/test_open_journals.py",
+    "tests/unit/protocol/verbs/test_get_wait.py", "tests/unit/server/test_daemon.py",
 )  # fmt: skip
-TESTS_OF_RELOADS = ("tests/server/test_reloading.py",)
+TESTS_OF_RELOADS = ("tests/unit/server/test_reloading.py",)
 TESTS_OF_SHARES = (
-    "tests/server/test_shares.py", "tests/server/test_connection_memory.py",
-    "tests/server/test_connection.py", "tests/protocol/test_conversation.py",
+    "tests/unit/server/test_shares.py", "tests/unit/server/test_connection_memory.py",
+    "tests/unit/server/test_connection.py", "tests/unit/protocol/test_conversation.py",
 )  # fmt: skip
 SIMULATION = ("tests/simulation/test_simulation.py",)
 
@@ -188,7 +198,7 @@ FAULTS: tuple[Fault, ...] = (
         "kestrelpy/core/log/log.py",
         "commit.lsn_durable if waits else commit.lsn_written",
         "commit.lsn_written",
-        (*TESTS_OF_THE_WIRE, "tests/core/test_log.py", *TESTS_OF_THE_SERVER),
+        (*TESTS_OF_THE_WIRE, "tests/unit/core/log/test_log.py", *TESTS_OF_THE_SERVER),
     ),
     # -- files -----------------------------------------------------------------------------
     Fault(
@@ -342,28 +352,31 @@ FAULTS: tuple[Fault, ...] = (
         "kestrelpy/core/subscription/token_leases.py",
         "lease.deadline_ms <= now_ms):\n",
         "lease.deadline_ms < 0):\n",
-        ("tests/core/test_by_token.py", "tests/machines/test_queue_machine.py"),
+        ("tests/unit/core/subscription/test_token_leases.py", "tests/model/test_queue_machine.py"),
     ),
     Fault(
         "a restart goes on with a lease that was given back",
         "kestrelpy/core/replay/subscription_replay.py",
         "        self._leases.pop(id_, None)\n        if id_ in reader.live and",
         "        if id_ in reader.live and",
-        ("tests/core/test_by_token.py", "tests/core/test_replay.py"),
+        (
+            "tests/unit/core/subscription/test_token_leases.py",
+            "tests/unit/core/replay/test_replay.py",
+        ),
     ),
     Fault(
         "on a full disk a lease by token ends without a record",
         "kestrelpy/core/log/records.py",
         "        if not always and (last := self._without_room()) is not None:\n",
         "        if (last := self._without_room()) is not None:\n",
-        ("tests/core/test_by_token.py",),
+        ("tests/unit/core/subscription/test_token_leases.py",),
     ),
     Fault(
         "a deleted queue takes the knowledge of its tokens with it",
         "kestrelpy/server/data_directory.py",
         "        self.tokens.keep(queue.reader.tokens_below, generation)\n        found",
         "        found",
-        ("tests/server/test_token_file.py",),
+        ("tests/unit/server/test_token_file.py",),
     ),
     Fault(
         "a lease by token is shown before it is written",
@@ -413,7 +426,7 @@ FAULTS: tuple[Fault, ...] = (
         "journal/read/readahead.py",
         "            if record is None:\n",
         "            if record is None and at < 0:\n",
-        ("tests/journal/test_backlog.py", "tests/machines/test_memory_machine.py"),
+        ("tests/unit/journal/read/test_readahead.py", "tests/model/test_memory_machine.py"),
     ),
     Fault(
         "what stands apart is met again in the log",
@@ -442,7 +455,7 @@ FAULTS: tuple[Fault, ...] = (
         "journal/compaction/compaction.py",
         "if kind == _PUT and item in live and lsn <= victim.lsn_last:",
         "if kind == _PUT and item in live and lsn < victim.lsn_last:",
-        ("tests/journal/test_carry.py", "tests/machines/test_memory_machine.py"),
+        ("tests/unit/journal/compaction/test_compaction.py", "tests/model/test_memory_machine.py"),
     ),
     Fault(
         "what is rewritten is what is alive now, though a power cut may take a confirm away",
@@ -456,21 +469,21 @@ FAULTS: tuple[Fault, ...] = (
         "journal/write/segment_list.py",
         "if settled and not segment.live and segment.emptied_lsn <= lsn_durable:",
         "if settled and not segment.live:",
-        ("tests/journal/test_ledger.py", *SIMULATION),
+        ("tests/unit/journal/write/test_segment_list.py", *SIMULATION),
     ),
     Fault(
         "a segment is removed that the older snapshot needs",
         "journal/write/segment_list.py",
         "settled = 0 < segment.lsn_last <= snapshots[0] and",
         "settled = 0 < segment.lsn_last <= snapshots[-1] and",
-        ("tests/journal/test_ledger.py", *SIMULATION),
+        ("tests/unit/journal/write/test_segment_list.py", *SIMULATION),
     ),
     Fault(
         "a segment takes with it what was declared for the queue",
         "journal/write/segment_list.py",
         "if any(lsn < following.lsn_first for lsn in standing):",
         "if any(lsn < segment.lsn_first for lsn in standing):",
-        ("tests/journal/test_ledger.py", "tests/core/test_declared.py"),
+        ("tests/unit/journal/write/test_segment_list.py", "tests/unit/core/queue/test_declared.py"),
     ),
     Fault(
         "how far a schedule has got goes with the segment of its item",
@@ -519,35 +532,35 @@ FAULTS: tuple[Fault, ...] = (
         READER,
         "        if self.paused or (policy",
         "        if (policy",
-        ("tests/core/test_operating.py", "tests/protocol/test_transcripts.py"),
+        ("tests/unit/core/queue/test_admin.py", "tests/scenario/test_transcripts.py"),
     ),
     Fault(
         "a restart lends from a paused queue",
         "kestrelpy/core/replay/subscription_replay.py",
         "        self.reader.paused = record.small == 1\n",
         "        pass\n",
-        ("tests/core/test_operating.py", "tests/protocol/test_transcripts.py"),
+        ("tests/unit/core/queue/test_admin.py", "tests/scenario/test_transcripts.py"),
     ),
     Fault(
         "a renewal is not remembered over a restart",
         "kestrelpy/core/replay/subscription_replay.py",
         "                self._leases[record.item] = lease.renewed(record)\n",
         "                lease.renewed(record)\n",
-        ("tests/core/test_by_token.py", "tests/protocol/test_transcripts.py"),
+        ("tests/unit/core/subscription/test_token_leases.py", "tests/scenario/test_transcripts.py"),
     ),
     Fault(
         "a reload forgets what was declared",
         "kestrelpy/server/reloading.py",
         "policy_in(config, queue.name, declared)",
         'policy_in(config, queue.name, b"")',
-        ("tests/protocol/test_transcripts.py", "tests/wire/test_declaring.py"),
+        ("tests/scenario/test_transcripts.py", "tests/process/wire/test_declaring.py"),
     ),
     Fault(
         "a file is used again though a backup shares it",
         "journal/compaction/picker.py",
         "        if files.links(keep) == 1:\n",
         "        if files.links(keep) >= 1:\n",
-        ("tests/journal/test_reclaim.py",),
+        ("tests/unit/journal/compaction/test_picker.py",),
     ),
     # -- keys --------------------------------------------------------------------------------
     Fault(
@@ -590,14 +603,14 @@ FAULTS: tuple[Fault, ...] = (
         "kestrelpy/protocol/parse/keys.py",
         'return tuple(text_of(unquote_to_bytes(value)) for value in named.split(b","))',
         'return tuple(map(text_of, unquote_to_bytes(named).split(b",")))',
-        ("tests/protocol/test_transcripts.py",),
+        ("tests/scenario/test_transcripts.py",),
     ),
     Fault(
         "1 is the same key as the text 1",
         "journal/format/key.py",
         'return _value(Type.INTEGER, b"%d" % value)',
         'return _value(Type.TEXT, b"%d" % value)',
-        ("tests/journal/test_canonical.py",),
+        ("tests/unit/journal/format/test_key.py",),
     ),
     # -- starts ------------------------------------------------------------------------------
     Fault(
@@ -605,28 +618,31 @@ FAULTS: tuple[Fault, ...] = (
         "journal/recovery/recovery.py",
         "        if self.tail or self.torn:\n",
         "        if self.torn:\n",
-        ("tests/journal/test_recovery.py", "tests/journal/test_machine.py"),
+        ("tests/unit/journal/recovery/test_recovery.py", "tests/model/test_journal_machine.py"),
     ),
     Fault(
         "the log is cut behind the first record that may be torn",
         "journal/recovery/recovery.py",
         "if is_lost and first > self.lsn_synced and",
         "if is_lost and first > self.lsn_synced + 1 and",
-        ("tests/journal/test_recovery.py", "tests/journal/test_every_damage.py"),
+        (
+            "tests/unit/journal/recovery/test_recovery.py",
+            "tests/unit/journal/tools/test_every_damage.py",
+        ),
     ),
     Fault(
         "an item is accepted without room for its confirm",
         "journal/write/preallocation.py",
         "        return self.is_short or active is None or ",
         "        return True or active is None or ",
-        ("tests/journal/test_journal.py", "tests/faults/test_full_disk.py"),
+        ("tests/unit/journal/write/test_writer.py", "tests/process/faults/test_full_disk.py"),
     ),
     Fault(
         "a deleted queue leaves an earlier one of its name behind",
         "kestrelpy/server/data_directory.py",
         "            if 0 < made <= generation and",
         "            if made == generation and",
-        ("tests/server/test_data_directory.py",),
+        ("tests/unit/server/test_data_directory.py",),
     ),
     # -- the worker ----------------------------------------------------------------------------
     Fault(
@@ -655,7 +671,7 @@ FAULTS: tuple[Fault, ...] = (
         UPKEEP,
         "settled_lsn = min(self.snapshots[0], live_lsn)",
         "settled_lsn = self.snapshots[0]",
-        ("tests/journal/test_upkeep.py",),
+        ("tests/unit/journal/compaction/test_maintenance.py",),
     ),
     # -- what stands apart, moves, the dead ---------------------------------------------------
     Fault(
@@ -663,28 +679,31 @@ FAULTS: tuple[Fault, ...] = (
         "kestrelpy/core/queue/snapshot_view.py",
         "self._parked = reader.keyed.keys.rows()",
         "self._parked = []",
-        ("tests/core/test_placed.py",),
+        ("tests/unit/core/queue/test_snapshot_view.py",),
     ),
     Fault(
         "what was given back for later is there at once after a restart",
         "kestrelpy/core/replay/subscription_replay.py",
         "            self.apart.put_off(record)\n",
         "            pass\n",
-        ("tests/core/test_delays.py",),
+        ("tests/unit/core/index/test_delayed.py",),
     ),
     Fault(
         "an original ends before its copy is on disk",
         "kestrelpy/core/transfer/in_flight.py",
         "log.lsn_durable, log.failure is not None, 0\n        as_target",
         "log.lsn_appended, log.failure is not None, 0\n        as_target",
-        ("tests/core/test_moves.py", "tests/core/test_handoff_crash.py"),
+        (
+            "tests/unit/core/transfer/test_transfers.py",
+            "tests/unit/core/transfer/test_handoff_crash.py",
+        ),
     ),
     Fault(
         "a start lends a dead item that somebody has by token",
         "kestrelpy/core/subscription/token_leases.py",
         "            reader.dead.lend(entry.item)\n",
         "",
-        ("tests/core/test_by_token.py",),
+        ("tests/unit/core/subscription/test_token_leases.py",),
     ),
     # -- restore, tokens, files ------------------------------------------------------------------
     Fault(
@@ -692,119 +711,119 @@ FAULTS: tuple[Fault, ...] = (
         MANIFEST,
         "    if queue.folder != allowed:\n",
         "    if not queue.folder:\n",
-        ("tests/cli/test_manifest.py",),
+        ("tests/process/cli/test_manifest.py",),
     ),
     Fault(
         "a backup's manifest may say what nobody knows",
         MANIFEST,
         "        if key not in keys:\n",
         "        if not key:\n",
-        ("tests/cli/test_manifest.py",),
+        ("tests/process/cli/test_manifest.py",),
     ),
     Fault(
         "a link in a backup is followed",
         MANIFEST,
         "        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):\n",
         "        if stat.S_ISCHR(mode):\n",
-        ("tests/cli/test_manifest.py",),
+        ("tests/process/cli/test_manifest.py",),
     ),
     Fault(
         "the checksum of a token file is not looked at",
         "kestrelpy/server/word_file.py",
         "    return word if word and copy == _encoded(word) else None\n",
         "    return word or None\n",
-        ("tests/server/test_token_file.py",),
+        ("tests/unit/server/test_token_file.py",),
     ),
     Fault(
         "where a token file is damaged tokens begin at 1",
         "kestrelpy/server/token_file.py",
         "            below = max(wall_ms * TOKENS_PER_MS, TOKENS_SKIPPED)\n",
         "            below = 1\n",
-        ("tests/server/test_token_file.py",),
+        ("tests/unit/server/test_token_file.py",),
     ),
     Fault(
         "a token file is damaged and nobody hears of it",
         "kestrelpy/server/data_directory.py",
         "        found.notes += [each for each in damaged if each]\n",
         "",
-        ("tests/server/test_server_id.py",),
+        ("tests/unit/server/test_server_id.py",),
     ),
     Fault(
         "a server whose id is damaged is another one",
         "kestrelpy/server/server_id.py",
         "        taken = votes[0][0] if votes else new_id()\n",
         "        taken = new_id()\n",
-        ("tests/server/test_server_id.py",),
+        ("tests/unit/server/test_server_id.py",),
     ),
     Fault(
         "a generation comes twice over a restart",
         "kestrelpy/server/data_directory.py",
         "max(broker.generation_deleted, self.tokens.generation)\n",
         "broker.generation_deleted\n",
-        ("tests/server/test_token_file.py",),
+        ("tests/unit/server/test_token_file.py",),
     ),
     Fault(
         "the umask decides what the owner of a file may do",
         FILES,
         "            _set_mode(descriptor, FILE_MODE)\n            handle.write",
         "            handle.write",
-        ("tests/server/test_owner_only.py",),
+        ("tests/unit/server/test_owner_only.py",),
     ),
     Fault(
         "the owner's group may read every item",
         FILES,
         "FILE_MODE: Final = 0o600",
         "FILE_MODE: Final = 0o640",
-        ("tests/server/test_owner_only.py",),
+        ("tests/unit/server/test_owner_only.py",),
     ),
     Fault(
         "a data directory that others may open is not named",
         "kestrelpy/server/owner_only.py",
         "        if mode & _OTHERS and (",
         "        if not mode and (",
-        ("tests/server/test_owner_only.py",),
+        ("tests/unit/server/test_owner_only.py",),
     ),
     Fault(
         "files with a copy go before those with the original",
         "kestrelpy/server/queue_deletion.py",
         "            or self._broker.moves.passages.follows(queue)\n",
         "",
-        ("tests/server/test_removals.py",),
+        ("tests/unit/server/test_queue_deletion.py",),
     ),
     Fault(
         "two deleted queues wait for each other's files for good",
         "kestrelpy/core/transfer/in_flight.py",
         "            if queue not in before:\n",
         "            if before:\n",
-        ("tests/core/test_remnants.py",),
+        ("tests/unit/core/registry/test_lifecycle.py",),
     ),
     Fault(
         "each connection with a wrong protocol has a line in the log",
         "kestrelpy/protocol/log_limit.py",
         "            said.left += 1\n            return None\n",
         "            return \"\"\n",
-        ("tests/protocol/test_log_limit.py",),
+        ("tests/unit/protocol/test_log_limit.py",),
     ),
     Fault(
         "one client with many addresses fills the log",
         "kestrelpy/protocol/log_limit.py",
         "                key = MANY\n",
         "                pass\n",
-        ("tests/protocol/test_log_limit.py",),
+        ("tests/unit/protocol/test_log_limit.py",),
     ),
     Fault(
         "flush_all with a delay flushes at once",
         "kestrelpy/protocol/verbs/admin.py",
         "    if command.words and command.words != [b\"0\"]:\n",
         "    if not command:\n",
-        ("tests/protocol/test_transcripts.py",),
+        ("tests/scenario/test_transcripts.py",),
     ),
     Fault(
         "a name is a formula in a report's CSV files",
         "kestrelpy/spark/jobs/report/figures.py",
         "cell.startswith(_FORMULA_BEGINS)\n",
         "not cell\n",
-        ("tests/spark/jobs/test_figures.py",),
+        ("tests/unit/spark/jobs/report/test_figures.py",),
     ),
     # -- slices --------------------------------------------------------------------------------
     Fault(
@@ -840,7 +859,7 @@ FAULTS: tuple[Fault, ...] = (
         "kestrelpy/core/fanout/child.py",
         "            self.parent.to_come.forget()  # it is at work from now on\n",
         "            pass\n",
-        ("tests/core/test_to_come.py",),
+        ("tests/unit/core/queue/test_to_come.py",),
     ),
     # -- what would hold up the loop -----------------------------------------------------------
     Fault(
@@ -848,35 +867,35 @@ FAULTS: tuple[Fault, ...] = (
         "kestrelpy/core/subscription/flush.py",
         "leases.token_bytes + sum",
         "sum(each.item.size for each in leases if each.by_token and not each.dead) + sum",
-        ("tests/core/test_flushing.py",),
+        ("tests/unit/core/subscription/test_flush.py",),
     ),
     Fault(
         "a lease by token that has ended is still spared by a flush",
         "kestrelpy/core/index/leases.py",
         "                self.token_ids.discard(lease.item.id)\n",
         "",
-        ("tests/core/test_flushing.py",),
+        ("tests/unit/core/subscription/test_flush.py",),
     ),
     Fault(
         "what a flush leaves behind is freed at once",
         "kestrelpy/core/index/trash.py",
         "        left = FREED_MAX\n",
         "        left = len(self)\n",
-        ("tests/core/test_trash.py",),
+        ("tests/unit/core/index/test_trash.py",),
     ),
     Fault(
         "a long upto goes in one step",
         "kestrelpy/core/queue/ack_up_to.py",
         "return min(first - 1 + STEP_NUMBERS, self._marker)",
         "return self._marker",
-        ("tests/core/test_upto.py",),
+        ("tests/unit/core/queue/test_ack_up_to.py",),
     ),
     Fault(
         "a step of an upto takes what is released to a higher marker",
         "kestrelpy/core/queue/ack_up_to.py",
         "    if hidden.count:\n        stay",
         "    if not hidden:\n        stay",
-        ("tests/core/test_upto.py",),
+        ("tests/unit/core/queue/test_ack_up_to.py",),
     ),
     Fault(
         "a step of an upto forgets those whose markers earlier steps passed",
@@ -884,21 +903,21 @@ FAULTS: tuple[Fault, ...] = (
         "        for _, id_ in queue.reader.marks.between(self._at + 1, marker):\n",
         "        self._passed = IdSet()\n"
         "        for _, id_ in queue.reader.marks.between(self._at + 1, marker):\n",
-        ("tests/core/test_upto.py",),
+        ("tests/unit/core/queue/test_ack_up_to.py",),
     ),
     Fault(
         "one set tells all observers in one turn",
         "kestrelpy/core/subscription/serving.py",
         "    most = WOKEN_OBSERVERS_MAX - len(woken)\n",
         "    most = latest\n",
-        ("tests/core/test_waiters.py",),
+        ("tests/unit/core/index/test_waiters.py",),
     ),
     Fault(
         "an observer whose time is over before its turn is told that there is nothing",
         "kestrelpy/core/broker.py",
         "                waiter.owner = queue.reader  # it was its turn to be told, soon\n",
         "                pass\n",
-        ("tests/core/test_waiters.py",),
+        ("tests/unit/core/index/test_waiters.py",),
     ),
     Fault(
         "each item that is dropped has all rows looked through",
@@ -978,28 +997,28 @@ FAULTS: tuple[Fault, ...] = (
         "kestrelpy/core/index/delayed.py",
         "        return _Entries(parts)\n",
         "        return iter([*_Entries(parts)])\n",
-        ("tests/server/test_snapshot_again.py",),
+        ("tests/unit/server/test_snapshot_again.py",),
     ),
     Fault(
         "out of files: a deleted queue leaves before what was handed off to it is over",
         "kestrelpy/server/queue_deletion.py",
         "is_held = not target.is_full and",
         "is_held = not target.no_room and",
-        ("tests/server/test_removals.py",),
+        ("tests/unit/server/test_queue_deletion.py",),
     ),
     Fault(
         "out of files: what is given back meanwhile is not recorded",
         "kestrelpy/core/log/log.py",
         "return self.lsn_appended if self.is_full else None",
         "return self.lsn_appended if self.no_room else None",
-        ("tests/core/test_shortage.py",),
+        ("tests/unit/core/test_shortage.py",),
     ),
     Fault(
         "full disk: a deleted queue waits until its next segment can be made",
         "kestrelpy/server/queue_deletion.py",
         "turn.committer.is_preparing(target)",
         "target.journal.spares.is_ordered",
-        ("tests/server/test_removals.py",),
+        ("tests/unit/server/test_queue_deletion.py",),
     ),
 )
 

@@ -131,9 +131,9 @@ def test_each_judgement_has_a_reason_and_a_line_that_is_there() -> None:
 def test_the_tests_of_a_module_are_those_of_its_name_and_folder_first() -> None:
     runs = runs_of(ROOT, "kestrelpy/core/index/leases.py")
 
-    assert runs.first[0] == "tests/core/test_leases.py"
-    assert all(each.startswith("tests/core/") for each in runs.first)
-    assert "tests/core/test_tokens.py" in runs.then
+    assert runs.first[0] == "tests/unit/core/index/test_leases.py"
+    assert all(each.startswith("tests/unit/core/") for each in runs.first)
+    assert "tests/unit/core/index/test_token_range.py" in runs.then
     assert runs.then[-len(LIVES) :] == list(LIVES)
     assert not set(runs.first) & set(runs.then)
 

@@ -162,11 +162,14 @@ def test_a_line_of_a_log_is_no_test() -> None:
         "ERROR    kestrelpy.background:read_back.py:252 item 1 cannot be read\n"
         "=== short test summary info ===\n"
         "ERROR    kestrelpy.background:read_back.py:252 item 1 cannot be read\n"
-        "FAILED tests/core/test_dead.py::test_it[a] - assert 1 == 2\n"
+        "FAILED tests/unit/core/index/test_dead_letters.py::test_it[a] - assert 1 == 2\n"
         "ERROR tests/core/test_late.py - ImportError\n"
     )
 
-    assert failed(out) == ["tests/core/test_dead.py::test_it[a]", "tests/core/test_late.py"]
+    assert failed(out) == [
+        "tests/unit/core/index/test_dead_letters.py::test_it[a]",
+        "tests/core/test_late.py",
+    ]
 
 
 def test_files_are_run_in_the_order_in_which_they_are_named_first(tmp_path: Path) -> None:

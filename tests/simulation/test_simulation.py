@@ -66,7 +66,7 @@ def test_one_seed_is_one_run_whatever_the_process() -> None:
     for hash_seed in ("1", "2"):
         told = subprocess.run(
             [sys.executable, "-m", "tests.simulation", "3", "9"],
-            cwd=Path(__file__).parent.parent.parent,
+            cwd=Path(__file__).parents[2],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             check=True,

@@ -1,8 +1,8 @@
 """What tests leave behind for others: the folder of a crash, and what its clients were told.
 
 A test that kills daemons hands its journals over to the audit of them all
-(`tests/spark/jobs/test_audit_kill.py`), so that nobody has to crash them again for that. Whoever
-finds nothing here does it himself.
+(`tests/unit/spark/jobs/audit/test_audit_kill.py`), so that they need not be crashed
+again for that. A test that finds nothing here crashes one by itself.
 """
 
 from __future__ import annotations

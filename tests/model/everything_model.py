@@ -1,0 +1,282 @@
+"""What the spec says of queues, children, keys, leases, delays, dead letters, ids and versions.
+
+Written from the spec, not from the code. Times are wall clock. Where the spec leaves freedom the
+model says so with the word "may": `Town.owed` holds what has left one queue and shows up in another
+when that one is looked at.
+
+One rule: a method here changes only the model; what the server said is compared elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+
+from tests.model.everything_lines import FOREVER, Item, Line, Place, Rules, Store
+from tests.model.everything_waits import Waits
+
+
+@dataclass(eq=False)
+class Owed:
+    """It has left a queue for another one."""
+
+    target: str
+    item: Item
+    keeps_expiry: bool
+    may_be_late: bool = False  # a child sees the expiry of what came back when it is next
+
+
+class Town:
+    """All queues of a server."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        self.stores: dict[str, Store] = {}
+        self.owed: list[Owed] = []
+        self.over: list[tuple[str, str]] = []  # (connection, line) whose lease has ended
+        self.expired = 0
+        self.waits = Waits(self.lend)
+        self._deaths = count(1)
+
+    def line(self, name: str) -> Line:
+        return self.stores[name.partition("+")[0]].lines[name]
+
+    def store(self, name: str) -> Store:
+        return self.stores[name.partition("+")[0]]
+
+    def lines(self) -> list[Line]:
+        return [line for store in self.stores.values() for line in store.lines.values()]
+
+    def is_expired(self, item: Item) -> bool:
+        return 0 < item.expires_ms <= self.now_ms
+
+    # -- storing ----------------------------------------------------------------------------
+
+    def put(
+        self, name: str, body: bytes, expires_ms: int = 0, due_ms: int = 0, key: str = "",
+        id_: str = "",
+    ) -> bool:  # fmt: skip
+        """Store it for the queue and its children, or for one child; False: it is full."""
+        store, line = self.store(name), self.line(name)
+        own_takes = not (line.rules.fanout_only and name == store.name)
+        most = line.rules.max_bytes if line.rules.max_bytes is not None else FOREVER
+        # A body above the limit: the spec does not say that `fanout_only` lets it pass.
+        if not self._make_room(line, len(body)) if own_takes else len(body) > most:
+            return False
+        store.exists = True
+        for_all = name == store.name
+        store.last = next(store.numbers)
+        item = Item(store.last, body, self.now_ms, expires_ms, key, id_, for_all)
+        item.due_ms = due_ms if due_ms > self.now_ms else 0
+        if not item.due_ms:
+            item.marker = item.number
+        readers = list(store.lines.values()) if for_all else [line]
+        for reader in readers:
+            if reader is line and not own_takes:
+                continue
+            self._take(store, reader, item)
+        if for_all:
+            if store.own.rules.retain_ms:
+                store.kept.append(item)
+                item.may_be_gone |= not own_takes  # the spec does not say
+            if id_:
+                store.ids[id_], store.named[id_] = self.now_ms, item
+            if key:
+                store.versions[store.stream(key)] = (
+                    store.version(key, self.now_ms) + 1, self.now_ms
+                )  # fmt: skip
+        store.newest = item
+        self.sweep()
+        return True
+
+    def _take(self, store: Store, line: Line, item: Item) -> None:
+        """Put it into this line; a full child drops the newest for itself, or its oldest."""
+        if not self._make_room(line, len(item.body)):
+            return
+        line.places.append(Place(item, item.marker, item.due_ms))
+
+    def _make_room(self, line: Line, size: int) -> bool:
+        """Drop the head as often as it takes; what is delayed stays, and nothing goes in vain."""
+        if not line.may_take(size):
+            return False
+        while not line.has_room(size) and line.ready:
+            self._gone(line, line.ready[0], surely_kept=False)
+        return line.has_room(size)
+
+    def _gone(self, line: Line, place: Place, surely_kept: bool = True) -> None:
+        """This reader has it no more; as far as that is known it is kept as done."""
+        line.places.remove(place)
+        if not surely_kept:
+            place.item.may_be_gone = True
+
+    # -- lending ----------------------------------------------------------------------------
+
+    def lend(self, line: Line, place: Place, holder: str, lease_ms: int | None) -> None:
+        """Lend it to a connection, or to whoever has the token."""
+        place.holder, place.was_lent = holder, True
+        lease_ms = lease_ms if lease_ms is not None else line.rules.lease_ms
+        place.until_ms = None if lease_ms is None else self.now_ms + lease_ms
+
+    def confirm(self, line: Line, place: Place) -> None:
+        self._gone(line, place)
+
+    def give_back(self, line: Line, place: Place, how: str, delay_ms: int | None = None) -> None:
+        """`how`: abort, dead, defer."""
+        place.holder, place.until_ms, place.token = "", None, 0
+        if place.died:
+            return
+        if how != "defer":
+            place.attempts += 1
+            if how == "dead" or place.attempts >= line.rules.max_attempts:
+                self._die(line, place)
+                return
+            if delay_ms is None:
+                delay_ms = self._retry_delay(line.rules, place.attempts)
+        if delay_ms:
+            place.order, place.due_ms, place.held = 0, self.now_ms + delay_ms, True
+        self.sweep()
+
+    def _retry_delay(self, rules: Rules, attempts: int) -> int:
+        wait_ms = rules.retry_delay_ms * rules.retry_backoff ** (attempts - 1)
+        return int(min(wait_ms, rules.retry_delay_max_ms))
+
+    def _die(self, line: Line, place: Place) -> None:
+        place.died, place.order, place.held = next(self._deaths), 0, False
+        if line.rules.dead_letter_to:
+            self.leave(line, place, line.rules.dead_letter_to, True)
+
+    def leave(self, line: Line, place: Place, target: str, keeps_expiry: bool) -> None:
+        """It goes to another queue."""
+        self._gone(line, place, surely_kept=False)
+        may_be_late = "+" in line.name and place.was_lent and not place.died
+        self.owed.append(Owed(target, place.item, keeps_expiry, may_be_late))
+
+    def arrive(self, owed: Owed) -> None:
+        """It has come: a new arrival, with what is left of its expiry."""
+        self.owed.remove(owed)
+        expires_ms = owed.item.expires_ms if owed.keeps_expiry else 0
+        expires_ms = expires_ms if expires_ms > self.now_ms else 0
+        self.put(owed.target, owed.item.body, expires_ms, key=owed.item.key)
+
+    # -- ends of everything -----------------------------------------------------------------
+
+    def flush(self, line: Line) -> None:
+        """What is ready or delayed goes; what is lent or dead stays."""
+        for place in [*line.ready, *line.delayed]:
+            self._gone(line, place)
+
+    def up_to(self, line: Line, marker: int) -> None:
+        """Everything up to a marker is confirmed, lent too; delayed and dead stay."""
+        for place in line.places[:]:
+            if place.state in ("ready", "lent") and not place.died and place.item.marker <= marker:
+                if place.holder not in ("", "token"):
+                    self.over.append((place.holder, line.name))
+                self._gone(line, place)
+
+    def redrive(self, line: Line, place: Place) -> None:
+        """It is available again, at the end of its own line."""
+        place.died, place.attempts = 0, 0
+        store = self.store(line.name)
+        store.last = place.order = next(store.numbers)
+        self.sweep()
+
+    def purge(self, line: Line, place: Place) -> None:
+        """It is removed; whether it is retained then, the spec does not say."""
+        self._gone(line, place, surely_kept=False)
+        self.sweep()
+
+    def hang_up(self, who: str) -> None:
+        self.waits.all = [wait for wait in self.waits.all if wait.who != who]
+        for line in self.lines():
+            for place in [p for p in line.lent if p.holder == who]:
+                self.give_back(line, place, "abort")
+
+    def restart(self) -> None:
+        """Leases by connection end and count no attempt; those by token go on."""
+        for line in self.lines():
+            for place in line.lent:
+                if place.holder != "token":
+                    place.holder, place.until_ms, place.token = "", None, 0
+        self.over.clear()
+        self.waits.all.clear()
+        self.sweep()
+
+    # -- time -------------------------------------------------------------------------------
+
+    def pass_time(self, ms: int) -> None:
+        """Let everything happen that is due on the way."""
+        end = self.now_ms + ms
+        while (due := self.next_due()) <= end:
+            self.now_ms = max(self.now_ms, due)
+            self.waits.end_first(self.now_ms)
+            self._release_due()
+            self._end_leases()
+            self.sweep()
+            self.serve()
+            for line in self.lines():
+                self.waits.end_last(line, self.now_ms)
+        self.now_ms = end
+
+    def serve(self) -> None:
+        """Whoever waits gets what there is."""
+        for line in self.lines():
+            self.waits.serve(line, self.store(line.name))
+
+    def next_due(self) -> int:
+        """Return when something happens next."""
+        dues = [FOREVER, *self.waits.next_ms()]
+        for line in self.lines():
+            dues += [p.due_ms for p in line.delayed]
+            dues += [p.until_ms for p in line.lent if p.until_ms is not None]
+            dues += [p.item.expires_ms for p in line.ready if p.item.expires_ms]
+        return min(dues)
+
+    def _release_due(self) -> None:
+        for store in self.stores.values():
+            due = [
+                p for line in store.lines.values() for p in line.delayed if p.due_ms <= self.now_ms
+            ]
+            for place in sorted(due, key=lambda p: (p.due_ms, p.item.number)):
+                if not place.order:
+                    self._release(store, place)
+
+    def _release(self, store: Store, place: Place) -> None:
+        """For the first time it is released in all lines at once, else in its own."""
+        item = place.item
+        store.last = number = next(store.numbers)
+        again = [place]
+        if not item.marker:
+            item.marker = number
+            places = [p for line in store.lines.values() for p in line.delayed]
+            again = [p for p in places if p.item is item]
+        for each in again:
+            each.order, each.due_ms = number, 0
+
+    def retry(self, line: Line, place: Place) -> None:
+        """A delayed item is available now."""
+        self._release(self.store(line.name), place)
+        self.sweep()
+
+    def _end_leases(self) -> None:
+        for line in self.lines():
+            over = [p for p in line.lent if p.until_ms is not None and p.until_ms <= self.now_ms]
+            for place in sorted(over, key=lambda p: (p.until_ms, p.died or p.order)):
+                if place.holder != "token":
+                    self.over.append((place.holder, line.name))
+                self.give_back(line, place, "abort")
+
+    def sweep(self) -> None:
+        """What is ready and past its expiry is gone, or goes elsewhere."""
+        for line in self.lines():
+            for place in line.ready:
+                if not self.is_expired(place.item):
+                    continue
+                self.expired += 1
+                if line.rules.expire_to:
+                    self.leave(line, place, line.rules.expire_to, False)
+                else:
+                    self._gone(line, place, surely_kept=False)
+        for store in self.stores.values():
+            retain_ms = store.own.rules.retain_ms
+            for item in store.kept:
+                item.may_be_gone |= item.stored_ms + retain_ms <= self.now_ms

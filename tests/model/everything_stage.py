@@ -1,0 +1,317 @@
+"""The server under the machine of everything: asked in its protocol, beside its model.
+
+    Play.ask(...)      one request, its answer, and what time that took, to both
+    Play.settle()      what left one queue for another is looked for there
+    Play.look()        each line of each queue is what the model says
+
+One rule: whatever the server is told, and whatever time passes, the model is told too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kestrelpy.core.log.log import JournalLog
+from tests.model.everything_lines import FOREVER, Item, Line, Place, Rules, Store
+from tests.model.everything_model import Town
+from tests.model.everything_rows import EVERYWHERE, ON_CHILDREN, Row, settings_of
+from tests.support.little_memory import little_memory
+from tests.support.stage import Stage
+from tests.support.tidying import reclaim, tidy
+
+JOBS, NAMED, MENTIONED = "jobs", "jobs+a", "jobs+c"
+OTHERS: Final = ("next", "failed", "late")
+FACTORS_OF_JOBS: Final = (
+    "limit", "retain", "dead", "age", "retry", "lease", "leased", "window", "confirms",
+)  # fmt: skip
+# The spec says CLIENT_ERROR (3.1); the server says SERVER_ERROR. Both are a refusal.
+EXPIRED: Final = re.compile(rb"(CLIENT|SERVER)_ERROR lease expired")
+BAD_TOKEN: Final = re.compile(rb"(CLIENT|SERVER)_ERROR (lease expired|token )")
+_VALUE: Final = re.compile(
+    rb"VALUE \S+ (\d+) (\d+)(?: (\d+)(?: (\d+) (\d+|-) (\d+) (\w+) (\S+) (\S+))?)?\r\n"
+)
+_WAITS_MAX: Final = 5000
+
+
+class Shown(NamedTuple):
+    """One VALUE of an answer."""
+
+    body: bytes
+    number: int
+    attempts: int
+    state: str
+    key: str
+    id: str
+
+
+def values(answer: bytes) -> list[Shown]:
+    """Return every VALUE of one answer, which ends in END."""
+    found, at = [], 0
+    while answer[at:] != b"END\r\n":
+        line = _VALUE.match(answer, at)
+        assert line is not None, answer[at : at + 200]
+        end = line.end() + int(line[2])
+        words = [(word or b"").decode() for word in line.groups()[5:]]
+        numbers = int(line[3] or 0), int(words[0] or 0)
+        found.append(Shown(answer[line.end() : end], *numbers, *words[1:]))
+        at = end + 2
+    return found
+
+
+def _ms(text: str) -> int:
+    if text == "forever":
+        return FOREVER
+    duration = re.fullmatch(r"(\d+)(ms|s|m|h|d)", text)
+    assert duration is not None, text
+    ms_each = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+    return int(duration[1]) * ms_each[duration[2]]
+
+
+def rules_of(settings: dict[str, object]) -> Rules:
+    """Return what these settings mean to the model."""
+    rules = Rules()
+    for name, value in settings.items():
+        value = None if value == "none" else value
+        words = {
+            "lease": "lease_ms", "discard_old_when_full": "discards", "max_age": "max_age_ms",
+            "retry_delay": "retry_delay_ms", "retry_delay_max": "retry_delay_max_ms",
+            "key_unordered": "unordered", "dedupe_window": "dedupe_ms", "retain": "retain_ms",
+        }  # fmt: skip
+        if name == "key_match":
+            rules.matches_any = value == "any"
+        elif name not in ("max_memory", "confirms"):
+            is_time = words.get(name, "").endswith("_ms")
+            value = _ms(str(value)) if is_time and value is not None else value
+            setattr(rules, words.get(name, name), value if name != "retain" else value or 0)
+    return rules
+
+
+def short(data: bytes) -> str:
+    """Return bytes as a line of a transcript, long bodies cut."""
+    text = data.decode("latin-1").removesuffix("\r\n").replace("\r\n", " | ")
+    return re.sub(r"x{20,}", "x..x", text)
+
+
+class Play:
+    """One example: a stage and its town."""
+
+    def __init__(self, row: Row, piece: int) -> None:
+        refills = 3 if row["memory"] == "tiny" else 0  # so expiries show only near the front
+        self.patch = little_memory(piece, refills)
+        self.row = row
+        self.seen_last: dict[str, int] = {}
+        self.told: list[str] = []  # as in a transcript, for whoever has to find out
+        self.listen: Callable[[], None] = lambda: None  # to those who wait, at each moment
+        self.stage = Stage()
+        self.town = Town(self.stage.wall_ms)
+        self.town.waits.heard = lambda wait: bytes(self.stage.client(wait.who).sent)
+        self.everywhere = settings_of(row, EVERYWHERE)
+        self.of_jobs = settings_of(row, FACTORS_OF_JOBS)
+        self.of_named = settings_of(row, ON_CHILDREN)
+        if row["children"] == "only":
+            self.of_jobs["fanout_only"] = True
+        self.stage.set_queue(**self.everywhere)
+        self.stage.set_queue(JOBS, **self.of_jobs)
+        self.stage.set_queue(NAMED, **self.of_named)
+        self.stage.set_alias("all", [JOBS, "next"])
+        for name in (JOBS, *OTHERS):
+            self.make(name)
+        assert self.stage.say("eye", b"get jobs+a/peek") == b"END\r\n"
+        self.town.stores[JOBS].exists = True
+
+    def make(self, name: str) -> None:
+        """A new life of this queue in the model."""
+        rules = rules_of(self.everywhere | (self.of_jobs if name == JOBS else {}))
+        lines = {name: Line(name, rules)}
+        if name == JOBS:
+            lines[NAMED] = Line(NAMED, rules_of(self.everywhere | self.of_named))
+        self.town.stores[name] = Store(name, lines)
+
+    def mention(self) -> Line:
+        """The child that no block names is there from its first mention."""
+        lines = self.town.stores[JOBS].lines
+        if MENTIONED not in lines:
+            lines[MENTIONED] = Line(MENTIONED, rules_of(self.everywhere))
+        self.town.stores[JOBS].exists = True
+        return lines[MENTIONED]
+
+    # -- talking ----------------------------------------------------------------------------
+
+    def ask(self, who: str, line: str, body: bytes | None = None) -> bytes:
+        """Ask; what is not answered at once is waited for."""
+        data = line.encode() if body is None else f"{line} 0 0 {len(body)}".encode()
+        return self.send(who, data if body is None else data + b"\r\n" + body)
+
+    def send(self, who: str, data: bytes) -> bytes:
+        said = self.stage.say(who, data)
+        for _ in range(_WAITS_MAX):
+            if said:
+                self.told.append(f"{who}> {short(data)}   {who}< {short(said)}")
+                return said
+            self._pass_time(1)
+            said = self.stage.client(who).take()
+        raise AssertionError(f"no answer to {data!r}")
+
+    def tell(self, who: str, line: str) -> None:
+        """Ask, and do not listen yet."""
+        self.told.append(f"{who}> {line}")
+        self.stage.send(who, line.encode() + b"\r\n")
+
+    def pass_time(self, ms: int) -> None:
+        """Time passes; what moves on the way has come at its moment."""
+        end = self.town.now_ms + ms
+        while self.town.now_ms < end:
+            self._pass_time(min(self.town.next_due(), end) - self.town.now_ms)
+            self.settle()
+            self.listen()
+
+    def _pass_time(self, ms: int) -> None:
+        self.told.append(f"~ {ms}ms")
+        self.stage.pass_time(ms)
+        self.town.pass_time(ms)
+        assert self.town.now_ms == self.stage.wall_ms
+
+    def settle(self) -> None:
+        """What left one queue for another has come; in which order, only that one knows."""
+        for _ in range(_WAITS_MAX):
+            for target in {owed.target for owed in self.town.owed}:
+                self._collect(target)
+            for owed in self.town.owed[:]:
+                # It came with what was left of its life, and that is over by now.
+                if owed.keeps_expiry and self.town.is_expired(owed.item):
+                    self.town.owed.remove(owed)
+            if all(owed.may_be_late for owed in self.town.owed):
+                return
+            self._pass_time(1)
+        raise AssertionError(f"never came: {[(o.target, o.item.body) for o in self.town.owed]}")
+
+    def _collect(self, target: str) -> None:
+        for shown in self.newcomers(target):
+            found = [o for o in self.town.owed if o.target == target and o.item.body == shown.body]
+            assert found, f"{target} has {shown.body!r} from nowhere"
+            self.town.arrive(found[0])
+            newest = self.town.stores[target].newest
+            assert newest is not None
+            newest.shown = shown.number
+            self.seen_last[target] = shown.number
+            self.town.serve()
+
+    def newcomers(self, target: str) -> list[Shown]:
+        """Return what a queue has that the model does not know of."""
+        items = self.town.stores[target].items()
+        last = max((item.shown for item in items), default=0)
+        last = max(last, self.seen_last.get(target, 0))
+        found = []
+        for shown in self.seen_by_observer(target, self.stage, last):
+            known = [i for i in items if i.body == shown.body and i.shown in (0, shown.number)]
+            for item in known[:1]:
+                item.shown = shown.number
+            if not known:
+                found.append(shown)
+        return found
+
+    # -- the disk ---------------------------------------------------------------------------
+
+    def keep_house(self, thorough: bool) -> None:
+        """Snapshots, rewriting and segments that go; or only the last."""
+        self.stage.work()
+        for queue in list(self.stage.broker.queues.values()):
+            if isinstance(queue.log, JournalLog) and b"+" not in queue.name:
+                (tidy if thorough else reclaim)(self.stage, queue.log)
+
+    # -- looking ----------------------------------------------------------------------------
+
+    def observed(self, line: Line) -> list[tuple[Item, Place | None, bool]]:
+        """Return what an observer is shown, in order: item, place, and whether it must be."""
+        town, store = self.town, self.town.store(line.name)
+        found: list[tuple[Item, Place | None, bool]] = []
+        for place in line.places:
+            if place.item.marker:
+                may_be_over = place.is_delayed and town.is_expired(place.item)
+                found.append((place.item, place, not may_be_over))
+        if line is store.own and store.own.rules.retain_ms:
+            there = {place.item for place in line.places}
+            found += [
+                (item, None, not item.may_be_gone) for item in store.kept
+                if item not in there and item.marker and not town.is_expired(item)
+            ]  # fmt: skip
+        return sorted(found, key=lambda each: each[0].marker)
+
+    def look(self) -> None:
+        """Each line is as the model has it."""
+        self.told.append("(looked)")
+        for line in self.town.lines():
+            if self.town.store(line.name).exists:
+                self.look_at(line, self.stage)
+                self.count(line, self.stage)
+
+    def seen_by_observer(self, name: str, stage: Stage, after: int) -> list[Shown]:
+        """Return all behind a marker; an answer may hold less, and the next goes on."""
+        found: list[Shown] = []
+        while True:
+            said = stage.say("eye", f"gets {name}/peek/after={after}/n=1000/full".encode())
+            more = values(said)
+            if not more:
+                return found
+            found += more
+            after = more[-1].number
+
+    def look_at(self, line: Line, stage: Stage) -> None:
+        expected = self.observed(line)
+        at = 0
+        unsure = self.town.store(line.name).unsure
+        shown = [
+            each for each in self.seen_by_observer(line.name, stage, 0)
+            if not (each.state == "done" and each.number <= unsure)
+        ]  # fmt: skip
+        for each in shown:
+            while at < len(expected) and not expected[at][2] and expected[at][0].body != each.body:
+                at += 1
+            assert at < len(expected), f"{line.name}: {each} is too many\n{self.story(line, shown)}"
+            item, place, _ = expected[at]
+            at += 1
+            state = place.state if place is not None else "done"
+            attempts = place.attempts if place is not None else each.attempts
+            is_it = (each.body, each.state, each.attempts) == (item.body, state, attempts)
+            wanted = f"{item.body!r} {state} {attempts}"
+            assert is_it, f"{line.name}: {each}, not {wanted}\n{self.story(line, shown)}"
+            assert line.values(each.key.replace("-", "")) == line.values(item.key), (
+                f"{line.name}: {each}: key {item.key}"
+            )
+            assert each.id == (item.id or "-"), f"{line.name}: {each}: id {item.id}"
+            assert item.shown in (0, each.number), f"{line.name}: {each}, and was {item.shown}"
+            item.shown = each.number
+        left = [item.body for item, _, must in expected[at:] if must]
+        assert not left, f"{line.name}: not shown: {left}\n{self.story(line, shown)}"
+        markers = [each.number for each in shown]
+        assert markers == sorted(set(markers)), f"{line.name}: {markers}"
+
+    def story(self, line: Line, shown: list[Shown]) -> str:
+        """Return what was shown, and what should be."""
+        should = [
+            (item.body, place.state if place else "done", place.attempts if place else 0, must)
+            for item, place, must in self.observed(line)
+        ]
+        return f"shown: {[(e.body, e.state, e.attempts) for e in shown]}\nshould: {should}"
+
+    def stats(self, name: str, stage: Stage) -> dict[str, str]:
+        said = stage.say("eye", b"stats " + name.encode()).decode()
+        return dict(re.findall(rf"STAT queue_{re.escape(name)}_(\w+) (\S+)", said))
+
+    def count(self, line: Line, stage: Stage) -> None:
+        """What `stats` counts."""
+        said = self.stats(line.name, stage)
+        expired = sum(self.town.is_expired(p.item) for p in line.delayed)
+        counted = {
+            "items": len(line.ready), "leased": len(line.lent), "paused": int(line.paused),
+            "bytes": sum(len(p.item.body) for p in line.ready),
+            "dead": sum(p.died > 0 for p in line.places),
+            "waiters": len(self.town.waits.of(line.name)),
+        }  # fmt: skip
+        if self.row["memory"] == "tiny" or "+" in line.name:
+            del counted["bytes"]  # of what was dropped or passed unread: a guess (GUARANTEES.md)
+        found = {name: int(said[name]) for name in counted}
+        assert found == counted, f"{line.name}: {found}, not {counted}"
+        assert len(line.delayed) - expired <= int(said["delayed"]) <= len(line.delayed), line.name

@@ -1,0 +1,87 @@
+"""Every setting and every verb meets every other: one server, its settings drawn so that each pair
+of them stands in some example, against a model written from the spec.
+
+Walks of a seed meet every pair; hypothesis looks for the shortest way to what is wrong. A walk that
+failed names its row and its seed, and is taken again by
+
+    walk(machine(ROWS[row], Met())(), seed, STEPS, often, piece=...)
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.model.everything_acts import walk
+from tests.model.everything_machine import VERBS
+from tests.model.everything_orders import OrderingMachine
+from tests.model.everything_rows import FACTORS, IMPOSSIBLE, ROWS, Met, Row, features
+from tests.support.machines import run, run_for_long
+
+WALKS, MORE_WALKS, STEPS = 24, 60, 100
+# What is met seldom: of these rules something comes of it.
+RULES_OF = {
+    "dead": ("end", "open_dead"), "purge": ("end", "purge", "look"), "redrive": ("end", "redrive"),
+    "lease over": ("fetch", "pass_time", "end"), "retry": ("end", "retry", "look"),
+    "differ older": ("keep_house", "a_copy_says_the_same"), "from": ("mention_from", "reload"),
+    "differ none": ("a_copy_says_the_same",), "differ newest": ("a_copy_says_the_same",),
+}  # fmt: skip
+PIECES = (64, 300, 1 << 18)
+
+
+def machine(row: Row, met: Met) -> type[OrderingMachine]:
+    """Return the machine with the settings of this row."""
+    return type("EverythingMachine", (OrderingMachine,), {"row": row, "met": met})
+
+
+def choose_row(pair: tuple[str, str], turn: int) -> int:
+    """Return one of the rows in which these two can meet."""
+    settings = {name for name in pair if "=" in name}
+    rows = [number for number, row in enumerate(ROWS) if settings <= features(row)]
+    return rows[turn % len(rows)]
+
+
+@pytest.mark.slow
+def test_every_setting_and_every_verb_keeps_its_promise_beside_every_other() -> None:
+    met = Met()
+    for number, row in enumerate(ROWS):
+        for each in range(WALKS):
+            seed, piece = f"{number} {each}", PIECES[each % len(PIECES)]
+            walk(machine(row, met)(), seed, STEPS, piece=piece)
+    missing = met.missing(VERBS)
+    for each in range(MORE_WALKS):
+        if not missing:
+            break
+        wanted = missing[each % len(missing)]
+        number = choose_row(wanted, each)
+        often = [rule for verb in wanted for rule in RULES_OF.get(verb, ())]
+        seed, piece = f"{number} {each} more", PIECES[each % len(PIECES)]
+        walk(machine(ROWS[number], met)(), seed, 2 * STEPS, often, piece=piece)
+        missing = met.missing(VERBS)
+    print(met.table())
+    assert not missing, f"{len(missing)} pairs were not met: {missing}"
+
+
+def test_each_pair_of_settings_stands_in_some_row() -> None:
+    for name, values in FACTORS.items():
+        for other, seconds in FACTORS.items():
+            pairs = {(row[name], row[other]) for row in ROWS}
+            for pair in ((a, b) for a in values for b in seconds if name < other):
+                is_impossible = (name, pair[0], other, pair[1]) in IMPOSSIBLE
+                is_impossible |= (other, pair[1], name, pair[0]) in IMPOSSIBLE
+                assert is_impossible != (pair in pairs), (name, other, pair)
+
+
+@pytest.mark.slow
+def test_the_same_where_hypothesis_chooses() -> None:
+    for row in ROWS:
+        run(machine(row, Met()), 2)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_the_same_for_as_long_as_there_is_patience() -> None:
+    for number, row in enumerate(ROWS):
+        for each in range(400):
+            seed, piece = f"{number} {each} long", PIECES[each % len(PIECES)]
+            walk(machine(row, Met())(), seed, 2 * STEPS, piece=piece)
+        run_for_long(machine(row, Met()), 100)

@@ -1,0 +1,147 @@
+"""`put`, `get`, `peek`: exactly the bytes, and a confirm only after they are written out."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.process.cli.command import Command, counts, eventually
+from tests.support.daemon import DaemonProcess
+
+BINARY = bytes(range(256)) + b"\r\nEND\r\n"
+
+
+def test_what_is_put_is_what_get_prints_to_the_byte(kestrelpy: Command) -> None:
+    stored = kestrelpy("put", "bytes", stdin=BINARY)
+    again = kestrelpy("put", "bytes", "-", stdin=b"")
+
+    assert (stored.code, stored.out) == (0, b"stored 1 item in bytes\n"), stored
+    assert again.code == 0
+    assert kestrelpy("get", "bytes").out == BINARY
+    empty = kestrelpy("get", "bytes")
+    assert (empty.code, empty.out, empty.err) == (0, b"", "")
+
+
+def test_text_of_the_command_line_is_stored_as_it_was_typed(kestrelpy: Command) -> None:
+    kestrelpy("put", "typed", "zwölf")
+    kestrelpy("put", "typed", os.fsdecode(b"\xff"))
+    kestrelpy("put", "typed", "--", "--lines")
+
+    assert kestrelpy("get", "typed").out == "zwölf".encode()
+    assert kestrelpy("get", "typed").out == b"\xff"
+    assert kestrelpy("get", "typed").out == b"--lines"
+
+
+def test_lines_become_items_without_their_line_ends(kestrelpy: Command) -> None:
+    stored = kestrelpy("put", "lines", "--lines", stdin=b"one\ntwo\r\n\nfour")
+
+    assert stored.out == b"stored 4 items in lines\n"
+    assert [kestrelpy("get", "lines").out for _ in range(4)] == [b"one", b"two", b"", b"four"]
+
+
+def test_nothing_there_is_exit_code_1(kestrelpy: Command) -> None:
+    for words in (["get"], ["peek"], ["get", "--peek"], ["get", "--wait", "10ms"]):
+        ended = kestrelpy(*words, "empty")
+
+        assert ended.is_sentence(1), ended
+        assert "empty: no item is ready" in ended.err
+        assert ended.out == b""
+
+
+def test_peek_leaves_the_item_where_it_is(kestrelpy: Command, daemon: DaemonProcess) -> None:
+    kestrelpy("put", "shown", "body")
+
+    assert kestrelpy("peek", "shown").out == b"body"
+    assert kestrelpy("get", "shown", "--peek").out == b"body"
+    assert counts(daemon, "shown")["items"] == 1
+
+
+def test_get_waits_for_an_item(kestrelpy: Command, daemon: DaemonProcess) -> None:
+    daemon.client().set("awaited", b"1")
+    daemon.client().get("awaited")  # so that the queue is there and shows its waiters
+    waiting = kestrelpy.start("get", "awaited", "--wait", "1m")
+    eventually(lambda: counts(daemon, "awaited")["waiters"] == 1)
+
+    daemon.client().set("awaited", b"at last")
+
+    assert kestrelpy.finish(waiting).out == b"at last"
+    assert counts(daemon, "awaited")["open_transactions"] == 0
+
+
+def test_an_item_that_cannot_be_written_out_stays_in_its_queue(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    kestrelpy("put", "precious", "body")
+
+    process = kestrelpy.start("get", "precious")
+    assert process.stdout is not None
+    process.stdout.close()  # whoever read our output is gone
+    assert process.stderr is not None
+    said = process.stderr.read().decode()
+
+    assert process.wait(30) == 1
+    assert said.startswith("kestrelpy: the item stays in its queue: standard output: ")
+    assert said.count("\n") == 1
+    eventually(lambda: counts(daemon, "precious")["items"] == 1)
+    assert daemon.client().get("precious") == b"body"
+
+
+def test_a_full_queue_is_exit_code_1_and_says_how_far_it_got(kestrelpy: Command) -> None:
+    ended = kestrelpy("put", "full", "--lines", stdin=b"fits\ndoes not\n")
+
+    assert ended.is_sentence(1), ended
+    assert "full: the queue is full; 1 item stored before that" in ended.err
+    assert ended.out == b""
+
+
+def test_an_item_expires_when_told_to(kestrelpy: Command, daemon: DaemonProcess) -> None:
+    kestrelpy("put", "milk", "sour", "--expire", "1")
+    put_at = time.monotonic()
+    assert daemon.client().get("milk/peek") == b"sour"
+
+    eventually(lambda: daemon.client().get("milk/peek") is None, 10)
+
+    assert time.monotonic() - put_at > 0.5
+
+
+def test_a_long_expiry_is_seconds_too_not_a_date(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    kestrelpy("put", "wine", "good", "--expire", str(40 * 24 * 3600))
+
+    assert daemon.client().get("wine") == b"good"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["put", "a b", "x"], "Key contains whitespace"),
+        (["put", "ü", "x"], "Non-ASCII key"),
+        (["put", "q/nonsense", "x"], "refused: unknown option nonsense"),
+        (["get", "q+child+child"], "a child has no children"),
+        (["get", "q", "--wait", "5"], '--wait: "5" is not a duration'),
+        (["get", "q", "--wait", "5s", "--peek"], "--peek and --wait do not go together"),
+        (["get", "q", "--server", "somewhere"], "'somewhere' is not a server's address"),
+        (["get", "q", "--server", "host:0"], "'host:0' is not a server's address"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(kestrelpy: Command, words: list[str], said: str) -> None:
+    ended = kestrelpy(*words)
+
+    assert ended.is_sentence(2), ended
+    assert said in ended.err
+
+
+def test_a_server_that_refuses_now_is_exit_code_1(
+    kestrelpy: Command, tmp_path: Path, daemon: DaemonProcess
+) -> None:
+    with DaemonProcess(tmp_path / "data") as other:
+        other.client().raw_command("status readonly")
+
+        ended = kestrelpy("put", "q", "x", "--server", f"127.0.0.1:{other.port}")
+
+    assert ended.is_sentence(1), ended
+    assert "refused: readonly" in ended.err

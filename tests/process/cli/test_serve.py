@@ -1,0 +1,218 @@
+"""`kestrelpy serve` and `check-config`: first lines, ends, and every way not to start."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pymemcache.client.base import Client
+from pymemcache.exceptions import MemcacheServerError
+
+from tests.process.cli.command import SECONDS, Command, Ended
+from tests.support.daemon import DaemonProcess
+
+
+@pytest.fixture
+def kestrelpy(tmp_path: Path) -> Command:
+    """No server is needed here."""
+    return Command(1, tmp_path)
+
+
+def config(folder: Path, text: str) -> str:
+    path = folder / "some.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def first_lines(process: subprocess.Popen[bytes]) -> list[str]:
+    assert process.stdout is not None
+    lines = [process.stdout.readline().decode()]
+    while lines[-1] and not lines[-1].startswith("ready"):
+        lines.append(process.stdout.readline().decode())
+    return lines
+
+
+def test_serve_says_where_it_listens_then_ready_and_ends_with_0(
+    kestrelpy: Command, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "s")
+    where = config(
+        tmp_path, f'[server]\nsocket = "{path}"\n[queue_defaults]\narchive_to = "old/all"'
+    )
+    process = kestrelpy.start(
+        "serve", "--config", where, "--data-dir", "d", "--port", "0", "--http-port", "0"
+    )
+    tcp, unix, ready = first_lines(process)
+    process.send_signal(signal.SIGTERM)
+    ended = kestrelpy.finish(process)
+
+    assert re.fullmatch(r"listening: memcache on 127\.0\.0\.1:[1-9]\d*\n", tcp)
+    assert unix == f"listening: memcache on {path}\n"
+    assert ready.startswith(f"ready: data in {tmp_path}/d, 0 queues, 0 items, ")
+    assert (ended.code, ended.out, ended.err) == (0, b"", "")
+    assert (tmp_path / "old/all").is_dir()
+
+
+def test_a_wrong_configuration_is_one_sentence_a_problem(
+    kestrelpy: Command, tmp_path: Path
+) -> None:
+    where = config(tmp_path, '[server]\nprt = 1\nidle_timeout = "5"\n')
+
+    for command in ("serve", "check-config"):
+        ended = kestrelpy(command, "--config", where)
+
+        assert ended.code == 2
+        assert ended.out == b""
+        one, two = sorted(ended.err.splitlines())
+        assert one.startswith(f'kestrelpy: {where}: [server] idle_timeout = "5", but must be')
+        assert two.startswith(f"kestrelpy: {where}: [server] prt = 1 is not a known key; the")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--config", "nowhere.toml"], "nowhere.toml: cannot be read: No such file"),
+        (["--port", "65536"], "flag --port: [server] port = 65536, but must be a whole number"),
+        (["--host", "no host"], "flag --host: [server] host"),
+        (["--host", "192.0.2.1"], "cannot listen on 192.0.2.1:0: "),
+        (["--data-dir", "/dev/null"], "/dev/null: Not a directory"),
+        (["--data-dir", "/proc/none/d"], "/proc/none/d: No such file or directory"),
+        (["--http-port", "8080"], "--http-port: HTTP is not in this version yet"),
+    ],
+)
+def test_whatever_keeps_it_from_starting_is_one_sentence(
+    kestrelpy: Command, words: list[str], said: str
+) -> None:
+    port = [] if "--port" in words else ["--port", "0"]
+
+    ended = kestrelpy("serve", *port, *words)
+
+    assert ended.is_sentence(2), ended
+    assert said in ended.err
+    assert ended.out == b""
+
+
+def test_a_flag_that_is_no_number_is_wrong_usage(kestrelpy: Command) -> None:
+    ended = kestrelpy("serve", "--port", "http")
+
+    assert ended.code == 2
+    assert "--port" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_port_in_use_is_one_sentence(kestrelpy: Command) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = kestrelpy("serve", "--port", str(port))
+
+    assert ended.is_sentence(2), ended
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in ended.err
+    assert b"ready" not in ended.out
+
+
+def test_a_second_daemon_on_a_directory_is_one_sentence(
+    kestrelpy: Command, tmp_path: Path
+) -> None:
+    with DaemonProcess(tmp_path / "data") as first:
+        ended = kestrelpy("serve", "--port", "0", "--data-dir", str(tmp_path / "data"))
+
+        assert ended.is_sentence(2), ended
+        assert f"{tmp_path}/data: another kestrelpy is using this data directory" in ended.err
+        assert first.client().set("q", b"the first one goes on")
+
+
+def test_check_config_names_the_file_it_looked_at(kestrelpy: Command, tmp_path: Path) -> None:
+    assert kestrelpy("check-config").out.startswith(b"ok: no configuration file")
+
+    (tmp_path / "kestrelpy.toml").write_text('[queue_defaults]\nlease = "5m"\n')
+
+    assert kestrelpy("check-config").out == f"ok: {tmp_path}/kestrelpy.toml\n".encode()
+
+
+def test_check_config_looks_at_the_environment_too(kestrelpy: Command) -> None:
+    ended = kestrelpy("check-config", KESTRELPY_SERVER_PORT="often")
+
+    assert ended.is_sentence(2), ended
+    assert "environment variable KESTRELPY_SERVER_PORT" in ended.err
+
+
+def test_the_shipped_configuration_is_right(kestrelpy: Command) -> None:
+    shipped = Path(__file__).parents[3] / "kestrelpy.toml"
+
+    assert kestrelpy("check-config", "--config", str(shipped)).code == 0
+
+
+def test_the_log_follows_the_configuration_and_its_reload(
+    kestrelpy: Command, tmp_path: Path
+) -> None:
+    where = config(tmp_path, '[server]\nlog_format = "json"')
+    process = kestrelpy.start("serve", "--config", where, "--port", "0")
+    assert process.stderr is not None
+    port = int(first_lines(process)[0].rpartition(":")[2])
+    client = Client(("127.0.0.1", port), timeout=SECONDS)
+
+    process.send_signal(signal.SIGHUP)
+    first = json.loads(process.stderr.readline())
+    config(tmp_path, '[server]\nlog_format = "text"\nlog_level = "error"')
+    assert client.raw_command("reload") == b"Reloaded config."  # an info: not said any more
+    config(tmp_path, "[server]\nlog_level = 1")
+    with pytest.raises(MemcacheServerError, match="log_level = 1, but must be"):
+        client.raw_command("reload")
+    process.terminate()
+    second = kestrelpy.finish(process).err
+
+    assert first["message"] == "configuration reloaded"
+    assert first["level"] == "info"
+    assert first["logger"] == "kestrelpy"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first["time"])
+    assert re.match(r"\d{4}-\S+Z ERROR kestrelpy: configuration not reloaded: ", second)
+    assert second.count("\n") == 1
+
+
+def test_the_log_stays_what_it_is_when_a_reload_is_refused(
+    kestrelpy: Command, tmp_path: Path
+) -> None:
+    where = config(tmp_path, "")
+    process = kestrelpy.start("serve", "--config", where, "--port", "0")
+    port = int(first_lines(process)[0].rpartition(":")[2])
+    client = Client(("127.0.0.1", port), timeout=SECONDS, default_noreply=False)
+    client.set("jobs/key=A", b"x")
+    config(tmp_path, '[server]\nlog_format = "json"\n[queue_defaults]\nkey_match = "any"')
+    with pytest.raises(MemcacheServerError, match="key settings cannot change"):
+        client.raw_command("reload")
+    process.terminate()
+
+    said = kestrelpy.finish(process).err
+
+    assert re.match(r"\d{4}-\S+Z ERROR kestrelpy: configuration not reloaded: ", said)
+
+
+def test_help_is_quick_because_nothing_heavy_is_imported(kestrelpy: Command) -> None:
+    heavy = {"uvloop", "asyncio", "pydantic", "pymemcache", "kestrelpy.server", "journal"}
+    code = (
+        "import sys, kestrelpy.cli\n"
+        "try: kestrelpy.cli.main()\n"
+        f"finally: print(sorted({heavy!r} & set(sys.modules)), file=sys.stderr)"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", code, "--help"],
+        capture_output=True, timeout=SECONDS, check=False,
+        cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    ended = Ended(process.returncode, process.stdout, process.stderr.decode())
+
+    assert (ended.code, ended.err) == (0, "[]\n"), ended
+    for word in (b"serve", b"check-config", b"status", b"queues", b"put", b"get", b"work"):
+        assert word in ended.out
+
+
+def test_the_version_is_the_package_s(kestrelpy: Command) -> None:
+    import kestrelpy as package  # noqa: PLC0415
+
+    assert kestrelpy("--version").out == f"kestrelpy {package.__version__}\n".encode()

@@ -1,0 +1,230 @@
+"""The bench measures what it says: the generator does exactly what was asked, ratios are ratios.
+
+The one rule: nothing here is timed. Daemons that are not installed are skipped with their reason.
+"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from bench import loadgen, peers, report
+from bench.__main__ import chosen
+from bench.grid import CONSUME, LINES, SET, Cell, Goal, Line, Mode, Shape, goals
+from bench.loadgen import Load, LoadFailed, Result
+from bench.servers import (
+    BEANSTALKD,
+    KESTRELPY,
+    MEMCACHED,
+    REDIS,
+    DebianServer,
+    Server,
+    ServerFailed,
+    started,
+)
+
+TINY = Mode("tiny", rounds=2, seconds=0.02, warm_up_seconds=0.01)
+
+
+@pytest.fixture(scope="module")
+def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return loadgen.build(tmp_path_factory.mktemp("out"))
+
+
+def installed(server: Server) -> Server:
+    missing = server.missing()
+    if missing:
+        pytest.skip(missing)
+    return server
+
+
+def result(ops_per_s: float, requests_per_op: int = 1) -> Result:
+    return Result(
+        ops=int(ops_per_s),
+        requests=int(ops_per_s) * requests_per_op,
+        seconds=1.0,
+        ops_per_s=ops_per_s,
+        p50_us=1.0,
+        p99_us=2.0,
+        bytes=100,
+        empty=0,
+        generator_busy=0.5,
+        errors=0,
+    )
+
+
+def line(job: str, connections: int = 50, in_flight: int = 1) -> Line:
+    shape = Shape(connections, in_flight)
+    return next(x for x in LINES if x.job == job and x.cell == Cell(shape, 100))
+
+
+# ---- the generator --------------------------------------------------------------------------
+
+
+def test_exactly_as_many_items_are_stored_as_were_asked_for(binary: Path, tmp_path: Path) -> None:
+    with started(installed(MEMCACHED), tmp_path) as port:
+        load = Load("memcache-set", port, connections=7, in_flight=3, body_bytes=100, ops=1003)
+        found = loadgen.run(binary, load)
+
+    assert (found.ops, found.requests, found.errors) == (1003, 1003, 0)
+    assert found.p50_us <= found.p99_us
+    head = len("set bench 0 0 100\r\n")
+    assert found.bytes == 1003 * (head + 100 + len("\r\n") + len("STORED\r\n"))
+
+
+def test_an_error_reply_ends_the_run_with_its_text(binary: Path, tmp_path: Path) -> None:
+    with started(installed(MEMCACHED), tmp_path) as port:
+        with pytest.raises(LoadFailed, match="SERVER_ERROR object too large"):
+            loadgen.run(binary, Load("memcache-set", port, ops=1, body_bytes=2 << 20))
+        with pytest.raises(LoadFailed, match='answered "ERROR" instead of a list\'s length'):
+            loadgen.run(binary, Load("redis-push", port, ops=1))
+
+
+@pytest.mark.parametrize("server", [KESTRELPY, REDIS, BEANSTALKD], ids=lambda s: str(s.name))
+@pytest.mark.parametrize("in_flight", [1, 4])
+def test_what_was_stored_is_consumed_once_and_then_the_queue_is_empty(
+    server: Server, in_flight: int, binary: Path, tmp_path: Path
+) -> None:
+    with started(installed(server), tmp_path) as port:
+        load = Load(server.store, port, connections=5, in_flight=in_flight, ops=203)
+        stored = loadgen.run(binary, load)
+        consumed = loadgen.run(binary, replace(load, dialect=server.consume))
+        after = loadgen.run(binary, replace(load, dialect=server.consume))
+
+    assert (stored.ops, consumed.ops, consumed.empty) == (203, 203, 0)
+    assert (after.ops, after.empty > 0) == (0, True)
+
+
+def test_a_body_of_another_run_is_not_taken_for_ours(binary: Path, tmp_path: Path) -> None:
+    with started(installed(REDIS), tmp_path) as port:
+        loadgen.run(binary, Load("redis-push", port, ops=1, seed=1))
+        with pytest.raises(LoadFailed, match="never stored in this run"):
+            loadgen.run(binary, Load("redis-consume", port, ops=1, seed=2))
+
+
+def test_an_item_that_comes_twice_ends_the_run(binary: Path, tmp_path: Path) -> None:
+    with started(installed(REDIS), tmp_path) as port:
+        for _ in range(2):
+            loadgen.run(binary, Load("redis-push", port, ops=1))
+        with pytest.raises(LoadFailed, match="item 0 was delivered twice"):
+            loadgen.run(binary, Load("redis-consume", port, ops=2))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (Load("memcache-set", 1), "say how long"),
+        (Load("memcache-sit", 1, ops=1), "unknown dialect"),
+        (Load("memcache-set", 1, ops=1, connections=0), "--connections takes a number from 1"),
+        (Load("memcache-set", 1, ops=1, queue="a b"), "--queue takes"),
+        (Load("memcache-set", 1, ops=1), "cannot connect"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_a_reason(wrong: Load, said: str, binary: Path) -> None:
+    with pytest.raises(LoadFailed, match=said):
+        loadgen.run(binary, wrong)
+
+
+# ---- servers and turns ----------------------------------------------------------------------
+
+
+def test_a_missing_daemon_is_named_with_its_package() -> None:
+    absent = DebianServer("x", "no-such-daemon", "no-such-package", "", "", "", "")
+
+    assert absent.missing() == (
+        "no-such-daemon is not installed (Debian package no-such-package); left out."
+    )
+    servers, _ = chosen("redis", python=sys.executable)
+    assert {s.name for s in servers} <= {"redis"}
+
+
+def test_a_daemon_that_ends_at_once_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    broken = DebianServer("broken", "sh", "dash", "", "", "", "-c exit")
+
+    said = "broken ended at once with code 0: it said nothing"
+    with pytest.raises(ServerFailed, match=said), started(broken, tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_port_of_kestrelpy_is_read_once_it_is_ready() -> None:
+    starting = "memcache 127.0.0.1:40123\nhttp 127.0.0.1:40124\n"
+
+    assert KESTRELPY.listening(0, starting) is None
+    assert KESTRELPY.listening(0, starting + "ready /data, 0 queues\n") == 40123
+
+
+def test_servers_have_their_turns_in_every_round(binary: Path, tmp_path: Path) -> None:
+    servers = [installed(REDIS), installed(MEMCACHED)]
+    cell, said = Cell(Shape(2, 1), 100), list[str]()
+
+    found = peers.run(binary, servers, TINY, parent=tmp_path, say=said.append, cells=[cell])
+
+    assert found.failures == []
+    order = [text.split("] ")[1].split(",")[0] for text in said]
+    assert order == ["redis", "memcached", "memcached", "redis"]
+    assert sorted(found.of(Line(SET, cell), "redis")) == [0, 1]
+    assert sorted(found.of(Line(CONSUME, cell), "memcached")) == [0, 1]
+
+
+# ---- arithmetic -----------------------------------------------------------------------------
+
+
+def test_a_ratio_is_taken_within_a_round_and_then_the_median() -> None:
+    ours = {0: result(100), 1: result(30), 2: result(80)}
+    theirs = {0: result(50), 1: result(10), 2: result(80), 3: result(1)}
+
+    assert report.ratio(ours, theirs) == report.Spread(median=2.0, low=1.0, high=3.0)
+    assert report.ratio(ours, {3: result(1)}) is None
+    assert report.spread([1, 2, 3, 10]) == report.Spread(2.5, 1, 10)
+
+
+def test_each_goal_is_reached_missed_or_not_measured() -> None:
+    goal = Goal("redis", 0.6)
+
+    assert report.verdict(goal, report.Spread(0.6, 0.1, 0.9)) == "≥ 0.6 redis: reached"
+    assert report.verdict(goal, report.Spread(0.59, 0.5, 0.9)) == "≥ 0.6 redis: NOT reached"
+    assert report.verdict(goal, None) == "≥ 0.6 redis: not measured"
+
+
+def test_the_goals_are_those_of_the_issue() -> None:
+    both = (Goal("redis", 0.6), Goal("beanstalkd", 3.0))
+
+    assert [goals(line(SET, c, f)) for c, f in ((1, 1), (200, 1))] == [(), ()]
+    assert [goals(line(SET, c, f)) for c, f in ((50, 1), (50, 16))] == [both, both]
+    assert {goals(x) for x in LINES if x.job == CONSUME} == {(Goal("redis", 1.3),)}
+
+
+def test_headroom_counts_requests_not_items() -> None:
+    run, where = peers.Run(), line(CONSUME)
+    run.figures[where, "memcached"] = {0: result(400)}
+    run.figures[where, "kestrelpy"] = {0: result(150)}
+    run.figures[where, "redis"] = {0: result(100, requests_per_op=2)}
+
+    assert report.headroom(run, where) == 2.0
+    assert report.near_the_ceiling(run) == "It is not: the smallest is 2.0."
+    run.figures[where, "kestrelpy"] = {0: result(390)}
+    assert report.near_the_ceiling(run).startswith("On 1 of 1 lines it is below 1.2")
+    assert report.near_the_ceiling(peers.Run()) == "It was not measured."
+
+
+def test_the_report_has_every_line_and_says_what_was_left_out() -> None:
+    run = peers.Run(failures=["redis, 1 × 1: it fell over"])
+    run.figures[line(SET), "kestrelpy"] = {0: result(90_000), 1: result(60_000)}
+    run.figures[line(SET), "redis"] = {0: result(100_000), 1: result(100_000)}
+
+    text = report.markdown(run, {"disk": "ext4"}, ["beanstalkd is not installed."])
+
+    assert (
+        "| durable set | 100 B | 50 | 1 | **0.75** (0.60–0.90) | – | ≥ 0.6 redis: reached" in text
+    )
+    assert "Goals: 1 reached, 0 NOT reached, 15 not measured." in text
+    assert "- **Note**: beanstalkd is not installed.\n" in text
+    assert "- **Note**: redis, 1 × 1: it fell over\n" in text
+    assert text.count("| reliable consume | 1024 B |") == 8  # four shapes, two tables
+    lines = report.as_json(run, {}, [])["lines"]
+    assert isinstance(lines, list)
+    assert len(lines) == len(LINES) == 16

@@ -1,0 +1,90 @@
+"""Fan-out children in the file: limits of their own, over what is their queue's."""
+
+from pathlib import Path
+
+import pytest
+
+from kestrelpy.config import QueueBlock
+from kestrelpy.config.children import SHARED
+from kestrelpy.server.policies import Policies
+from tests.unit.config.files import load, load_text, problems_of
+
+
+def told(file: Path, text: str) -> str:
+    return problems_of(file, text).replace(f"{file}: ", "")
+
+
+def test_a_child_has_limits_of_its_own_and_shares_what_is_about_the_log(file: Path) -> None:
+    file.write_text(
+        """
+        [queue_defaults]
+        lease = "1m"
+        [queues.orders]
+        lease = "2m"
+        max_items = 5
+        max_item_size = "1KiB"
+        retain = "7d"
+        [queues."orders+audit"]
+        lease = "3m"
+        discard_old_when_full = true
+        """
+    )
+    config = load(file)
+    policies = Policies(config)
+
+    audit = policies.of(b"orders+audit", b"")
+    other = policies.of(b"orders+other", b"")
+
+    assert (audit.lease_ms, audit.max_items, audit.discard_old_when_full) == (180_000, None, True)
+    assert (audit.max_item_bytes, audit.retain_ms) == (1024, 7 * 86_400_000)
+    assert (other.lease_ms, other.max_items, other.max_item_bytes) == (60_000, None, 1024)
+    assert policies.of(b"orders", b"").children == (b"audit",)
+    assert policies.of(b"orders+audit", b"").children == ()
+
+
+def test_what_was_declared_for_a_queue_holds_for_its_children_where_it_is_about_the_log() -> None:
+    policies = Policies(load(None))
+
+    audit = policies.of(b"orders+audit", b'max_items = 5\nretain = "forever"\n')
+
+    assert (audit.max_items, audit.retain_ms, audit.retains) == (None, None, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("a+b+c", "a child has no children: a child's name is <queue>+<child>, with one +."),
+        ("+b", "a + names a fan-out child, <queue>+<child>, with a name on either side of it."),
+        ("a+", "a + names a fan-out child, <queue>+<child>, with a name on either side of it."),
+    ],
+)
+def test_a_name_that_is_no_childs_is_told(file: Path, name: str, why: str) -> None:
+    said = told(file, f'[queues."{name}"]\nlease = "1s"\n')
+
+    assert said == f'[queues."{name}"], but {why}'
+
+
+def test_what_is_the_queues_is_told_to_belong_there(file: Path) -> None:
+    said = told(file, '[queues."a+b"]\nretain = "1d"\n')
+
+    assert said.startswith(
+        '[queues."a+b"] retain = "1d" belongs in [queues.a], whose items this child reads; '
+        "allowed are lease, max_items, max_bytes, max_memory, discard_old_when_full, "
+    )
+
+
+def test_an_unknown_option_of_a_child_is_told_with_the_nearest(file: Path) -> None:
+    said = told(file, '[queues."a+b"]\nleese = "1d"\n')
+
+    assert said.startswith(
+        '[queues."a+b"] leese = "1d" is not a known key; the nearest is lease; allowed are lease, '
+    )
+
+
+def test_every_shared_setting_is_one() -> None:
+    assert set(QueueBlock.model_fields) > SHARED
+
+
+def test_a_block_that_says_nothing_names_a_child(file: Path) -> None:
+    config = load_text(file, '[queues."o+a"]\n[queues."o+b"]\nlease = "1s"\n')
+    assert config.children(b"o") == (b"a", b"b")

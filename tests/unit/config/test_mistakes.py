@@ -1,0 +1,289 @@
+"""What a wrong configuration is told: one sentence per mistake, and all that helps to mend it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kestrelpy.config import load_config
+from tests.unit.config.files import KEYS, problems
+
+WRONG_VALUES = [
+    ("server", 'host = ""', "a host name or an address"),
+    ("server", 'host = "a b"', "a host name or an address"),
+    ("server", "port = 65536", "a whole number from 0 to 65535"),
+    ("server", "port = true", "a whole number from 0 to 65535"),
+    ("server", 'port = "22133"', "a whole number from 0 to 65535"),
+    ("server", "port = 1.5", "a whole number from 0 to 65535"),
+    ("server", 'data_dir = ""', "a path"),
+    ("server", "data_dir = 5", "a path"),
+    ("server", 'socket = "\\u0000"', "a path"),
+    ("server", "max_connections = 0", "a whole number from 1 to 9007199254740991"),
+    ("server", 'max_queues = "none"', "a whole number from 1 to 9007199254740991"),
+    ("server", 'max_connection_memory = "none"', "a size from 1 to 9007199254740991"),
+    ("server", "max_memory = 0", "a size from 1 to 9007199254740991"),
+    ("server", 'min_disk_free = "5%"', "a size from 0 to 9007199254740991"),
+    ("server", "idle_timeout = 60", 'say 60s or 60ms), or "none"'),
+    ("server", "max_open_reads = -1", "a whole number from 1"),
+    ("server", 'allow_delete = "true"', "true or false"),
+    ("server", "allow_shutdown = 1", "true or false"),
+    ("server", 'log_format = "xml"', "'text' or 'json'"),
+    ("server", 'log_level = "INFO"', "'debug', 'info', 'warning' or 'error'"),
+    ("journal", "segment_min = 16383", "from 16KiB to 1GiB"),
+    ("journal", 'segment_max = "2GiB"', "from 16KiB to 1GiB"),
+    ("journal", 'batch_max = "4KB"', "from 4KiB to 1GiB: a whole number of bytes, or one with"),
+    ("queue_defaults", "lease = 60", "say 60s or 60ms"),
+    ("queue_defaults", 'lease = "0s"', "a duration from 1ms to 36500d"),
+    ("queue_defaults", 'lease = "36501d"', "a duration from 1ms to 36500d"),
+    ("queue_defaults", "max_items = 0", 'from 1 to 9007199254740991, or "none"'),
+    ("queue_defaults", "max_bytes = 1.5", "a size from 1 to 9007199254740991"),
+    ("queue_defaults", 'max_item_size = "none"', "a size from 1 to 1GiB"),
+    ("queue_defaults", 'max_memory = "none"', "a size from 1 to 9007199254740991: a whole number"),
+    ("queue_defaults", "discard_old_when_full = 0", "true or false"),
+    ("queue_defaults", 'max_age = "1.5h"', "a whole number with a unit ms, s, m, h or d"),
+    ("queue_defaults", 'max_queue_age = "forever"', 'or "none"'),
+    ("queue_defaults", 'sync = "none"', '"always", "never" or a duration'),
+    ("queue_defaults", "sync = 5", '"always", "never" or a duration'),
+    ("queue_defaults", 'confirms = "always"', '"written" or "synced"'),
+    ("queue_defaults", 'durable = "false"', "true or false"),
+    ("queue_defaults", "max_leased = 0", 'or "none"'),
+    ("queue_defaults", 'retry_delay = 5', "a duration from 0ms to 36500d"),
+    ("queue_defaults", "retry_backoff = 0.5", "a number from 1 to 1000, decimals allowed"),
+    ("queue_defaults", 'retry_delay_max = "none"', "a duration from 1ms to 36500d"),
+    ("queue_defaults", 'max_attempts = "never"', 'a whole number from 1 to 9007199254740991, or "'),
+    ("queue_defaults", 'key_format = "xml"', '"json", "msgpack", or "none"'),
+    ("queue_defaults", 'key = "src_id"', 'a list of 1 to 16 different names or JSON pointers of'),
+    ("queue_defaults", 'key_match = "all"', '"pair" or "any"'),
+    ("queue_defaults", "key_unordered = 1", "true or false"),
+    ("queue_defaults", "key_missing = false", '"reject" or "free"'),
+    ("queue_defaults", 'expire_to = "a b"', "a queue's name (1 to 128 printable ASCII characters"),
+    ("queue_defaults", 'dead_letter_to = "a/b"', 'no blank, / or +), or "none"'),
+    ("queue_defaults", 'dedupe_window = "none"', 'or "forever"'),
+    ("queue_defaults", "scope_window = 30", "a duration from 1ms to 36500d"),
+    ("queue_defaults", "retain = 5", 'a duration (say "7d"), a size with a unit (say "10GiB"), '),
+    ("queue_defaults", "fanout_only = 1", "true or false"),
+    ("queue_defaults", 'fanout_create = "no"', "true or false"),
+    ("queue_defaults", 'archive_to = ""', 'a path, or "none"'),
+    ("queues.jobs", "max_attempts = 0", "a whole number from 1"),
+]
+
+
+@pytest.mark.parametrize(("section", "setting", "allowed"), WRONG_VALUES)
+def test_a_wrong_value_is_told_file_key_value_and_what_is_allowed(
+    file: Path, section: str, setting: str, allowed: str
+) -> None:
+    file.write_text(f"[{section}]\n{setting}\n")
+
+    told = problems(file)
+
+    assert told.startswith(f"{file}: [{section}] {setting}, but must be ")
+    assert allowed in told
+    assert told.endswith(".")
+    assert "\n" not in told
+
+
+def test_every_setting_has_a_wrong_value_in_the_table_above() -> None:
+    told = {(section, text.split()[0]) for section, text, _ in WRONG_VALUES}
+
+    assert told - {("queues.jobs", "max_attempts")} == KEYS
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[server]\nprot = 1", "[server] prot = 1 is not a known key; the nearest is port; "),
+        ("[journal]\nsegmentmax = 1", "segmentmax = 1 is not a known key; the nearest is segment_"),
+        ("[queue_defaults]\nleese = 1", "leese = 1 is not a known key; the nearest is lease; "),
+        (
+            "[queues.a]\nmax_item = 1",
+            "[queues.a] max_item = 1 is not a known key; the nearest is m",
+        ),
+        (
+            "[server]\nlease = '5m'",
+            'lease = "5m" is not a known key; it belongs in [queue_defaults]',
+        ),
+        ("port = 5", "port = 5 is not a known key; it belongs in [server]; allowed are server"),
+        ("[sever]", "[sever] is not a known key; the nearest is server; allowed are ser"),
+        ("[server]\nlease_ms = 5", "lease_ms = 5 is not a known key"),
+        ("[queue_defaults]\nlease_ms = 5", "lease_ms = 5 is not a known key; the nearest is lease"),
+        ("[server]\nzzzzzz = 5", "[server] zzzzzz = 5 is not a known key; allowed are host, port"),
+        ("[server]\n'a\\nb' = {}", '[server."a\\\\nb"] is not a known key; allowed are host, po'),
+    ],
+)
+def test_an_unknown_key_is_told_with_the_nearest_and_those_allowed(
+    file: Path, text: str, told: str
+) -> None:
+    file.write_text(text)
+
+    assert problems(file).startswith(f"{file}: ")
+    assert told in problems(file)
+
+
+LATER = {"server": "http_host http_port text_port"}
+
+
+@pytest.mark.parametrize(
+    ("section", "key"), [(section, key) for section in LATER for key in LATER[section].split()]
+)
+def test_a_setting_of_a_later_version_is_told_so(file: Path, section: str, key: str) -> None:
+    file.write_text(f"[{section}]\n{key} = 5\n")
+
+    told = f"{file}: [{section}] {key} = 5 is not available in this version yet; allowed are "
+    assert problems(file).startswith(told)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "tab\t", "ü", "x" * 129])
+def test_a_queue_that_cannot_be_named_so_is_told(file: Path, name: str) -> None:
+    file.write_text(f'[queues."{name}"]\n', encoding="utf-8")
+
+    assert problems(file).startswith(f"{file}: [queues.")
+    assert "a queue's name must be 1 to 128 printable ASCII characters" in problems(file)
+
+
+def test_a_queue_may_have_any_name_the_wire_allows(file: Path) -> None:
+    printable = "".join(map(chr, range(0x21, 0x7F)))
+    names = ["x" * 128, re.sub(r'[/+"\\]', "", printable), "queues"]
+    file.write_text("".join(f'[queues."{name}"]\nlease = "1s"\n' for name in names))
+
+    config = load_config(file, environ={}, overrides={})
+
+    assert {config.queue(name.encode()).lease_ms for name in names} == {1000}
+
+
+@pytest.mark.parametrize("text", ["server = 5", "queues = 5", "[queues]\njobs = 5", "[[journal]]"])
+def test_a_section_that_is_no_table_is_told(file: Path, text: str) -> None:
+    file.write_text(text)
+
+    assert problems(file).endswith(", but must be a table.")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            '[queues.a]\ndurable = false\nsync = "never"',
+            "[queues.a] sync cannot be set beside durable = false: a queue in memory has nothing",
+        ),
+        (
+            '[queue_defaults]\ndurable = false\nsync = "always"\nconfirms = "written"',
+            "[queue_defaults] sync and confirms cannot be set beside durable = false: a queue in",
+        ),
+        (
+            '[queue_defaults]\ndurable = false\n[queues.a]\nsync = "always"',
+            "[queues.a] sync cannot be set beside durable = false: a queue in memory has nothing",
+        ),
+        (
+            '[queues.a]\ndurable = false\narchive_to = "old"',
+            "[queues.a] archive_to cannot be set beside durable = false: a queue in memory has no",
+        ),
+        (
+            '[queues.a]\nkey = ["id"]',
+            '[queues.a] key needs key_format beside it, "json" or "msgpack": how messages are read',
+        ),
+        (
+            '[queue_defaults]\nkey_format = "json"',
+            "[queue_defaults] key_format needs key beside it: the fields that make the key of a ",
+        ),
+        (
+            '[queues.a]\nkey_missing = "free"\nkey_match = "any"',
+            '[queues.a] key_missing = "free" needs key beside it: without it every message is free',
+        ),
+        (
+            '[queue_defaults]\nkey_format = "json"\nkey = ["id"]\n[queues.a]\nkey_format = "none"',
+            "[queues.a] key needs key_format beside it",
+        ),
+        (
+            '[journal]\nsegment_min = "1MiB"\nsegment_max = "512KiB"',
+            "[journal] segment_min = 1MiB must be at most segment_max = 512KiB.",
+        ),
+        (
+            '[journal]\nsegment_max = "32KiB"',
+            "[journal] segment_min = 64KiB must be at most segment_max = 32KiB.",
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other_are_told(file: Path, text: str, told: str) -> None:
+    file.write_text(text)
+
+    assert problems(file).startswith(f"{file}: {told}")
+
+
+def test_a_contradiction_between_two_sources_names_both(file: Path) -> None:
+    file.write_text('[journal]\nsegment_min = "1MiB"\n')
+    environ = {"KESTRELPY_JOURNAL_SEGMENT_MAX": "64KiB", "KESTRELPY_JOURNAL_BATCH_MAX": "1MiB"}
+
+    assert problems(file, environ).startswith(
+        f"{file} and environment variable KESTRELPY_JOURNAL_SEGMENT_MAX: [journal] segment_min ="
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("SERVER_PORT", "x", '[server] port = "x", but must be a whole number from 0 to 65535.'),
+        ("SERVER_PORT", "", '[server] port = "", but must be a whole number from 0 to 65535.'),
+        ("SERVER_ALLOW_DELETE", "yes", '[server] allow_delete = "yes", but must be true or false.'),
+        ("QUEUE_DEFAULTS_LEASE", "60", '[queue_defaults] lease = "60", but must be a duration'),
+        ("SERVER_PROT", "1", '[server] prot = "1" is not a known key; the nearest is port; '),
+        ("SERVER_HTTP_PORT", "1", '[server] http_port = "1" is not available in this version yet'),
+        ("QUEUES_JOBS_LEASE", "5m", '[queues] jobs_lease = "5m", but must be a table.'),
+    ],
+)
+def test_a_mistake_in_the_environment_names_the_variable(name: str, text: str, told: str) -> None:
+    told = f"environment variable KESTRELPY_{name}: {told}"
+
+    assert problems(None, {f"KESTRELPY_{name}": text}).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("port", 70000, "flag --port: [server] port = 70000, but must be a whole number from 0 to"),
+        ("data_dir", "", 'flag --data-dir: [server] data_dir = "", but must be a path.'),
+        ("http_port", 80, "flag --http-port: [server] http_port = 80 is not available in this ver"),
+    ],
+)
+def test_a_mistake_in_a_flag_names_the_flag(key: str, value: object, told: str) -> None:
+    assert problems(None, {}, **{key: value}).startswith(told)
+
+
+def test_all_mistakes_are_told_at_once_each_on_its_own_line(file: Path) -> None:
+    file.write_text("[server]\nport = -1\nprot = 1\n[queues.a]\nlease = 1\n")
+
+    told = problems(file, {"KESTRELPY_SERVER_MAX_QUEUES": "0"}, max_connections=0).split("\n")
+
+    keys = ["prot = 1", "port = -1", "max_connections = 0", "max_queues = ", "lease = 1"]
+    assert len(told) == len(keys)
+    assert all(key in line for key, line in zip(keys, told, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"[server]\nport = \n", "is not TOML: Invalid value (at line 2, column 8)."),
+        (b"[server]\nhost = 'x", 'is not TOML: Expected "\'" (at line 2, column 10).'),
+        (b"a\n", "is not TOML: Expected '=' after a key in a key/value pair (at line 1, column 2)"),
+        (b"[server]\nport = 1\nport = 2\n", "is not TOML: Cannot overwrite a value (at line 3, c"),
+        (b'[server]\nhost = "\xc3\xbc\xff"', "is not UTF-8 (at line 2, column 10)."),
+        (b"[server]\nport = " + b"9" * 5000, "is not TOML: Exceeds the limit"),
+        (b"a = " + b"[" * 100_000, "is not TOML: maximum recursion depth exceeded"),
+    ],
+)
+def test_broken_toml_is_told_with_file_line_and_column(file: Path, data: bytes, told: str) -> None:
+    file.write_bytes(data)
+
+    assert problems(file).startswith(f"{file}: {told}")
+    assert "\n" not in problems(file)
+
+
+def test_a_file_that_cannot_be_read_is_told(file: Path) -> None:
+    assert problems(file) == f"{file}: cannot be read: No such file or directory."
+    assert problems(file.parent) == f"{file.parent}: cannot be read: Is a directory."
+
+
+def test_what_is_told_can_be_printed_whatever_it_is_about(tmp_path: Path) -> None:
+    told = problems(tmp_path / "a\nb\udcff.toml")
+
+    assert told.encode() == f"{tmp_path}/a\\nb\\udcff.toml: cannot be read: No such ".encode() + (
+        b"file or directory."
+    )

@@ -1,0 +1,249 @@
+"""`python -m journal`: lines a person can read, exit codes a script can use, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from journal.__main__ import DAMAGED, UNUSABLE, WELL, main, utc
+from journal.format.checkpoint import Checkpoint
+from journal.format.record import Draft, Kind
+from journal.format.segment import segment_name
+from tests.golden.build import GOLDEN
+from tests.golden.layout import TIME_MS, SegmentBuilder, draft
+
+Capture = pytest.CaptureFixture[str]
+ROOT = Path(__file__).resolve().parents[3]
+OPENING = Checkpoint(name=b"jobs", generation=1)
+
+
+def journal_of(folder: Path, *drafts: Draft, closed: bool = True) -> SegmentBuilder:
+    one = SegmentBuilder(1, 8192, 1, OPENING)
+    one.batch(*drafts)
+    if closed:
+        one.batch(synced=len(drafts))
+    one.write_to(folder)
+    return one
+
+
+def put(item: int, body: bytes = b"hello") -> Draft:
+    return draft(Kind.PUT, item, item, 0, body)
+
+
+def damage(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0xFF
+    path.write_bytes(data)
+
+
+# -- dump ----------------------------------------------------------------------------------------
+
+
+def test_dump_prints_where_which_when_and_what(tmp_path: Path, capsys: Capture) -> None:
+    journal_of(tmp_path / "jobs.1", put(1), draft(Kind.DONE, 1, 5, 1, time_ms=TIME_MS + 7))
+    assert main(["dump", str(tmp_path)]) == WELL
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [
+        "jobs.1:",
+        "0000000001:264       lsn 1  2026-01-02T03:04:05.000Z  put 1 hello",
+        "0000000001:336       lsn 2  2026-01-02T03:04:05.007Z  done 1",
+    ]
+    assert err == ""
+
+
+def test_dump_takes_one_queue_s_folder_too(tmp_path: Path, capsys: Capture) -> None:
+    journal_of(tmp_path / "jobs.1", put(1))
+    journal_of(tmp_path / "other.1", put(1))
+    assert main(["dump", str(tmp_path / "jobs.1")]) == WELL
+    out = capsys.readouterr().out
+    assert "jobs.1:" in out
+    assert "other" not in out
+
+
+def test_dump_begins_where_it_is_told_to(tmp_path: Path, capsys: Capture) -> None:
+    journal_of(tmp_path, *(put(n) for n in range(1, 6)))
+    assert main(["dump", str(tmp_path), "--lsn-from", "4"]) == WELL
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [line.split("  ")[-1] for line in lines] == ["put 4 hello", "put 5 hello"]
+
+
+def test_dump_shows_the_beginning_of_a_body_or_all_of_it(tmp_path: Path, capsys: Capture) -> None:
+    journal_of(tmp_path, put(1, b"b" * 100))
+    assert main(["dump", str(tmp_path)]) == WELL
+    assert f"put 1 {'b' * 40}... (100 bytes)\n" in capsys.readouterr().out
+    assert main(["dump", str(tmp_path), "--bodies"]) == WELL
+    assert f"put 1 {'b' * 100}\n" in capsys.readouterr().out
+
+
+def test_dump_names_damage_apart_from_the_records(tmp_path: Path, capsys: Capture) -> None:
+    one = journal_of(tmp_path, put(1), put(2), put(3))
+    damage(tmp_path / segment_name(1), one.at - 64 - 72 * 2 + 5)
+    assert main(["dump", str(tmp_path)]) == DAMAGED
+    out, err = capsys.readouterr()
+    assert out.count("lsn") == 2
+    assert "corrupt at byte" in err
+    assert "may have held items 2 to 2" in err
+
+
+# -- verify --------------------------------------------------------------------------------------
+
+
+def test_verify_counts_what_is_there(tmp_path: Path, capsys: Capture) -> None:
+    journal_of(tmp_path / "jobs.1", put(1), put(2), draft(Kind.DONE, 1, 5, 1))
+    assert main(["verify", str(tmp_path)]) == WELL
+    assert capsys.readouterr().out == (
+        "jobs.1: queue jobs, 1 segment, 3 records, 1 live item, synced up to lsn 3, clean\n"
+    )
+
+
+def test_verify_counts_live_items_through_every_end(tmp_path: Path, capsys: Capture) -> None:
+    journal_of(
+        tmp_path / "jobs.1",
+        *(put(n) for n in range(1, 11)),
+        draft(Kind.DONE, 1), draft(Kind.EXPIRED, 2), draft(Kind.DISCARDED, 3),
+        draft(Kind.RETURNED, 4, 1, 1), draft(Kind.DEAD, 5, 1, 1), draft(Kind.DEAD, 6, 1, 1),
+        draft(Kind.DONE, 6),
+        draft(Kind.FLUSHED, 9, body=(7).to_bytes(8, "little")),
+        draft(Kind.TOKENS, 0, 9),
+    )  # fmt: skip
+    assert main(["verify", str(tmp_path)]) == WELL
+    # 5 is dead, 7 was lent when the flush came, 10 was put behind it.
+    assert ", 3 live items," in capsys.readouterr().out
+
+
+def test_verify_names_damage_and_says_so_in_its_exit_code(tmp_path: Path, capsys: Capture) -> None:
+    one = journal_of(tmp_path / "jobs.1", put(1), put(2), put(3))
+    journal_of(tmp_path / "well.1", put(1))
+    damage(tmp_path / "jobs.1" / segment_name(1), one.at - 64 - 72 * 2 + 5)
+    assert main(["verify", str(tmp_path)]) == DAMAGED
+    jobs, named, well = capsys.readouterr().out.splitlines()
+    assert jobs.endswith("2 records, 2 live items, synced up to lsn 3, damaged")
+    assert named.startswith(f"  {tmp_path}/jobs.1/0000000001.segment: corrupt at byte ")
+    assert named.endswith("may have held items 2 to 2")
+    assert well.endswith("clean")
+
+
+def test_a_torn_end_is_named_and_is_no_damage(capsys: Capture) -> None:
+    assert main(["verify", str(GOLDEN / "v1" / "jobs.1")]) == WELL
+    out = capsys.readouterr().out
+    assert "1 record behind the last known sync\n" in out
+    assert "  " + str(GOLDEN / "v1" / "jobs.1" / segment_name(3)) + ": torn at byte " in out
+
+
+def test_verify_reads_on_when_one_queue_cannot_be_read(tmp_path: Path, capsys: Capture) -> None:
+    journal_of(tmp_path / "a.1", put(1))
+    journal_of(tmp_path / "b.1", put(1))
+    (tmp_path / "a.1" / segment_name(1)).unlink()
+    (tmp_path / "a.1" / segment_name(1)).mkdir()
+    assert main(["verify", str(tmp_path)]) == UNUSABLE
+    out, err = capsys.readouterr()
+    assert out.startswith("b.1: queue jobs")
+    assert err == f"journal: {tmp_path}/a.1/0000000001.segment: Is a directory\n"
+
+
+# -- wrong usage ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "journal: the following arguments are required: command (try --help)"),
+        (["verify"], "journal verify: the following arguments are required: DIR (try --help)"),
+        (["dump", "x", "--from-lsn", "q"],
+         "journal dump: argument --from-lsn: invalid int value: 'q' (try --help)"),
+        (["dump", "x", "--nonsense"],
+         "journal: unrecognized arguments: --nonsense (try --help)"),
+        (["verify", "nowhere"],
+         "journal: nowhere: no journal here, nor in a folder directly below"),
+        (["verify", __file__], f"journal: {__file__}: Not a directory"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_one_clear_line(
+    arguments: list[str], said: str, capsys: Capture, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == UNUSABLE
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"{said}\n")
+
+
+def test_an_unknown_command_is_told_which_there_are(capsys: Capture) -> None:
+    assert main(["mend", "x"]) == UNUSABLE
+    err = capsys.readouterr().err
+    assert "'mend'" in err
+    assert "dump" in err
+    assert "verify" in err
+
+
+def test_help_is_help(capsys: Capture) -> None:
+    assert main(["--help"]) == WELL
+    assert "dump" in capsys.readouterr().out
+
+
+def test_times_no_calendar_reaches_are_bare_numbers() -> None:
+    assert utc(0) == "1970-01-01T00:00:00.000Z"
+    assert utc(TIME_MS + 1) == "2026-01-02T03:04:05.001Z"
+    assert utc((1 << 64) - 1) == str((1 << 64) - 1)
+
+
+# -- never a traceback ---------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_a_file_holds_the_answer_is_lines(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory, capsys: Capture
+) -> None:
+    folder = tmp_path_factory.mktemp("golden")
+    for journal in (path for path in (GOLDEN / "v1").iterdir() if path.is_dir()):
+        shutil.copytree(journal, folder / journal.name)
+    paths = sorted(folder.rglob("*.segment"))
+    path = data.draw(st.sampled_from(range(len(paths))).map(lambda n: paths[n]))
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(content) - 1))
+        content[at : at + data.draw(st.integers(1, 200))] = data.draw(st.binary(max_size=200))
+    path.write_bytes(content)
+    for command in ("verify", "dump"):
+        assert main([command, str(folder)]) in {WELL, DAMAGED, UNUSABLE}
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "journal", *arguments], cwd=ROOT, capture_output=True, timeout=60,
+        env={**os.environ, **environment}, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_as_a_process_it_speaks_ascii_where_the_terminal_does(tmp_path: Path) -> None:
+    journal_of(tmp_path / "jobs.1", put(1, "größer".encode()))
+    done = run("dump", str(tmp_path), PYTHONIOENCODING="ascii")
+    assert done.returncode == WELL
+    assert b"put 1 gr\\xf6\\xdfer\n" in done.stdout
+    assert done.stderr == b""
+    assert run("verify", "nowhere").returncode == UNUSABLE
+
+
+@pytest.mark.slow
+def test_a_closed_pipe_ends_it_quietly(tmp_path: Path) -> None:
+    journal_of(tmp_path / "jobs.1", *(put(n) for n in range(1, 90)))
+    command = f'"{sys.executable}" -m journal dump "{tmp_path}" | true; echo ${{PIPESTATUS[0]}}'
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, capture_output=True, timeout=60, check=False
+    )
+    assert done.stdout == b"0\n"
+    assert done.stderr == b""

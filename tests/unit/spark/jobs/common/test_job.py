@@ -1,0 +1,124 @@
+"""A job as a person starts it: as a module, with spark-submit, watched or not."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from kestrelpy.spark.jobs.common.job import HOLDS, UNUSABLE, Progress, counted
+from kestrelpy.spark.session import what_is_missing
+from tests.support.life import at_once
+from tests.unit.spark.conftest import ROOT
+from tests.unit.spark.jobs.lives import Story
+
+pytestmark = pytest.mark.slow
+PROCESS_SECONDS = 280
+MODULE = (sys.executable, "-m", "kestrelpy.spark.jobs.audit")
+MASTER = ("--master", "local[1]")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with one queue of three items, one of them confirmed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+        story = Story()
+        story.put(b"one", b"two", b"three")
+        story.confirm(story.open())
+        return story.save(tmp_path_factory.mktemp("running"))
+
+
+@pytest.fixture
+def place() -> Iterator[dict[str, str]]:
+    """The environment of a process that finds these sources and a Java; else it is skipped."""
+    missing = what_is_missing()
+    if missing is not None:
+        pytest.skip(missing)
+    yield os.environ | {
+        "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }  # fmt: skip
+
+
+def ran(
+    words: tuple[str, ...], environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """What came of a process."""
+    return subprocess.run(
+        words, env=environment, capture_output=True, text=True, timeout=PROCESS_SECONDS, check=False
+    )
+
+
+def test_a_job_is_a_module_that_says_one_line_of_json_and_nothing_else(
+    data: Path, place: dict[str, str]
+) -> None:
+    done = ran((*MODULE, str(data), "--json", *MASTER), place)
+    facts = json.loads(done.stdout)
+    assert (done.returncode, facts["job"]) == (HOLDS, "audit")
+    assert done.stderr == ""
+
+
+def test_a_job_is_taken_by_spark_submit(data: Path, place: dict[str, str], tmp_path: Path) -> None:
+    script, summary = ROOT / "kestrelpy" / "spark" / "jobs" / "audit.py", tmp_path / "summary"
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    done = ran(
+        (str(submit), *MASTER, str(script), str(data), "--summary", str(summary)), place
+    )
+    assert done.returncode == HOLDS, done.stderr
+    assert "jobs" in done.stdout
+    assert json.loads(summary.read_text())["job"] == "audit"
+
+
+def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(
+    tmp_path: Path, place: dict[str, str]
+) -> None:
+    done = ran((*MODULE, str(tmp_path / "nowhere"), *MASTER), place)
+    assert done.returncode == UNUSABLE
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("kestrelpy: There is no folder ")
+
+
+def test_somebody_who_watches_sees_what_is_being_done(data: Path, place: dict[str, str]) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        (*MODULE, str(data), *MASTER), env=place, stdout=subprocess.PIPE, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        seen = b""
+        while True:
+            try:
+                piece = os.read(ours, 4096)
+            except OSError:  # the other end is closed
+                break
+            seen += piece
+            if not piece:
+                break
+        process.communicate(timeout=PROCESS_SECONDS)
+    os.close(ours)
+    assert process.returncode == HOLDS
+    lines = [line for line in seen.decode().split("\r\033[K") if line]
+    assert lines[0].startswith("starting Spark  0 s"), seen
+    assert any(" s" in line and not line.startswith("starting Spark") for line in lines), seen
+    assert seen.endswith(b"\r\033[K"), "the line goes when the answer comes"
+
+
+def test_nobody_watching_there_is_no_line(tmp_path: Path) -> None:
+    with (tmp_path / "told").open("w+") as told:
+        progress = Progress(told, watched=False)
+        progress.step("reading")
+        progress.end()
+        told.seek(0)
+        assert told.read() == ""
+
+
+def test_one_is_one_and_more_are_more() -> None:
+    assert counted(1, "item") == "1 item"
+    assert counted(12_345, "item") == "12,345 items"

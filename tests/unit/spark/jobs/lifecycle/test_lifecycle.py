@@ -1,0 +1,144 @@
+"""Lives of items as Parquet: one row for each, however often it runs and whatever was rewritten."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kestrelpy.core.queue.child_queue import Branch
+from kestrelpy.core.registry.lifecycle import remove
+from kestrelpy.spark.jobs.common.job import Progress, Request
+from kestrelpy.spark.jobs.lifecycle.lifecycle import work
+from tests.support.life import WALL_MS
+from tests.unit.spark.jobs.audit.test_audit_readers import Fanned
+from tests.unit.spark.jobs.lives import TINY, Story
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+pytestmark = [pytest.mark.usefixtures("by_hand"), pytest.mark.slow]
+
+
+def lives(spark: SparkSession, out: Path, *folders: Path) -> list[Row]:
+    """Run it, and read what it wrote."""
+    request = Request(tuple(map(str, folders)), str(out))
+    work(spark, request, Progress(io.StringIO(), False))
+    return spark.read.parquet(str(out)).orderBy("server", "generation", "item").collect()
+
+
+def after(ms: int) -> Any:
+    """A moment of a story, as Spark gives it to Python."""
+    return datetime.fromtimestamp((WALL_MS + ms) / 1000, UTC).astimezone().replace(tzinfo=None)
+
+
+def test_a_life_is_told_from_put_to_confirm(spark: SparkSession, tmp_path: Path) -> None:
+    story = Story(max_attempts=2)
+    story.put(b"hello", b"dies", b"waits")  # at 1000, 1001, 1002
+    story.open()
+    story.pass_time(10)
+    story.give_back()
+    story.open()
+    story.pass_time(20)
+    story.confirm()
+    for reason in (b"lease", b"hangup"):
+        story.open()
+        story.give_back(reason)
+
+    hello, dies, waits = lives(spark, tmp_path / "out", story.save(tmp_path / "data"))
+
+    assert (hello.state, hello.bytes, hello.aborts, hello.returns) == ("confirmed", 5, 1, 1)
+    assert hello.put == after(1000)
+    assert [(d.how, d.attempts) for d in hello.deliveries] == [("abort", 1), ("confirm", 1)]
+    assert [(d.ended - d.opened).microseconds for d in hello.deliveries] == [11_000, 21_000]
+    assert hello.confirmed == hello.deliveries[-1].ended
+    assert (hello.dwell_ms, hello.service_ms) == (3, 21)
+    assert (dies.state, dies.dead_reason, dies.returns) == ("dead", "hangup", 1)
+    assert [d.how for d in dies.deliveries] == ["lease", "dead"]
+    assert (waits.state, waits.deliveries, waits.dwell_ms) == ("open", [], None)
+    assert {str(row.date) for row in (hello, dies, waits)} == {str(hello.put.date())}
+
+
+def test_every_end_has_its_word(spark: SparkSession, tmp_path: Path) -> None:
+    story = Story(max_items=2, discard_old_when_full=True)
+    story.put(b"discarded", b"flushed", b"flushed too")
+    story.flush()
+    story.put(b"expires", expires_in_ms=5)
+    story.pass_time(20)
+
+    rows = lives(spark, tmp_path / "out", story.save(tmp_path / "data"))
+
+    assert [row.state for row in rows] == ["discarded", "flushed", "flushed", "expired"]
+    assert rows[3].expired is not None
+    assert rows[3].expires == after(1008)
+
+
+def test_a_survivor_is_put_once_and_a_second_run_changes_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    story = Story(TINY)
+    story.grow_old()
+    data = story.save(tmp_path / "data")
+
+    first = lives(spark, tmp_path / "out", data)
+    again = lives(spark, tmp_path / "out", data)
+
+    assert first == again
+    keys = [(row.server, row.generation, row.item) for row in first]
+    assert len(keys) == len(set(keys))
+    alive = set(story.life.reader.live)
+    assert alive <= {row.item for row in first if row.state == "open"}
+
+
+def test_days_that_are_not_whole_any_more_are_left_as_they_were(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    story = Story(TINY)
+    story.put(*(b"%d" % n for n in range(10)))
+    whole = lives(spark, tmp_path / "out", story.save(tmp_path / "early"))
+    story.grow_old()
+
+    later = lives(spark, tmp_path / "out", story.save(tmp_path / "late"))
+
+    assert [row for row in later if row.date is not None] == whole
+    assert any(row.put is None for row in later), "nothing was reclaimed"
+
+
+def test_a_child_has_a_row_of_its_own_for_each_item(spark: SparkSession, tmp_path: Path) -> None:
+    story = Fanned(max_attempts=2)
+    story.put(b"before")
+    story.child(b"audit")
+    story.child(b"gone")
+    story.put(b"confirmed", b"dies", b"waits")
+    story.life.broker.queues[b"jobs+audit"].put(b"for it alone", 0, 0, story.life.now_ms)
+    story.take(1)
+    story.take_of(b"audit", 1)
+    story.give_back_of(b"audit")
+    story.give_back_of(b"audit")
+    story.take_of(b"gone", 1)
+    branch = story.life.broker.queues[b"jobs+gone"]
+    assert isinstance(branch, Branch)
+    remove(story.life.broker, branch, story.life.now_ms)
+    story.child(b"gone")
+    story.put(b"for all")
+
+    rows = lives(spark, tmp_path / "out", story.save(tmp_path / "data"))
+
+    states = {name: {row.item: row.state for row in rows if row.queue == name}
+              for name in ("jobs", "jobs+audit", "jobs+gone")}  # fmt: skip
+    assert states == {
+        "jobs": {1: "confirmed", 2: "open", 3: "open", 4: "open", 6: "open"},
+        "jobs+audit": {2: "confirmed", 3: "dead", 4: "open", 5: "open", 6: "open"},
+        # What a child had when it was removed went with it; a new one of its name begins anew.
+        "jobs+gone": {2: "confirmed", 3: "flushed", 4: "flushed", 6: "open"},
+    }
+    assert len(rows) == 14
+    own = {(row.queue, row.item): row for row in rows}
+    dies = own["jobs+audit", 3]
+    assert [(d.how, d.attempts) for d in dies.deliveries] == [("abort", 1), ("dead", 2)]
+    assert (dies.dead_reason, dies.bytes, dies.put) == ("abort", 4, own["jobs", 3].put)
+    assert own["jobs", 3].deliveries == []
+    assert own["jobs+audit", 2].confirmed > own["jobs", 1].confirmed
