@@ -20,8 +20,7 @@ from typing import Final, Protocol
 
 from journal.format.schedule import Nominal
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.queue.put import NOT_STORED
-from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.queue.queue import NOT_STORED, Queue
 from kestrelpy.core.timers import NEVER_MS
 from kestrelpy.errors import Refused
 

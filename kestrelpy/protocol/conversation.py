@@ -16,7 +16,7 @@ from typing import Final
 
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.index.waiters import Waiter
-from kestrelpy.core.queue.child_queue import Branch
+from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.transfer.request import Order
 from kestrelpy.errors import Refused, ServerError, fitted
@@ -308,7 +308,7 @@ class Conversation:
         queue = self.broker.queues.get(command.name)
         if queue is not None and queue.log.failure is not None:
             queue.raise_failed()
-        if isinstance(queue, Branch):
+        if isinstance(queue, ChildQueue):
             delete_child(self, command, queue, now_ms)
             return
         queue = self.broker.delete(command.name, now_ms)

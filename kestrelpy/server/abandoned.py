@@ -8,15 +8,14 @@ from __future__ import annotations
 import logging
 
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.registry.abandoned import abandoned, why_abandoned
 
 log = logging.getLogger("kestrelpy.children")
 
 
 def name_abandoned(broker: Broker, named: set[bytes], now_ms: int) -> set[bytes]:
     """Name those that were not; returns all that are abandoned."""
-    found = {queue.name: queue for queue in abandoned(broker, now_ms)}
+    found = {queue.name: queue for queue in broker.abandoned(now_ms)}
     for name, queue in found.items():
         if name not in named:
-            log.warning("queue %s: %s", name.decode("ascii"), why_abandoned(queue, now_ms))
+            log.warning("queue %s: %s", name.decode("ascii"), queue.why_abandoned(now_ms))
     return set(found)

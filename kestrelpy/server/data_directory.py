@@ -31,7 +31,6 @@ from journal.snapshot.dedupe_load import Chunks, read_chunks
 from journal.tools.view import folder_name, parse_folder_name
 from journal.write.writer import Journal, Sizes
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.index.dedupe import take_in
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.replay.replay import Replay
@@ -243,7 +242,7 @@ class DataDirectory:
         journal.upkeep.chunks, journal.upkeep.lost_chunks = chunks.used, lost
         for chunk in lost:
             if chunk.keys:
-                queue.versions.lose(chunk.item_lost, chunk.keys_ms)
+                queue.dedupe.versions.lose(chunk.item_lost, chunk.keys_ms)
         set_aside(self.patient, journal.folder, chunks.damages)
         for path in chunks.obsolete:
             self.patient.remove(path)
@@ -307,7 +306,7 @@ def _replayed(
     queue.know(recovery.identity)
     chunks = read_chunks(
         files, path, recovery.identity, snapshot.chunks if snapshot is not None else None,
-        lambda frame: take_in(queue, frame, snapshot is not None), recovery.names,
+        lambda frame: queue.dedupe.take_in(frame, snapshot is not None), recovery.names,
     )  # fmt: skip
     if first is not None:
         replay.run([first])

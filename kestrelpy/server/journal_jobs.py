@@ -35,7 +35,7 @@ from journal.snapshot.dedupe_merge import MergeJob
 from journal.write.segment_file import Segment
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.log.shared_log import on_disk
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.protocol.ports import Talk, Work
 from kestrelpy.server.read_back import ReadBack
 from kestrelpy.server.shortage import Shortage, Sleep
@@ -77,7 +77,7 @@ class Background:
         self,
         files: Files,
         loop: asyncio.AbstractEventLoop,
-        read: Callable[[Reader], None],
+        read: Callable[[Subscription], None],
         settled: Callable[[JournalLog], None],
         outdated: Callable[[JournalLog, list[str]], None],
         observed: Callable[[Talk], None],
@@ -105,7 +105,7 @@ class Background:
 
     # -- reading back -----------------------------------------------------------------------
 
-    def feed(self, reader: Reader) -> bool:
+    def feed(self, reader: Subscription) -> bool:
         """Have read back what `reader` needs next; False: nothing of it can be read yet."""
         return self._reading.feed(reader)
 
@@ -129,7 +129,7 @@ class Background:
                 work.is_over = True
                 self._observed(talk)
 
-    def _name(self, reader: Reader, target: JournalLog) -> None:
+    def _name(self, reader: Subscription, target: JournalLog) -> None:
         """Say what was found to be damaged, and keep a copy of it."""
         backlog = reader.log.backlog or target.journal.backlog
         damages = backlog.damages + reader.damages

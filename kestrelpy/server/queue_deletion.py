@@ -20,7 +20,6 @@ from aiofiles.base import wrap
 from journal.errors import JournalFailed
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.remnants import would_come_back
 from kestrelpy.errors import ServerError
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server import clock
@@ -59,14 +58,14 @@ class Removals:
 
     def clearance(self, queue: Queue) -> Gate | None:
         """Opens when no earlier queue of this one's name can come back; None: none can."""
-        if not would_come_back(self._broker, queue, self._going):
+        if not self._broker.would_come_back(queue, self._going):
             return None
         gate = Gate()
         self._start(self._clear(queue, gate))
         return gate
 
     async def _clear(self, queue: Queue, gate: Gate) -> None:
-        while would_come_back(self._broker, queue, self._going):
+        while self._broker.would_come_back(queue, self._going):
             await asyncio.sleep(_LOOK_SECONDS)
         gate.open()
         self._touch(gate.waiting_stored)
@@ -146,6 +145,6 @@ class Removals:
             or turn.committer.is_removing(target)
             or turn.background.is_busy(target)
             or not (commit.failure or (has_all and not is_held))
-            or would_come_back(self._broker, queue, self._going)
+            or self._broker.would_come_back(queue, self._going)
             or self._broker.moves.passages.follows(queue)
         )

@@ -22,7 +22,7 @@ from journal.read.lookup import ReadSome
 from journal.read.readahead import ReadOne, ReadOrder
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.log.shared_log import SharedLog, on_disk
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.server import clock
 from kestrelpy.server.read_cache import SharedReads
@@ -50,8 +50,8 @@ class ReadBack:
         loop: asyncio.AbstractEventLoop,
         on_thread: OnThread,
         shortage: Shortage,
-        done: Callable[[Reader], None],
-        name: Callable[[Reader, JournalLog], None],
+        done: Callable[[Subscription], None],
+        name: Callable[[Subscription, JournalLog], None],
         start: Callable[[JournalLog, Coroutine[object, object, None]], None],
     ) -> None:
         """`done` is told which reader has more to take, `name` whose damage is to be named; `start`
@@ -64,11 +64,11 @@ class ReadBack:
         self._name = name
         self._start = start
         self._shared = SharedReads(loop)
-        self._reviving: set[Reader] = set()
+        self._reviving: set[Subscription] = set()
         self._log_limit = LogLimit()
-        self._waiting: set[Reader] = set()  # to be tried again after a shortage
+        self._waiting: set[Subscription] = set()  # to be tried again after a shortage
 
-    def feed(self, reader: Reader) -> bool:
+    def feed(self, reader: Subscription) -> bool:
         """Have read back what `reader` needs next; False: nothing of it can be read yet."""
         if reader in self._waiting:
             return True
@@ -87,7 +87,7 @@ class ReadBack:
             & self._feed_stubs(reader, target)
         )
 
-    def _feed_dead(self, reader: Reader, target: JournalLog) -> bool:
+    def _feed_dead(self, reader: Subscription, target: JournalLog) -> bool:
         missing, journal = reader.dead.sought, target.journal
         if not missing or reader in self._reviving:
             return True
@@ -102,14 +102,14 @@ class ReadBack:
         self._look_again(reader, target)
         return True
 
-    def _hide(self, reader: Reader, target: JournalLog, id_: int) -> None:
+    def _hide(self, reader: Subscription, target: JournalLog, id_: int) -> None:
         """A dead item that is not offered before the next start: there is no body."""
         if target.failure is None:
             reader.line.hide(id_)
         elif id_ == reader.dead.sought:
             reader.dead.hide(id_)  # never written, most likely: that is no damage
 
-    def _feed_line(self, reader: Reader, target: JournalLog) -> bool:
+    def _feed_line(self, reader: Subscription, target: JournalLog) -> bool:
         ready, backlog = reader.ready, reader.log.backlog
         if not ready.beyond or backlog is None:
             return True
@@ -133,7 +133,7 @@ class ReadBack:
         self._look_again(reader, target)
         return True
 
-    def _feed_stubs(self, reader: Reader, target: JournalLog) -> bool:
+    def _feed_stubs(self, reader: Subscription, target: JournalLog) -> bool:
         """What stands apart and is next."""
         journal, stubs = target.journal, reader.ready.stubs
         is_shared = isinstance(reader.log, SharedLog)
@@ -162,7 +162,7 @@ class ReadBack:
         return True
 
     async def _fetch(
-        self, reader: Reader, target: JournalLog, some: ReadSome, wanted: list[int]
+        self, reader: Subscription, target: JournalLog, some: ReadSome, wanted: list[int]
     ) -> None:
         records: dict[int, Record] = {}
         try:
@@ -189,13 +189,13 @@ class ReadBack:
         self._name(reader, target)
         self._read_done(reader)
 
-    def _look_again(self, reader: Reader, target: JournalLog) -> None:
+    def _look_again(self, reader: Subscription, target: JournalLog) -> None:
         """There is something to take, or to miss: in the next turn, so that others have theirs."""
         self._name(reader, target)
         self._loop.call_soon(self._read_done, reader)
 
     async def _read(
-        self, reader: Reader, target: JournalLog, life: int, order: ReadOrder
+        self, reader: Subscription, target: JournalLog, life: int, order: ReadOrder
     ) -> None:
         backlog = reader.log.backlog
         assert backlog is not None, "what is read back was ordered of one"
@@ -211,7 +211,7 @@ class ReadBack:
         self._can_read(reader)
         self._read_done(reader)
 
-    def _try_later(self, reader: Reader, target: JournalLog, error: OSError) -> None:
+    def _try_later(self, reader: Subscription, target: JournalLog, error: OSError) -> None:
         """Nothing could be read for the moment: what is needed is asked for again after a pause."""
         reason = os.strerror(error.errno or 0)
         reader.unread = f"the next item cannot be read now ({reason}); it is tried again"
@@ -221,7 +221,7 @@ class ReadBack:
             self._loop.call_later(seconds, self._try_again, reader)
         self._read_done(reader)
 
-    def _try_again(self, reader: Reader) -> None:
+    def _try_again(self, reader: Subscription) -> None:
         self._waiting.discard(reader)
         ready = reader.ready
         if ready.beyond or ready.stubs.count or reader.dead.sought:
@@ -230,12 +230,12 @@ class ReadBack:
             self._can_read(reader)
         self._read_done(reader)
 
-    def _can_read(self, reader: Reader) -> None:
+    def _can_read(self, reader: Subscription) -> None:
         if reader.unread:
             reader.unread = ""
             self._shortage.over(reader)
 
-    async def _revive(self, reader: Reader, target: JournalLog, one: ReadOne) -> None:
+    async def _revive(self, reader: Subscription, target: JournalLog, one: ReadOne) -> None:
         try:
             record = await self._on_thread(one.run)(self._files)
         except OSError as error:

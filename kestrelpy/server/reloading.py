@@ -19,7 +19,6 @@ from kestrelpy.config import Config, ConfigError
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.lifecycle import mention_wanted, wanted
 from kestrelpy.server.policies import Policies, policy_in
 
 # Queues and children that one turn puts a configuration in force for: 3 to 5 ms of work.
@@ -148,7 +147,7 @@ class Enforcement:
                 if name == queue.name:
                     self._enforce(queue, now_ms)
                 else:
-                    mention_wanted(self._broker, queue, name, now_ms)
+                    self._broker.mention_wanted(queue, name, now_ms)
             except Exception as error:
                 self.failed[name] = error
         return not (self._children or self._queues)
@@ -164,8 +163,8 @@ class Enforcement:
             policy = self._policies.of(name, queue.declared)
         queue.set_policy(policy, now_ms)
         if not queue.is_child:
-            queue.set_passing(policy.fanout_only, now_ms)
-            self._children += ((queue, child) for child in wanted(broker, queue))
+            queue.fanout.set_passing(policy.fanout_only, now_ms)
+            self._children += ((queue, child) for child in broker.wanted(queue))
 
 
 def put_in_force(policies: Policies, broker: Broker, now_ms: int) -> None:

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 from journal.files import Files
 from journal.format.checkpoint import TOKENS_SKIPPED
-from kestrelpy.core.index.token_range import TOKENS_PER_MS
+from kestrelpy.core.registry.token_floor import TOKENS_PER_MS
 from kestrelpy.server.word_file import WordFile
 
 NAME: Final = "tokens"

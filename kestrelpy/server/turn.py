@@ -22,7 +22,7 @@ from kestrelpy.core.broker import Broker
 from kestrelpy.core.index.waiters import Waiter
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.server import clock
@@ -86,7 +86,7 @@ class Turn:
         self.shortage = Shortage(loop)
         self.files = OpenJournals(loop, self.shortage, self._sync_now, self.spare_ready)
         self.schedules: Schedules | None = None
-        self._starving: OrderedDict[Reader, None] = OrderedDict()  # to be read back for
+        self._starving: OrderedDict[Subscription, None] = OrderedDict()  # to be read back for
         self.shares = Shares(clock.elapsed)
         self._woken: deque[Waiter] = deque()  # to be told
 
@@ -361,7 +361,7 @@ class Turn:
         if self._dirty:
             self.owe()  # something was said again, so that more may go
 
-    def read_back(self, reader: Reader) -> None:
+    def read_back(self, reader: Subscription) -> None:
         """What was ordered for this reader is there, or will never be."""
         now_ms = clock.now_ms()
         reader.line.refill(now_ms + self._broker.wall.offset_ms)

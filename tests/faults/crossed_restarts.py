@@ -98,22 +98,22 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "delayed items outlive a flush",
-        "kestrelpy/core/subscription/flush.py",
-        "    reader.delays.clear(trash)\n",
-        "",
+        "kestrelpy/core/subscription/subscription.py",
+        "        self.line.clear()\n        self.delays.clear(trash)\n",
+        "        self.line.clear()\n",
         FLUSH,
     ),
     Fault(
         "the keys of flushed items that were delayed are taken after a restart",
-        "kestrelpy/core/subscription/flush.py",
-        "    reader.keyed.keep_held(spared)\n",
+        "kestrelpy/core/subscription/state.py",
+        "        self.keep_held(spared)\n",
         "",
         FLUSH,
     ),
     Fault(
         "what was flushed is still marked as elsewhere",
-        "kestrelpy/core/subscription/flush.py",
-        "    apart.discard_range(1, apart.last, stay.both(apart))\n",
+        "kestrelpy/core/subscription/state.py",
+        "        apart.discard_range(1, apart.last, stay.both(apart))\n",
         "",
         FLUSH,
     ),
@@ -134,8 +134,10 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a start knows the keys of what was given back for later and takes none",
         "kestrelpy/core/subscription/key_gate.py",
-        "        for id_, key in self.held.items():\n"
-        "            self.keys.hold(id_, key)\n",
+        (
+            "        for id_, key in self._state.held.items():\n"
+            "            self.keys.hold(id_, key)\n"
+        ),
         "",
         KEYS,
     ),
@@ -203,8 +205,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "full disk: what was put off without a record is last after a retry and a restart",
         "kestrelpy/core/queue/admin.py",
-        "    if unlogged:\n"
-        "        reader.delays.unlogged.add(id_)\n",
+        "        if unlogged:\n            reader.delays.unlogged.add(id_)\n",
         "",
         FULL_DISK,
     ),
@@ -243,32 +244,29 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "death does not release the key",
-        "kestrelpy/core/subscription/nack.py",
-        "        reader.keyed.end(item)\n"
-        "        return bury",
-        "        return bury",
+        "kestrelpy/core/subscription/subscription.py",
+        "            self.keyed.end(item)\n            return self.outbox.bury",
+        "            return self.outbox.bury",
         KEYS,
     ),
     Fault(
         "a dead letter that was lent and given back stays, though dead letters go on",
-        "kestrelpy/core/subscription/nack.py",
-        "        send_on(reader, (item.id,))\n"
-        "        return log",
-        "        return log",
+        "kestrelpy/core/subscription/subscription.py",
+        "            self.outbox.send_on((item.id,))\n            return log",
+        "            return log",
         DEAD,
     ),
     Fault(
         "an item that was given back for later loses its marker",
-        "kestrelpy/core/subscription/nack.py",
-        "    reader.marks.keep(item.id, item.marker)\n"
-        "    put_off",
-        "    put_off",
+        "kestrelpy/core/subscription/subscription.py",
+        "        self.marks.keep(item.id, item.marker)\n        self.delay",
+        "        self.delay",
         KEYS,
     ),
     Fault(
         "a dead letter loses its marker",
         "kestrelpy/core/subscription/outbox.py",
-        "    reader.marks.keep(item.id, item.marker)\n",
+        "        state.marks.keep(item.id, item.marker)\n",
         "",
         DEAD,
     ),
@@ -282,8 +280,10 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "nobody is served when an upto frees a lease",
         "kestrelpy/core/queue/ack_up_to.py",
-        "    if reader.waiters:\n"
-        "        reader.serve(now_ms)  # a key, or a lease, may be free\n",
+        (
+            "        if reader.waiters:\n"
+            "            reader.serve(now_ms)  # a key, or a lease, may be free\n"
+        ),
         "",
         KEYS,
     ),

@@ -36,16 +36,18 @@ RELOADS = (
 WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "fanout_only: without children nothing is retained",
-        "kestrelpy/core/queue/put.py",
-        "if queue.passes_on and not queue.children and queue.retained is None:",
-        "if queue.passes_on and not queue.children:",
+        "kestrelpy/core/queue/queue.py",
+        "if self.passes_on and not self.children and self.retained is None:",
+        "if self.passes_on and not self.children:",
         RETAINED,
     ),
     Fault(
         "retained: what fanout_only puts for later has its id as marker",
-        "kestrelpy/core/queue/put.py",
-        "        if queue.retained is not None:\n"
-        "            queue.reader.marks.hide(item.id)\n",
+        "kestrelpy/core/queue/queue.py",
+        (
+            "            if self.retained is not None:\n"
+            "                self.reader.marks.hide(item.id)\n"
+        ),
         "",
         RETAINED,
     ),
@@ -58,42 +60,42 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "retained: a place that is no item's number counts as kept",
-        "kestrelpy/core/queue/queue.py",
-        "            self.retained.skip(place)\n",
+        "kestrelpy/core/queue/fanout.py",
+        "            queue.retained.skip(place)\n",
         "            pass\n",
         RETAINED,
     ),
     Fault(
         "a queue that remembers ids is deleted for its age",
         "kestrelpy/core/queue/queue.py",
-        "            and self.ids.is_empty  # and which ids\n",
+        "            and self.dedupe.is_empty  # and which ids and versions\n",
         "",
         ONCE,
     ),
     Fault(
         "a queue with an open origin is deleted for its age",
-        "kestrelpy/core/queue/queue.py",
+        "kestrelpy/core/queue/state.py",
         "return not (reader.live or reader.waiters or self.origins)",
         "return not (reader.live or reader.waiters)",
         ONCE,
     ),
     Fault(
         "a memory that is bounded by all queues is not given back by a deleted one",
-        "kestrelpy/core/broker.py",
+        "kestrelpy/core/registry/registry.py",
         "        reader.residency.release()\n",
         "",
         ONCE,
     ),
     Fault(
         "full disk: a scope that is too old is forgotten without room for the record",
-        "kestrelpy/core/index/dedupe.py",
-        "self.scopes and not queue.log.no_room:",
-        "self.scopes:",
+        "kestrelpy/core/queue/dedupe_window.py",
+        "self.ids.scopes and not log.no_room:",
+        "self.ids.scopes:",
         ("tests/unit/core/test_crossings_full_disk.py", *ONCE),
     ),
     Fault(
         "retained: a snapshot lets versions go with the window",
-        "kestrelpy/core/index/dedupe.py",
+        "kestrelpy/core/queue/dedupe_window.py",
         "keys_ms = None if policy.retains else policy.dedupe_window_ms",
         "keys_ms = policy.dedupe_window_ms",
         ONCE,
@@ -208,7 +210,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a reload that sends dead letters on leaves those that are there",
         "kestrelpy/core/queue/queue.py",
-        "            send_on(self.reader, self.reader.dead.deaths)\n",
+        "            self.reader.outbox.send_on(self.reader.dead.deaths)\n",
         "            pass\n",
         RELOADS,
     ),
@@ -230,7 +232,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a reload of fanout_only holds from the next start",
         "kestrelpy/server/reloading.py",
-        "            queue.set_passing(policy.fanout_only, now_ms)\n",
+        "            queue.fanout.set_passing(policy.fanout_only, now_ms)\n",
         "",
         RELOADS,
     ),
@@ -245,8 +247,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "who waits for a paused queue is served by the next put only",
         "kestrelpy/core/queue/admin.py",
-        "    if not paused and reader.waiters:\n"
-        "        reader.serve(now_ms)\n",
+        "        if not paused and reader.waiters:\n            reader.serve(now_ms)\n",
         "",
         RELOADS,
     ),

@@ -335,16 +335,16 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "an item is delivered once more than max_attempts says",
-        "kestrelpy/core/subscription/nack.py",
+        "kestrelpy/core/subscription/subscription.py",
         "attempts >= most and counts",
         "attempts > most and counts",
         TESTS_OF_THE_CORE,
     ),
     Fault(
         "a deferred item counts an attempt",
-        "kestrelpy/core/subscription/nack.py",
-        "    counts = buries or reason != DEFERRED\n",
-        "    counts = True\n",
+        "kestrelpy/core/subscription/subscription.py",
+        "        counts = buries or reason != DEFERRED\n",
+        "        counts = True\n",
         TESTS_OF_THE_CORE,
     ),
     Fault(
@@ -387,7 +387,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "tokens are issued again after a restart",
-        READER,
+        "kestrelpy/core/subscription/state.py",
         "        self.tokens.below = max(below, self.tokens.below)\n",
         "        self.tokens.below = max(below - TOKENS_RESERVED, 1)\n",
         TESTS_OF_THE_CORE,
@@ -403,7 +403,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "memory has no bound",
         "kestrelpy/core/subscription/ready_line.py",
-        "            cost >= reader.residency.allowed\n",
+        "            cost >= state.residency.allowed\n",
         "            cost >= 1 << 60\n",
         TESTS_OF_THE_CORE,
     ),
@@ -431,7 +431,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "what stands apart is met again in the log",
         "kestrelpy/core/subscription/ready_line.py",
-        " or id_ in reader.elsewhere)\n",
+        " or id_ in state.elsewhere)\n",
         ")\n",
         TESTS_OF_THE_CORE,
     ),
@@ -676,7 +676,7 @@ FAULTS: tuple[Fault, ...] = (
     # -- what stands apart, moves, the dead ---------------------------------------------------
     Fault(
         "what waits for its key stands in no snapshot at its place",
-        "kestrelpy/core/queue/snapshot_view.py",
+        "kestrelpy/core/subscription/placed.py",
         "self._parked = reader.keyed.keys.rows()",
         "self._parked = []",
         ("tests/unit/core/queue/test_snapshot_view.py",),
@@ -701,7 +701,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a start lends a dead item that somebody has by token",
         "kestrelpy/core/subscription/token_leases.py",
-        "            reader.dead.lend(entry.item)\n",
+        "                state.dead.lend(entry.item)\n",
         "",
         ("tests/unit/core/subscription/test_token_leases.py",),
     ),
@@ -857,14 +857,14 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "the confirms of a child that begins its work have no room",
         "kestrelpy/core/fanout/child.py",
-        "            self.parent.to_come.forget()  # it is at work from now on\n",
+        "            self.parent.count_anew()  # it is at work from now on\n",
         "            pass\n",
         ("tests/unit/core/queue/test_to_come.py",),
     ),
     # -- what would hold up the loop -----------------------------------------------------------
     Fault(
         "a flush looks at one lease by token after the other",
-        "kestrelpy/core/subscription/flush.py",
+        "kestrelpy/core/subscription/subscription.py",
         "leases.token_bytes + sum",
         "sum(each.item.size for each in leases if each.by_token and not each.dead) + sum",
         ("tests/unit/core/subscription/test_flush.py",),
@@ -893,8 +893,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a step of an upto takes what is released to a higher marker",
         "kestrelpy/core/queue/ack_up_to.py",
-        "    if hidden.count:\n        stay",
-        "    if not hidden:\n        stay",
+        "        if hidden.count:\n            stay",
+        "        if not hidden:\n            stay",
         ("tests/unit/core/queue/test_ack_up_to.py",),
     ),
     Fault(
@@ -907,9 +907,9 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "one set tells all observers in one turn",
-        "kestrelpy/core/subscription/serving.py",
-        "    most = WOKEN_OBSERVERS_MAX - len(woken)\n",
-        "    most = latest\n",
+        "kestrelpy/core/subscription/subscription.py",
+        "        most = WOKEN_OBSERVERS_MAX - len(woken)\n",
+        "        most = latest\n",
         ("tests/unit/core/index/test_waiters.py",),
     ),
     Fault(

@@ -20,8 +20,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from journal.tools.view import parse_folder_name
 from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.subscription import Subscription
 from tests.model.deleting_model import Books, End, Event, Line, Place, Stand, family_of
 from tests.support.end_of_life import end
 from tests.support.machines import run, run_for_long
@@ -483,14 +484,14 @@ def line_of(queue: Queue) -> Line:
     return Line(queue.name.decode(), queue.generation, number)
 
 
-def lines_of(town: Town) -> Iterator[tuple[Line, Reader, JournalLog, bool]]:
+def lines_of(town: Town) -> Iterator[tuple[Line, Subscription, JournalLog, bool]]:
     """Every line that is there, those behind others of their name too; is it a queue's child that
     is given what is put?"""
     for queue in town.broker.logged:
         assert isinstance(queue.log, JournalLog)
         if not queue.is_remnant:
             yield line_of(queue), queue.reader, queue.log, False
-        for branch in queue.branches:
+        for branch in ChildQueue.all_of(queue):
             yield line_of(branch), branch.reader, queue.log, not queue.is_remnant
 
 

@@ -22,8 +22,8 @@ from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.admin import Waiting, cancel, pause, purge, retry, waiting
-from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Reader
+from kestrelpy.core.queue.admin import Admin, Waiting
+from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Subscription
 from tests.support.end_of_life import end_life
 from tests.support.life import WALL_MS, Life, at_once
 from tests.support.machines import run, run_for_long
@@ -190,7 +190,7 @@ class MemoryMachine(RuleBasedStateMachine):
     @rule(paused=st.sampled_from([False, False, True]))
     def pause(self, paused: bool) -> None:
         for life in self.lives:
-            pause(life.queue, paused, life.now_ms)
+            Admin(life.queue).pause(paused, life.now_ms)
 
     @rule(nths=st.lists(NTH, min_size=1, max_size=4), dead=st.sampled_from([False, False, True]))
     def remove(self, nths: list[int], dead: bool) -> None:
@@ -200,21 +200,21 @@ class MemoryMachine(RuleBasedStateMachine):
             ids = [*reader.dead.deaths] if dead else [*reader.live]
             id_ = ids[nth % len(ids)] if ids else 1
             if dead:
-                one, other = (purge(life.queue, id_, life.now_ms) for life in self.lives)
+                one, other = (Admin(life.queue).purge(id_, life.now_ms) for life in self.lives)
                 assert (one is None) == (other is None)
             elif not 0 < self.puts.get(id_, (0, 0, b""))[1] <= self.small.wall_ms:
                 assert self.cancelled(self.endless, id_) == self.cancelled(self.small, id_)
 
     def cancelled(self, life: Life, id_: int) -> bool:
-        where = waiting(life.reader, id_, life.now_ms)
+        where = Admin(life).waiting(id_, life.now_ms)
         assert where is not Waiting.LOST
         if where is Waiting.NOT:
             return False
         if where is Waiting.DELAYED and id_ % 2:
-            assert retry(life.queue, id_, life.now_ms)
+            assert Admin(life.queue).retry(id_, life.now_ms)
             return True
         size, _, key = self.puts[id_]
-        cancel(life.queue, id_, size, life.now_ms, key)
+        Admin(life.queue).cancel(id_, size, life.now_ms, key)
         return True
 
     @rule()
@@ -284,7 +284,7 @@ def by_deadline(lease: Lease) -> tuple[int, int]:
     return lease.deadline_ms or 0, lease.item.id
 
 
-def check(reader: Reader) -> None:
+def check(reader: Subscription) -> None:
     """What the line says of itself is so."""
     ready = reader.ready
     items = list(ready)
@@ -313,7 +313,7 @@ def check(reader: Reader) -> None:
     assert stubs <= apart <= there | delayed, "what stands apart is neither lent nor dead"
     assert ready.beyond == len(beyond)
     assert (ready.frontier < 1 << 62) == bool(beyond)
-    assert set(reader.line.watched) <= {i.id for i in items} | set(whole) | {
+    assert set(reader.watch.watched) <= {i.id for i in items} | set(whole) | {
         lease.item.id for lease in reader.leases
     }
     if not reader.live:

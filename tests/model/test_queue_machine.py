@@ -24,7 +24,7 @@ from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.index.waiters import Waiter, Want
 from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.admin import retry
+from kestrelpy.core.queue.admin import Admin
 from kestrelpy.errors import ClientError
 from tests.model.queue_model import QueueModel, Thing, Wait
 from tests.support.end_of_life import end_in_hand
@@ -297,7 +297,7 @@ class QueueMachine(RuleBasedStateMachine):
                 assert self.q.cancel(id_) == self.model.cancel(id_)
                 self.pass_time(0)  # whoever waits for its key is served in the next turn
             else:
-                lsn = retry(self.q.queue, id_, self.q.now_ms)
+                lsn = Admin(self.q.queue).retry(id_, self.q.now_ms)
                 assert (lsn is not None) == self.model.retry(id_)
                 self.compare_answers()
 
@@ -498,7 +498,7 @@ class QueueMachine(RuleBasedStateMachine):
                 i: n for i, n in expected.items() if i not in gone
             }
             assert {i for i, _ in reader.attempts.items()} <= set(expected)
-            assert set(reader.line.watched) <= {i for i, t in alive.items() if t.expires_ms}
+            assert set(reader.watch.watched) <= {i for i, t in alive.items() if t.expires_ms}
 
     def counters_are_exact(self) -> None:
         if self.model.exists:

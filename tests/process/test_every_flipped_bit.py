@@ -166,9 +166,9 @@ def told(stage: Stage) -> dict[str, object]:
     for queue, log in logs(stage):
         state = log.state()
         facts[f"{queue.name.decode()}.{queue.generation}"] = [
-            plain(state), sorted(map(bytes, queue.ids.table)),
-            sorted(map(bytes, queue.versions.table)), queue.versions.lost_item,
-            [plain(scope.ids) for scope in queue.ids.scopes.values()],
+            plain(state), sorted(map(bytes, queue.dedupe.ids.table)),
+            sorted(map(bytes, queue.dedupe.versions.table)), queue.dedupe.versions.lost_item,
+            [plain(scope.ids) for scope in queue.dedupe.ids.scopes.values()],
         ]  # fmt: skip
     for name in sorted(stage.broker.queues):
         facts[f"items of {name.decode()}"] = stage.say(

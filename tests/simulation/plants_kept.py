@@ -13,10 +13,10 @@ from unittest import mock
 
 from journal.write.retention import Retention
 from kestrelpy.core.index.markers import Marks
-from kestrelpy.core.queue import browse as kept
-from kestrelpy.core.queue.browse import READY, Kept
-from kestrelpy.core.queue.retention import Retained
+from kestrelpy.core.index.retained_ids import Retained
+from kestrelpy.core.queue.browse import Kept
 from kestrelpy.core.replay import replay
+from kestrelpy.core.subscription.subscription import READY, Subscription
 from kestrelpy.protocol.verbs.browse import Answer
 from tests.simulation.plants import Around, around
 
@@ -106,7 +106,7 @@ def hole_counted_as_a_gap() -> Any:
 
 
 def what_is_done_called_ready() -> Any:
-    return mock.patch.object(kept, "state_of", lambda reader, id_: (READY, 0))
+    return mock.patch.object(Subscription, "state_of", lambda reader, id_: (READY, 0))
 
 
 def one_left_out_of_many() -> Any:

@@ -15,9 +15,10 @@ from collections.abc import Iterable
 
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.queue.admin import pause
+from kestrelpy.core.queue.admin import Admin
+from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.subscription import Subscription
 from tests.support.at_rest import files_left, left_over
 from tests.support.life import Life
 from tests.support.queues import QueueInHand
@@ -74,7 +75,7 @@ def empty(stage: Stage) -> None:
         for queue in _every(broker):
             _give_back(queue.reader, stage.now_ms)
             if queue.reader.paused and not queue.deleted:
-                pause(queue, False, stage.now_ms)
+                Admin(queue).pause(False, stage.now_ms)
         stage.work()
         for queue in _every(broker):
             _take_all(stage, queue)
@@ -92,7 +93,8 @@ def empty(stage: Stage) -> None:
 
 def _every(broker: Broker) -> list[Queue]:
     """Queues and children, those of deleted ones too."""
-    return [*broker.queues.values(), *(b for queue in broker.remnants for b in queue.branches)]
+    remnants = (each for queue in broker.remnants for each in ChildQueue.all_of(queue))
+    return [*broker.queues.values(), *remnants]
 
 
 def _holds(queue: Queue) -> bool:
@@ -103,14 +105,14 @@ def _is_moving(broker: Broker) -> bool:
     return broker.moves.is_active or bool(broker.moves._outboxes) or bool(broker.remnants)
 
 
-def _give_back(reader: Reader, now_ms: int) -> None:
+def _give_back(reader: Subscription, now_ms: int) -> None:
     """Whoever has a token is done with the item."""
     for lease in reader.leases.all():
         if not lease.is_moving:
             reader.confirm(lease, now_ms)
 
 
-def _due_in(reader: Reader, stage: Stage) -> int:
+def _due_in(reader: Subscription, stage: Stage) -> int:
     """How long the last of what is delayed still is."""
     entries = reader.delays.entries(stage.broker.wall.offset_ms)
     return max((entry.due_ms - stage.wall_ms + 1 for entry in entries), default=0)
@@ -147,7 +149,7 @@ def end_in_hand(q: QueueInHand) -> None:
         q.hang_up(name)
     for queue in [*broker.queues.values()]:
         if queue.reader.paused:
-            pause(queue, False, q.now_ms)
+            Admin(queue).pause(False, q.now_ms)
         while queue.reader.live or queue.reader.leases:
             _give_back(queue.reader, q.now_ms)
             for dead in (False, True):

@@ -22,9 +22,8 @@ from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.put import NOT_STORED
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.queue.queue import NOT_STORED, Queue
+from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.server.data_directory import DataDirectory
 from kestrelpy.server.journal_jobs import Background
 from tests.support.journals import TINY
@@ -93,7 +92,7 @@ class HandBackground(Background):
     def _start(self, target: JournalLog, work: Coroutine[object, object, None]) -> None:
         self.work.append(work)
 
-    def _name(self, reader: Reader, target: JournalLog) -> None:
+    def _name(self, reader: Subscription, target: JournalLog) -> None:
         backlog = target.journal.backlog
         self.life.damages += backlog.damages + reader.damages
         backlog.damages, reader.damages = [], []
@@ -147,7 +146,7 @@ class Life:
         self.notes = found.notes
         if NAME not in self.broker.queues:
             self.broker.create(NAME, now_ms)
-        self.starving: list[Reader] = []
+        self.starving: list[Subscription] = []
 
     @property
     def wall_ms(self) -> int:
@@ -158,7 +157,7 @@ class Life:
         return self.broker.queues[NAME]
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> Subscription:
         return self.queue.reader
 
     @property
@@ -168,7 +167,7 @@ class Life:
 
     # -- off the loop -----------------------------------------------------------------------
 
-    def read_back(self, reader: Reader) -> None:
+    def read_back(self, reader: Subscription) -> None:
         reader.line.refill(self.wall_ms)
         if reader.waiters:
             reader.serve(self.now_ms)

@@ -23,7 +23,6 @@ from journal.format.record import Record
 from journal.tools.view import JournalView
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.transfer.steps import whose_files
 from tests.support.memory_disk import Fate, MemoryDisk, PowerCut
 from tests.support.stage import Stage
 
@@ -210,7 +209,7 @@ class Town(Stage):
         """The queue of each item that is there, and its body as it stands in the log."""
         found = []
         for queue in self.broker.queues.values():
-            log, reader, name = whose_files(queue).log, queue.reader, queue.name.decode()
+            log, reader, name = queue.files.log, queue.reader, queue.name.decode()
             for id_ in reader.live:
                 if isinstance(log, JournalLog):
                     one = log.journal.backlog.one(id_)
@@ -236,7 +235,7 @@ class Town(Stage):
 
     def origins(self) -> int:
         """How many are open."""
-        queues = {whose_files(queue) for queue in self.broker.queues.values()}
+        queues = {queue.files for queue in self.broker.queues.values()}
         return sum(len(queue.origins) for queue in queues)
 
     def moving(self) -> list[Lease]:

@@ -33,14 +33,11 @@ from kestrelpy.core.index.waiters import Waiter, Want
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.admin import Waiting, cancel, pause, purge, waiting
-from kestrelpy.core.queue.put import NOT_STORED
-from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.queue.admin import Admin, Waiting
+from kestrelpy.core.queue.queue import NOT_STORED, Queue
 from kestrelpy.core.replay.replay import Replay
 from kestrelpy.core.subscription.ready_line import item_of
-from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Reader
-from kestrelpy.core.subscription.token_leases import find
-from kestrelpy.core.transfer.steps import redrive
+from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Subscription
 from tests.support.journals import FOLDER, IDENTITY, TINY
 from tests.support.memory_disk import MemoryDisk
 
@@ -110,7 +107,7 @@ class QueueInHand:
         return self.broker.queues[NAME]
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> Subscription:
         return self.queue.reader
 
     @property
@@ -231,7 +228,7 @@ class QueueInHand:
 
     def named(self, token: int) -> Lease | None:
         """The lease that this token stands for now."""
-        return find(self.reader, token, self.now_ms)
+        return self.reader.by_token.find(token, self.now_ms)
 
     def touch(self, lease: Lease, lease_ms: int) -> None:
         owner(lease).renew(lease, lease_ms, self.now_ms)
@@ -252,25 +249,25 @@ class QueueInHand:
         return [(str(w.conversation), body_of(w)) for w in self.broker.take_woken()]
 
     def pause(self, paused: bool = True) -> int:
-        return pause(self.queue, paused, self.now_ms)
+        return Admin(self.queue).pause(paused, self.now_ms)
 
     def cancel(self, id_: int) -> bool:
         """Remove an item that waits, as the server does it: its size is that of its put."""
-        where = waiting(self.reader, id_, self.now_ms)
+        where = Admin(self).waiting(id_, self.now_ms)
         if where not in (Waiting.HERE, Waiting.LOGGED, Waiting.DELAYED):
             return False
         put = [r for r in self.records if r.kind == Kind.PUT and r.item == id_][-1]
         expires_ms, key, _ = said_of_put(put.meta)
         if where is Waiting.LOGGED and 0 < expires_ms <= self.wall_ms:
             return False
-        cancel(self.queue, id_, len(put.body), self.now_ms, key)
+        Admin(self.queue).cancel(id_, len(put.body), self.now_ms, key)
         return True
 
     def purge(self, id_: int) -> bool:
-        return purge(self.queue, id_, self.now_ms) is not None
+        return Admin(self.queue).purge(id_, self.now_ms) is not None
 
     def redrive(self, id_: int) -> bool:
-        redriven = redrive(self.queue, id_, self.now_ms) is not None
+        redriven = Admin(self.queue).redrive(id_, self.now_ms) is not None
         self.reader.serve(self.now_ms)
         return redriven
 
@@ -354,12 +351,12 @@ def in_order(line: Ready) -> list[tuple[int, Item]]:
     return found
 
 
-def unread(reader: Reader) -> tuple[int, int, int]:
+def unread(reader: Subscription) -> tuple[int, int, int]:
     """What only the log has."""
     return reader.ready.beyond, reader.ready.stubs.count, reader.dead.missing
 
 
-def fetch(reader: Reader) -> None:
+def fetch(reader: Subscription) -> None:
     """What stands apart and is next is read."""
     backlog = reader.log.backlog
     wanted = reader.line.begin_fetch()
@@ -368,7 +365,7 @@ def fetch(reader: Reader) -> None:
         reader.line.fetched([backlog.put_of(id_) for id_ in wanted])
 
 
-def standing(reader: Reader) -> list[tuple[int, Item]]:
+def standing(reader: Subscription) -> list[tuple[int, Item]]:
     """All that is ready, by place: in the line, or waiting for its key."""
     line = in_order(all_read(reader).ready)
     keyed, backlog = reader.keyed, reader.log.backlog
@@ -387,7 +384,7 @@ def standing(reader: Reader) -> list[tuple[int, Item]]:
     return sorted([*line, *parked.items()])
 
 
-def all_read(reader: Reader) -> Reader:
+def all_read(reader: Subscription) -> Subscription:
     """The reader, with everything that is ready in memory."""
     reader.residency.limit(UNLIMITED)
     reader.residency.allowed = UNLIMITED
@@ -399,7 +396,7 @@ def all_read(reader: Reader) -> Reader:
     return reader
 
 
-def dead_in_order(reader: Reader) -> list[Item]:
+def dead_in_order(reader: Subscription) -> list[Item]:
     """The dead that nobody holds, in the order in which they would be fetched."""
     line = copy.deepcopy(reader.dead)
     backlog = reader.log.backlog
@@ -453,8 +450,8 @@ def state_after_a_restart(queue: Queue) -> dict[str, object]:
     }
 
 
-def owner(lease: Lease) -> Reader:
-    assert isinstance(lease.owner, Reader)
+def owner(lease: Lease) -> Subscription:
+    assert isinstance(lease.owner, Subscription)
     return lease.owner
 
 

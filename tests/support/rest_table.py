@@ -84,8 +84,9 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_leased": LAST,
     },
     # -- core ---------------------------------------------------------------------------------
-    "core.queue.child_queue.Branch": {},
-    "core.broker.Broker": {
+    "core.queue.child_queue.ChildQueue": {},
+    "core.broker.Broker": {},
+    "core.registry.registry.Registry": {
         "queues remnants": INSIDE,
         "queues_max aliases server_id": SETTING,
         "generation_deleted": NUMBER,
@@ -97,6 +98,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "asked_ms": CLOCK,
     },
     "core.registry.lifecycle.Later": {},
+    "core.registry.lifecycle.Lifecycle": {},
     "core.counters.QueueCounters": {
         "expired discarded opened cancelled flushes redelivered lease_expired duplicates "
         "closes_without_open gaps": TOTAL,
@@ -109,7 +111,9 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.index.delayed.Delays": {},
     "core.index.sorted_table.DueTimes": {"_tidied": "where the next look begins"},
     "core.queue.idle_sweep.Idle": {"_looked_ms due_ms": CLOCK, "age_ms": SETTING, "unsure": NUMBER},
-    "core.subscription.key_gate.Keyed": {},
+    "core.subscription.key_gate.KeyGate": {},
+    "core.subscription.outbox.Outbox": {},
+    "core.subscription.token_leases.TokenLeases": {},
     "core.index.key_locks.Keys": {"matches_any": SETTING},
     "core.index.leases.Holder": {
         "name": NAME,
@@ -117,7 +121,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "core.index.leases._InOrder": {"latest_ms": NUMBER},
     "core.index.leases.Leases": {},
-    "core.subscription.ready_line.Line": {},
+    "core.subscription.ready_line.ReadyLine": {},
     "core.log.log.JournalLog": {
         "archive_to sync_ms": SETTING,
         "lsn_appended lsn_written lsn_stored lsn_durable item_stored lsn_told awaited_lsn": NUMBER,
@@ -137,16 +141,23 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "epoch since last used_ms ids": "a scope, until its window is over",
     },
     "core.transfer.in_flight.Passages": {},
-    "core.queue.queue.Queue": {
+    "core.queue.dedupe_window.DedupeWindow": {"due_ms": CLOCK},
+    "core.queue.due_items.DueItems": {},
+    "core.queue.fanout.FanOut": {},
+    "core.queue.retention.Retention": {},
+    "core.queue.queue.Queue": {"_complained_ms": CLOCK},
+    "core.queue.state.QueueState": {
         "name server_id generation own_number": NAME,
         "declared passes_on is_remnant": SETTING,
         "children eager": INSIDE,
         "epochs": "one time for each schedule",
         "readers_named next_number": NUMBER,
         "put_bytes total_items": TOTAL,
-        "created_ms _complained_ms tended_ms": CLOCK,
+        "created_ms": CLOCK,
     },
-    "core.subscription.subscription.Reader": {
+    "core.index.expiry_watch.ExpiryWatch": {},
+    "core.subscription.subscription.Subscription": {},
+    "core.subscription.state.SubscriptionState": {
         "name number": NAME,
         "paused": SETTING,
         "tokens_lsn _next_token _tokens_below": NUMBER,
@@ -154,7 +165,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.index.ready_list.Ready": {},
     "core.index.memory_budget.Memory": {"limit": SETTING},
     "core.index.memory_budget.Residency": {"most allowed": SETTING},
-    "core.queue.retention.Retained": {"_seen": NUMBER, "look_ms": CLOCK},
+    "core.index.retained_ids.Retained": {"_seen": NUMBER, "look_ms": CLOCK},
     "core.schedules.Running": {
         "done_s looked_s next_s complained_ms": CLOCK,
         "is_known": "its queue was looked at",
@@ -175,7 +186,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_is_known _lsn _number _count": LAST,
         "_at_work": "children that somebody took from",
     },
-    "core.index.token_range.TokenFloor": {"on_disk _in_memory": NUMBER},
+    "core.registry.token_floor.TokenFloor": {"on_disk _in_memory": NUMBER},
     "core.index.token_range.TokenRange": {"below": NUMBER},
     "core.index.trash.Trash": {},
     "core.index.versions.Versions": {
@@ -302,7 +313,9 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.format.transfer.Origin journal.format.record.Record
         journal.format.item_header.Stamp core.item.Item core.index.key_locks.Row
         core.index.leases.Lease core.fanout.unseen.Release core.transfer.request.Order
-        core.transfer.in_flight._Leaving core.queue.snapshot_view.Placed core.queue.ack_up_to.UpTo
+        core.transfer.in_flight._Leaving core.subscription.placed.Placed
+        core.queue.ack_up_to.AckUpTo core.queue.admin.Admin core.queue.child_start.ChildStart
+        core.transfer.steps.Source core.transfer.steps.Target
         core.index.waiters.Waiter core.index.versions.Written core.queue.browse.Kept
     """,
     _OF_A_REQUEST: """
@@ -362,7 +375,8 @@ _VALUES: Final[dict[str, str]] = {
     "only methods, or what others fill in": """
         journal.tools.live_set.Source journal.files.Files journal.files.Handle
         core.key_rule.KeyRule core.log.log.Log core.log.records.Records core.schedules.Times
-        core.log.shared_log.Needs protocol.ports.Host protocol.ports.Room protocol.ports.Talk
+        core.fanout.child.Parent core.log.shared_log.Needs core.subscription.ready_line.Gate
+        protocol.ports.Host protocol.ports.Room protocol.ports.Talk
         protocol.ports.Work protocol.replies.Awaited server.connection.Door
         server.connection_memory.Holder server.read_back.OnThread server.shares.Sharer
         server.turn.Speaker

@@ -17,7 +17,6 @@ from kestrelpy.core.clock import Wall
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.log.memory_log import NullLog
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.remnants import would_come_back
 from kestrelpy.errors import ServerError
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.log_limit import LogLimit
@@ -138,7 +137,7 @@ class Stage:
         return gate
 
     def clearance(self, queue: Queue) -> Gate | None:
-        if not would_come_back(self.broker, queue, self._removing):
+        if not self.broker.would_come_back(queue, self._removing):
             return None
         self._clearing.append((queue, Gate()))
         return self._clearing[-1][1]
@@ -318,7 +317,7 @@ class Stage:
                     self._removing.remove(queue)
                     moved = True  # a later one of its name may go next
         for queue, gate in self._clearing[:]:
-            if not would_come_back(self.broker, queue, self._removing):
+            if not self.broker.would_come_back(queue, self._removing):
                 gate.open()
                 self._clearing.remove((queue, gate))
         for queue in [*broker.logged, *self._removing]:  # everybody is asked below
@@ -423,7 +422,7 @@ class Stage:
         log = queue.log
         if isinstance(log, JournalLog):
             held = self.broker.moves.passages.holds(queue)
-            held |= would_come_back(self.broker, queue, self._removing)
+            held |= self.broker.would_come_back(queue, self._removing)
             is_kept = log.failure is None and (held or log.lsn_stored < log.lsn_appended)
             if is_kept or self.broker.moves.passages.follows(queue):
                 self._gates[queue] = gate

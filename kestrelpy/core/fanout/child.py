@@ -13,38 +13,71 @@ available at once, and what the parent's `missed` has noted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
-from kestrelpy.core.fanout.unseen import Digest, stubs_of
+from journal.format.subscription_state import ReaderState
+from kestrelpy.core.clock import Wall
+from kestrelpy.core.fanout.unseen import Digest, Missed, stubs_of
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder, Lease
+from kestrelpy.core.index.memory_budget import Memory
 from kestrelpy.core.item import Item
-from kestrelpy.core.log.shared_log import SharedLog
-from kestrelpy.core.queue.put import make_room
-from kestrelpy.core.subscription.nack import put_off
-from kestrelpy.core.subscription.subscription import Reader
-from kestrelpy.core.timers import NEVER_MS
-
-if TYPE_CHECKING:
-    from kestrelpy.core.log.log import Log
-    from kestrelpy.core.queue.child_queue import Branch
-    from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.log.log import Log
+from kestrelpy.core.log.shared_log import Needs, SharedLog
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.subscription.placed import Placed
+from kestrelpy.core.subscription.subscription import Subscription
+from kestrelpy.core.timers import NEVER_MS, Alarm
 
 _LAST: Final = 1 << 63  # no item has this number
 
 
-class Child(Reader):
+class Parent(Needs, Protocol):
+    """The queue of a child, as far as the child asks for it."""
+
+    name: bytes
+    policy: Policy
+    wall: Wall
+    alarm: Alarm[Any]
+    memory: Memory
+    missed: Missed | None
+    is_remnant: bool
+    put_bytes: int
+
+    @property
+    def log(self) -> Log:
+        """The log that its children read."""
+
+    @property
+    def reader(self) -> Subscription:
+        """The subscription of its own consumers."""
+
+    @property
+    def next_number(self) -> int:
+        """The number that is given next."""
+
+    def next_look(self) -> int:
+        """Return when its children have to be looked at, on the steady clock; NEVER_MS: never."""
+
+    def need_look(self, wall_ms: int) -> None:
+        """Look at its children then at the latest."""
+
+    def count_anew(self) -> None:
+        """Count anew what its log must have room for."""
+
+
+class Child(Subscription):
     """One child of a queue. `part` is its name behind the `+`, `floor` what it does not see.
 
     `named_lsn` is the record that named it (0: a snapshot did), `total_items` what arrived.
     """
 
     __slots__ = (
-        "asked_ms", "branch", "floor", "named_lsn", "parent", "part", "seen_bytes", "taken",
+        "asked_ms", "floor", "named_lsn", "parent", "part", "queue", "seen_bytes", "taken",
         "total_items",
     )  # fmt: skip
 
-    def __init__(self, parent: Queue, number: int, part: bytes, floor: int) -> None:
+    def __init__(self, parent: Parent, number: int, part: bytes, floor: int) -> None:
         own = parent.reader
         super().__init__(
             parent.name + b"+" + part, parent.policy, SharedLog(parent.log, number, parent),
@@ -56,9 +89,9 @@ class Child(Reader):
         self.named_lsn = 0
         self.asked_ms = 0  # when somebody wanted something of it, or the server began to know it
         self.total_items = 0
-        self.taken = parent.last_number
+        self.taken = parent.next_number - 1
         self.seen_bytes = parent.put_bytes
-        self.branch: Branch | None = None  # itself as a queue
+        self.queue: object = None  # itself as a queue: its `ChildQueue`
         if parent.missed is not None:
             self.delays.shared = parent.missed.due
 
@@ -69,7 +102,7 @@ class Child(Reader):
         return self.waiters.count > 0 or policy.bounded or self.log.backlog is None
 
     def next_due(self) -> int | None:
-        due, look_ms = super().next_due(), self.parent.idle.next_due()
+        due, look_ms = super().next_due(), self.parent.next_look()
         if look_ms == NEVER_MS:
             return due
         return look_ms if due is None else min(due, look_ms)
@@ -79,13 +112,13 @@ class Child(Reader):
         self.log = SharedLog(log, self.number, self.parent)
 
     def left(self, expires_ms: int) -> None:
-        self.parent.idle.need(expires_ms)
+        self.parent.need_look(expires_ms)
 
     def open(
         self, holder: Holder, now_ms: int, dead: bool = False, lease_ms: int = 0
     ) -> Lease | None:
         if not self.counters.opened:
-            self.parent.to_come.forget()  # it is at work from now on
+            self.parent.count_anew()  # it is at work from now on
         return super().open(holder, now_ms, dead, lease_ms)
 
     # -- what was put for all ---------------------------------------------------------------
@@ -164,13 +197,12 @@ class Child(Reader):
         self.taken = item.id
         if self._accepts(item, now_ms):
             self.marks.hide(item.id)
-            put_off(self, self.bound(item), delay, now_ms, True)
+            self.delay(self.bound(item), delay, now_ms, True)
 
     def _accepts(self, item: Item, now_ms: int) -> bool:
         """Is there room for it? Then it is there from now on."""
         self.total_items += 1
-        assert self.branch is not None
-        if self.policy.bounded and not make_room(self.branch, item.size, now_ms):
+        if self.policy.bounded and not self.make_room(item.size, now_ms):
             self.counters.discarded += 1
             self.log.discarded(item, now_ms + self.wall.offset_ms)
             return False
@@ -185,6 +217,18 @@ class Child(Reader):
         if 0 < item.expires_ms <= oldest:
             return item
         return item.ending(oldest)
+
+    def state(self, offset_ms: int) -> ReaderState:
+        """Return all there is to know of it but the bodies, as a copy.
+
+        There may be thousands, most with nothing but what was put for all: those take 4 µs each.
+        """
+        return ReaderState(
+            self.number, self.part, self.floor, self.total_items, self.live.copy(),
+            self.live_bytes, self.attempts.copy(), list(self.dead.deaths.values()),
+            list(self.leases.entries.values()), self.paused, self.delays.entries(offset_ms),
+            Placed.of(self), dict(self.held),
+        )  # fmt: skip
 
     # -- what becomes of it here ------------------------------------------------------------
 

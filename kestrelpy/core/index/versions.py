@@ -14,15 +14,11 @@ is forgotten.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from journal.sets.hash_table import HASH_BYTES, KEY, Table, hash_of, keyed
 from journal.snapshot.dedupe_pending import Fresh
-
-if TYPE_CHECKING:
-    from kestrelpy.core.policy import Policy
-    from kestrelpy.core.queue.queue import Queue
-
+from kestrelpy.core.policy import Policy
 
 _BEHIND_HASH: Final = struct.Struct("<QQQ")
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
@@ -110,9 +106,8 @@ class Versions:
         """The same, however long ago it was; but it may have been swept away."""
         return self.of(key, None, 0)
 
-    def sweep(self, queue: Queue, wall_ms: int, buckets: int) -> None:
+    def sweep(self, policy: Policy, wall_ms: int, buckets: int) -> None:
         """Drop keys that were not written for too long, in so many buckets."""
-        policy = queue.policy
         self._bucket = None
         if policy.dedupe_window_ms is not None and not policy.retains and self.table.count:
             self.table.sweep(wall_ms - policy.dedupe_window_ms + 1, buckets)

@@ -5,8 +5,9 @@
 
 What is done is there too, as long as the queue retains it. An item that is put at once has its id
 for a marker, so the set of those that are kept (`Queue.kept`) says it all; one that was delayed
-first has another (`Reader.marks`). Their bodies are in memory or in the log: `item` finds the one,
-`journal.read.range_scan` and `by_id` the other. A queue that lives in memory has all of them here.
+first has another (`Subscription.marks`). Their bodies are in memory or in the log: `item` finds the
+one, `journal.read.range_scan` and `lookup` the other. A queue that lives in memory has all of them
+here.
 
 One rule: looking changes nothing, not even what has expired: that is passed over, and cleared away
 by those whose work it is.
@@ -18,13 +19,7 @@ from typing import Final
 
 from kestrelpy.core.item import Item
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Reader
-
-READY: Final = b"ready"
-LENT: Final = b"lent"
-DEAD: Final = b"dead"
-DELAYED: Final = b"delayed"
-DONE: Final = b"done"
+from kestrelpy.core.subscription.subscription import Subscription
 
 # Ids looked through at once, for each item that may be found there.
 _SPAN: Final = 4
@@ -36,7 +31,7 @@ class Kept:
 
     __slots__ = ("_reader", "ids")
 
-    def __init__(self, queue: Queue, reader: Reader | None = None) -> None:
+    def __init__(self, queue: Queue, reader: Subscription | None = None) -> None:
         self._reader = reader or queue.reader
         self.ids = queue.kept
 
@@ -91,7 +86,7 @@ class Kept:
 
     def state(self, id_: int) -> tuple[bytes, int]:
         """Where this item is, and its attempts: the deliveries that have ended."""
-        return state_of(self._reader, id_)
+        return self._reader.state_of(id_)
 
     @property
     def is_plain(self) -> bool:
@@ -151,16 +146,3 @@ class Kept:
             else:
                 high = middle
         return low
-
-
-def state_of(reader: Reader, id_: int) -> tuple[bytes, int]:
-    """Where an item that is kept is for this reader, and its attempts."""
-    lease = reader.leases.of(id_)
-    if lease is not None:
-        return LENT, lease.attempts
-    death = reader.dead.deaths.get(id_)
-    if death is not None:
-        return DEAD, death.attempts
-    if id_ not in reader.live:
-        return DONE, 0  # what it had been through, the records of its deliveries say
-    return DELAYED if id_ in reader.delays else READY, reader.attempts.get(id_)

@@ -13,14 +13,12 @@ One rule: nothing expires unseen in an idle child before `due_ms`, unless a roun
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from kestrelpy.core.fanout.child import Child
+from kestrelpy.core.item import Item
+from kestrelpy.core.queue.state import QueueState
 from kestrelpy.core.timers import NEVER_MS
-
-if TYPE_CHECKING:
-    from kestrelpy.core.fanout.child import Child
-    from kestrelpy.core.item import Item
-    from kestrelpy.core.queue.queue import Queue
 
 # Children that one tick looks at; the next one goes on with the others.
 LOOKS_MAX: Final = 16
@@ -37,7 +35,7 @@ class Idle:
 
     __slots__ = ("_looked_ms", "_queue", "age_ms", "due_ms", "round", "unsure")
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: QueueState) -> None:
         self._queue = queue
         self._looked_ms = -LOOK_MS
         self.age_ms = 0

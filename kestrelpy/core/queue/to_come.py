@@ -13,10 +13,9 @@ One rule: never too few.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.queue.state import QueueState
 
 # With so few children, counting takes next to no time.
 FEW_CHILDREN: Final = 16
@@ -32,7 +31,7 @@ class ToCome:
 
     __slots__ = ("_at_work", "_count", "_is_known", "_lsn", "_number", "_queue")
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: QueueState) -> None:
         self._queue = queue
         self._is_known = False
         self._count = 0

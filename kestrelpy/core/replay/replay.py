@@ -26,11 +26,11 @@ from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import Snapshot
 from journal.write.segment_file import Segment
 from kestrelpy.core.fanout.child import Child
-from kestrelpy.core.index.dedupe import FORGOTTEN, expect
 from kestrelpy.core.key_rule import NO_KEY
+from kestrelpy.core.queue.child_queue import ChildQueue
+from kestrelpy.core.queue.dedupe_window import FORGOTTEN
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.queue.retention import found
-from kestrelpy.core.registry.lifecycle import name_child
 from kestrelpy.core.replay.subscription_replay import ReplayLine, Sizes
 
 
@@ -72,11 +72,11 @@ class Replay:
         self._own.restore(snapshot)
         queue.origins.update(snapshot.origins)
         for state in snapshot.readers:
-            child = name_child(queue, state.number, state.name, state.floor)
+            child = ChildQueue.named(queue, state.number, state.name, state.floor).child
             child.total_items = state.total
             line = self._lines[state.number] = ReplayLine(child, self._sizes, queue._apply_settled)
             line.restore(state)
-        expect(queue, snapshot.chunks, snapshot.scopes)
+        queue.dedupe.expect(snapshot.chunks, snapshot.scopes)
 
     def run(self, records: Iterable[Record]) -> None:
         """Apply every record, in order."""
@@ -188,13 +188,13 @@ class Replay:
         key = said_of_put(record.meta)[1]
         if key and not record.reader and (stamp is None or not stamp.version):
             # An older kestrelpy counted nothing.
-            version = queue.versions.last(key).version + 1
+            version = queue.dedupe.versions.last(key).version + 1
             stamp = (stamp or Stamp())._replace(version=version)
         if stamp is None:
             return
-        if key and not record.reader and not queue.versions.is_newer(key, record.item):
+        if key and not record.reader and not queue.dedupe.versions.is_newer(key, record.item):
             key = NO_KEY
-        if stamp.id and not queue.ids.is_newer(stamp, record.item):
+        if stamp.id and not queue.dedupe.ids.is_newer(stamp, record.item):
             stamp = stamp._replace(id=b"")
         queue._apply_stamp(stamp, key, record.item, record.time_ms, record.reader)
         if stamp.origin is not None and stamp.origin.is_of(queue.name):
@@ -288,7 +288,7 @@ class Replay:
         if record.reader in self._lines or not isinstance(name, bytes):
             return
         queue.catch_up()
-        child = name_child(queue, record.reader, name, record.number)
+        child = ChildQueue.named(queue, record.reader, name, record.number).child
         child.named_lsn = record.lsn
         line = self._lines[record.reader] = ReplayLine(child, self._sizes, queue._apply_settled)
         begins = Beginning.decode(record)
@@ -311,7 +311,7 @@ class Replay:
     def _ids(self, record: Record) -> None:
         scope = decode_meta(record.meta).get(Tag.SCOPE)
         if record.small == FORGOTTEN and isinstance(scope, bytes):
-            self._queue.ids._apply_forgotten(scope)
+            self._queue.dedupe.ids._apply_forgotten(scope)
             return
         nominal = nominal_of_ids(record)
         if nominal is not None:

@@ -12,12 +12,12 @@ from contextlib import suppress
 
 from journal.format.lease import LeaseEntry
 from journal.format.record import Kind, Record, Tag, decode_meta, ended_bytes
+from journal.format.subscription_state import ReaderState
 from journal.format.transfer import Origin
 from journal.sets.id_set import IdSet
-from journal.snapshot.snapshot import ReaderState, Snapshot
-from kestrelpy.core.queue.ack_up_to import apply_upto
+from journal.snapshot.snapshot import Snapshot
 from kestrelpy.core.subscription.restore import Apart
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.subscription import Subscription
 
 
 class Sizes:
@@ -65,7 +65,7 @@ class ReplayLine:
     )  # fmt: skip
 
     def __init__(
-        self, reader: Reader, sizes: Sizes, apply_settled: Callable[[int], None]
+        self, reader: Subscription, sizes: Sizes, apply_settled: Callable[[int], None]
     ) -> None:
         self.reader = reader
         self._apply_settled = apply_settled
@@ -102,7 +102,7 @@ class ReplayLine:
                 dead.item, dead.attempts, dead.reason, dead.died_ms, dead.body_bytes, dead.order
             )
         self.apart.restore(state.delayed, state.placed)
-        reader.keyed.held.update(state.held)
+        reader.held.update(state.held)
         for lease in state.leased:
             self._lend(lease)
 
@@ -212,7 +212,7 @@ class ReplayLine:
         stay = IdSet.of(self.apart.behind(marker).union(spared))
         live_bytes = decode_meta(record.meta).get(Tag.BYTES, 0)
         assert isinstance(live_bytes, int)
-        apply_upto(reader, marker, stay, live_bytes)
+        reader._apply_upto(marker, stay, live_bytes)
         for id_ in [id_ for id_ in self._leases if id_ not in reader.live]:
             del self._leases[id_]
         for id_ in [id_ for id_ in self.apart.ids if id_ not in reader.live]:

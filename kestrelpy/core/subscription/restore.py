@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from journal.format.out_of_order import DelayedEntry, PlacedEntry
 from journal.format.record import Kind, Record, Tag, decode_meta
 from kestrelpy.core.index.disk_refs import pack
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.state import SubscriptionState
 
 
 class Apart:
@@ -22,7 +22,7 @@ class Apart:
 
     __slots__ = ("_delayed", "_marks", "_numbers", "_places", "_reader", "_sizes")
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: SubscriptionState) -> None:
         self._reader = reader
         self._delayed: dict[int, DelayedEntry] = {}
         self._places: dict[int, int] = {}
@@ -162,7 +162,7 @@ class Apart:
             size = said if isinstance(said, int) else size
             key = meta.get(Tag.KEY)
             if isinstance(key, bytes):
-                self._reader.keyed.held[record.item] = key
+                self._reader.held[record.item] = key
         self._delayed[record.item] = DelayedEntry(record.item, due_ms, size)
         self._sizes[record.item] = size
         return True

@@ -12,20 +12,17 @@ it was made of would come back.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from journal.format.transfer import Origin
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.remnants import why_mistaken
+from kestrelpy.core.registry.lifecycle import Lifecycle
 from kestrelpy.core.subscription.outbox import onward
 from kestrelpy.core.transfer.in_flight import Passages
 from kestrelpy.core.transfer.request import Order
-from kestrelpy.core.transfer.steps import put_back, receive, take_dead, take_first
+from kestrelpy.core.transfer.steps import Source, Target
 from kestrelpy.errors import ItemRefused, ServerError
-
-if TYPE_CHECKING:
-    from kestrelpy.core.broker import Broker
 
 # Copies and their originals that are under way at once; begun in one turn: about 5 ms of work.
 MOVES_MAX: Final = 1024
@@ -37,13 +34,13 @@ class Moves:
     """All orders of one server. `over` are requests that ended, `refusals` lines for the log."""
 
     __slots__ = (
-        "_broker", "_bytes", "_count", "_orders", "_outboxes", "has_more", "over", "passages",
+        "_bytes", "_count", "_orders", "_outboxes", "_registry", "has_more", "over", "passages",
         "refusals",
     )  # fmt: skip
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self.passages = Passages(broker, self._over)
+    def __init__(self, registry: Lifecycle) -> None:
+        self._registry = registry
+        self.passages = Passages(registry, self._over)
         self.over: list[Order] = []
         self.refusals: list[str] = []
         self.has_more = False  # could the next turn go on without anything happening first?
@@ -127,7 +124,7 @@ class Moves:
         return steps
 
     def _put_back(self, order: Order, lease: Lease) -> None:
-        put_back(order.source.reader, lease)
+        Source(order.source.reader).put_back(lease)
         if order.of_dead:
             order.ids.appendleft(lease.item.id)
         else:
@@ -139,7 +136,7 @@ class Moves:
         if not order.of_dead:
             if not order.left:
                 return None
-            lease = take_first(reader, now_ms, self.passages.mover)
+            lease = Source(reader).take_first(now_ms, self.passages.mover)
             if lease is not None:
                 order.left -= 1
             elif not (order.under_way or reader.is_busy(now_ms, lends=False)):
@@ -151,7 +148,7 @@ class Moves:
         while order.ids:
             id_ = order.ids[0]
             if order.wants(id_):
-                lease = take_dead(reader, id_, self.passages.mover)
+                lease = Source(reader).take_dead(id_, self.passages.mover)
                 if lease is not None:
                     order.ids.popleft()
                 return lease
@@ -161,8 +158,8 @@ class Moves:
     def _store(self, order: Order, lease: Lease, now_ms: int) -> None:
         """A copy of it, in the target; raises ServerError when that refuses."""
         source, item = order.source, lease.item
-        there = self._broker.queues.get(order.target)
-        if self._broker.remnants and (why := why_mistaken(source, there, order.target)):
+        there = self._registry.queues.get(order.target)
+        if self._registry.remnants and (why := source.why_mistaken(there, order.target)):
             raise ServerError(why)
         target = there or self._make(order.target, item.size, now_ms)
         if target is source:
@@ -170,7 +167,7 @@ class Moves:
         origin = Origin(
             source.server_id, source.name, item.id, source.generation, item.size
         )
-        copy = receive(target, item, origin, now_ms)
+        copy = Target(target).receive(item, origin, now_ms)
         order.stored()
         order.under_way += 1
         self._count += 1
@@ -179,10 +176,10 @@ class Moves:
 
     def _make(self, name: bytes, size: int, now_ms: int) -> Queue:
         """A queue of this name, if it would not refuse so large an item."""
-        limit = self._broker.policy_of(name, b"").max_item_bytes
+        limit = self._registry.policy_of(name, b"").max_item_bytes
         if size > limit:
             raise ItemRefused(f"item too large ({size} bytes, limit {limit})")
-        return self._broker.create(name, now_ms)
+        return self._registry.create(name, now_ms)
 
     def _over(self, order: Order, bytes_: int) -> None:
         """Nothing more is done about one of its items, of that size."""
@@ -211,7 +208,7 @@ class Moves:
         if item and order.pass_over():
             return False
         self._orders.pop(order, None)
-        self._broker.call_later(now_ms + order.rest(), order)
+        self._registry.call_later(now_ms + order.rest(), order)
         return True
 
     def _end(self, order: Order) -> None:

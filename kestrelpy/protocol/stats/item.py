@@ -19,11 +19,10 @@ from journal.snapshot.snapshot import DeadEntry
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY
-from kestrelpy.core.queue.admin import Waiting, waiting
-from kestrelpy.core.queue.browse import DELAYED, DONE, Kept
+from kestrelpy.core.queue.admin import Admin, Waiting
+from kestrelpy.core.queue.browse import Kept
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Reader
-from kestrelpy.core.subscription.token_leases import find
+from kestrelpy.core.subscription.subscription import DELAYED, DONE, Subscription
 from kestrelpy.errors import ClientError
 from kestrelpy.protocol.parse.names import readable
 from kestrelpy.protocol.parse.options import parse_number
@@ -73,7 +72,7 @@ def token_lines(talk: Talk, queue: Queue | None, value: bytes) -> Iterator[bytes
     token = _number("token", value)
     if queue is None:
         return iter((_END,))
-    lease = find(queue.reader, token, talk.last_command_ms)
+    lease = queue.reader.by_token.find(token, talk.last_command_ms)
     if lease is None:
         return iter((lines("", [("token", token), ("state", "gone")]) + _END,))
     return _item_lines(talk, queue, lease.item.id)
@@ -95,7 +94,7 @@ def dead_lines(queue: Queue | None) -> Iterator[bytes]:
     yield _END
 
 
-def _of_death(reader: Reader, death: DeadEntry) -> list[Fact]:
+def _of_death(reader: Subscription, death: DeadEntry) -> list[Fact]:
     return [
         ("attempts", death.attempts),
         ("reason", _word(death.reason)),
@@ -132,7 +131,7 @@ def _as_stored(item: Item) -> _Stored:
     )
 
 
-def _ahead(reader: Reader, id_: int) -> Generator[bytes, None, int]:
+def _ahead(reader: Subscription, id_: int) -> Generator[bytes, None, int]:
     """How many that are ready stand before it."""
     count = reader.live.count_between(1, id_ - 1)
     lent = [lease.item.id for lease in reader.leases if not lease.dead]
@@ -188,7 +187,7 @@ def _facts(
     ]
 
 
-def _marker(reader: Reader, stored: _Stored | None, id_: int) -> object:
+def _marker(reader: Subscription, stored: _Stored | None, id_: int) -> object:
     if id_ not in reader.marks.hidden:
         return id_
     known = stored.marker if stored is not None else 0
@@ -211,7 +210,7 @@ def _why_lent(lease: Lease, queue: Queue, now_ms: int) -> str:
     return f"lent_{line}to_{_one_word(lease.holder.name)}_until_{until}"
 
 
-def _why_dead(reader: Reader, death: DeadEntry) -> str:
+def _why_dead(reader: Subscription, death: DeadEntry) -> str:
     if reader.dead.is_hidden(death.item):
         return "dead,_and_its_body_cannot_be_read"
     return f"dead:_{_word(death.reason)}"
@@ -222,7 +221,7 @@ def _why_ready(talk: Talk, queue: Queue, id_: int, ahead: int, key: bytes) -> st
     reader, most = queue.reader, queue.policy.max_leased
     if queue.log.failure is not None:
         return "its_journal_failed"
-    if waiting(reader, id_, talk.last_command_ms) is Waiting.LOST:
+    if Admin(queue).waiting(id_, talk.last_command_ms) is Waiting.LOST:
         return "its_body_cannot_be_read"
     if talk.host.mode == "quiescent":
         return "the_server_is_quiescent"

@@ -21,10 +21,9 @@ from kestrelpy.core.broker import Broker
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.log.log import Log
 from kestrelpy.core.queue.browse import Kept
-from kestrelpy.core.queue.child_queue import Branch
+from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.abandoned import is_abandoned, why_abandoned
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.protocol.ports import Host
 
 _QUEUES_PER_SLICE: Final = 100
@@ -50,7 +49,9 @@ def _state(queue: Queue, now_ms: int) -> State:
     state = state_of(queue.log)
     if state == "ok" and queue.reader.unread:
         state = "out_of_files"
-    return "abandoned" if state == "ok" and is_abandoned(queue, now_ms) else state
+    if state == "ok" and isinstance(queue, ChildQueue) and queue.is_abandoned(now_ms):
+        state = "abandoned"
+    return state
 
 
 def health(broker: Broker, now_ms: int) -> State:
@@ -63,8 +64,8 @@ def _reason(queue: Queue, now_ms: int) -> str:
     """Why it is not ok, as one word: clients split a line of stats at its blanks."""
     log = queue.log
     text = str(log.failure) if log.failure is not None else log.no_room or queue.reader.unread
-    if not text and isinstance(queue, Branch):
-        text = why_abandoned(queue, now_ms)
+    if not text and isinstance(queue, ChildQueue):
+        text = queue.why_abandoned(now_ms)
     word = "_".join(text.split()).encode("ascii", "backslashreplace").decode()
     return word[:_REASON_CHARACTERS_MAX]
 
@@ -207,7 +208,7 @@ def open_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
     yield b"END\r\n"
 
 
-def is_shown(reader: Reader, lease: Lease) -> bool:
+def is_shown(reader: Subscription, lease: Lease) -> bool:
     """Was somebody told its token, which names it then from any connection?"""
     return reader.leases.by_token(lease.token) is lease
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.queue.admin import pause, retry
+from kestrelpy.core.queue.admin import Admin
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.protocol.parse.commands import Plain
@@ -151,7 +151,7 @@ def _pause(conversation: Talk, command: Plain, now_ms: int) -> None:
     if queue is None:
         _say(conversation, command, b"NOT_FOUND\r\n")
         return
-    lsn = pause(queue, command.verb == b"pause", now_ms)
+    lsn = Admin(queue).pause(command.verb == b"pause", now_ms)
     if not command.quiet:
         conversation.replies.hold(b"OK\r\n", queue.log, lsn)
 
@@ -165,7 +165,7 @@ def _retry(conversation: Talk, command: Plain, now_ms: int) -> None:
     id_ = parse_number("item", readable(number))
     _refuse_unless_up(conversation)
     queue = conversation.broker.queues.get(name)
-    lsn = retry(queue, id_, now_ms) if queue is not None else None
+    lsn = Admin(queue).retry(id_, now_ms) if queue is not None else None
     if queue is None or lsn is None:
         _say(conversation, command, b"NOT_FOUND\r\n")
     elif not command.quiet:

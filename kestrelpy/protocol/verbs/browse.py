@@ -28,10 +28,11 @@ from kestrelpy.core.index.waiters import Waiter, Want
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.log.shared_log import on_disk
-from kestrelpy.core.queue.browse import READY, Kept
+from kestrelpy.core.queue.browse import Kept
+from kestrelpy.core.queue.child_start import ChildStart
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.lifecycle import offered
 from kestrelpy.core.subscription.ready_line import item_of
+from kestrelpy.core.subscription.subscription import READY
 from kestrelpy.errors import Unread
 from kestrelpy.protocol.parse.commands import Target
 from kestrelpy.protocol.parse.options import View
@@ -396,7 +397,7 @@ class Observing:
         shape, answer, kept = Shape(b"", False, False), Answer(1, since_ms), Kept(queue)
         marker = yield from self.search(queue, since_ms, shape)
         while not queue.deleted and on_disk(queue.log) is not None:
-            kept.ids = offered(queue)
+            kept.ids = ChildStart(queue).offered()
             first = kept.first(marker - 1)
             if not 0 < first <= queue.log.item_stored:
                 return first or marker

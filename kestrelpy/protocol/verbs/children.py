@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.queue.ack_up_to import UpTo, refuse_beyond
-from kestrelpy.core.queue.child_queue import Branch
+from kestrelpy.core.queue.ack_up_to import AckUpTo, refuse_beyond
+from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.lifecycle import mention, remove
 from kestrelpy.errors import ClientError, Refused, ServerError
 from kestrelpy.protocol.parse.commands import Delete, Target, Upto
 from kestrelpy.protocol.parse.names import parent_of
@@ -36,7 +35,7 @@ def mentioned(talk: Talk, target: Target, now_ms: int) -> Queue | None:
 
 def note_asked(talk: Talk, queue: Queue | None, now_ms: int) -> None:
     """Somebody comes for the items of this child; whoever named it just now may not be answered."""
-    if isinstance(queue, Branch):
+    if isinstance(queue, ChildQueue):
         queue.child.asked_ms = now_ms
         talk.replies.rest_on(queue.log, queue.child.named_lsn)
 
@@ -77,11 +76,11 @@ def child_to_store_in(broker: Broker, name: bytes, now_ms: int) -> Queue:
     return _mention(broker, name, None, now_ms)
 
 
-def _mention(broker: Broker, name: bytes, begin: int | None, now_ms: int) -> Branch:
+def _mention(broker: Broker, name: bytes, begin: int | None, now_ms: int) -> ChildQueue:
     owner = parent_of(name)
     if owner in broker.aliases:
         raise ClientError(f"{owner.decode('ascii')} is an alias, and has no children")
-    branch = mention(broker, name, now_ms, begin)
+    branch = broker.mention(name, now_ms, begin)
     if branch is None:
         raise ClientError(
             f"{name.decode('ascii')} is not there, and fanout_create is off: children of "
@@ -90,7 +89,7 @@ def _mention(broker: Broker, name: bytes, begin: int | None, now_ms: int) -> Bra
     return branch
 
 
-def _made(talk: Talk, name: bytes, begin: int | None, now_ms: int) -> Branch:
+def _made(talk: Talk, name: bytes, begin: int | None, now_ms: int) -> ChildQueue:
     if talk.host.mode != "up":
         raise ServerError(f"{talk.host.mode}: this server makes no fan-out child now")
     branch = _mention(talk.broker, name, begin, now_ms)
@@ -113,7 +112,7 @@ def move_on(talk: Talk, command: Upto, now_ms: int) -> None:
     note_asked(talk, queue, now_ms)
     if command.quiet:
         talk.replies.rest_on_nothing()  # nor does an answer to something else
-    upto = UpTo(queue, command.marker)
+    upto = AckUpTo(queue, command.marker)
     upto.step(now_ms)
     if upto.is_over:
         _say_done(talk, command, queue, upto)
@@ -121,7 +120,7 @@ def move_on(talk: Talk, command: Upto, now_ms: int) -> None:
         talk.stream = _go_on(talk, command, queue, upto)
 
 
-def _go_on(talk: Talk, command: Upto, queue: Queue, upto: UpTo) -> Iterator[bytes]:
+def _go_on(talk: Talk, command: Upto, queue: Queue, upto: AckUpTo) -> Iterator[bytes]:
     """A long way is gone in steps, one per turn."""
     try:
         while not upto.is_over:
@@ -134,7 +133,7 @@ def _go_on(talk: Talk, command: Upto, queue: Queue, upto: UpTo) -> Iterator[byte
         talk.refuse(refused, command.quiet)
 
 
-def _say_done(talk: Talk, command: Upto, queue: Queue, upto: UpTo) -> None:
+def _say_done(talk: Talk, command: Upto, queue: Queue, upto: AckUpTo) -> None:
     if command.quiet:
         return
     if queue.policy.confirms_synced:
@@ -143,7 +142,7 @@ def _say_done(talk: Talk, command: Upto, queue: Queue, upto: UpTo) -> None:
         talk.replies.hold(b"DELETED\r\n", queue.log, 0, upto.lsn)
 
 
-def _new_cursor(talk: Talk, command: Upto, now_ms: int) -> Branch:
+def _new_cursor(talk: Talk, command: Upto, now_ms: int) -> ChildQueue:
     """A cursor that is first mentioned where it has got to already: what is behind that is its."""
     parent, name = talk.broker.queues.get(command.target.parent), command.target.name
     latest = parent.last_number if parent is not None else 0
@@ -152,10 +151,10 @@ def _new_cursor(talk: Talk, command: Upto, now_ms: int) -> Branch:
     return _made(talk, name, command.marker + 1, now_ms)
 
 
-def delete_child(talk: Talk, command: Delete, branch: Branch, now_ms: int) -> None:
+def delete_child(talk: Talk, command: Delete, branch: ChildQueue, now_ms: int) -> None:
     """`delete orders+audit`: allowed, and its journal has not failed."""
     log, earlier = branch.log, talk.host.clearance(branch.parent)
-    lsn = remove(talk.broker, branch, now_ms)
+    lsn = talk.broker.remove_child(branch, now_ms)
     talk.broker.counters.queue_deletes += 1
     if command.quiet:
         return

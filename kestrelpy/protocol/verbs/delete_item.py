@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from journal.read.range_scan import Put
 from kestrelpy.core.key_rule import NO_KEY
-from kestrelpy.core.queue.admin import Waiting, cancel, purge, waiting
+from kestrelpy.core.queue.admin import Admin, Waiting
 from kestrelpy.core.queue.browse import Kept
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import Refused, ServerError
@@ -34,9 +34,9 @@ def remove(talk: Talk, command: Remove, now_ms: int) -> Iterator[bytes] | None:
     if queue.log.failure is not None:
         queue.raise_failed()
     if command.dead:
-        _say(talk, command.quiet, queue, purge(queue, command.item, now_ms))
+        _say(talk, command.quiet, queue, Admin(queue).purge(command.item, now_ms))
         return None
-    if waiting(queue.reader, command.item, now_ms) is Waiting.LOGGED:
+    if Admin(queue).waiting(command.item, now_ms) is Waiting.LOGGED:
         return _read_and_cancel(talk, queue, command.item, command.quiet)
     _cancel(talk, queue, command.item, command.quiet, None)
     return None
@@ -48,7 +48,7 @@ def withdraw(talk: Talk, command: Withdraw, now_ms: int) -> Iterator[bytes] | No
     item = 0
     if queue is not None:
         wall_ms = now_ms + queue.wall.offset_ms
-        item = queue.ids.item_of(command.id, queue.policy, wall_ms)
+        item = queue.dedupe.ids.item_of(command.id, queue.policy, wall_ms)
     return remove(talk, Remove(command.name, item, False, command.quiet), now_ms)
 
 
@@ -63,7 +63,7 @@ def _read_and_cancel(talk: Talk, queue: Queue, id_: int, quiet: bool) -> Iterato
         wall_ms = talk.last_command_ms + queue.wall.offset_ms
         if put is not None and Kept(queue).has_expired(id_, put[4], wall_ms):
             _say(talk, quiet, None, None)  # cleared away when it is read for somebody
-        elif put is None and waiting(queue.reader, id_, talk.last_command_ms) is Waiting.LOGGED:
+        elif put is None and Admin(queue).waiting(id_, talk.last_command_ms) is Waiting.LOGGED:
             _raise_unreadable(queue, id_)
         else:
             _cancel(talk, queue, id_, quiet, put)
@@ -72,12 +72,12 @@ def _read_and_cancel(talk: Talk, queue: Queue, id_: int, quiet: bool) -> Iterato
 
 
 def _cancel(talk: Talk, queue: Queue, id_: int, quiet: bool, put: Put | None) -> None:
-    where = waiting(queue.reader, id_, talk.last_command_ms)
+    where = Admin(queue).waiting(id_, talk.last_command_ms)
     if where is Waiting.LOST:
         _raise_unreadable(queue, id_)
     is_here = where in (Waiting.HERE, Waiting.LOGGED, Waiting.DELAYED) and not queue.deleted
     size, key = (len(put[5]), put[6]) if put is not None else (0, NO_KEY)
-    lsn = cancel(queue, id_, size, talk.last_command_ms, key) if is_here else None
+    lsn = Admin(queue).cancel(id_, size, talk.last_command_ms, key) if is_here else None
     _say(talk, quiet, queue, lsn)
 
 

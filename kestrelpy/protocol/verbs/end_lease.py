@@ -9,8 +9,7 @@ import logging
 
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Reader
-from kestrelpy.core.subscription.token_leases import find
+from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Subscription
 from kestrelpy.protocol.parse.commands import Ending, Target
 from kestrelpy.protocol.ports import Talk
 
@@ -19,10 +18,10 @@ log = logging.getLogger("kestrelpy.conversation")
 
 def named(token: int, queue: Queue | None, now_ms: int) -> Lease | None:
     """The lease of this queue that the token names; None: there is none, or it is over."""
-    return find(queue.reader, token, now_ms) if queue is not None else None
+    return queue.reader.by_token.find(token, now_ms) if queue is not None else None
 
 
-def end_lease(target: Target, lease: Lease, reader: Reader, now_ms: int) -> int:
+def end_lease(target: Target, lease: Lease, reader: Subscription, now_ms: int) -> int:
     """As the request says; returns the record to wait for."""
     if target.ending is Ending.CONFIRM:
         return reader.confirm(lease, now_ms)

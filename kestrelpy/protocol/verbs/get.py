@@ -15,9 +15,8 @@ from typing import Final
 from kestrelpy.core.index.leases import Holder, Lease
 from kestrelpy.core.index.waiters import Waiter, Want
 from kestrelpy.core.log.log import Log
-from kestrelpy.core.queue.browse import LENT
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import DEFERRED, Reader
+from kestrelpy.core.subscription.subscription import DEFERRED, LENT, Subscription
 from kestrelpy.errors import ClientError, LeaseExpired, Refused, ServerError, Unread
 from kestrelpy.protocol.parse.commands import Ending, Fetch, Target
 from kestrelpy.protocol.ports import Talk
@@ -291,7 +290,7 @@ class Fetching:
         target: Target,
         numbered: bool,
         lease: Lease,
-        reader: Reader,
+        reader: Subscription,
         end: bytes,
         stored: int,
         written: int,
@@ -351,7 +350,7 @@ class Fetching:
         self.waiter = self._waiting = None
         counters, replies = self.broker.counters, self.replies
         reader, lease, item = waiter.owner, waiter.lease, waiter.item
-        assert reader is None or isinstance(reader, Reader)
+        assert reader is None or isinstance(reader, Subscription)
         if reader is None or (lease is None and item is None):
             self._say_nothing_came(waiting, waiter.refused)
         else:
@@ -382,7 +381,7 @@ class Fetching:
         self.stop_waiting()
         lease = waiter.lease if waiter is not None else None
         if lease is not None and lease.by_token and lease in lease.holder.leases:
-            assert isinstance(lease.owner, Reader)
+            assert isinstance(lease.owner, Subscription)
             lease.owner.give_back(lease, now_ms, DEFERRED)
 
     def hear_end(self) -> None:

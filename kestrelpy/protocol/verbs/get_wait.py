@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import Log
-from kestrelpy.core.queue.browse import state_of
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.errors import Unread
 from kestrelpy.protocol.parse.commands import Target
 from kestrelpy.protocol.verbs.value_line import full_value, value
@@ -32,10 +31,10 @@ class Waiting:
         self.written = written
 
 
-def shown(target: Target, numbered: bool, item: Item, reader: Reader, end: bytes) -> bytes:
+def shown(target: Target, numbered: bool, item: Item, reader: Subscription, end: bytes) -> bytes:
     """What a peek answers."""
     if target.full:
-        return full_value(target.raw, item, end, item.marker, *state_of(reader, item.id))
+        return full_value(target.raw, item, end, item.marker, *reader.state_of(item.id))
     return value(target.raw, item, end, item.marker if numbered else 0)
 
 

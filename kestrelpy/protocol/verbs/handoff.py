@@ -20,10 +20,7 @@ from journal.format.transfer import Origin
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.remnants import why_mistaken
-from kestrelpy.core.subscription.subscription import Reader
-from kestrelpy.core.subscription.token_leases import find
-from kestrelpy.core.transfer.steps import whose_files
+from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.errors import ClientError, LeaseExpired, Refused
 from kestrelpy.protocol.parse.commands import Store
 from kestrelpy.protocol.parse.set_conditions import Handoff
@@ -37,7 +34,7 @@ class Given(NamedTuple):
     """What is handed off, and where it is."""
 
     source: Queue
-    reader: Reader
+    reader: Subscription
     lease: Lease
 
     @property
@@ -65,7 +62,7 @@ def given(
     if log.failure is not None:
         source.raise_failed()
     _check(source.name, source.policy, log.backlog is not None)
-    if talk.broker.remnants and (why := why_mistaken(source, target, name)):
+    if talk.broker.remnants and (why := source.why_mistaken(target, name)):
         raise ClientError(why)
     return found
 
@@ -77,7 +74,7 @@ def must_wait(found: Given, target: Queue | None) -> bool:
     """
     if found.lease.item.lsn <= found.source.log.lsn_durable:
         return False
-    return target is None or whose_files(target) is not whose_files(found.source)
+    return target is None or target.files is not found.source.files
 
 
 def is_for_nobody(queue: Queue) -> bool:
@@ -135,7 +132,7 @@ def _confirm(talk: Talk, command: Store, found: Given, now_ms: int) -> None:
 
 def _named(talk: Talk, handoff: Handoff, now_ms: int) -> Given:
     source = talk.broker.queues.get(handoff.queue)
-    lease = find(source.reader, handoff.token, now_ms) if source is not None else None
+    lease = source.reader.by_token.find(handoff.token, now_ms) if source is not None else None
     if source is None or lease is None:
         raise LeaseExpired(handoff.queue)
     return Given(source, source.reader, lease)
@@ -148,14 +145,14 @@ def _open(talk: Talk) -> Given:
         if not overdue:
             raise ClientError("nothing to confirm: no item is open on this connection")
         reader = overdue[-1]  # the mark stands for the close that may come
-        assert isinstance(reader, Reader)
+        assert isinstance(reader, Subscription)
         raise LeaseExpired(reader.name)
     # Where several may be open, one whose lease has ended may be meant as well.
     if len(leases) > 1 or (overdue and talk.host.max_open_reads > 1):
         raise ClientError("name it: several items are open, say confirm=<queue>:<token>")
     lease = next(iter(leases))
     reader = lease.owner
-    assert isinstance(reader, Reader)
+    assert isinstance(reader, Subscription)
     return _new(Given, (talk.broker.queues[reader.name], reader, lease))
 
 

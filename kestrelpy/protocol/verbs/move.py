@@ -16,9 +16,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
+from kestrelpy.core.queue.admin import Admin
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.transfer.request import Order
-from kestrelpy.core.transfer.steps import redrive as redrive_one
 from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.protocol.parse.commands import Plain
 from kestrelpy.protocol.parse.names import check_name, parent_of
@@ -73,10 +73,10 @@ def _redrive_each(
     talk: Talk, command: Plain, queue: Queue, ids: deque[int]
 ) -> Iterator[bytes]:
     """Back to their own queue: one record each, in slices."""
-    count, now_ms = 0, talk.last_command_ms
+    count, now_ms, admin = 0, talk.last_command_ms, Admin(queue)
     while ids and not queue.deleted and queue.log.failure is None and not queue.log.no_room:
         for _ in range(min(len(ids), _PER_SLICE)):
-            count += redrive_one(queue, ids.popleft(), now_ms) is not None
+            count += admin.redrive(ids.popleft(), now_ms) is not None
         if queue.reader.waiters:
             queue.reader.serve(now_ms)
         yield b""

@@ -14,8 +14,7 @@ from journal.format.item_header import Stamp
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.log.log import Log
-from kestrelpy.core.queue.put import DUPLICATE, NOT_FOUND
-from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.queue.queue import DUPLICATE, NOT_FOUND, Queue
 from kestrelpy.errors import ClientError, Refused, ServerError
 from kestrelpy.protocol.parse.commands import Store, StoreLine
 from kestrelpy.protocol.parse.names import parent_of

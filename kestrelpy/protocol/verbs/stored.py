@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kestrelpy.core.queue.put import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND
+from kestrelpy.core.queue.queue import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND
 from kestrelpy.protocol.parse.commands import StoreLine
 
 STORED: Final = b"STORED\r\n"

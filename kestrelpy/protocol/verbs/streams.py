@@ -57,7 +57,7 @@ def show_stream(
     if queue is not None:
         key = queue.policy.keys.key_of(queue.name, target.key, b"")
         wall_ms = talk.last_command_ms + queue.wall.offset_ms
-        written = queue.versions.of(key, queue.policy, wall_ms)
+        written = queue.dedupe.versions.of(key, queue.policy, wall_ms)
         version = target.at_version or written.version
         if 0 < version <= written.version:
             item = yield from _walk(talk, observer, queue, written.item, written.version - version)

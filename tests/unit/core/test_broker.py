@@ -7,7 +7,7 @@ import pytest
 from kestrelpy.core.broker import TICK_STEPS_MAX
 from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.memory_log import NullLog
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.errors import ServerError
 from tests.support.queues import WALL_MS, QueueInHand, make_queue, no_queue
 
@@ -58,7 +58,7 @@ def test_a_mark_of_an_overdue_lease_keeps_no_items_of_a_deleted_queue() -> None:
     q.pass_time(100)
     q.delete()
     (reader,) = q.who("anna").overdue
-    assert isinstance(reader, Reader)
+    assert isinstance(reader, Subscription)
     assert reader.ready.count == len(reader.dead) == 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelpy.core.registry.abandoned import ABANDONED_MS
+from kestrelpy.core.queue.child_queue import ABANDONED_MS
 from kestrelpy.server.abandoned import name_abandoned
 from tests.support.stage import Stage
 

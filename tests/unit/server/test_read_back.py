@@ -8,7 +8,7 @@ import pytest
 
 from journal.write.writer import Sizes
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.put import NOT_STORED
+from kestrelpy.core.queue.queue import NOT_STORED
 from kestrelpy.core.subscription.subscription import ABORTED
 from tests.support.life import Life, at_once
 from tests.support.memory_disk import Fault

@@ -9,7 +9,7 @@ import pytest
 from journal.write.writer import Sizes
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.registry.lifecycle import mention
+from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.server.turn import FEEDS_MAX, Turn
 from tests.support.life import Life, at_once
 
@@ -18,13 +18,13 @@ def test_children_share_what_was_read_for_one_of_them(monkeypatch: pytest.Monkey
     monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
     life = Life(Policy(), Sizes(2048, 2048, 1 << 20))
     for number in range(5):
-        mention(life.broker, b"jobs+c%d" % number, life.now_ms)
+        life.broker.mention(b"jobs+c%d" % number, life.now_ms)
     for n in range(3):
         life.put(b"%d" % n, delay=Delay(1000))
     life.commit()
     life.pass_time(1000)
     life.commit()
-    for branch in life.queue.branches:
+    for branch in ChildQueue.all_of(life.queue):
         branch.reader.first(life.now_ms)  # they are told when they look
     life.feed()
     assert len(life.background.work) == 1, "the others wait for it"

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from journal.format.checkpoint import TOKENS_SKIPPED
-from kestrelpy.core.index.token_range import TOKENS_PER_MS
 from kestrelpy.core.policy import Policy
+from kestrelpy.core.registry.token_floor import TOKENS_PER_MS
 from kestrelpy.server.token_file import GENERATIONS_SKIPPED, TokenFile
 from kestrelpy.server.word_file import content
 from tests.support.life import NAME, Life

@@ -15,20 +15,20 @@ from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.ack_up_to import confirm_up_to
-from kestrelpy.core.queue.child_queue import Branch
-from kestrelpy.core.queue.put import NOT_STORED
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.lifecycle import mention, remove
+from kestrelpy.core.queue.child_queue import ChildQueue
+from kestrelpy.core.queue.queue import NOT_STORED, Queue
+from kestrelpy.core.queue.state import QueueState
 from kestrelpy.errors import ClientError
 from tests.support.queues import QueueInHand, make_queue
 
 AUDIT = b"jobs+audit"
 # What a child is asked as any queue is: this is its parent's, and the same object ...
 PARENTS = (
-    "alarm", "created_ms", "declared", "fresh", "generation", "idle", "ids", "memory",
-    "next_number", "origins", "server_id", "tended_ms", "to_come", "versions", "wall",
-    "_complained_ms",
+    "alarm", "created_ms", "declared", "dedupe", "generation", "idle", "memory", "next_number",
+    "origins", "server_id", "to_come", "wall", "_complained_ms",
 )  # fmt: skip
+# A child has none: it has no log of its own.
+MADE_FOR_A_LOG = ("due", "retention")
 # ... and this its own, of the first child, for which one item came. (It has no children.)
 OWN = {
     "name": AUDIT, "own_number": 1, "total_items": 1, "put_bytes": 0, "readers_named": 0,
@@ -37,13 +37,13 @@ OWN = {
 }  # fmt: skip
 
 
-def child_of(q: QueueInHand, name: bytes = AUDIT, begin: int | None = None) -> Branch:
-    found = q.broker.queues.get(name) or mention(q.broker, name, q.now_ms, begin)
-    assert isinstance(found, Branch)
+def child_of(q: QueueInHand, name: bytes = AUDIT, begin: int | None = None) -> ChildQueue:
+    found = q.broker.queues.get(name) or q.broker.mention(name, q.now_ms, begin)
+    assert isinstance(found, ChildQueue)
     return found
 
 
-def taken(q: QueueInHand, branch: Branch) -> list[bytes]:
+def taken(q: QueueInHand, branch: ChildQueue) -> list[bytes]:
     """Everything that this child is lent and confirms, in order."""
     holder, found = Holder("eve"), list[bytes]()
     while True:
@@ -123,7 +123,7 @@ def test_a_child_that_is_no_more_takes_in_nothing() -> None:
     q = make_queue()
     audit = child_of(q)
     q.put(b"one")
-    remove(q.broker, audit, q.now_ms)
+    q.broker.remove_child(audit, q.now_ms)
     q.put(b"two", delay=Delay(100))
     q.pass_time(100)
     # A read that was under way, say, ends now.
@@ -151,7 +151,7 @@ def test_a_restart_finds_each_reader_as_it_was() -> None:
     assert lease is not None
     audit.reader.bury(lease, 0, b"why")
     late = child_of(q, b"jobs+late", begin=2)
-    remove(q.broker, child_of(q, b"jobs+gone"), 0)
+    q.broker.remove_child(child_of(q, b"jobs+gone"), 0)
     q.close(q.open())
 
     again = q.restarted()
@@ -200,7 +200,8 @@ def test_a_child_answers_whatever_a_queue_is_asked() -> None:
     q = make_queue()
     audit = child_of(q)
     q.put(b"1")
-    assert {*PARENTS, *OWN, "log", "policy", "reader"} == {*Queue.__slots__}
+    own = {*OWN, "log", "policy", "reader", "fanout"}
+    assert {*PARENTS, *own, *MADE_FOR_A_LOG} == {*QueueState.__slots__, *Queue.__slots__}
     for name in PARENTS:
         assert getattr(audit, name) is getattr(q.queue, name), name
     assert {name: getattr(audit, name) for name in OWN} == OWN

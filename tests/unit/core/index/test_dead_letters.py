@@ -8,7 +8,7 @@ from journal.snapshot.snapshot import DeadEntry
 from kestrelpy.core.index.dead_letters import KEPT_BYTES_MAX, PASSED_ENTRIES_MAX, DeadLine
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.item import Item
-from kestrelpy.core.transfer.steps import redrive
+from kestrelpy.core.queue.admin import Admin
 from tests.support.queues import WALL_MS, QueueInHand, make_queue
 
 
@@ -128,7 +128,7 @@ def test_a_lease_of_a_dead_item_ends_like_any_other() -> None:
 
 def test_what_has_died_again_stands_once_in_the_line_and_behind_the_others() -> None:
     q = with_dead(b"1", b"2")
-    assert redrive(q.queue, 1, q.now_ms) is not None
+    assert Admin(q.queue).redrive(1, q.now_ms) is not None
     q.abort(q.open())
     assert [q.open(dead=True).item.body for _ in range(2)] == [b"2", b"1"]
     assert q.reader.dead.missing == 0, "nothing is read back, and nobody waits for it"

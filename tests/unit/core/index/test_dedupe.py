@@ -7,7 +7,7 @@ import pytest
 from journal.format.item_header import Stamp
 from journal.format.record import Kind
 from kestrelpy.core.index.delayed import Delay
-from kestrelpy.core.queue.put import DUPLICATE, NOT_STORED
+from kestrelpy.core.queue.queue import DUPLICATE, NOT_STORED
 from kestrelpy.errors import ClientError
 from tests.support.queues import QueueInHand, make_queue
 
@@ -109,7 +109,7 @@ def test_a_newer_epoch_forgets_the_older_and_an_older_one_is_a_duplicate() -> No
     assert not put(q, b"c", b"writer", 1)
     assert not put(q, b"a", b"writer", 2)
     assert put(q, b"b", b"writer", 2)
-    assert q.queue.ids.scopes[b"writer"].count == 2
+    assert q.queue.dedupe.ids.scopes[b"writer"].count == 2
 
 
 def test_scopes_do_not_know_of_each_other_nor_of_ids_without_one() -> None:
@@ -159,8 +159,8 @@ def test_ids_older_than_the_window_cost_nothing() -> None:
         q.now_ms += 1000
         q.pass_time(0)
 
-    assert q.queue.ids.is_empty
-    assert q.queue.ids.table.buckets == 1
+    assert q.queue.dedupe.ids.is_empty
+    assert q.queue.dedupe.ids.table.buckets == 1
 
 
 def test_forgotten_scopes_cost_nothing() -> None:
@@ -172,7 +172,7 @@ def test_forgotten_scopes_cost_nothing() -> None:
         q.now_ms += WINDOW_MS
         q.pass_time(0)
 
-    assert not q.queue.ids.scopes
+    assert not q.queue.dedupe.ids.scopes
 
 
 # -- a restart ------------------------------------------------------------------------------------

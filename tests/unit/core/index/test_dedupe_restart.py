@@ -280,10 +280,10 @@ def test_the_golden_journal_is_remembered_as_it_was_meant(tmp_path: Path) -> Non
         Stamp(b"order-1"), Stamp(b"order-2"), Stamp(b"part 1", b"writer", 8),
         Stamp(b"part 2", b"writer", 7),
     ):  # fmt: skip
-        assert queue.ids.has_seen(stamp, queue.policy, TIME_MS + 10), stamp
+        assert queue.dedupe.ids.has_seen(stamp, queue.policy, TIME_MS + 10), stamp
     for stamp in (Stamp(b"part 1"), Stamp(b"part 2", b"writer", 8), Stamp(b"order-3")):
-        assert not queue.ids.has_seen(stamp, queue.policy, TIME_MS + 10), stamp
-    assert queue.versions.last(ACCOUNT)[:2] == (3, 7)
+        assert not queue.dedupe.ids.has_seen(stamp, queue.policy, TIME_MS + 10), stamp
+    assert queue.dedupe.versions.last(ACCOUNT)[:2] == (3, 7)
 
 
 def test_what_is_for_nobody_is_not_remembered() -> None:
@@ -317,7 +317,7 @@ def test_a_scope_with_few_ids_costs_little_and_one_with_many_forgets_nothing() -
         line = b"set jobs/id=%d/scope=s/epoch=1 0 0 1" % number
         assert town.say("p", line, b"x") == b"STORED\r\n"
 
-    assert town.queue("jobs").ids.scopes[b"s"].count == 200
+    assert town.queue("jobs").dedupe.ids.scopes[b"s"].count == 200
     for number in range(200):
         line = b"add jobs/id=%d/scope=s/epoch=1 0 0 1" % number
         assert town.say("p", line, b"x") == b"NOT_STORED\r\n"

@@ -10,7 +10,7 @@ import pytest
 from journal.format.checkpoint import Checkpoint
 from kestrelpy.core.index.delayed import Delay, Delays
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.admin import Waiting, retry, waiting
+from kestrelpy.core.queue.admin import Admin, Waiting
 from kestrelpy.errors import ClientError
 from tests.support.queues import WALL_MS, QueueInHand, make_queue, state_after_a_restart
 
@@ -186,10 +186,10 @@ def test_a_delayed_item_of_no_line_can_be_cancelled_and_retried() -> None:
     q = make_queue()
     later(q, b"gone", 1000)
     later(q, b"now", 1000)
-    assert waiting(q.reader, 1, q.now_ms) is Waiting.DELAYED
+    assert Admin(q).waiting(1, q.now_ms) is Waiting.DELAYED
     assert q.cancel(1)
-    assert retry(q.queue, 2, q.now_ms) is not None
-    assert retry(q.queue, 2, q.now_ms) is None
+    assert Admin(q.queue).retry(2, q.now_ms) is not None
+    assert Admin(q.queue).retry(2, q.now_ms) is None
     assert q.ready == [b"now"]
     q.pass_time(5000)
     assert q.ready == [b"now"], "not again when it would have been due"
@@ -294,4 +294,4 @@ def test_no_place_is_remembered_when_the_last_item_is_gone() -> None:
     while q.take() is not None:
         pass
     assert not q.reader.live.count
-    assert len(q.reader.line.placings) == 0
+    assert len(q.reader.placings) == 0

@@ -8,7 +8,7 @@ import pytest
 
 from kestrelpy.core.index.leases import Holder, Lease, Leases
 from kestrelpy.core.item import Item
-from kestrelpy.core.subscription.subscription import TOKENS_RESERVED
+from kestrelpy.core.subscription.state import TOKENS_RESERVED
 from tests.support.queues import make_queue
 
 HOLDER = Holder("anna")

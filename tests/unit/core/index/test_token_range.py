@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kestrelpy.core.index.token_range import TOKENS_PER_MS
 from kestrelpy.core.log.memory_log import NullLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.subscription.subscription import TOKENS_RESERVED
+from kestrelpy.core.registry.token_floor import TOKENS_PER_MS
+from kestrelpy.core.subscription.state import TOKENS_RESERVED
 from tests.support.queues import NAME, WALL_MS, QueueInHand, make_queue
 
 

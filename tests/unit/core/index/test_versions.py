@@ -5,7 +5,7 @@ from __future__ import annotations
 from journal.format.item_header import Stamp, stamp_of_put
 from journal.format.key import join, text_of
 from kestrelpy.core.index.delayed import Delay
-from kestrelpy.core.queue.put import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND, NOT_STORED
+from kestrelpy.core.queue.queue import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND, NOT_STORED
 from tests.support.queues import QueueInHand, make_queue
 
 WINDOW_MS = 60_000
@@ -17,7 +17,7 @@ def write(q: QueueInHand, key: bytes, expects: int | None = None, id_: bytes = b
 
 
 def version(q: QueueInHand, key: bytes) -> int:
-    return q.queue.versions.of(key, q.queue.policy, q.wall_ms).version
+    return q.queue.dedupe.versions.of(key, q.queue.policy, q.wall_ms).version
 
 
 def test_every_item_written_under_a_key_is_its_next_version() -> None:
@@ -101,19 +101,19 @@ def test_a_key_is_forgotten_when_nobody_wrote_under_it_for_the_window() -> None:
     for _ in range(10):
         q.now_ms += WINDOW_MS
         q.pass_time(0)
-    assert q.queue.versions.is_empty
+    assert q.queue.dedupe.versions.is_empty
 
 
 def test_with_retain_a_key_is_never_forgotten() -> None:
     q = make_queue(dedupe_window_ms=WINDOW_MS, retain_ms=None)
     write(q, b"k", id_=b"an id")
     q.pass_time(WINDOW_MS - 1)
-    assert not q.queue.ids.is_empty
+    assert not q.queue.dedupe.ids.is_empty
     q.pass_time(WINDOW_MS * 3)
 
-    assert q.queue.ids.is_empty, "what may be forgotten was looked through"
+    assert q.queue.dedupe.ids.is_empty, "what may be forgotten was looked through"
     assert version(q, b"k") == 1
-    assert q.queue.versions.table.count == 1
+    assert q.queue.dedupe.versions.table.count == 1
 
 
 def test_a_restart_knows_the_versions() -> None:
@@ -138,7 +138,7 @@ def test_keys_that_look_alike_are_different_streams() -> None:
 
 def test_where_a_key_would_stand_is_asked_again_when_others_were_written_since() -> None:
     q = make_queue()
-    versions, key = q.queue.versions, b"the key"
+    versions, key = q.queue.dedupe.versions, b"the key"
     versions.last(key)
     for number in range(500):  # buckets are split
         versions._apply_written(b"other %d" % number, 1, number + 1, q.wall_ms)

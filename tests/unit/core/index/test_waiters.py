@@ -9,7 +9,7 @@ import pytest
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.index.waiters import Waiter, Waiters, Want
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.subscription.serving import WOKEN_OBSERVERS_MAX
+from kestrelpy.core.subscription.subscription import WOKEN_OBSERVERS_MAX
 from tests.support.queues import NAME, QueueInHand, make_queue, no_queue
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from kestrelpy.core.log.memory_log import NullLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.browse import DEAD, LENT, READY, Kept
+from kestrelpy.core.queue.browse import Kept
+from kestrelpy.core.subscription.subscription import DEAD, LENT, READY
 from tests.support.queues import QueueInHand
 
 PLENTY = 1 << 40

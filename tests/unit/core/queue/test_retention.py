@@ -10,8 +10,8 @@ import pytest
 
 from journal.sets.id_set import IdSet
 from journal.write.writer import Sizes
+from kestrelpy.core.index.retained_ids import Retained
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.queue.retention import Retained
 from tests.golden.build import GOLDEN, NEWEST
 from tests.support import stage as stages
 from tests.support.memory_disk import PowerCut

@@ -80,7 +80,7 @@ def test_after_any_history_a_restart_finds_the_queue_as_it_was(seed: int) -> Non
     q, _ = lived(seed)
     again = q.restarted()
     assert state_after_a_restart(again.queue) == state_after_a_restart(q.queue)
-    assert again.reader.line.watched.keys() == {
+    assert again.reader.watch.watched.keys() == {
         item.id for _, item in in_order(again.reader.ready) if item.expires_ms
     }
 

@@ -325,7 +325,7 @@ def test_attempts_and_expiries_of_what_is_gone_are_forgotten() -> None:
         else:
             q.close(q.open())
         assert not q.reader.attempts, ending
-        assert not q.reader.line.watched, ending
+        assert not q.reader.watch.watched, ending
         assert q.ready == [], ending
 
 

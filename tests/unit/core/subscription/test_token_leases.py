@@ -8,8 +8,7 @@ from journal.format.transfer import Origin
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.subscription.token_leases import find
-from kestrelpy.core.transfer.steps import leave_unread
+from kestrelpy.core.transfer.steps import Source
 from tests.support.queues import QueueInHand, all_read, dead_in_order, make_queue
 
 
@@ -220,7 +219,7 @@ def test_each_lease_by_token_has_room_for_one_record_more() -> None:
     by_token(q)
     assert count() == 2
     assert q.restarted().queue.log.journal.spares.count_leases() == 2
-    lease = find(q.reader, 1, q.now_ms)
+    lease = q.reader.by_token.find(1, q.now_ms)
     assert lease is not None
     q.close(lease)
     assert count() == 1
@@ -376,6 +375,6 @@ def test_a_start_settles_the_move_of_a_dead_item_whose_return_a_crash_took_away(
     q = two_dead()
     lend_dead(q)
     again = q.restarted()
-    leave_unread(again.reader, 2, 3, Origin(b"server", b"old", 1, 1), again.now_ms)
+    Source(again.reader).leave_unread(2, 3, Origin(b"server", b"old", 1, 1), again.now_ms)
     assert list(again.reader.dead.deaths) == [3]
     assert (again.reader.dead.count, len(again.reader.leases), again.reader.live_bytes) == (1, 0, 3)

@@ -193,7 +193,7 @@ def test_the_drawing_of_the_frame_is_the_one_in_the_code() -> None:
 
 def test_the_drawing_of_the_snapshot_is_the_one_in_the_code() -> None:
     drawing = FORMAT.split("when that lsn is synced.\n\n```\n", 1)[1].split("```", 1)[0]
-    assert drawing.rstrip() in (journal.snapshot.__doc__ or "").replace("\n    ", "\n")
+    assert drawing.rstrip() in (journal.snapshot.snapshot.__doc__ or "").replace("\n    ", "\n")
 
 
 # -- the example --------------------------------------------------------------------------------

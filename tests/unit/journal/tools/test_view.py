@@ -301,7 +301,7 @@ def test_a_stopped_journal_that_changes_meanwhile_is_an_error(tmp_path: Path) ->
 def test_a_reader_that_is_overtaken_again_and_again_gives_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal.reader, "RESTARTS_MAX", 3)
+    monkeypatch.setattr(journal.tools.view, "RESTARTS_MAX", 3)
     folder = on_disk(tmp_path, chain())
 
     def on_read(name: str, nth: int, data: bytes) -> bytes:

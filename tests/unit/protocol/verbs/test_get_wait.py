@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from journal.write.writer import Sizes
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.subscription import Subscription
 from tests.support.memory_disk import Fault
 from tests.support.stage import Stage
 
@@ -114,12 +114,12 @@ def test_what_one_key_was_given_is_said_when_the_next_can_be_read(
     reader, turns = stage.broker.queues[b"jobs"].reader, [0]
     reader.unread = ""  # that shows when it is tried
 
-    def first(self: Reader, now_ms: int, dead: bool = False) -> None:
+    def first(self: Subscription, now_ms: int, dead: bool = False) -> None:
         turns[0] += 1
         self.unread = UNREAD
 
     with monkeypatch.context() as patch:
-        patch.setattr(Reader, "first", first)
+        patch.setattr(Subscription, "first", first)
         assert stage.say("worker", b"get mail jobs") == b""
         stage.pass_time(1000)
         assert stage.client("worker").take() == b""

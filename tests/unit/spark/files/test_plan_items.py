@@ -12,7 +12,7 @@ import pytest
 from journal.errors import NewerFormat
 from journal.files import Disk
 from journal.format.record import Draft, Kind, Record, Tag, encode_meta
-from kestrelpy.core.queue.admin import cancel, pause
+from kestrelpy.core.queue.admin import Admin
 from kestrelpy.spark.files.live_items import DEAD, DELAYED, LENT, NOTHING_HELD, READY, STATES
 from kestrelpy.spark.files.plan_items import State, plan_items, state_of
 from tests.support.life import at_once
@@ -69,8 +69,8 @@ def test_an_item_lent_by_token_is_lent_over_a_path_until_it_is_confirmed(tmp_pat
 def test_a_cancelled_item_is_gone_and_a_pause_changes_no_item(tmp_path: Path) -> None:
     story = Story()
     story.put(b"one", b"two")
-    cancel(story.life.queue, 1, 3, story.life.now_ms)
-    pause(story.life.queue, True, story.life.now_ms)
+    Admin(story.life.queue).cancel(1, 3, story.life.now_ms)
+    Admin(story.life.queue).pause(True, story.life.now_ms)
     story.settle()
     assert states(story, tmp_path) == {2: "ready"}
 

@@ -18,7 +18,7 @@ from journal.files import Disk
 from journal.format.record import Draft, Kind, ended
 from journal.format.segment import segment_name
 from journal.tools.view import read_journal
-from kestrelpy.core.queue.admin import cancel, pause
+from kestrelpy.core.queue.admin import Admin
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs.audit.audit import _is_explained
 from kestrelpy.spark.jobs.audit.findings import Found, outcome
@@ -105,15 +105,15 @@ def by_token(folder: Path) -> Path:
     assert lease is not None
     story.life.reader.renew(lease, 5000, story.life.now_ms)
     story.confirm()
-    pause(story.life.queue, True, story.life.now_ms)
+    Admin(story.life.queue).pause(True, story.life.now_ms)
     story.life.commit()
     story.kill()
     story.pass_time(1000)
-    pause(story.life.queue, False, story.life.now_ms)
+    Admin(story.life.queue).pause(False, story.life.now_ms)
     cancelled = story.life.open("nobody")
     assert cancelled is not None
     story.life.reader.give_back(cancelled, story.life.now_ms, b"defer")
-    assert cancel(story.life.queue, story.life.queue.next_number - 1, 1, story.life.now_ms)
+    assert Admin(story.life.queue).cancel(story.life.queue.next_number - 1, 1, story.life.now_ms)
     story.life.commit()
     return story.save(folder / "data")
 

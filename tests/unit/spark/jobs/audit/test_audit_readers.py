@@ -19,10 +19,8 @@ from journal.format.transfer import Origin, moved
 from journal.snapshot.snapshot import Snapshot
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.queue.ack_up_to import confirm_up_to
-from kestrelpy.core.queue.child_queue import Branch
-from kestrelpy.core.queue.fanout import set_passing
-from kestrelpy.core.registry.lifecycle import mention, remove
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.queue.child_queue import ChildQueue
+from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.spark.jobs.audit.findings import Found, outcome
 from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import HOLDS
@@ -64,13 +62,13 @@ def found(
 class Fanned(Story):
     """A queue with children."""
 
-    def child(self, name: bytes, begin: int | None = None) -> Branch:
-        made = mention(self.life.broker, b"jobs+" + name, self.life.now_ms, begin)
+    def child(self, name: bytes, begin: int | None = None) -> ChildQueue:
+        made = self.life.broker.mention(b"jobs+" + name, self.life.now_ms, begin)
         assert made is not None
         self.life.commit()
         return made
 
-    def of(self, name: bytes) -> Reader:
+    def of(self, name: bytes) -> Subscription:
         return self.life.broker.queues[b"jobs+" + name].reader
 
     def take_of(self, name: bytes, count: int) -> None:
@@ -140,8 +138,8 @@ def all_sides(folder: Path) -> Path:
 def one_removed(folder: Path) -> Path:
     story = fanned()
     branch = story.life.broker.queues[b"jobs+audit"]
-    assert isinstance(branch, Branch)
-    remove(story.life.broker, branch, story.life.now_ms)
+    assert isinstance(branch, ChildQueue)
+    story.life.broker.remove_child(branch, story.life.now_ms)
     story.child(b"audit")
     story.put(b"for the new one")
     story.take_of(b"audit", 1)
@@ -175,10 +173,10 @@ def snapshots(folder: Path) -> Path:
 @journal
 def passed_on(folder: Path) -> Path:
     story = fanned()
-    set_passing(story.life.queue, True, story.life.now_ms)
+    story.life.queue.fanout.set_passing(True, story.life.now_ms)
     story.put(b"for", b"children", b"alone")
     story.take_of(b"audit", 4)
-    set_passing(story.life.queue, False, story.life.now_ms)
+    story.life.queue.fanout.set_passing(False, story.life.now_ms)
     story.put(b"for all again")
     return story.save(folder / "data")
 
@@ -188,10 +186,10 @@ def passed_on_to_observers(folder: Path) -> Path:
     """There are no children: what is put is done at once, and retained."""
     story = Fanned(retain_ms=None, max_items=2, discard_old_when_full=True)
     story.put(b"own", b"own, too")
-    set_passing(story.life.queue, True, story.life.now_ms)
+    story.life.queue.fanout.set_passing(True, story.life.now_ms)
     story.put(b"for", b"observers", b"alone")
     story.put(b"later", delay_ms=50)
-    set_passing(story.life.queue, False, story.life.now_ms)
+    story.life.queue.fanout.set_passing(False, story.life.now_ms)
     story.put(b"own again")
     return story.save(folder / "data")
 

@@ -9,29 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from journal.format.out_of_order import PlacedEntry
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.subscription import Subscription
 
 Where = tuple[int, int, int]  # place, id, size
-
-
-def placed(reader: Reader) -> Iterable[PlacedEntry]:
-    """Those of a reader at this moment."""
-    ready, few = reader.ready, list[Where]()
-    if ready.resident:
-        few += ready.apart()
-    if reader.leases:
-        few += [
-            (lease.place, lease.item.id, lease.item.size)
-            for lease in reader.leases
-            if not lease.dead and lease.place != lease.item.id
-        ]
-    if (
-        reader.elsewhere.count or reader.marks.hidden.count or reader.delays.ids.count
-        or ready.stubs.ids.count or reader.keyed.keys.parked.count
-    ):  # fmt: skip
-        return Placed(reader, few)
-    # Of thousands of children most are so.
-    return [PlacedEntry(id_, place, id_, size) for place, id_, size in few] if few else ()
 
 
 class Placed:
@@ -39,7 +19,7 @@ class Placed:
 
     __slots__ = ("_delayed", "_few", "_hidden", "_marks", "_parked", "_stubs")
 
-    def __init__(self, reader: Reader, few: list[Where]) -> None:
+    def __init__(self, reader: Subscription, few: list[Where]) -> None:
         self._few = few
         self._parked = reader.keyed.keys.rows()
         self._stubs = reader.ready.stubs.copy()
@@ -70,3 +50,23 @@ class Placed:
             for id_ in self._hidden:
                 if id_ not in self._delayed and id_ not in known:
                     yield PlacedEntry(id_, 0, 0, 0)  # done before it ever was available
+
+    @classmethod
+    def of(cls, reader: Subscription) -> Iterable[PlacedEntry]:
+        """Return the entries of a subscription at this moment."""
+        ready, few = reader.ready, list[Where]()
+        if ready.resident:
+            few += ready.apart()
+        if reader.leases:
+            few += [
+                (lease.place, lease.item.id, lease.item.size)
+                for lease in reader.leases
+                if not lease.dead and lease.place != lease.item.id
+            ]
+        if (
+            reader.elsewhere.count or reader.marks.hidden.count or reader.delays.ids.count
+            or ready.stubs.ids.count or reader.keyed.keys.parked.count
+        ):  # fmt: skip
+            return cls(reader, few)
+        # Of thousands of children most are so.
+        return [PlacedEntry(id_, place, id_, size) for place, id_, size in few] if few else ()

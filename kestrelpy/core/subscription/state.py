@@ -1,0 +1,230 @@
+"""The state of one subscription: which items it has, and what happened to each.
+
+      READY ---open---> LEASED ---confirm---> done
+        ^                |  \\
+        +---- nack ------+   +--- attempts used up ---> DEAD
+        ^                |
+        +--- DELAYED <---+                  READY past its expiry ---> expired
+
+The ready list in memory is a copy of a part of the state, as large as memory allows.
+
+One rule: only `_apply_x` changes which items there are; it takes no clock and cannot fail, so
+replay calls the same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+from journal.errors import Damage
+from journal.sets.id_set import IdCounts, IdSet
+from kestrelpy.core.clock import Wall
+from kestrelpy.core.counters import QueueCounters
+from kestrelpy.core.index.dead_letters import DeadLine
+from kestrelpy.core.index.delayed import Delays
+from kestrelpy.core.index.expiry_watch import ExpiryWatch
+from kestrelpy.core.index.leases import Holder, Leases
+from kestrelpy.core.index.markers import Marks
+from kestrelpy.core.index.memory_budget import UNLIMITED, Memory, Residency
+from kestrelpy.core.index.ready_list import ITEM_COST, Ready
+from kestrelpy.core.index.token_range import TokenRange
+from kestrelpy.core.index.waiters import Waiter, Waiters
+from kestrelpy.core.item import Item
+from kestrelpy.core.log.log import Log
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.timers import Alarm
+
+# Lease tokens reserved by one synced record.
+TOKENS_RESERVED: Final = 1 << 20
+
+
+class SubscriptionState:
+    """What a subscription holds. Its verbs are in `Subscription` and in the parts it is made of.
+
+    `placings` say up to which place which record gave them, while that may not be stored.
+    """
+
+    __slots__ = (
+        "_next_token", "_tokens_below", "alarm", "attempts", "counters", "damages", "dead",
+        "delays", "elsewhere", "held", "hungry", "is_hungry", "leases", "lent_bytes", "live",
+        "live_bytes", "log", "marks", "moving", "name", "notes", "number", "outgoing", "paused",
+        "placings", "policy", "ready", "residency", "token_holder", "tokens", "tokens_lsn",
+        "unread", "waiters", "wall", "watch", "woken",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: bytes,
+        policy: Policy,
+        log: Log,
+        wall: Wall,
+        woken: list[Waiter],
+        alarm: Alarm[Any],
+        memory: Memory,
+        hungry: list[Any],
+        number: int = 0,
+        tokens: TokenRange | None = None,
+    ) -> None:
+        """A subscription that needs a read adds itself to `hungry`, a served waiter to `woken`."""
+        self.name = name
+        self.number = number  # in the records about it; 0: the queue's own consumers
+        self.policy = policy
+        self.log = log
+        self.wall = wall
+        self.paused = False  # True while an operator lets it lease nothing
+        self.woken = woken
+        self.alarm = alarm
+        # Neither leased nor dead, and not in id order in the log: delayed, placed or blocked.
+        self.elsewhere = IdSet()
+        self.ready = Ready(self.elsewhere)
+        self.placings: deque[tuple[int, int]] = deque()
+        self.watch = ExpiryWatch(alarm, wall)
+        self.held: dict[int, bytes] = {}  # the keys of items that were given back for later
+        self.leases = Leases()
+        self.lent_bytes = 0  # of the bodies of leased items that are in memory
+        self.dead = DeadLine()
+        self.delays = Delays()
+        self.marks = Marks()
+        self.moving = 0  # items leased to the mover
+        self.notes: list[str] = []  # lines for the log
+        self.outgoing: list[int] = []  # dead items that are to go on to another queue
+        self.waiters = Waiters()
+        self.live = IdSet()
+        self.live_bytes = 0  # of the bodies of all that are there: ready, leased and dead
+        self.attempts = IdCounts()
+        self.residency = Residency(memory, UNLIMITED)
+        self.hungry = hungry
+        self.is_hungry = False
+        self.unread = ""  # why nothing can be read back for the moment; "": no read has said so
+        self.damages: list[Damage] = []
+        self.counters = QueueCounters()
+        self.token_holder = Holder("token")
+        self.tokens = tokens or TokenRange()
+        self.tokens_lsn = 0
+        self._next_token = 1
+        self._tokens_below = 1
+
+    @property
+    def cost(self) -> int:
+        """The memory that the ready list and the bodies of leased items take, in bytes."""
+        ready = self.ready
+        resident = ready.resident_bytes + ready.resident * ITEM_COST
+        return resident + ready.parked_cost + self.lent_bytes
+
+    @property
+    def latest_marker(self) -> int:
+        """The highest marker that an item of this subscription was given."""
+        return max(self.live.last, self.marks.latest)
+
+    @property
+    def tokens_below(self) -> int:
+        """Tokens from here on have never been issued."""
+        return self.tokens.below
+
+    def tidy(self) -> None:
+        """Let go of memory that the ready list does not need, after many or the last items went."""
+        self.residency.shrink(self.cost)
+        if not self.live.count:
+            self.placings.clear()
+
+    def name_unreadable(self, count: int, first: int, last: int) -> None:
+        """Report items that are live by the log's records and that it does not hold any more."""
+        where, what = f"queue {self.name.decode('ascii')}", f"{count} not readable"
+        self.damages.append(Damage("corrupt", where, 0, 0, what, 1, 1, first, last))
+
+    def _reserve_tokens(self, wall_ms: int) -> None:
+        self._next_token = self.tokens.take(TOKENS_RESERVED)
+        self._tokens_below = self.tokens.below
+        self.tokens_lsn = self.log.tokens(self._tokens_below, wall_ms)
+
+    # -- reading back -----------------------------------------------------------------------
+
+    def ask(self) -> None:
+        """Mark that something has to be read back."""
+        if not self.is_hungry:
+            self.is_hungry = True
+            self.hungry.append(self)
+
+    def catch_up(self) -> None:
+        """Take in the arrivals since the last look: a queue's own subscription has them all."""
+
+    def left(self, expires_ms: int) -> None:
+        """Note that an arrival that expires is in the log alone: items before it are read back."""
+
+    def bound(self, item: Item) -> Item:
+        """Return the item as it is here: with this subscription's own limit on its age."""
+        return item
+
+    # -- applying: the same for a client's request and for replay ----------------------------
+
+    def _apply_put(self, id_: int, body_bytes: int) -> None:
+        self.live.add(id_)
+        self.live_bytes += body_bytes
+
+    def _apply_done(self, id_: int, body_bytes: int) -> None:
+        if self.live.discard(id_):
+            self.live_bytes -= body_bytes
+        if self.elsewhere.count:
+            self.elsewhere.discard(id_)
+        if self.held:
+            self.held.pop(id_, None)
+        if self.marks.hidden.count:
+            self.marks.forget(id_)
+        if self.attempts:
+            self.attempts.set(id_, 0)
+        if not self.live.count or self.live_bytes < 0:
+            self.live_bytes = 0  # an item that was dropped unread had a size that only the log knew
+            if self.placings or self.residency.grains:
+                self.tidy()
+        if self.watch.watched:
+            self.watch.forget(id_)
+
+    def _apply_returned(self, id_: int, attempts: int) -> None:
+        if attempts:
+            self.attempts.set(id_, attempts)
+
+    def _apply_dead(
+        self, id_: int, attempts: int, reason: bytes, died_ms: int, body_bytes: int
+    ) -> None:
+        if self.attempts:
+            self.attempts.set(id_, 0)
+        self.watch.forget(id_)
+        self.held.pop(id_, None)
+        if self.residency.grains and not self.ready.resident:
+            self.tidy()
+        self.dead.bury(id_, attempts, reason, died_ms, body_bytes)
+
+    def _apply_flushed(self, spared: IdSet, last_id: int, live_bytes: int) -> None:
+        """Of all items up to `last_id` these and the dead stay, with so many bytes of bodies."""
+        stay, apart = IdSet.union([spared, self.dead.ids]), self.elsewhere
+        self.attempts.keep_only(stay, last_id)
+        self.live.discard_range(1, last_id, stay)
+        apart.discard_range(1, apart.last, stay.both(apart))
+        self.marks.keep_only(stay)
+        self.keep_held(spared)
+        self.live_bytes = live_bytes
+
+    def _apply_upto(self, marker: int, stay: IdSet, live_bytes: int) -> None:
+        """Of all items up to the marker these stay, with so many bytes of bodies."""
+        live, held = self.live, self.held
+        there = live.between(1, marker)
+        gone = there.without(stay)
+        live.discard_range(1, marker, there.both(stay))
+        self.attempts.keep_only(live, marker)
+        self.elsewhere.discard_range(1, marker, self.elsewhere.between(1, marker).without(gone))
+        for id_ in gone.both(self.marks.hidden):
+            self.marks.forget(id_)
+        if held:
+            for id_ in gone:
+                held.pop(id_, None)
+        self.live_bytes = live_bytes if live else 0
+        self.tidy()
+
+    def _apply_tokens(self, below: int) -> None:
+        self.tokens.below = max(below, self.tokens.below)
+        self._next_token = self._tokens_below = self.tokens.below
+
+    def keep_held(self, spared: IdSet) -> None:
+        if self.held:
+            self.held = {id_: key for id_, key in self.held.items() if id_ in spared}
