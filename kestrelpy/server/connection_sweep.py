@@ -1,4 +1,4 @@
-"""What is looked at now and then: connections that do nothing, and memory that they hold.
+"""The periodic look at connections that do nothing, memory that they hold, abandoned children.
 
 One rule: a look costs nothing where nothing is held, and ends nobody who waits or holds an item.
 """
@@ -13,15 +13,16 @@ from typing import Final
 from aiofiles.base import wrap
 
 from kestrelpy.core.broker import Broker
+from kestrelpy.core.registry.abandoned import abandoned, why_abandoned
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.log_limit import LogLimit, address_of
 from kestrelpy.server import clock
-from kestrelpy.server.abandoned import name_abandoned
 from kestrelpy.server.connection import Connection
 from kestrelpy.server.connection_memory import ConnectionMemory
 from kestrelpy.server.process import trim_memory
 
 log = logging.getLogger("kestrelpy")
+_log_children = logging.getLogger("kestrelpy.children")
 
 MEMORY_SECONDS: Final = 1.0
 IDLE_SECONDS_MAX: Final = 60.0
@@ -66,7 +67,7 @@ class ConnectionSweep:
             await self._trim()
             if now_ms - looked_ms >= pause * 1000:
                 looked_ms = now_ms
-                self._abandoned = name_abandoned(self._broker, self._abandoned, now_ms)
+                self.name_abandoned(now_ms)
                 for line in self._log_limit.rest(now_ms):
                     log.warning("%s", line)
                 self.close_idle(now_ms, idle_ms)
@@ -81,6 +82,15 @@ class ConnectionSweep:
                 "max_connection_memory is used up: %d clients that moved nothing were refused "
                 "their items, or closed", shed,
             )  # fmt: skip
+
+    def name_abandoned(self, now_ms: int) -> None:
+        """Log each child that is abandoned: once, and again after it was asked in between."""
+        found = {queue.name: queue for queue in abandoned(self._broker, now_ms)}
+        for name, queue in found.items():
+            if name not in self._abandoned:
+                why = why_abandoned(queue, now_ms)
+                _log_children.warning("queue %s: %s", name.decode("ascii"), why)
+        self._abandoned = set(found)
 
     async def _trim(self) -> None:
         """After a crowd has gone, give back what it took: the allocator keeps much of it."""

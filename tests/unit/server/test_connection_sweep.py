@@ -1,13 +1,19 @@
-"""Connections that are looked at now and then: a body that comes on is left alone."""
+"""The periodic look: a body that comes on is left alone, an abandoned child is logged once."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
+import pytest
+
+from kestrelpy.core.registry.abandoned import ABANDONED_MS
+from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.server import clock
-from kestrelpy.server.connection_sweep import BODY_MS
+from kestrelpy.server.connection_memory import ConnectionMemory
+from kestrelpy.server.connection_sweep import BODY_MS, ConnectionSweep
 from tests.support.running import running
+from tests.support.stage import Stage
 
 
 async def test_a_body_that_is_on_its_way_is_waited_for(tmp_path: Path) -> None:
@@ -41,3 +47,28 @@ async def test_a_body_that_comes_no_further_ends_its_connection(tmp_path: Path) 
 
         assert await peer.closed()
         assert await silent.ask(b"get jobs\r\n") == b"END\r\n"
+
+
+def test_an_abandoned_child_is_logged_once_and_again_after_a_request_for_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stage = Stage()
+    sweep = ConnectionSweep(stage.broker, ConnectionMemory(0), [], lambda: None, LogLimit())
+    stage.say("a", b"get orders+audit/peek", b"get orders+empty/peek", b"set orders 0 0 1", b"1")
+    stage.say("a", b"get orders+empty")
+
+    sweep.name_abandoned(stage.now_ms + ABANDONED_MS - 1)
+    assert caplog.messages == []
+    for _ in range(3):
+        stage.now_ms += ABANDONED_MS
+        sweep.name_abandoned(stage.now_ms)
+    first = (
+        "queue orders+audit: nobody asked for 24 hours, and 1 items wait: read them, or delete "
+        "orders+audit"
+    )
+    assert caplog.messages == [first]
+
+    stage.say("a", b"get orders+audit/peek")
+    sweep.name_abandoned(stage.now_ms)
+    sweep.name_abandoned(stage.now_ms + ABANDONED_MS)
+    assert [message.partition(":")[0] for message in caplog.messages] == ["queue orders+audit"] * 2
