@@ -600,7 +600,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a comma in a value splits it",
-        "kestrelpy/protocol/parse/keys.py",
+        "kestrelpy/protocol/parse/options.py",
         'return tuple(text_of(unquote_to_bytes(value)) for value in named.split(b","))',
         'return tuple(map(text_of, unquote_to_bytes(named).split(b",")))',
         ("tests/scenario/test_transcripts.py",),

@@ -336,7 +336,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.format.record.Draft journal.format.schedule.Nominal core.index.delayed.Delay
         core.index.waiters.Want core.queue.admin.Waiting protocol.parse.commands.Ending
         protocol.parse.set_conditions.Handoff protocol.parse.set_conditions.Once
-        protocol.parse.tokens.Tokens protocol.parse.options.Begin protocol.parse.options.View
+        protocol.parse.options.Tokens protocol.parse.options.Begin protocol.parse.options.View
         protocol.verbs.value_line.Shape protocol.parse.commands.Target
         protocol.parse.commands.StoreLine
     """,
