@@ -362,8 +362,8 @@ _VALUES: Final[dict[str, str]] = {
     "only methods, or what others fill in": """
         journal.tools.live_set.Source journal.files.Files journal.files.Handle
         core.key_rule.KeyRule core.log.log.Log core.log.records.Records core.schedules.Times
-        core.log.shared_log.Needs protocol.ports.Host protocol.ports.Room protocol.ports.Talk
-        protocol.ports.Work protocol.replies.Awaited server.connection.Door
+        core.log.shared_log.Needs protocol.ports.Host protocol.ports.Observer protocol.ports.Room
+        protocol.ports.Talk protocol.ports.Work protocol.replies.Awaited server.connection.Door
         server.connection_memory.Holder server.read_back.OnThread server.shares.Sharer
         server.turn.Speaker
     """,
