@@ -37,8 +37,8 @@ from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.log.shared_log import on_disk
 from kestrelpy.core.subscription.subscription import Reader
 from kestrelpy.protocol.ports import Talk, Work
-from kestrelpy.server.read_back import ReadBack
-from kestrelpy.server.shortage import Shortage, Sleep
+from kestrelpy.server.journals.read_back import ReadBack
+from kestrelpy.server.journals.shortage import Shortage, Sleep
 
 log = logging.getLogger("kestrelpy.background")
 

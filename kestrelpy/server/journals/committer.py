@@ -25,7 +25,7 @@ from journal.compaction.picker import archived_path, recycled_path, retire
 from journal.files import Files, Handle, is_shortage
 from journal.write.writer import SpareOrder, SyncJob
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.server.shortage import Shortage
+from kestrelpy.server.journals.shortage import Shortage
 
 log = logging.getLogger("kestrelpy.committer")
 

@@ -25,8 +25,8 @@ from kestrelpy.core.log.shared_log import SharedLog, on_disk
 from kestrelpy.core.subscription.subscription import Reader
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.server import clock
-from kestrelpy.server.read_cache import SharedReads
-from kestrelpy.server.shortage import Shortage
+from kestrelpy.server.journals.read_cache import SharedReads
+from kestrelpy.server.journals.shortage import Shortage
 
 log = logging.getLogger("kestrelpy.background")
 

@@ -19,7 +19,7 @@ ITEMS = 40
 @pytest.fixture
 def life(monkeypatch: pytest.MonkeyPatch) -> Life:
     """Forty items over many segments, none in memory."""
-    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
     monkeypatch.setattr("kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX", 0)
     life = Life(Policy(max_memory_bytes=0, max_attempts=2), Sizes(2048, 2048, 1 << 20))

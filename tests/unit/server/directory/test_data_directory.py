@@ -9,7 +9,7 @@ import pytest
 from journal.errors import DirectoryLocked
 from journal.files import Disk
 from journal.write.writer import Sizes
-from kestrelpy.server.data_directory import DataDirectory
+from kestrelpy.server.directory.data_directory import DataDirectory
 from tests.support.running import running
 from tests.support.stage import Stage
 

@@ -35,8 +35,8 @@ from kestrelpy.core.index.dedupe import take_in
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.replay.replay import Replay
-from kestrelpy.server.server_id import take_server_id
-from kestrelpy.server.token_file import TokenFile
+from kestrelpy.server.directory.server_id import take_server_id
+from kestrelpy.server.directory.token_file import TokenFile
 
 REMOVED_SUFFIX: Final = "~removed"
 _SYNC_PROBES: Final = 3

@@ -16,7 +16,7 @@ from journal.format.record import Draft, Kind
 from journal.sets.id_set import IdCounts, IdSet
 from journal.write.writer import Journal, Sizes
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.server.committer import Committer
+from kestrelpy.server.journals.committer import Committer
 from tests.support.disks import HeldDisk
 
 
@@ -108,7 +108,7 @@ async def test_whatever_goes_wrong_in_a_sync_counts_as_its_failure(bench: Bench)
 async def test_a_segment_is_prepared_again_until_there_is_room(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("kestrelpy.server.committer.SPARE_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("kestrelpy.server.journals.committer.SPARE_RETRY_SECONDS", 0.01)
     caplog.set_level("INFO")
     bench.disk.no_room = True
     bench.journal.append(Draft(Kind.PUT, 1, 1, 0, 1, b"", b"x", 0, 0))

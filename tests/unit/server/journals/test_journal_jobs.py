@@ -12,14 +12,14 @@ from journal.write.writer import Sizes
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.subscription import ABORTED
 from kestrelpy.server import clock
-from kestrelpy.server.journal_jobs import Pause
+from kestrelpy.server.journals.journal_jobs import Pause
 from tests.support.life import Life, at_once
 from tests.support.memory_disk import Fault
 
 
 @pytest.fixture
 def life(monkeypatch: pytest.MonkeyPatch) -> Life:
-    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
     return Life(Policy(max_memory_bytes=0), Sizes(2048, 2048, 1 << 20))
 

@@ -6,9 +6,9 @@ import errno
 from random import Random
 
 from kestrelpy.core.policy import Policy
-from kestrelpy.server.data_directory import DataDirectory
-from kestrelpy.server.server_id import make_server_id, read_server_id, take_server_id
-from kestrelpy.server.word_file import content
+from kestrelpy.server.directory.data_directory import DataDirectory
+from kestrelpy.server.directory.server_id import make_server_id, read_server_id, take_server_id
+from kestrelpy.server.directory.word_file import content
 from tests.support.journals import TINY
 from tests.support.life import Life
 from tests.support.memory_disk import Fault, MemoryDisk

@@ -114,7 +114,7 @@ async def test_a_shortage_refuses_new_items_and_is_over_by_itself(
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     monkeypatch.setattr("kestrelpy.server.turn.REST_SECONDS", 0.01)
-    monkeypatch.setattr("kestrelpy.server.shortage.OVER_SECONDS", 0.0)
+    monkeypatch.setattr("kestrelpy.server.journals.shortage.OVER_SECONDS", 0.0)
     async with running(tmp_path, disk) as server:
         first, second = await server.client(), await server.client()
         for q in range(QUEUES):
@@ -150,8 +150,8 @@ async def test_what_waits_is_tried_once_in_a_pause_and_not_in_every_turn(
     tmp_path: Path, disk: CountedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kestrelpy.server.turn.REST_SECONDS", 0.01)
-    monkeypatch.setattr("kestrelpy.server.shortage.PAUSE_SECONDS", 3600)
-    monkeypatch.setattr("kestrelpy.server.shortage.PAUSE_SECONDS_MAX", 3600)
+    monkeypatch.setattr("kestrelpy.server.journals.shortage.PAUSE_SECONDS", 3600)
+    monkeypatch.setattr("kestrelpy.server.journals.shortage.PAUSE_SECONDS_MAX", 3600)
     async with running(tmp_path, disk) as server:
         peer, other = await server.client(), await server.client()
         await peer.ask(b"set jobs 0 0 1\r\na\r\n")

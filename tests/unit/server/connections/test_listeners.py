@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.server.listeners import CannotListen, Listeners
+from kestrelpy.server.connections.listeners import CannotListen, Listeners
 
 
 async def test_a_listener_that_is_closed_accepts_nobody_on_the_port_or_the_socket(

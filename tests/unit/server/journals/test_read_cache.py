@@ -15,7 +15,7 @@ from tests.support.life import Life, at_once
 
 
 def test_children_share_what_was_read_for_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     life = Life(Policy(), Sizes(2048, 2048, 1 << 20))
     for number in range(5):
         mention(life.broker, b"jobs+c%d" % number, life.now_ms)

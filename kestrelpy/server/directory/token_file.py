@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 from journal.files import Files
 from journal.format.checkpoint import TOKENS_SKIPPED
 from kestrelpy.core.index.token_range import TOKENS_PER_MS
-from kestrelpy.server.word_file import WordFile
+from kestrelpy.server.directory.word_file import WordFile
 
 NAME: Final = "tokens"
 # Queues that are deleted and made again and again run ahead of the clock by one second each.

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Final
 
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.server.shortage import Shortage
+from kestrelpy.server.journals.shortage import Shortage
 
 # The active segment, the next one, and one that was sealed and is not synced yet.
 DESCRIPTORS_EACH: Final = 3

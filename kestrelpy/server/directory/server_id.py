@@ -25,7 +25,7 @@ from journal.format.record import Kind
 from journal.format.segment import FILE_HEADER_BYTES
 from journal.read.frames import chain
 from journal.tools.view import parse_folder_name
-from kestrelpy.server.word_file import FILE_BYTES, WordFile, content
+from kestrelpy.server.directory.word_file import FILE_BYTES, WordFile, content
 
 NAME: Final = "server-id"
 _ID: Final = re.compile(rb"[0-9a-f]{32}")

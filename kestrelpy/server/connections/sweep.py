@@ -17,8 +17,8 @@ from kestrelpy.core.registry.abandoned import abandoned, why_abandoned
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.log_limit import LogLimit, address_of
 from kestrelpy.server import clock
-from kestrelpy.server.connection import Connection
-from kestrelpy.server.connection_memory import ConnectionMemory
+from kestrelpy.server.connections.connection import Connection
+from kestrelpy.server.connections.memory import ConnectionMemory
 from kestrelpy.server.process import trim_memory
 
 log = logging.getLogger("kestrelpy")

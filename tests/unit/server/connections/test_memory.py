@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.server.connection_memory import (
+from kestrelpy.server.connections.memory import (
     SMALL_BYTES,
     STALL_MS,
     WOKEN_MAX,
@@ -214,8 +214,8 @@ READ_BYTES = 256 * KIB  # at once, from each socket
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweep looks often, and those that move nothing have little time."""
-    monkeypatch.setattr("kestrelpy.server.connection_sweep.MEMORY_SECONDS", 0.02)
-    monkeypatch.setattr("kestrelpy.server.connection_memory.STALL_MS", 200)
+    monkeypatch.setattr("kestrelpy.server.connections.sweep.MEMORY_SECONDS", 0.02)
+    monkeypatch.setattr("kestrelpy.server.connections.memory.STALL_MS", 200)
 
 
 def a_set(body: bytes, name: bytes = b"jobs") -> bytes:
@@ -357,7 +357,7 @@ async def test_a_large_item_waits_for_room_and_a_small_one_does_not(
 async def test_a_body_that_comes_no_further_ends_its_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kestrelpy.server.connection_sweep.BODY_MS", 50)
+    monkeypatch.setattr("kestrelpy.server.connections.sweep.BODY_MS", 50)
     config = '[server]\nidle_timeout = "1s"\n'
     async with running(tmp_path, config=config) as server:
         holder = await server.client()

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.server.later_syncs import LAZY_SECONDS, SOON_SECONDS, LaterSyncs
+from kestrelpy.server.journals.later_syncs import LAZY_SECONDS, SOON_SECONDS, LaterSyncs
 
 
 class Timer:

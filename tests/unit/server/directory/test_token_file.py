@@ -11,8 +11,8 @@ import pytest
 from journal.format.checkpoint import TOKENS_SKIPPED
 from kestrelpy.core.index.token_range import TOKENS_PER_MS
 from kestrelpy.core.policy import Policy
-from kestrelpy.server.token_file import GENERATIONS_SKIPPED, TokenFile
-from kestrelpy.server.word_file import content
+from kestrelpy.server.directory.token_file import GENERATIONS_SKIPPED, TokenFile
+from kestrelpy.server.directory.word_file import content
 from tests.support.life import NAME, Life
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 from tests.support.stage import Stage

@@ -13,8 +13,8 @@ from journal.files import Disk
 from journal.write.writer import Sizes
 from kestrelpy.cli.backup import back_up
 from kestrelpy.cli.restore import put_back
-from kestrelpy.server.data_directory import DataDirectory
-from kestrelpy.server.owner_only import open_to_others
+from kestrelpy.server.directory.data_directory import DataDirectory
+from kestrelpy.server.directory.owner_only import open_to_others
 from tests.support.running import running
 
 

@@ -10,8 +10,8 @@ import pytest
 from kestrelpy.core.registry.abandoned import ABANDONED_MS
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.server import clock
-from kestrelpy.server.connection_memory import ConnectionMemory
-from kestrelpy.server.connection_sweep import BODY_MS, ConnectionSweep
+from kestrelpy.server.connections.memory import ConnectionMemory
+from kestrelpy.server.connections.sweep import BODY_MS, ConnectionSweep
 from tests.support.running import running
 from tests.support.stage import Stage
 

@@ -17,7 +17,7 @@ from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.parse.parser import Lines
 from kestrelpy.protocol.ports import Host
 from kestrelpy.server import clock
-from kestrelpy.server.connection_memory import UNCOUNTED_BYTES, ConnectionMemory
+from kestrelpy.server.connections.memory import UNCOUNTED_BYTES, ConnectionMemory
 from kestrelpy.server.turn import Turn
 
 # How much may come in while the conversation is blocked, or has used up its share; then the socket

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from kestrelpy.server.connection import AHEAD_BYTES_MAX
+from kestrelpy.server.connections.connection import AHEAD_BYTES_MAX
 from tests.support.running import running
 
 
