@@ -26,8 +26,8 @@ from journal.tools.view import folder_name, journal_folders, parse_folder_name
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import data_folder, watch
 from kestrelpy.cli.manifest import MANIFEST, BackedUp, encode
-from kestrelpy.server.server_id import NAME as SERVER_ID
-from kestrelpy.server.server_id import read_server_id
+from kestrelpy.server.directory.server_id import NAME as SERVER_ID
+from kestrelpy.server.directory.server_id import read_server_id
 
 
 def backup(destination: str, data_dir: str | None, as_json: bool) -> None:

@@ -34,7 +34,7 @@ from kestrelpy.cli.backup import summary
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import data_folder, watch
 from kestrelpy.cli.manifest import NUMBER_MAX, BackedUp, check_contents, read_manifest
-from kestrelpy.server.server_id import make_server_id, new_id
+from kestrelpy.server.directory.server_id import make_server_id, new_id
 
 _STAGED: Final = "~removed"  # what a daemon removes when it starts
 

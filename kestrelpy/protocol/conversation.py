@@ -10,6 +10,7 @@ nothing; and a connection that is waiting, or has too much in flight, handles no
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator
 from typing import Final
@@ -20,7 +21,7 @@ from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.transfer.request import Order
 from kestrelpy.errors import Refused, ServerError, fitted
-from kestrelpy.protocol.log_limit import complain
+from kestrelpy.protocol.log_limit import address_of
 from kestrelpy.protocol.parse.commands import (
     Bad,
     Command,
@@ -43,7 +44,9 @@ from kestrelpy.protocol.verbs.children import delete_child, move_on
 from kestrelpy.protocol.verbs.delete_item import remove, withdraw
 from kestrelpy.protocol.verbs.end_lease import named
 from kestrelpy.protocol.verbs.get import Fetching
-from kestrelpy.protocol.verbs.set import Storing, limit_of
+from kestrelpy.protocol.verbs.set import Storing
+
+log = logging.getLogger("kestrelpy.conversation")
 
 # One connection's requests in flight: enough for any pipeline, small enough for ten thousand.
 HELD_REPLIES_MAX: Final = 1024
@@ -54,6 +57,7 @@ SHARE_COMMANDS: Final = 256
 SUGGESTION_MS: Final = 1000
 # Larger requests are not kept in a buffer that may be idle for hours.
 FED_BYTES_KEPT: Final = 4 << 10
+
 
 class Conversation:
     """One client's requests and answers. The shell owns the socket."""
@@ -70,9 +74,9 @@ class Conversation:
         self.broker = broker
         self.host = host
         self._elapsed = host.elapsed
-        self.parser = Parser(self._limit_of, lines)
         self.replies = Replies(self)
         self.storing = Storing(self)
+        self.parser = Parser(self.storing.limit_of, lines)
         self.fetching = Fetching(self, peer)
         self.holder = self.fetching.holder
         self.stream: Iterator[bytes] | None = None
@@ -276,9 +280,6 @@ class Conversation:
         """Carry out a set or the like; raises Refused."""
         self.storing.store(command, now_ms)
 
-    def _limit_of(self, name: bytes) -> int:
-        return limit_of(self.broker, name)
-
     # -- the rest ---------------------------------------------------------------------------
 
     def _confirm(self, command: Delete, now_ms: int) -> None:
@@ -341,7 +342,7 @@ class Conversation:
 
     def _bad(self, command: Bad, now_ms: int) -> None:
         if command.log:
-            complain(self, command.log)
+            self._complain(command.log)
         if command.closes:
             self.closing = True
         if not command.quiet:
@@ -352,3 +353,10 @@ class Conversation:
             self.replies.say(line + b"\r\n")
         elif not command.log:
             self.broker.counters.refused_quietly += 1
+
+    def _complain(self, text: str) -> None:
+        """Log what the client did wrong."""
+        peer = self.holder.name
+        end = self.host.log_limit.take(address_of(peer), self.last_command_ms)
+        if end is not None:
+            log.warning("%s: %s%s", peer, text, end)

@@ -9,13 +9,8 @@ the lines that were not logged are counted in the next one.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import Final
-
-from kestrelpy.protocol.ports import Talk
-
-log = logging.getLogger("kestrelpy.conversation")
 
 INTERVAL_MS: Final = 1000
 # One client can have millions of addresses (127.0.0.0/8, IPv6): beyond these it is one of many.
@@ -69,14 +64,6 @@ class LogLimit:
         for key, said in [*self._said.items()]:
             if not said.left and now_ms - said.at_ms >= INTERVAL_MS:
                 del self._said[key]
-
-
-def complain(talk: Talk, text: str) -> None:
-    """Log what a client did wrong."""
-    peer = talk.holder.name
-    end = talk.host.log_limit.take(address_of(peer), talk.last_command_ms)
-    if end is not None:
-        log.warning("%s: %s%s", peer, text, end)
 
 
 def address_of(peer: str) -> str:

@@ -5,23 +5,22 @@ One rule: only promises, no code; so that a part can be read, and tested, withou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Generator, Iterator
+from typing import Protocol
 
 from journal.files import Files
+from journal.read.range_scan import Put
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.index.leases import Holder
+from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import Log
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.schedules import Timetable
 from kestrelpy.core.transfer.request import Order
 from kestrelpy.errors import Refused
+from kestrelpy.protocol.log_limit import LogLimit
+from kestrelpy.protocol.parse.commands import Store
 from kestrelpy.protocol.replies import Gate, Replies
-
-if TYPE_CHECKING:
-    from kestrelpy.protocol.log_limit import LogLimit
-    from kestrelpy.protocol.parse.commands import Store
-    from kestrelpy.protocol.verbs.browse import Observing
 
 
 class Work(Protocol):
@@ -102,6 +101,22 @@ class Host(Protocol):
         """up, readonly or quiescent."""
 
 
+class Observer(Protocol):
+    """Reads items that only the log has, for one conversation.
+
+    Each generator yields nothing while a read is under way, and is resumed when that is over.
+    """
+
+    def item(self, queue: Queue, id_: int) -> Generator[bytes, None, Item | None]:
+        """Return the item; None if it cannot be read."""
+
+    def find(self, queue: Queue, id_: int) -> Generator[bytes, None, Put | None]:
+        """Return the put of the item; None if it is gone or cannot be read."""
+
+    def find_begin(self, queue: Queue, since_ms: int) -> Generator[bytes, None, int]:
+        """Return the marker of the first needed item that was stored at that time or later."""
+
+
 class Talk(Protocol):
     """A conversation, as its parts see it."""
 
@@ -124,5 +139,5 @@ class Talk(Protocol):
     def refuse(self, refused: Refused, quiet: bool = False) -> None:
         """Say no."""
 
-    def observer(self) -> Observing:
-        """What reads by marker for it."""
+    def observer(self) -> Observer:
+        """Return what reads by marker for it."""

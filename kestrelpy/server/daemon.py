@@ -32,15 +32,15 @@ from kestrelpy.protocol.parse.parser import Lines
 from kestrelpy.protocol.ports import Room
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server import clock
-from kestrelpy.server.committer import Committer
-from kestrelpy.server.connection import Connection
-from kestrelpy.server.connection_memory import ConnectionMemory
-from kestrelpy.server.connection_sweep import ConnectionSweep
-from kestrelpy.server.data_directory import DataDirectory, Found
+from kestrelpy.server.connections.connection import Connection
+from kestrelpy.server.connections.listeners import CannotListen, Listeners
+from kestrelpy.server.connections.memory import ConnectionMemory
+from kestrelpy.server.connections.sweep import ConnectionSweep
 from kestrelpy.server.descriptors import OWN, raise_file_limit, share
-from kestrelpy.server.journal_jobs import Background
-from kestrelpy.server.listeners import CannotListen, Listeners
-from kestrelpy.server.owner_only import name_what_is_open
+from kestrelpy.server.directory.data_directory import DataDirectory, Found
+from kestrelpy.server.directory.owner_only import name_what_is_open
+from kestrelpy.server.journals.committer import Committer
+from kestrelpy.server.journals.journal_jobs import Background
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.process import collecting_nothing, return_large_memory, settle_down
 from kestrelpy.server.queue_deletion import Removals

@@ -12,7 +12,7 @@ import resource
 from dataclasses import dataclass
 from typing import Final
 
-from kestrelpy.server.open_journals import DESCRIPTORS_EACH
+from kestrelpy.server.journals.open_journals import DESCRIPTORS_EACH
 
 # Listeners, log and loop; two for each thread that reads, syncs or prepares; and connections that
 # are accepted only to be told that they are too many.

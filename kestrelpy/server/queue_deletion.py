@@ -26,7 +26,7 @@ from kestrelpy.server import clock
 
 if TYPE_CHECKING:
     from kestrelpy.core.broker import Broker
-    from kestrelpy.server.data_directory import DataDirectory
+    from kestrelpy.server.directory.data_directory import DataDirectory
     from kestrelpy.server.turn import Turn
 
 log = logging.getLogger("kestrelpy")

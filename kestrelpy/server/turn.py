@@ -26,14 +26,14 @@ from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.server import clock
-from kestrelpy.server.committer import Committer
 from kestrelpy.server.gathering import Gathering
-from kestrelpy.server.journal_jobs import Background
-from kestrelpy.server.later_syncs import LaterSyncs
-from kestrelpy.server.open_journals import OpenJournals
+from kestrelpy.server.journals.committer import Committer
+from kestrelpy.server.journals.journal_jobs import Background
+from kestrelpy.server.journals.later_syncs import LaterSyncs
+from kestrelpy.server.journals.open_journals import OpenJournals
+from kestrelpy.server.journals.shortage import Shortage
 from kestrelpy.server.schedules import Schedules, sooner
 from kestrelpy.server.shares import DIRECT_SECONDS, Sharer, Shares
-from kestrelpy.server.shortage import Shortage
 
 log = logging.getLogger("kestrelpy.turn")
 

@@ -14,7 +14,7 @@ STARTS = (
     "tests/model/test_journal_machine.py",
 )  # fmt: skip
 TORN = ("tests/unit/journal/read/test_readahead.py", *STARTS)
-LATER = ("tests/unit/server/test_later_syncs.py", "tests/unit/server/test_turn.py")
+LATER = ("tests/unit/server/journals/test_later_syncs.py", "tests/unit/server/test_turn.py")
 HURRY = (
     "tests/unit/server/test_gathering.py", "tests/process/test_process.py",
     "tests/unit/server/test_shares.py",
@@ -85,21 +85,21 @@ SYNCS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "a set that came during a sync has its own as late as if nobody waited",
-        "kestrelpy/server/later_syncs.py",
+        "kestrelpy/server/journals/later_syncs.py",
         "        self._arm(target, SOON_SECONDS)\n",
         "        self._arm(target, LAZY_SECONDS)\n",
         LATER,
     ),
     Fault(
         "a sync that is hastened comes once more when it was put off to",
-        "kestrelpy/server/later_syncs.py",
+        "kestrelpy/server/journals/later_syncs.py",
         "            self._timers.pop(target).cancel()\n",
         "            self._timers.pop(target)\n",
         LATER,
     ),
     Fault(
         "a queue whose sets wait for no sync is synced all the time",
-        "kestrelpy/server/later_syncs.py",
+        "kestrelpy/server/journals/later_syncs.py",
         "if target.sync_ms == 0 and target.waiting_stored)",
         "if target.waiting_stored)",
         LATER,

@@ -103,7 +103,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "an alias answers NOT_STORED to an id that is repeated",
         "kestrelpy/protocol/verbs/set.py",
-        "did += lsn >= 0 or refusal(line, lsn) is STORED",
+        "did += lsn >= 0 or _refusal(line, lsn) is STORED",
         "did += lsn >= 0",
         WIRE,
     ),

@@ -34,13 +34,13 @@ TESTS_OF_THE_WIRE = (
     "tests/unit/protocol/verbs/test_get.py", "tests/scenario/test_transcripts.py",
 )  # fmt: skip
 TESTS_OF_THE_SERVER = (
-    "tests/unit/server/test_committer.py", "tests/unit/server/test_turn.py",
+    "tests/unit/server/journals/test_committer.py", "tests/unit/server/test_turn.py",
     "tests/unit/server/test_daemon.py",
 )  # fmt: skip
 TESTS_OF_THE_CORE = ("tests/unit/core", "tests/model")
 TESTS_OF_UPKEEP = (
-    "tests/unit/journal/compaction/test_maintenance.py", "tests/unit/server/test_journal_jobs.py",
-    "tests/model/test_memory_machine.py",
+    "tests/unit/journal/compaction/test_maintenance.py",
+    "tests/unit/server/journals/test_journal_jobs.py", "tests/model/test_memory_machine.py",
 )  # fmt: skip
 TESTS_OF_KEYS = (
     "tests/unit/core/index/test_key_locks.py",
@@ -56,13 +56,14 @@ TESTS_OF_THE_WORKER = (
 )  # fmt: skip
 TESTS_OF_A_SHORTAGE = (
     "tests/unit/journal/test_shortage.py", "tests/unit/journal/test_files.py",
-    "tests/unit/server/test_read_back.py", "tests/unit/server/test_open_journals.py",
+    "tests/unit/server/journals/test_read_back.py",
+    "tests/unit/server/journals/test_open_journals.py",
     "tests/unit/protocol/verbs/test_get_wait.py", "tests/unit/server/test_daemon.py",
 )  # fmt: skip
 TESTS_OF_RELOADS = ("tests/unit/server/test_reloading.py",)
 TESTS_OF_SHARES = (
-    "tests/unit/server/test_shares.py", "tests/unit/server/test_connection_memory.py",
-    "tests/unit/server/test_connection.py", "tests/unit/protocol/test_conversation.py",
+    "tests/unit/server/test_shares.py", "tests/unit/server/connections/test_memory.py",
+    "tests/unit/server/connections/test_connection.py", "tests/unit/protocol/test_conversation.py",
 )  # fmt: skip
 SIMULATION = ("tests/simulation/test_simulation.py",)
 
@@ -110,7 +111,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "out of files: a dead item that cannot be read now is hidden",
-        "kestrelpy/server/read_back.py",
+        "kestrelpy/server/journals/read_back.py",
         "            if is_shortage(error):\n                self._reviving.discard(reader)\n",
         "            if not error:\n                self._reviving.discard(reader)\n",
         TESTS_OF_A_SHORTAGE,
@@ -138,7 +139,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "out of files: more journals than their share keep their files open",
-        "kestrelpy/server/open_journals.py",
+        "kestrelpy/server/journals/open_journals.py",
         "        if len(self._holding) < self.most or target in self._holding:\n",
         "        if self.most or target in self._holding:\n",
         TESTS_OF_A_SHORTAGE,
@@ -188,7 +189,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a sync's error is lost on its way from the thread",
-        "kestrelpy/server/committer.py",
+        "kestrelpy/server/journals/committer.py",
         "                error = failed\n",
         "                error = None\n",
         TESTS_OF_THE_SERVER,
@@ -373,10 +374,10 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a deleted queue takes the knowledge of its tokens with it",
-        "kestrelpy/server/data_directory.py",
+        "kestrelpy/server/directory/data_directory.py",
         "        self.tokens.keep(queue.reader.tokens_below, generation)\n        found",
         "        found",
-        ("tests/unit/server/test_token_file.py",),
+        ("tests/unit/server/directory/test_token_file.py",),
     ),
     Fault(
         "a lease by token is shown before it is written",
@@ -445,7 +446,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a snapshot is written before its log is durable",
-        "kestrelpy/server/journal_jobs.py",
+        "kestrelpy/server/journals/journal_jobs.py",
         "target.journal.commit.lsn_durable >= job.snapshot.lsn",
         "target.journal.commit.lsn_written >= job.snapshot.lsn",
         TESTS_OF_UPKEEP,
@@ -459,7 +460,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "what is rewritten is what is alive now, though a power cut may take a confirm away",
-        "kestrelpy/server/journal_jobs.py",
+        "kestrelpy/server/journals/journal_jobs.py",
         "                chosen, snapshot.snapshot.kept(), ",
         "                chosen, target.state().live, ",
         SIMULATION,
@@ -600,7 +601,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a comma in a value splits it",
-        "kestrelpy/protocol/parse/keys.py",
+        "kestrelpy/protocol/parse/options.py",
         'return tuple(text_of(unquote_to_bytes(value)) for value in named.split(b","))',
         'return tuple(map(text_of, unquote_to_bytes(named).split(b",")))',
         ("tests/scenario/test_transcripts.py",),
@@ -639,10 +640,10 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a deleted queue leaves an earlier one of its name behind",
-        "kestrelpy/server/data_directory.py",
+        "kestrelpy/server/directory/data_directory.py",
         "            if 0 < made <= generation and",
         "            if made == generation and",
-        ("tests/unit/server/test_data_directory.py",),
+        ("tests/unit/server/directory/test_data_directory.py",),
     ),
     # -- the worker ----------------------------------------------------------------------------
     Fault(
@@ -729,59 +730,59 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "the checksum of a token file is not looked at",
-        "kestrelpy/server/word_file.py",
+        "kestrelpy/server/directory/word_file.py",
         "    return word if word and copy == _encoded(word) else None\n",
         "    return word or None\n",
-        ("tests/unit/server/test_token_file.py",),
+        ("tests/unit/server/directory/test_token_file.py",),
     ),
     Fault(
         "where a token file is damaged tokens begin at 1",
-        "kestrelpy/server/token_file.py",
+        "kestrelpy/server/directory/token_file.py",
         "            below = max(wall_ms * TOKENS_PER_MS, TOKENS_SKIPPED)\n",
         "            below = 1\n",
-        ("tests/unit/server/test_token_file.py",),
+        ("tests/unit/server/directory/test_token_file.py",),
     ),
     Fault(
         "a token file is damaged and nobody hears of it",
-        "kestrelpy/server/data_directory.py",
+        "kestrelpy/server/directory/data_directory.py",
         "        found.notes += [each for each in damaged if each]\n",
         "",
-        ("tests/unit/server/test_server_id.py",),
+        ("tests/unit/server/directory/test_server_id.py",),
     ),
     Fault(
         "a server whose id is damaged is another one",
-        "kestrelpy/server/server_id.py",
+        "kestrelpy/server/directory/server_id.py",
         "        taken = votes[0][0] if votes else new_id()\n",
         "        taken = new_id()\n",
-        ("tests/unit/server/test_server_id.py",),
+        ("tests/unit/server/directory/test_server_id.py",),
     ),
     Fault(
         "a generation comes twice over a restart",
-        "kestrelpy/server/data_directory.py",
+        "kestrelpy/server/directory/data_directory.py",
         "max(broker.generation_deleted, self.tokens.generation)\n",
         "broker.generation_deleted\n",
-        ("tests/unit/server/test_token_file.py",),
+        ("tests/unit/server/directory/test_token_file.py",),
     ),
     Fault(
         "the umask decides what the owner of a file may do",
         FILES,
         "            _set_mode(descriptor, FILE_MODE)\n            handle.write",
         "            handle.write",
-        ("tests/unit/server/test_owner_only.py",),
+        ("tests/unit/server/directory/test_owner_only.py",),
     ),
     Fault(
         "the owner's group may read every item",
         FILES,
         "FILE_MODE: Final = 0o600",
         "FILE_MODE: Final = 0o640",
-        ("tests/unit/server/test_owner_only.py",),
+        ("tests/unit/server/directory/test_owner_only.py",),
     ),
     Fault(
         "a data directory that others may open is not named",
-        "kestrelpy/server/owner_only.py",
+        "kestrelpy/server/directory/owner_only.py",
         "        if mode & _OTHERS and (",
         "        if not mode and (",
-        ("tests/unit/server/test_owner_only.py",),
+        ("tests/unit/server/directory/test_owner_only.py",),
     ),
     Fault(
         "files with a copy go before those with the original",
@@ -943,7 +944,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a connection that has sent more than its share is read from",
-        "kestrelpy/server/connection.py",
+        "kestrelpy/server/connections/connection.py",
         "if self._reading and self._is_ahead(conversation):",
         "if not self._reading:",
         TESTS_OF_SHARES,
@@ -964,21 +965,21 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a stalled client keeps what it holds",
-        "kestrelpy/server/connection_memory.py",
+        "kestrelpy/server/connections/memory.py",
         "                holder.shed()\n                shed += 1\n",
         "                shed += 1\n",
         TESTS_OF_SHARES,
     ),
     Fault(
         "answers that nobody reads do not count",
-        "kestrelpy/server/connection.py",
+        "kestrelpy/server/connections/connection.py",
         "max(made, self._reserved_bytes)",
         "0",
         TESTS_OF_SHARES,
     ),
     Fault(
         "one that goes on beyond the limit keeps the others waiting for good",
-        "kestrelpy/server/connection_memory.py",
+        "kestrelpy/server/connections/memory.py",
         "            if self._favoured is holder:\n                self._favoured = None\n"
         "        if freed",
         "        if freed",

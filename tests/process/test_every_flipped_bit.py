@@ -24,7 +24,7 @@ from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.log.memory_log import NullLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.server.data_directory import DataDirectory
+from kestrelpy.server.directory.data_directory import DataDirectory
 from tests.support import stage as stages
 from tests.support.memory_disk import MemoryDisk
 from tests.support.stage import Stage

@@ -20,8 +20,9 @@ from unittest import mock
 from journal import patience
 from kestrelpy.config import Config
 from kestrelpy.protocol.conversation import Conversation
-from kestrelpy.server import clock, committer, daemon
-from kestrelpy.server.connection import Connection
+from kestrelpy.server import clock, daemon
+from kestrelpy.server.connections.connection import Connection
+from kestrelpy.server.journals import committer
 from tests.simulation.books import WALL_MS
 from tests.simulation.loop import JobQueue
 

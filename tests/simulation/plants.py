@@ -31,7 +31,7 @@ from kestrelpy.core.transfer.steps import Source
 from kestrelpy.protocol.replies import Replies
 from kestrelpy.protocol.verbs import children as mentioning
 from kestrelpy.protocol.verbs import set as storing
-from kestrelpy.server.data_directory import DataDirectory
+from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.turn import Turn
 from tests.simulation.clients import Keeper, Operator
 from tests.support.memory_disk import MemoryDisk

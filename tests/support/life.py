@@ -1,7 +1,7 @@
 """A queue with a real journal on the memory disk, whose threads are moved by hand: what is ordered
 off the loop (reads, snapshots, rewriting) is done one by one, whenever a test says so.
 
-`wrap` of `kestrelpy.server.journal_jobs` has to be replaced by `at_once`.
+`wrap` of `kestrelpy.server.journals.journal_jobs` has to be replaced by `at_once`.
 
 One rule: between two commands nothing happens that was not asked for.
 """
@@ -24,8 +24,8 @@ from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import NOT_STORED, Queue
 from kestrelpy.core.subscription.subscription import Subscription
-from kestrelpy.server.data_directory import DataDirectory
-from kestrelpy.server.journal_jobs import Background
+from kestrelpy.server.directory.data_directory import DataDirectory
+from kestrelpy.server.journals.journal_jobs import Background
 from tests.support.journals import TINY
 from tests.support.memory_disk import MemoryDisk
 

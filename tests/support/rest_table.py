@@ -212,18 +212,18 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "protocol.replies.Replies": {},
     "protocol.verbs.set.Storing": {"stored_bytes _quiet_bytes": "of the current turn"},
     # -- server -------------------------------------------------------------------------------
-    "server.journal_jobs.Background": {},
-    "server.committer.Committer": {
+    "server.journals.journal_jobs.Background": {},
+    "server.journals.committer.Committer": {
         "_threads _idle": "sync threads stay until the process ends",
         "reserve_bytes": SETTING,
     },
-    "server.connection.Connection": {
+    "server.connections.connection.Connection": {
         "_reading is_local": SETTING,
         "heavy_until_ms moved_ms heard_ms": CLOCK,
         "_at_end": "its client says no more",
         "_moved_bytes": "that came since it moved last",
     },
-    "server.connection_memory.ConnectionMemory": {"limit": SETTING, "peak": TOTAL},
+    "server.connections.memory.ConnectionMemory": {"limit": SETTING, "peak": TOTAL},
     "server.daemon.Daemon": {
         "mode server_id _lowered": SETTING,
         "lines": CACHE,
@@ -231,34 +231,37 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_connections": INSIDE,
         "_tasks": WORKS,
     },
-    "server.data_directory.DataDirectory": {
+    "server.directory.data_directory.DataDirectory": {
         "path server_id _damaged_id": NAME,
         "_remnants": INSIDE,
     },
     "server.gathering.Gathering": {
         "_fed _since_ms _hurry_until_ms is_hurried": "of the last turns with a write",
     },
-    "server.later_syncs.LaterSyncs": {},
-    "server.listeners.Listeners": {"_servers _socket": WORKS, "_backlog": SETTING},
-    "server.open_journals.OpenJournals": {
+    "server.journals.later_syncs.LaterSyncs": {},
+    "server.connections.listeners.Listeners": {"_servers _socket": WORKS, "_backlog": SETTING},
+    "server.journals.open_journals.OpenJournals": {
         "most": SETTING,
         "_holding": "journals that were written a moment ago and have not rested yet",
     },
     "server.policies.Policies": {},
-    "server.read_back.ReadBack": {},
+    "server.journals.read_back.ReadBack": {},
     "server.queue_deletion.Removals": {},
     "server.schedules.Schedules": {},
-    "server.read_cache.SharedReads": {},
+    "server.journals.read_cache.SharedReads": {},
     "server.shares.Shares": {"_direct_until": CLOCK},
-    "server.shortage.Shortage": {"_most _began": "of the latest shortage", "_is_named": LAST},
-    "server.token_file.TokenFile": {
+    "server.journals.shortage.Shortage": {
+        "_most _began": "of the latest shortage",
+        "_is_named": LAST,
+    },
+    "server.directory.token_file.TokenFile": {
         "_held _wanted": NUMBER,
         "_is_there _is_old _is_lost": ON_DISK,
     },
     "server.turn.Turn": {
         "_timer _timer_ms _wall_checked_ms": CLOCK,
     },
-    "server.word_file.WordFile": {"path": NAME},
+    "server.directory.word_file.WordFile": {"path": NAME},
 }
 
 # Where a queue keeps what is done.
@@ -304,8 +307,8 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.compaction.maintenance.State journal.snapshot.dedupe_file.Part
         journal.snapshot.dedupe_file.Summary journal.snapshot.dedupe_file.ScopeState
         journal.format.subscription_state.ReaderState journal.format.checkpoint.Checkpoint
-        core.index.delayed._Entries server.journal_jobs.Pause server.reloading.Enforcement
-        server.reloading.Reload server.reloading._Known
+        core.index.delayed._Entries server.journals.journal_jobs.Pause
+        server.reloading.Enforcement server.reloading.Reload server.reloading._Known
     """,
     _OF_AN_ITEM: """
         journal.format.out_of_order.DelayedEntry journal.format.out_of_order.PlacedEntry
@@ -339,8 +342,8 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.recovery.recovery.Recovery journal.tools.repair.Repair journal.tools.repair._Round
         journal.read.scan.Gap journal.read.scan.Scan core.subscription.restore.Apart
         core.replay.replay.Replay core.replay.subscription_replay.ReplayLine
-        core.replay.subscription_replay.Sizes server.data_directory.Found server.word_file.Copies
-        journal.__main__._OneLine
+        core.replay.subscription_replay.Sizes server.directory.data_directory.Found
+        server.directory.word_file.Copies journal.__main__._OneLine
     """,
 }
 _VALUES: Final[dict[str, str]] = {
@@ -349,21 +352,21 @@ _VALUES: Final[dict[str, str]] = {
         journal.format.record.Draft journal.format.schedule.Nominal core.index.delayed.Delay
         core.index.waiters.Want core.queue.admin.Waiting protocol.parse.commands.Ending
         protocol.parse.set_conditions.Handoff protocol.parse.set_conditions.Once
-        protocol.parse.tokens.Tokens protocol.parse.options.Begin protocol.parse.options.View
+        protocol.parse.options.Tokens protocol.parse.options.Begin protocol.parse.options.View
         protocol.verbs.value_line.Shape protocol.parse.commands.Target
         protocol.parse.commands.StoreLine
     """,
     "settings": """
         journal.write.segment_file.Sizes core.key_rule.KeySettings core.policy.Policy
         core.schedules.CatchUp core.schedules.Schedule server.descriptors.Shares
-        server.token_file._Numbers
+        server.directory.token_file._Numbers
     """,
     "an error, or a sentence about the disk": """
         journal.compaction.compaction.DamagedVictim journal.snapshot.dedupe_load.ChunkDamaged
         journal.errors.Damage journal.errors.DirectoryLocked journal.errors.JournalError
         journal.errors.JournalFailed journal.errors.NewerFormat
         journal.snapshot.snapshot.SnapshotDamaged protocol.parse.target.UnknownOption
-        server.daemon.StartError server.listeners.CannotListen
+        server.daemon.StartError server.connections.listeners.CannotListen
     """,
     "a file, or what is known of one": """
         journal.snapshot.dedupe_file.Chunk journal.files.Disk journal.files.DiskHandle
@@ -376,13 +379,13 @@ _VALUES: Final[dict[str, str]] = {
         journal.tools.live_set.Source journal.files.Files journal.files.Handle
         core.key_rule.KeyRule core.log.log.Log core.log.records.Records core.schedules.Times
         core.fanout.child.Parent core.log.shared_log.Needs core.subscription.ready_line.Gate
-        protocol.ports.Host protocol.ports.Room protocol.ports.Talk
-        protocol.ports.Work protocol.replies.Awaited server.connection.Door
-        server.connection_memory.Holder server.read_back.OnThread server.shares.Sharer
-        server.turn.Speaker
+        protocol.ports.Host protocol.ports.Observer protocol.ports.Room
+        protocol.ports.Talk protocol.ports.Work protocol.replies.Awaited
+        server.connections.connection.Door server.connections.memory.Holder
+        server.journals.read_back.OnThread server.shares.Sharer server.turn.Speaker
     """,
     "held by its task alone; it keeps the names that it found at its last look": """
-        server.connection_sweep.ConnectionSweep
+        server.connections.sweep.ConnectionSweep
     """,
 }
 
@@ -436,5 +439,5 @@ def _memory_adds_up(memory: Any) -> str:
 
 RELATIONS: Final[dict[str, tuple[Callable[[Any], str], ...]]] = {
     "journal.write.group_commit.GroupCommit": (_commit_is_over,),
-    "server.connection_memory.ConnectionMemory": (_memory_adds_up,),
+    "server.connections.memory.ConnectionMemory": (_memory_adds_up,),
 }

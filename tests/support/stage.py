@@ -23,7 +23,7 @@ from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.protocol.parse.parser import Lines
 from kestrelpy.protocol.ports import Talk, Work
 from kestrelpy.protocol.replies import Gate
-from kestrelpy.server.data_directory import DataDirectory
+from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.reloading import put_in_force
 from kestrelpy.server.schedules import Schedules, sooner

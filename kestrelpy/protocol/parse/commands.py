@@ -35,9 +35,8 @@ from typing import Final
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.protocol.parse.line_template import Cut
 from kestrelpy.protocol.parse.names import parent_of
-from kestrelpy.protocol.parse.options import Begin, View
+from kestrelpy.protocol.parse.options import NO_TOKENS, Begin, Tokens, View
 from kestrelpy.protocol.parse.set_conditions import NOTHING, Once
-from kestrelpy.protocol.parse.tokens import NO_TOKENS, Tokens
 
 _new: Final = object.__new__
 

@@ -25,6 +25,7 @@ from kestrelpy.protocol.parse.commands import (
     Touch,
 )
 from kestrelpy.protocol.parse.line_template import Cut, cut
+from kestrelpy.protocol.parse.options import TOKEN_DIGITS_MAX, cut_token
 from kestrelpy.protocol.parse.set_conditions import parse_version, refuse_verb
 from kestrelpy.protocol.parse.target import (
     KEY_BYTES_MAX,
@@ -37,7 +38,6 @@ from kestrelpy.protocol.parse.target import (
     parse_target,
     why_no_option,
 )
-from kestrelpy.protocol.parse.tokens import DIGITS_MAX, cut_token
 
 LINE_BYTES_MAX: Final = 8 << 10
 BODY_BYTES_ABSURD: Final = 1 << 30
@@ -53,7 +53,7 @@ LINES_KEPT: Final = 4096
 LINE_BYTES_KEPT: Final = 300
 _CAS_WORDS: Final = 6  # without noreply, and with its version
 # With whatever token its key is not too long.
-TOKEN_LINE_BYTES_KEPT: Final = KEY_BYTES_MAX - DIGITS_MAX
+TOKEN_LINE_BYTES_KEPT: Final = KEY_BYTES_MAX - TOKEN_DIGITS_MAX
 _FLAGS_BELOW: Final = 1 << 32
 _NUMBER_BELOW: Final = 1 << 53
 

@@ -11,22 +11,28 @@ from urllib.parse import unquote_to_bytes
 
 from kestrelpy.durations import parse_duration_ms
 from kestrelpy.errors import ClientError
-from kestrelpy.protocol.parse import delays
 from kestrelpy.protocol.parse import set_conditions as once
 from kestrelpy.protocol.parse.commands import Delete, Remove, Target, Upto, Withdraw
-from kestrelpy.protocol.parse.delays import parse_delay, refuse_delay
-from kestrelpy.protocol.parse.keys import OPTION, parse_key
 from kestrelpy.protocol.parse.names import check_name, parent_of, readable
-from kestrelpy.protocol.parse.options import parse_begin, parse_number, parse_view
+from kestrelpy.protocol.parse.options import (
+    DELAY_OPTIONS,
+    KEY_OPTION,
+    parse_begin,
+    parse_delay,
+    parse_key,
+    parse_number,
+    parse_tokens,
+    parse_view,
+    refuse_delay,
+)
 from kestrelpy.protocol.parse.set_conditions import NOTHING, parse_once, parse_whole
-from kestrelpy.protocol.parse.tokens import parse_tokens
 
 KEY_BYTES_MAX: Final = 250
 STORING: Final = "set"  # or another verb that stores
 _FLAGS: Final = frozenset({"open", "close", "abort", "defer", "peek", "dead", "full", "declare"})
 _VIEWS: Final = frozenset({"after", "since", "n"})
 _BEGINS: Final = frozenset({"from", "since"})
-STORES: Final = delays.WORDS | once.WORDS | {"key"}  # beside declare, which goes alone
+STORES: Final = DELAY_OPTIONS | once.WORDS | {"key"}  # beside declare, which goes alone
 # Options that a get may not have, whatever stands beside them.
 _NEVER_FETCHED: Final = ("declare", "upto", *sorted(once.WORDS))
 _KNOWN: Final = sorted(
@@ -87,7 +93,7 @@ def parse_naming(raw: bytes, verb: str = "get") -> tuple[Target, int]:
         values[word] = value
         sent[word] = part
     options = frozenset(values)
-    key = parse_key(sent[OPTION]) if OPTION in options else ()
+    key = parse_key(sent[KEY_OPTION]) if KEY_OPTION in options else ()
     wait_ms = _wait(values["t"]) if "t" in values else 0
     is_child = bool(parent_of(name))
     begin = None
@@ -98,9 +104,9 @@ def parse_naming(raw: bytes, verb: str = "get") -> tuple[Target, int]:
     _refuse_contradiction(options, begin is not None)
     if view is not None and is_child and "since" in options:
         begin = parse_begin({"since": values["since"]})  # of a child that this mentions first
-    delay = parse_delay(values) if options & delays.WORDS else None
+    delay = parse_delay(values) if options & DELAY_OPTIONS else None
     if delay is not None and verb != STORING:
-        refuse_delay(min(options & delays.WORDS), options)
+        refuse_delay(min(options & DELAY_OPTIONS), options)
     tokens = parse_tokens(values, verb if verb in ("delete", "touch") else "get")
     if verb != STORING:
         _refuse_stored(options, verb)

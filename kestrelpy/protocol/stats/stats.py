@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final, Literal
+from urllib.parse import quote
 
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.index.leases import Lease
@@ -23,11 +24,14 @@ from kestrelpy.core.log.log import Log
 from kestrelpy.core.queue.browse import Kept
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.schedules import Running, Timetable
 from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.protocol.ports import Host
 
 _QUEUES_PER_SLICE: Final = 100
 _LEASES_PER_SLICE: Final = 200
+_SCHEDULES_PER_SLICE: Final = 100
+_UNESCAPED: Final = "!$&'()*+,:;=@/"
 # Paths are in it, and a line of stats should stay one that can be read.
 _REASON_CHARACTERS_MAX: Final = 300
 
@@ -216,6 +220,33 @@ def is_shown(reader: Subscription, lease: Lease) -> bool:
 def _age_ms(stored_ms: int, wall_ms: int) -> object:
     """Of an item lent since before a restart only the log knows."""
     return max(wall_ms - stored_ms, 0) if stored_ms else "-"
+
+
+def schedule_lines(timetable: Timetable) -> Iterator[bytes]:
+    """`stats schedules`: all of them by name, in slices; times are seconds since 1970."""
+    names = sorted(timetable.running)
+    for start in range(0, len(names), _SCHEDULES_PER_SLICE):
+        yield b"".join(
+            lines(f"schedule_{name.decode('ascii')}_", _schedule(timetable.running[name]))
+            for name in names[start : start + _SCHEDULES_PER_SLICE]
+            if name in timetable.running
+        )
+    yield b"END\r\n"
+
+
+def _schedule(running: Running) -> list[tuple[str, object]]:
+    """When it puts next, and how far it has got; a value is one word, so blanks are quoted."""
+    schedule = running.schedule
+    return [
+        ("queue", schedule.queue.decode("ascii")),
+        ("cron", quote(schedule.line, _UNESCAPED)),
+        ("timezone", schedule.timezone),
+        ("catch_up", schedule.catch_up.value),
+        ("next", running.next_s if running.next_s is not None else "-"),
+        ("last", running.done_s),
+        ("waiting", len(running.waiting)),
+        ("state", quote(running.state, _UNESCAPED)),
+    ]
 
 
 def dump_lines(broker: Broker, names: list[bytes], now_ms: int) -> Iterator[bytes]:

@@ -19,12 +19,12 @@ from kestrelpy.protocol.parse.target import refuse_later
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import Together
 from kestrelpy.protocol.stats.item import dead_lines, item_lines, token_lines
-from kestrelpy.protocol.stats.schedules import schedule_lines
 from kestrelpy.protocol.stats.stats import (
     dump_lines,
     marker_lines,
     one_queue_lines,
     open_lines,
+    schedule_lines,
     stats_lines,
 )
 from kestrelpy.protocol.verbs.declare import setting_lines

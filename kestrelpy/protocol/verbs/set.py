@@ -3,6 +3,14 @@
     hands off? ─▶ what it confirms, on disk ─▶ put ─▶ STORED when that is, or the word for why not
     an alias?  ─▶ put in each of its queues in turn ─▶ STORED if all did, when all are on disk
 
+The answers where nothing was stored:
+
+                    the id was seen   the version is another one   nothing is there   full
+    set             STORED            NOT_STORED (expect=)         NOT_STORED         NOT_STORED
+    add             NOT_STORED        NOT_STORED                   -                  NOT_STORED
+    cas             STORED            EXISTS                       NOT_FOUND          NOT_STORED
+    replace         STORED            -                            NOT_STORED         NOT_STORED
+
 One rule: an answer that rests on a stored item is said when that item is on disk.
 """
 
@@ -11,10 +19,9 @@ from __future__ import annotations
 from typing import Final
 
 from journal.format.item_header import Stamp
-from kestrelpy.core.broker import Broker
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.log.log import Log
-from kestrelpy.core.queue.queue import DUPLICATE, NOT_FOUND, Queue
+from kestrelpy.core.queue.queue import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND, Queue
 from kestrelpy.errors import ClientError, Refused, ServerError
 from kestrelpy.protocol.parse.commands import Store, StoreLine
 from kestrelpy.protocol.parse.names import parent_of
@@ -30,8 +37,16 @@ from kestrelpy.protocol.verbs.handoff import (
     must_wait,
     wait,
 )
-from kestrelpy.protocol.verbs.stored import NOT_STORED, STORED, expectation, refusal
 
+STORED: Final = b"STORED\r\n"
+NOT_STORED: Final = b"NOT_STORED\r\n"
+_WORDS: Final = {
+    (b"set", DUPLICATE): STORED,
+    (b"cas", DUPLICATE): STORED,
+    (b"replace", DUPLICATE): STORED,
+    (b"cas", EXISTS): b"EXISTS\r\n",
+    (b"cas", NOT_FOUND): b"NOT_FOUND\r\n",
+}
 # What a set costs beside its body, where nobody counts the answers.
 RECORD_BYTES: Final = 256
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
@@ -73,9 +88,9 @@ class Storing:
             if name in broker.aliases:
                 self._store_in_each(command, broker.aliases[name], now_ms)
                 return
-            queue = _made(broker, line, name, command.body, now_ms)
+            queue = self._made(line, name, command.body, now_ms)
             if queue is None:  # of what nobody wrote; and a refusal leaves nothing behind
-                self._say_refused(refusal(line, NOT_FOUND), command.quiet, None)
+                self._say_refused(_refusal(line, NOT_FOUND), command.quiet, None)
                 return
         if line.is_plain and not line.key and queue.policy.keys.rule is None:  # nearly all are
             expires_ms = line.expiry and _expires_ms(line.expiry, now_ms + broker.wall.offset_ms)
@@ -88,7 +103,7 @@ class Storing:
                 None, line.expected,
             )  # fmt: skip
         else:
-            lsn = _put(broker, queue, line, command.body, found, now_ms)
+            lsn = self._put(queue, line, command.body, found, now_ms)
         self.stored_bytes += len(command.body)
         if found is not None and lsn >= 0 and queue.passes_on and is_for_nobody(queue):
             confirm_repeated(self._talk, command, found, queue, now_ms)
@@ -97,10 +112,10 @@ class Storing:
                 self._bound_quiet(len(command.body), queue.log, lsn)
             else:
                 self.replies.hold(STORED, queue.log, lsn)
-        elif found is not None and lsn == DUPLICATE and refusal(line, lsn) is STORED:
+        elif found is not None and lsn == DUPLICATE and _refusal(line, lsn) is STORED:
             confirm_repeated(self._talk, command, found, queue, now_ms)
         else:
-            self._say_refused(refusal(line, lsn), command.quiet, queue.log)
+            self._say_refused(_refusal(line, lsn), command.quiet, queue.log)
 
     def _store_in_each(self, command: Store, names: tuple[bytes, ...], now_ms: int) -> None:
         """By an alias: whoever refuses does not keep the others from it.
@@ -116,13 +131,13 @@ class Storing:
         done, did, errors = Together(), 0, list[Refused]()
         for name in names:
             try:
-                queue = broker.queues.get(name) or _made(broker, line, name, body, now_ms)
+                queue = broker.queues.get(name) or self._made(line, name, body, now_ms)
                 assert queue is not None
-                lsn = _put(broker, queue, line, body, None, now_ms)
+                lsn = self._put(queue, line, body, None, now_ms)
             except Refused as refused:
                 errors.append(refused)
                 continue
-            did += lsn >= 0 or refusal(line, lsn) is STORED
+            did += lsn >= 0 or _refusal(line, lsn) is STORED
             done.hold(b"", queue.log, lsn if lsn >= 0 else queue.log.lsn_appended)
             if command.quiet and lsn >= 0:
                 self._bound_quiet(len(body), queue.log, lsn)
@@ -159,62 +174,72 @@ class Storing:
             self.stored_bytes = HELD_BYTES_MAX
             self.replies.hold(b"", log, lsn)
 
+    def limit_of(self, name: bytes) -> int:
+        """Return how large an item of this name may be; an alias has the largest of its limits."""
+        broker = self.broker
+        if name in broker.aliases:
+            return max(self.limit_of(each) for each in broker.aliases[name])
+        queue = broker.queues.get(name)
+        policy = queue.policy if queue is not None else broker.policy_of(name, b"")
+        return policy.max_item_bytes
 
-def limit_of(broker: Broker, name: bytes) -> int:
-    """How large an item of this name may be; of an alias, for the queue that takes the largest."""
-    if name in broker.aliases:
-        return max(limit_of(broker, each) for each in broker.aliases[name])
-    queue = broker.queues.get(name)
-    policy = queue.policy if queue is not None else broker.policy_of(name, b"")
-    return policy.max_item_bytes
+    def _put(
+        self, queue: Queue, line: StoreLine, body: bytes, found: Given | None, now_ms: int
+    ) -> int:
+        """Put it in this queue, and hand off what was found; as `Queue.put` answers."""
+        broker = self.broker
+        expires_ms = _expires_ms(line.expiry, now_ms + broker.wall.offset_ms) if line.expiry else 0
+        keys, key = queue.policy.keys, NO_KEY
+        if line.key or keys.rule is not None:
+            key = keys.key_of(queue.name, line.key, body)
+        stamp = None
+        if found is not None:
+            stamp = _new(Stamp, (line.id, line.scope, line.epoch, 0, 0, found.origin))
+        elif line.id:
+            stamp = _new(Stamp, (line.id, line.scope, line.epoch, 0, 0, None))
+        number, delay, expects = queue.next_number, line.target.delay, line.expected
+        if line.verb == b"set":
+            lsn = queue.put(body, line.flags, expires_ms, now_ms, key, None, delay, stamp, expects)
+        elif line.only_if_empty:
+            lsn = queue.add(body, line.flags, expires_ms, now_ms, key, delay=delay, stamp=stamp)
+        else:
+            expects = _expected_version(line) if line.key else None
+            lsn = queue.put(body, line.flags, expires_ms, now_ms, key, None, delay, stamp, expects)
+        if found is not None and lsn >= 0 and not (queue.passes_on and is_for_nobody(queue)):
+            broker.moves.passages.hand_off(found.source, found.lease, queue, number, lsn, now_ms)
+        return lsn
+
+    def _made(self, line: StoreLine, name: bytes, body: bytes, now_ms: int) -> Queue | None:
+        """A queue for a set that will not be refused; None: it expects what nobody wrote."""
+        if parent_of(name):
+            _refuse_child(line, name)
+        if line.key and _expected_version(line):
+            return None
+        broker = self.broker
+        policy, size = broker.policy_of(name, b""), len(body)
+        if size > policy.max_item_bytes:
+            raise ServerError(f"item too large ({size} bytes, limit {policy.max_item_bytes})")
+        policy.keys.key_of(name, line.key, body)
+        if parent_of(name):
+            return child_to_store_in(broker, name, now_ms)
+        return broker.create(name, now_ms)
 
 
-def _put(
-    broker: Broker, queue: Queue, line: StoreLine, body: bytes, found: Given | None, now_ms: int
-) -> int:
-    """Put it in this queue, and hand off what was found; as `Queue.put` answers."""
-    expires_ms = _expires_ms(line.expiry, now_ms + broker.wall.offset_ms) if line.expiry else 0
-    keys, key = queue.policy.keys, NO_KEY
-    if line.key or keys.rule is not None:
-        key = keys.key_of(queue.name, line.key, body)
-    stamp = None
-    if found is not None:
-        stamp = _new(Stamp, (line.id, line.scope, line.epoch, 0, 0, found.origin))
-    elif line.id:
-        stamp = _new(Stamp, (line.id, line.scope, line.epoch, 0, 0, None))
-    number, delay, expects = queue.next_number, line.target.delay, line.expected
-    if line.verb == b"set":
-        lsn = queue.put(body, line.flags, expires_ms, now_ms, key, None, delay, stamp, expects)
-    elif line.only_if_empty:
-        lsn = queue.add(body, line.flags, expires_ms, now_ms, key, delay=delay, stamp=stamp)
-    else:
-        expects = expectation(line) if line.key else None
-        lsn = queue.put(body, line.flags, expires_ms, now_ms, key, None, delay, stamp, expects)
-    if found is not None and lsn >= 0 and not (queue.passes_on and is_for_nobody(queue)):
-        broker.moves.passages.hand_off(found.source, found.lease, queue, number, lsn, now_ms)
-    return lsn
+def _expected_version(line: StoreLine) -> int | None:
+    """Return the version that its key shall have; None if it does not matter."""
+    if line.verb == b"add" and line.key:
+        return 0
+    return ANY_VERSION if line.verb == b"replace" else line.expected
 
 
-def _made(
-    broker: Broker, line: StoreLine, name: bytes, body: bytes, now_ms: int
-) -> Queue | None:
-    """A queue for a set that will not be refused; None: it expects what nobody wrote."""
-    if parent_of(name):
-        _refuse_child(line, name)
-    if line.key and expectation(line):
-        return None
-    policy, size = broker.policy_of(name, b""), len(body)
-    if size > policy.max_item_bytes:
-        raise ServerError(f"item too large ({size} bytes, limit {policy.max_item_bytes})")
-    policy.keys.key_of(name, line.key, body)
-    if parent_of(name):
-        return child_to_store_in(broker, name, now_ms)
-    return broker.create(name, now_ms)
+def _refusal(line: StoreLine, why: int) -> bytes:
+    """Return the answer to an item that was not stored."""
+    return _WORDS.get((line.verb, why), NOT_STORED)
 
 
 def _refuse_child(line: StoreLine, name: bytes) -> None:
     """Raises ClientError for what only a queue itself can remember; nothing has been made."""
-    if line.id or (line.key and expectation(line) is not None):
+    if line.id or (line.key and _expected_version(line) is not None):
         raise ClientError(
             f"{name.decode('ascii')} is a child: ids and versions are its parent's, name that "
             "instead"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from journal.files import Disk
-from kestrelpy.server.server_id import read_server_id
+from kestrelpy.server.directory.server_id import read_server_id
 from tests.process.cli.command import Command, eventually
 from tests.process.cli.load import Load, drained, number_of
 from tests.support.daemon import DaemonProcess

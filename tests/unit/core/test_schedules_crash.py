@@ -32,7 +32,7 @@ pending: list[Put] = []  # in the log and not synced yet
 
 @pytest.fixture(autouse=True)
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 25)
     put, pending[:] = JournalLog.put, []
 

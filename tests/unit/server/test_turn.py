@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.server import later_syncs
+from kestrelpy.server.journals import later_syncs
 from kestrelpy.server.process import SWITCH_SECONDS, SWITCH_SECONDS_HURRIED
 from tests.support.disks import HeldDisk
 from tests.support.running import running

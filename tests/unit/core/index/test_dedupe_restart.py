@@ -14,7 +14,7 @@ from journal.snapshot import dedupe_merge as merging
 from journal.tools.repair import repair_of
 from journal.write.writer import Sizes
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.server.data_directory import DataDirectory
+from kestrelpy.server.directory.data_directory import DataDirectory
 from tests.golden.build import GOLDEN, NEWEST
 from tests.golden.layout import TIME_MS
 from tests.golden.once import ACCOUNT

@@ -100,7 +100,7 @@ def test_a_snapshot_keeps_the_pause() -> None:
 
 
 def test_a_pause_outlives_the_segment_it_was_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     life = Life(Policy())
     Admin(life.queue).pause(True, life.now_ms)
     life.commit()

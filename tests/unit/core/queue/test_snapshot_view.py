@@ -19,7 +19,7 @@ from tests.support.life import Life, at_once
 
 @pytest.fixture(autouse=True)
 def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 1)
     yield
 

@@ -374,7 +374,7 @@ def test_a_queue_in_memory_keeps_what_it_skips() -> None:
 def test_what_was_put_off_is_first_for_its_key_after_a_start_from_a_snapshot(
     monkeypatch: pytest.MonkeyPatch, due_first: bool
 ) -> None:
-    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 5)
     life = Life(Policy())
     for body in (b"1", b"2"):

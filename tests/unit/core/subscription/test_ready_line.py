@@ -25,7 +25,7 @@ LARGE = Sizes(segment_min=1 << 20, segment_max=1 << 20, batch_max=1 << 22)
 
 @pytest.fixture(autouse=True)
 def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
     yield
 

@@ -49,7 +49,7 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     """What the audit finds in each, by name; lives by chance by their seed."""
     folder = tmp_path_factory.mktemp("audits")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+        patch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
         made = {name: build(folder / name) for name, build in BUILDS.items()}
         made |= {str(s): random_story(s).save(folder / "chance" / str(s)) for s in SEEDS}
     by_folder = {Path(each.folder).parent: each for each in audited(spark, *made.values())}

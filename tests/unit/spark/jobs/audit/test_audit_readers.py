@@ -50,7 +50,7 @@ def found(
     """What the audit finds in each, by name and queue."""
     folder = tmp_path_factory.mktemp("audits")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+        patch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
         made = {name: build(folder / name) for name, build in BUILDS.items()}
     names = {data: name for name, data in made.items()}
     told: dict[str, dict[str, Found]] = {name: {} for name in made}
