@@ -15,6 +15,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+import kestrelpy
 from kestrelpy.spark.session import what_is_missing
 from tests.unit.spark.conftest import ROOT
 from tests.unit.spark.stand_in import Line, StandIn
@@ -147,6 +148,12 @@ def test_the_wheel_carries_what_spark_looks_for(wheel: Path) -> None:
     assert "journal/FORMAT.md" in names
     assert "kestrelpy/examples/README.md" in names
     assert "kestrelpy/py.typed" in names
+
+
+def test_the_wheel_and_the_readme_have_the_version_of_the_package(wheel: Path) -> None:
+    assert wheel.name == f"kestrelpy-{kestrelpy.__version__}-py3-none-any.whl"
+    readme = (ROOT / "README.md").read_text()
+    assert f"## Limits of this version ({kestrelpy.__version__})\n" in readme
 
 
 def test_a_fresh_environment_finds_the_format_by_itself(
