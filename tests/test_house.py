@@ -67,10 +67,7 @@ _SPARK_ITSELF = {"pyspark", "py4j"}
 REFUSED = {
     **{
         f"kestrelpy.spark.{room}": _SPARK_ITSELF
-        for room in (
-            "errors", "options", "schema", "decode", "offsets", "history", "live", "wire",
-            "answers", "journals", "pieces", "places", "columns", "gaps", "state",
-        )
+        for room in ("errors", "files", "live", "offsets", "options", "schema")
     },
     "kestrelpy.core": {"asyncio", "os", "time", "logging", "pydantic", "socket", "threading"},
     "kestrelpy.protocol": {"asyncio", "os", "time", "socket", "threading"},

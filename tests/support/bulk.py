@@ -10,7 +10,8 @@ from journal.files import Files
 from journal.format.key import as_text
 from journal.format.record import Kind, Record, Tag, decode_meta, ended_bytes
 from kestrelpy.spark.files import decode
-from kestrelpy.spark.files.plan_events import History, plan_events
+from kestrelpy.spark.files.plan import History
+from kestrelpy.spark.files.plan_events import plan_events
 from kestrelpy.spark.files.split import NO_LIMITS, Limits
 from kestrelpy.spark.schema import DEFAULT, EXTRA, OP_WORDS, Selection
 

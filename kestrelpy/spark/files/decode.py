@@ -33,7 +33,8 @@ from journal.format.segment import (
     SegmentHeader,
 )
 from journal.read.scan import FEWER_THAN_COUNTED, Scan, read_footer, scan
-from kestrelpy.spark.files.columns import Bools, Heads, Rows, heads_of
+from kestrelpy.spark.files.columns import Rows
+from kestrelpy.spark.files.frame_headers import Bools, Heads, heads_of
 from kestrelpy.spark.files.gaps import Judge
 from kestrelpy.spark.files.split import NO_LIMITS, Limits, Piece, PieceGone
 from kestrelpy.spark.schema import Selection

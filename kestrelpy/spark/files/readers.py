@@ -21,7 +21,7 @@ from journal.format.subscription_state import STOPS
 from journal.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from kestrelpy.spark.files.columns import Heads
+    from kestrelpy.spark.files.frame_headers import Heads
 
 OWN: Final = 0  # the queue's own line
 _NUMBER_BITS: Final = 16  # of a reader's number in a record

@@ -31,7 +31,7 @@ from pyspark.sql import functions as fn
 from journal.errors import ITEM_MAX
 from journal.format.record import Draft, Kind
 from journal.format.subscription_state import STOPS, Beginning
-from kestrelpy.spark.files.columns import Bools, Ints
+from kestrelpy.spark.files.frame_headers import Bools, Ints
 from kestrelpy.spark.files.readers import Naming, Turns
 from kestrelpy.spark.schema import OPS
 
