@@ -12,7 +12,6 @@ from typing import Final
 
 from kestrelpy.core.clock import Wall
 from kestrelpy.core.index.leases import Holder
-from kestrelpy.core.index.trash import Trash
 from kestrelpy.core.index.waiters import Waiter, Waiters, Want
 from kestrelpy.core.log.log import Log
 from kestrelpy.core.policy import Policy
@@ -23,6 +22,7 @@ from kestrelpy.core.subscription.outbox import AT_ONCE_MS
 from kestrelpy.core.subscription.subscription import HUNG_UP, Subscription
 from kestrelpy.core.transfer.request import Order
 from kestrelpy.core.transfer.transfers import Moves
+from kestrelpy.core.trash import Trash
 
 # Items released or expired, leases ended and waits timed out in one tick: 2 to 5 ms of work, and as
 # much to write what they say, so that the loop is never held up for long; the rest is due at once

@@ -879,10 +879,10 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "what a flush leaves behind is freed at once",
-        "kestrelpy/core/index/trash.py",
+        "kestrelpy/core/trash.py",
         "        left = FREED_MAX\n",
         "        left = len(self)\n",
-        ("tests/unit/core/index/test_trash.py",),
+        ("tests/unit/core/test_trash.py",),
     ),
     Fault(
         "a long upto goes in one step",

@@ -188,7 +188,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "core.registry.token_floor.TokenFloor": {"on_disk _in_memory": NUMBER},
     "core.index.token_range.TokenRange": {"below": NUMBER},
-    "core.index.trash.Trash": {},
+    "core.trash.Trash": {},
     "core.index.versions.Versions": {
         "lost_ms lost_item": "what was found to be damaged at the start",
         "_asked _hash _bucket _at _highest _is_first": LAST,
@@ -315,7 +315,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.format.lease.LeaseEntry journal.format.subscription_state.DeadEntry
         journal.format.transfer.Origin journal.format.record.Record
         journal.format.item_header.Stamp core.item.Item core.index.key_locks.Row
-        core.index.leases.Lease core.fanout.unseen.Release core.transfer.request.Order
+        core.index.leases.Lease core.index.markers.Release core.transfer.request.Order
         core.transfer.in_flight._Leaving core.subscription.placed.Placed
         core.queue.ack_up_to.AckUpTo core.queue.admin.Admin core.queue.child_start.ChildStart
         core.transfer.steps.Source core.transfer.steps.Target

@@ -15,23 +15,15 @@ One rule: what is noted here was given a number that some child may not have see
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import Final, NamedTuple
+from typing import Final
 
 from journal.sets.id_set import IdSet
 from kestrelpy.core.index.delayed import Delays
+from kestrelpy.core.index.markers import Release
 from kestrelpy.core.index.sorted_table import ENTRY, DueTimes
 
 # So many are kept before the children are told, a few in each tick; then they are forgotten.
 MISSED_MAX: Final = 256
-
-
-class Release(NamedTuple):
-    """`place` was given to this item by the record `lsn`."""
-
-    place: int
-    id: int
-    size: int
-    lsn: int
 
 
 class Digest:

@@ -13,8 +13,8 @@ from typing import Final
 
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import DeadEntry
-from kestrelpy.core.index.trash import Trash
 from kestrelpy.core.item import Item
+from kestrelpy.core.trash import Trash
 
 # Bodies of dead items kept in memory: enough that looking at a few needs no disk.
 KEPT_BYTES_MAX: Final = 1 << 20

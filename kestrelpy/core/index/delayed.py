@@ -21,8 +21,8 @@ from typing import NamedTuple
 from journal.format.out_of_order import DelayedEntry
 from journal.sets.id_set import IdSet
 from kestrelpy.core.index.sorted_table import DueTimes
-from kestrelpy.core.index.trash import Trash
 from kestrelpy.core.item import Item
+from kestrelpy.core.trash import Trash
 
 # Times, what leads from them to the wall clock, and of which ids (None: of all).
 _Part = tuple[DueTimes, int, IdSet | None]

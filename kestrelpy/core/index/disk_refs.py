@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Final
 
 from journal.sets.id_set import IdSet
-from kestrelpy.core.fanout.unseen import Release
+from kestrelpy.core.index.markers import Release
 from kestrelpy.core.index.sorted_table import DueTimes
 
 _ID_BITS: Final = 64

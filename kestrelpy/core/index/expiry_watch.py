@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from kestrelpy.core.clock import Wall
-from kestrelpy.core.index.trash import Trash
 from kestrelpy.core.item import Item
 from kestrelpy.core.timers import Alarm, Entry, Timers
+from kestrelpy.core.trash import Trash
 
 
 class ExpiryWatch:

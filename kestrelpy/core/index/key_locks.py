@@ -22,7 +22,7 @@ from typing import Final
 
 from journal.format.key import split
 from journal.sets.id_set import IdSet
-from kestrelpy.core.index.trash import Trash
+from kestrelpy.core.trash import Trash
 
 _FIELDS: Final = 3  # of one that waits in a row: id, place, bytes of its body
 _COMPACT_ABOVE: Final = 64 * _FIELDS

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 
 from journal.format.lease import LeaseEntry
 from journal.sets.id_set import IdSet
-from kestrelpy.core.index.trash import Trash
 from kestrelpy.core.item import Item
 from kestrelpy.core.timers import Entry, Timers
+from kestrelpy.core.trash import Trash
 
 
 class Holder:

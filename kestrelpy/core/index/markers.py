@@ -14,13 +14,21 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from journal.sets.id_set import IdSet
-from kestrelpy.core.fanout.unseen import Release
 
 _COMPACT_ABOVE: Final = 1024
 _COMPACT_AT_ONCE: Final = 1024  # so many are looked at when one is forgotten: half a millisecond
+
+
+class Release(NamedTuple):
+    """`place` was given to this item by the record `lsn`."""
+
+    place: int
+    id: int
+    size: int
+    lsn: int
 
 
 class Marks:

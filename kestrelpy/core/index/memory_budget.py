@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kestrelpy.core.index.trash import Trash
+from kestrelpy.core.trash import Trash
 
 GRAIN_BYTES: Final = 256 << 10
 FREE_BYTES: Final = 16 << 10

@@ -27,8 +27,8 @@ from typing import Final
 
 from journal.sets.id_set import IdSet
 from kestrelpy.core.index.disk_refs import Stubs, pack
-from kestrelpy.core.index.trash import Trash
 from kestrelpy.core.item import Item
+from kestrelpy.core.trash import Trash
 
 # What an item costs beside its body: itself, its numbers, its place in the line. Measured.
 ITEM_COST: Final = 320

@@ -59,6 +59,12 @@ class AckUpTo:
         self.lsn = self._confirm(marker, now_ms)
         self._at, self.is_over = marker, marker == self._marker
 
+    def finish(self, now_ms: int) -> int:
+        """Take all steps at once; return the record to wait for, or raise what `step` raises."""
+        while not self.is_over:
+            self.step(now_ms)
+        return self.lsn
+
     def _next(self) -> int:
         """Up to which marker the next step goes.
 
@@ -165,14 +171,6 @@ class AckUpTo:
         for id_, size in dropped:
             reader.keyed.drop_unread(id_, size)
         return sum(size for _, size in dropped)
-
-
-def confirm_up_to(queue: Queue, marker: int, now_ms: int) -> int:
-    """All of it at once; returns the record to wait for. Raises what `AckUpTo` does."""
-    upto = AckUpTo(queue, marker)
-    while not upto.is_over:
-        upto.step(now_ms)
-    return upto.lsn
 
 
 def refuse_beyond(name: bytes, marker: int, latest: int) -> NoReturn:

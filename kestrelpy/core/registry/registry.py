@@ -17,7 +17,6 @@ from kestrelpy.core.index.dead_letters import DeadLine
 from kestrelpy.core.index.leases import Leases
 from kestrelpy.core.index.markers import Marks
 from kestrelpy.core.index.memory_budget import Memory
-from kestrelpy.core.index.trash import Trash
 from kestrelpy.core.index.waiters import Waiter, Waiters
 from kestrelpy.core.log.log import Log
 from kestrelpy.core.log.memory_log import NullLog
@@ -27,6 +26,7 @@ from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.registry.token_floor import TokenFloor
 from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.core.timers import Timers
+from kestrelpy.core.trash import Trash
 from kestrelpy.errors import ServerError
 
 

@@ -14,7 +14,7 @@ from journal.sets.id_set import IdSet
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.queue.ack_up_to import confirm_up_to
+from kestrelpy.core.queue.ack_up_to import AckUpTo
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import NOT_STORED, Queue
 from kestrelpy.core.queue.state import QueueState
@@ -180,7 +180,7 @@ def test_moving_on_spares_what_is_on_its_way_elsewhere() -> None:
         lease = audit.reader.open(Holder("eve"), 0)
         q.read_back()
     audit.child.leases.pass_on(lease, q.broker.moves.passages.mover)
-    confirm_up_to(audit, 2, 0)
+    AckUpTo(audit, 2).finish(0)
     assert list(audit.reader.live) == [1]
     assert list(q.restarted().broker.queues[AUDIT].reader.live) == [1]
 

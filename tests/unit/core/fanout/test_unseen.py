@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from kestrelpy.core.fanout.unseen import MISSED_MAX, Missed, Release
+from kestrelpy.core.fanout.unseen import MISSED_MAX, Missed
+from kestrelpy.core.index.markers import Release
 from tests.support.stage import Stage
 
 

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 
 from kestrelpy.core.index.memory_budget import FREE_BYTES, GRAIN_BYTES, UNLIMITED, Memory, Residency
-from kestrelpy.core.index.trash import Trash
 from kestrelpy.core.log.memory_log import NullLog
-from kestrelpy.core.queue.ack_up_to import confirm_up_to
+from kestrelpy.core.queue.ack_up_to import AckUpTo
 from kestrelpy.core.subscription.ready_line import REFILL_ITEMS
 from kestrelpy.core.timers import Timers
+from kestrelpy.core.trash import Trash
 from tests.support.queues import make_queue
 
 
@@ -96,7 +96,7 @@ def test_however_a_line_was_emptied_its_memory_is_there_for_others(how: str) -> 
     if how == "flush":
         q.queue.flush(q.now_ms)
     elif how == "upto":
-        confirm_up_to(q.queue, 40, q.now_ms)
+        AckUpTo(q.queue, 40).finish(q.now_ms)
     elif how == "death":
         for _ in range(40):
             q.abort(q.open())

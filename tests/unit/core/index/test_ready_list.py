@@ -8,9 +8,9 @@ import pytest
 
 from kestrelpy.core.index.disk_refs import pack
 from kestrelpy.core.index.ready_list import ITEM_COST, NO_FRONTIER, Ready
-from kestrelpy.core.index.trash import Trash
 from kestrelpy.core.item import Item
 from kestrelpy.core.timers import Timers
+from kestrelpy.core.trash import Trash
 
 
 def item(number: int, size: int = 1) -> Item:

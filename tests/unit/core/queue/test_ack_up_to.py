@@ -9,7 +9,7 @@ import pytest
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.ready_list import Ready
 from kestrelpy.core.queue import ack_up_to as upto
-from kestrelpy.core.queue.ack_up_to import STEP_NUMBERS, AckUpTo, confirm_up_to
+from kestrelpy.core.queue.ack_up_to import STEP_NUMBERS, AckUpTo
 from kestrelpy.errors import ClientError
 from tests.support.calls import counted
 from tests.support.queues import QueueInHand, make_queue, state_after_a_restart
@@ -38,7 +38,7 @@ def test_a_long_way_is_gone_in_steps_that_look_at_a_bounded_number_of_items() ->
 
 def test_numbers_of_nothing_take_no_steps() -> None:
     q = filled(MANY)
-    confirm_up_to(q.queue, MANY - 1, 0)
+    AckUpTo(q.queue, MANY - 1).finish(0)
     q.put(b"x")
     request = AckUpTo(q.queue, MANY + 1)
     request.step(0)
@@ -58,7 +58,7 @@ def test_what_only_the_log_has_goes_in_one_step() -> None:
 def test_beyond_the_latest_nothing_is_changed() -> None:
     q = filled(3)
     with pytest.raises(ClientError, match="beyond the latest marker"):
-        confirm_up_to(q.queue, 4, 0)
+        AckUpTo(q.queue, 4).finish(0)
     assert len(q.reader.live) == 3
 
 
@@ -126,7 +126,7 @@ def test_steps_leave_what_one_step_leaves(seed: int, monkeypatch: pytest.MonkeyP
         q = make_queue(lease_ms=None)
         for _ in range(150):
             do_something(q, random)
-        confirm_up_to(q.queue, random.randrange(q.queue.last_number + 1), q.now_ms)
+        AckUpTo(q.queue, random.randrange(q.queue.last_number + 1)).finish(q.now_ms)
         state = state_after_a_restart(q.queue)
         left.append({what: value for what, value in state.items() if what != "bytes"})
     assert left[0] == left[1]

@@ -18,7 +18,7 @@ from journal.format.segment import SegmentHeader
 from journal.format.transfer import Origin, moved
 from journal.snapshot.snapshot import Snapshot
 from kestrelpy.core.index.delayed import Delay
-from kestrelpy.core.queue.ack_up_to import confirm_up_to
+from kestrelpy.core.queue.ack_up_to import AckUpTo
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.spark.jobs.audit.findings import Found, outcome
@@ -92,7 +92,7 @@ class Fanned(Story):
         life.commit()
 
     def confirm_up_to(self, name: bytes, marker: int) -> None:
-        confirm_up_to(self.life.broker.queues[b"jobs+" + name], marker, self.life.now_ms)
+        AckUpTo(self.life.broker.queues[b"jobs+" + name], marker).finish(self.life.now_ms)
         self.life.commit()
 
 

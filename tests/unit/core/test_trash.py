@@ -5,8 +5,8 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict, deque
 
-from kestrelpy.core.index.trash import FREED_MAX, SMALL, Pile, Trash
 from kestrelpy.core.timers import Timers
+from kestrelpy.core.trash import FREED_MAX, SMALL, Pile, Trash
 from tests.support.queues import make_queue
 
 
