@@ -24,7 +24,7 @@ from zlib import crc32
 
 from journal.errors import JournalError
 from journal.files import SUFFIX_NEW, Files, Handle
-from journal.format.record import CRC_BYTES, HEADER_BYTES, Draft, Kind, encode, padded
+from journal.format import CRC_BYTES, HEADER_BYTES, Draft, Kind, encode, padded
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from journal.files import Files, is_shortage, read_around
-from journal.format.record import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, frame_bytes
+from journal.format import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, frame_bytes
 from journal.format.segment import FOOTER_SPACE_BYTES
 from journal.read.seek import Extent, find_frame
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from journal.errors import ITEM_MAX, Damage
 from journal.files import Files, is_shortage, read_around
-from journal.format.record import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, padded
+from journal.format import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, padded
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
 from journal.read.lookup import ReadSome, order
 from journal.read.seek import PIECE_BYTES, Extent, find_frame

@@ -19,7 +19,7 @@ from operator import attrgetter
 from typing import Final
 from zlib import crc32
 
-from journal.format.record import (
+from journal.format import (
     ALIGN_BYTES,
     HEADER_BYTES,
     UNNUMBERED,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from journal.files import Files, read_around
-from journal.format.record import (
+from journal.format import (
     ALIGN_BYTES,
     HEADER_BYTES,
     PLACING,

@@ -19,7 +19,7 @@ from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, DamageKind
 from journal.files import MEDIUM_ERRORS, Files
-from journal.format.record import Kind, Record, decode
+from journal.format import Kind, Record, decode
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,

@@ -27,7 +27,7 @@ from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, DamageKind
 from journal.files import Files
-from journal.format.record import HEADER_BYTES, PLACING, Kind, Record, number_given
+from journal.format import HEADER_BYTES, PLACING, Kind, Record, number_given
 from journal.format.segment import FILE_HEADER_BYTES, Tally, segment_path, usable_bytes
 from journal.read.scan import FOOTER_LOST, Gap, Scan
 from journal.recovery.chain import Chain, SegmentFile, last_segment_number

@@ -21,8 +21,8 @@ from typing import Final
 
 from journal.errors import Damage
 from journal.files import MEDIUM_ERRORS, SUFFIX_NEW, Files, Handle
+from journal.format import HEADER_BYTES, Draft, Kind, encode
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import HEADER_BYTES, Draft, Kind, encode
 from journal.format.segment import FILE_HEADER_BYTES, SUFFIX_RECYCLED, SegmentHeader, Tally
 from journal.recovery.in_place import can_go_on, write_tail_again
 from journal.recovery.recovery import Recovery, last_segment_number, segment_path

@@ -30,7 +30,7 @@ from operator import itemgetter
 from typing import Final
 
 from journal.files import Files
-from journal.format.record import (
+from journal.format import (
     HEADER_BYTES,
     Draft,
     Kind,

@@ -27,10 +27,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from journal.errors import JournalError, NewerFormat
-from journal.format.checkpoint import Checkpoint
-from journal.format.lease import LeaseEntry, lease_entries
-from journal.format.out_of_order import DelayedEntry, PlacedEntry, delayed_entries, placed_entries
-from journal.format.record import (
+from journal.format import (
     HEADER_BYTES,
     Draft,
     Kind,
@@ -41,6 +38,9 @@ from journal.format.record import (
     encode,
     encode_meta,
 )
+from journal.format.checkpoint import Checkpoint
+from journal.format.lease import LeaseEntry, lease_entries
+from journal.format.out_of_order import DelayedEntry, PlacedEntry, delayed_entries, placed_entries
 from journal.format.schedule import epoch_drafts, epochs_in
 from journal.format.segment import FILE_HEADER_BYTES, SNAPSHOT, SegmentHeader, Tally, segment_number
 from journal.format.subscription_state import (

@@ -31,7 +31,7 @@ from typing import Final
 
 from journal.errors import Damage, JournalError
 from journal.files import Files, Handle
-from journal.format.record import HEADER_BYTES, Kind
+from journal.format import HEADER_BYTES, Kind
 from journal.format.segment import FILE_HEADER_BYTES, segment_number
 from journal.read.frames import Frames, Hole
 from journal.snapshot.snapshot import is_ours

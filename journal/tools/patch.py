@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from journal.errors import JournalError
-from journal.format.record import HEADER_BYTES, UNNUMBERED, Draft, Kind, encode
+from journal.format import HEADER_BYTES, UNNUMBERED, Draft, Kind, encode
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,

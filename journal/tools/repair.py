@@ -25,8 +25,8 @@ from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Files
+from journal.format import Kind, Record
 from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
-from journal.format.record import Kind, Record
 from journal.format.segment import FILE_HEADER_BYTES, SegmentHeader, segment_name, segment_number
 from journal.read.frames import Frames, chain
 from journal.recovery.recovery import MISSING_BEFORE, Recovery, segment_path

@@ -21,7 +21,7 @@ from typing import Final
 
 from journal.errors import Damage, DirectoryLocked, JournalError
 from journal.files import Files
-from journal.format.record import UNNUMBERED, Kind, Record, Tag, decode_meta
+from journal.format import UNNUMBERED, Kind, Record, Tag, decode_meta
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     SURVIVORS,

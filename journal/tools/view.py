@@ -26,8 +26,8 @@ from typing import Final, cast
 
 from journal.errors import Damage, JournalError
 from journal.files import Files
+from journal.format import Record, decode
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Record, decode
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from journal.files import Handle, is_shortage
-from journal.format.record import RawDraft
+from journal.format import RawDraft
 from journal.format.segment import SegmentHeader, segment_path, usable_bytes
 from journal.write.segment_file import GROWTH, Segment, SpareOrder, least_capacity
 

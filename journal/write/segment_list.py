@@ -26,7 +26,7 @@ from itertools import pairwise
 from typing import Final
 
 from journal.compaction.picker import take_place
-from journal.format.record import HEADER_BYTES, Draft, Tag, decode_meta
+from journal.format import HEADER_BYTES, Draft, Tag, decode_meta
 from journal.sets.id_set import IdSet
 from journal.write.retention import Retention
 from journal.write.segment_file import Segment

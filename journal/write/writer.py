@@ -17,8 +17,7 @@ from typing import Final
 from journal.compaction.maintenance import Upkeep
 from journal.errors import JournalFailed
 from journal.files import Files, Handle, is_shortage
-from journal.format.checkpoint import Checkpoint
-from journal.format.record import (
+from journal.format import (
     FRAME_BYTES_MAX,
     HEADER_BYTES,
     PLACING,
@@ -28,6 +27,7 @@ from journal.format.record import (
     encode,
     ended_bytes,
 )
+from journal.format.checkpoint import Checkpoint
 from journal.format.segment import FOOTER_SPACE_BYTES
 from journal.read.readahead import Backlog
 from journal.recovery.recovery import usable_bytes

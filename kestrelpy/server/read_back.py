@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Protocol, TypeVar
 
 from journal.files import Files, is_shortage
-from journal.format.record import Record
+from journal.format import Record
 from journal.read.lookup import ReadSome
 from journal.read.readahead import ReadOne, ReadOrder
 from kestrelpy.core.log.log import JournalLog

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from journal.format.record import Record
+from journal.format import Record
 from kestrelpy.core.log.log import JournalLog
 
 KEPT_SECONDS: Final = 1.0

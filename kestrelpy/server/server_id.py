@@ -20,8 +20,8 @@ from contextlib import suppress
 from typing import Final
 
 from journal.files import Files
+from journal.format import Kind
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Kind
 from journal.format.segment import FILE_HEADER_BYTES
 from journal.read.frames import chain
 from journal.tools.view import parse_folder_name

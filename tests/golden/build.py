@@ -31,9 +31,9 @@ from pathlib import Path
 
 from journal.__main__ import main as journal_main
 from journal.files import Disk
+from journal.format import Draft, Kind, Meta, Tag, ended
 from journal.format.checkpoint import Checkpoint
 from journal.format.lease import LeaseEntry
-from journal.format.record import Draft, Kind, Meta, Tag, ended
 from journal.format.segment import Tally
 from journal.sets.id_set import IdCounts
 from journal.snapshot.dedupe_file import write_chunk

@@ -7,10 +7,10 @@ One rule: no clock, no randomness, no environment.
 
 from __future__ import annotations
 
+from journal.format import Kind, Meta, Tag
 from journal.format.checkpoint import Checkpoint
 from journal.format.lease import LeaseEntry
 from journal.format.out_of_order import DelayedEntry, PlacedEntry
-from journal.format.record import Kind, Meta, Tag
 from journal.format.segment import Tally
 from journal.sets.id_set import IdCounts
 from journal.snapshot.snapshot import Snapshot

@@ -10,17 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from journal.format import HEADER_BYTES, Draft, Kind, Meta, Record, decode, encode, encode_meta
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import (
-    HEADER_BYTES,
-    Draft,
-    Kind,
-    Meta,
-    Record,
-    decode,
-    encode,
-    encode_meta,
-)
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,

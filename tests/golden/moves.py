@@ -8,8 +8,8 @@ One rule: no clock, no randomness, no environment.
 
 from __future__ import annotations
 
+from journal.format import Kind, Meta, Tag, ended
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Kind, Meta, Tag, ended
 from journal.format.segment import Tally
 from journal.format.transfer import Origin, moved, settled
 from journal.sets.id_set import IdCounts

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from journal.format import Draft, Kind, Tag, decode_meta, encode_meta, ended
 from journal.format.checkpoint import Checkpoint
 from journal.format.item_header import Stamp
-from journal.format.record import Draft, Kind, Tag, decode_meta, encode_meta, ended
 from journal.format.segment import Tally
 from journal.sets.hash_table import ID, KEY, hash_of, keyed
 from journal.sets.id_set import IdCounts

@@ -5,10 +5,10 @@ One rule: no clock, no randomness, no environment.
 
 from __future__ import annotations
 
+from journal.format import Kind, Tag, ended
 from journal.format.checkpoint import Checkpoint
 from journal.format.lease import LeaseEntry
 from journal.format.out_of_order import DelayedEntry, PlacedEntry
-from journal.format.record import Kind, Tag, ended
 from journal.format.segment import Tally
 from journal.format.subscription_state import STOPS, TAKES, Beginning, ReaderState, named
 from journal.sets.id_set import IdCounts

@@ -5,8 +5,8 @@ One rule: no clock, no randomness, no environment.
 
 from __future__ import annotations
 
+from journal.format import Kind, Tag, encode_meta
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Kind, Tag, encode_meta
 from journal.format.schedule import Nominal
 from journal.format.segment import Tally
 from journal.sets.id_set import IdCounts

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 
 from journal.errors import JournalFailed
 from journal.files import Handle
-from journal.format.record import Kind, Record
+from journal.format import Kind, Record
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal
 from journal.sets.id_set import IdSet

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from journal.files import Files
-from journal.format.record import Kind
+from journal.format import Kind
 from journal.format.schedule import nominal_of_put
 from journal.tools.view import JournalView, parse_folder_name
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from journal.errors import Damage, NewerFormat
 from journal.files import Files
+from journal.format import Kind, Record, Tag, decode_meta, ended_bytes
 from journal.format.key import as_text
-from journal.format.record import Kind, Record, Tag, decode_meta, ended_bytes
 from kestrelpy.spark.files import decode
 from kestrelpy.spark.files.plan_events import History, plan_events
 from kestrelpy.spark.files.split import NO_LIMITS, Limits

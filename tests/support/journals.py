@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 from journal.files import Files, Handle
+from journal.format import Draft, Kind, Record, number_given
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
-from journal.format.record import Draft, Kind, Record, number_given
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal
 from journal.sets.id_set import IdSet

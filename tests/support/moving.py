@@ -19,7 +19,7 @@ from random import Random
 from typing import Any
 
 from journal.errors import JournalFailed
-from journal.format.record import Record
+from journal.format import Record
 from journal.tools.view import JournalView
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.log.log import JournalLog

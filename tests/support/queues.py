@@ -17,10 +17,10 @@ import copy
 from dataclasses import replace
 from typing import Any
 
+from journal.format import Kind, RawDraft, Record, said_of_put
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
 from journal.format.key import text_of
-from journal.format.record import Kind, RawDraft, Record, said_of_put
 from journal.read.readahead import Backlog
 from journal.write.writer import Journal
 from kestrelpy.core.broker import Broker

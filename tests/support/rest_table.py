@@ -332,7 +332,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
 }
 _VALUES: Final[dict[str, str]] = {
     "what a client may say, or was said": """
-        journal.format.key.Type journal.format.record.Kind journal.format.record.Tag
+        journal.format.key.Type journal.format.kinds.Kind journal.format.kinds.Tag
         journal.format.record.Draft journal.format.schedule.Nominal core.index.delayed.Delay
         core.index.waiters.Want core.queue.admin.Waiting protocol.parse.commands.Ending
         protocol.parse.set_conditions.Handoff protocol.parse.set_conditions.Once

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from journal.files import Files
+from journal.format import Draft, Kind, Record, ended
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Draft, Kind, Record, ended
 from journal.format.segment import Tally
 from journal.recovery.recovery import Recovery
 from journal.sets.id_set import IdCounts, IdSet

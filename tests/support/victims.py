@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from journal.compaction.compaction import CarryJob
 from journal.files import Files
+from journal.format import UNNUMBERED, Draft, Kind, Record, decode, padded
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import UNNUMBERED, Draft, Kind, Record, decode, padded
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SURVIVORS, SegmentHeader
 from journal.recovery.recovery import segment_path
 from journal.sets.id_set import IdSet

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from journal.compaction.maintenance import State
+from journal.format import DELIVERY_MAX, Draft, Kind, ended
 from journal.format.lease import LeaseEntry
-from journal.format.record import DELIVERY_MAX, Draft, Kind, ended
 from journal.format.schedule import Nominal, epoch_drafts
 from journal.read.readahead import Backlog
 from journal.sets.id_set import IdSet

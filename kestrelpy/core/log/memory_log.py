@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from journal.format import Draft
 from journal.format.lease import LeaseEntry
-from journal.format.record import Draft
 from journal.format.schedule import Nominal
 from journal.read.readahead import Backlog
 from journal.sets.id_set import IdSet

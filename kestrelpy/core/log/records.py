@@ -10,8 +10,8 @@ from array import array
 from collections.abc import Iterable
 from typing import Final
 
+from journal.format import DELIVERY_MAX, Draft, Kind, Meta, Tag, encode_meta, ended
 from journal.format.lease import LeaseEntry
-from journal.format.record import DELIVERY_MAX, Draft, Kind, Meta, Tag, encode_meta, ended
 from kestrelpy.core.item import Item
 
 _DONE: Final = int(Kind.DONE)

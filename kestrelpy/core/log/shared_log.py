@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from journal.format.record import Draft, Kind, ended
+from journal.format import Draft, Kind, ended
 from journal.format.schedule import Nominal
 from journal.read.readahead import Backlog
 from journal.sets.id_set import IdSet

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from journal.format.record import Draft, Kind, Tag, encode_meta
+from journal.format import Draft, Kind, Tag, encode_meta
 from journal.sets.id_set import IdSet
 from kestrelpy.core.log.records import packed
 from kestrelpy.errors import ClientError

@@ -10,8 +10,8 @@ from array import array
 from collections.abc import Callable
 from contextlib import suppress
 
+from journal.format import Kind, Record, Tag, decode_meta, ended_bytes
 from journal.format.lease import LeaseEntry
-from journal.format.record import Kind, Record, Tag, decode_meta, ended_bytes
 from journal.format.transfer import Origin
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import ReaderState, Snapshot

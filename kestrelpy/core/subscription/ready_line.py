@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import Damage
+from journal.format import Record, decode_meta, said_of_put
 from journal.format.item_header import stamp_of_put
-from journal.format.record import Record, decode_meta, said_of_put
 from kestrelpy.core.index.disk_refs import pack
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.index.ready_list import ITEM_COST, NO_FRONTIER

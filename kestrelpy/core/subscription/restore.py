@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from journal.format import Kind, Record, Tag, decode_meta
 from journal.format.out_of_order import DelayedEntry, PlacedEntry
-from journal.format.record import Kind, Record, Tag, decode_meta
 from kestrelpy.core.index.disk_refs import pack
 from kestrelpy.core.subscription.subscription import Reader
 

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from journal.format import Draft, Kind
 from journal.format.item_header import Stamp
 from journal.format.key import split
-from journal.format.record import Draft, Kind
 from journal.format.transfer import Origin, moved, settled, settled_many
 from kestrelpy.core.index.leases import Holder, Lease
 from kestrelpy.core.index.versions import NEVER

@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import Final
 
 from journal.files import Files, is_shortage
-from journal.format.record import Record
+from journal.format import Record
 from journal.read import range_scan as gather
 from journal.read.range_scan import Gathered, Gathering, Place, Put, TimeSearch
 from journal.read.readahead import ReadOne

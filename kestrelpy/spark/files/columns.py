@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from journal.errors import NewerFormat
+from journal.format import DELIVERY_MAX, HEADER_BYTES, Kind, Meta, Record, Tag, decode_meta
 from journal.format.key import as_text
-from journal.format.record import DELIVERY_MAX, HEADER_BYTES, Kind, Meta, Record, Tag, decode_meta
 from kestrelpy.spark.files.live_items import NOTHING_HELD, STATES, Holding
 from kestrelpy.spark.files.readers import NUMBERS, Turns, names
 from kestrelpy.spark.files.split import Limits, Piece

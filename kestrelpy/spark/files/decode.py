@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from journal.errors import Damage, JournalError, NewerFormat
 from journal.files import Disk, Files
-from journal.format.record import HEADER_BYTES, UNNUMBERED, Kind, Record, padded
+from journal.format import HEADER_BYTES, UNNUMBERED, Kind, Record, padded
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,

@@ -22,8 +22,8 @@ from typing import Final, cast
 
 from journal.errors import Damage, JournalError, NewerFormat
 from journal.files import Files
+from journal.format import Kind, Record, decode
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Kind, Record, decode
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,

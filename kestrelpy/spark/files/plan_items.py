@@ -21,8 +21,8 @@ from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, JournalError, NewerFormat
 from journal.files import Disk, Files
+from journal.format import Kind, Meta, Record, Tag, decode_meta
 from journal.format.describe import flush_spared
-from journal.format.record import Kind, Meta, Record, Tag, decode_meta
 from journal.format.subscription_state import GONE, STOPS
 from journal.recovery.recovery import Recovery
 from journal.sets.id_set import IdCounts, IdSet

@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from journal.format.record import Kind, Record, Tag, decode_meta
+from journal.format import Kind, Record, Tag, decode_meta
 from journal.format.subscription_state import STOPS
 from journal.snapshot.snapshot import Snapshot
 

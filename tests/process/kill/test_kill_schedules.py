@@ -13,7 +13,7 @@ import pytest
 from pymemcache.exceptions import MemcacheServerError
 
 from journal.files import Disk
-from journal.format.record import Kind, Tag, decode_meta
+from journal.format import Kind, Tag, decode_meta
 from journal.tools.view import JournalView
 from tests.support.daemon import DaemonProcess
 from tests.support.kills import leave_nothing, new_seed

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from journal.format.record import Kind, Tag, decode_meta
+from journal.format import Kind, Tag, decode_meta
 from journal.format.schedule import Nominal
 from journal.tools.view import JournalView
 from kestrelpy.core.item import Item

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.format.record import HEADER_BYTES
+from journal.format import HEADER_BYTES
 from journal.format.segment import FILE_HEADER_BYTES, SURVIVORS, SegmentHeader, segment_number
 from journal.write.writer import Sizes
 from kestrelpy.core.log.log import JournalLog

@@ -11,8 +11,8 @@ import pytest
 
 from journal.compaction.maintenance import State
 from journal.files import Files
+from journal.format import Draft, Kind
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Draft, Kind
 from journal.sets.id_set import IdCounts, IdSet
 from journal.write.writer import Journal, Sizes
 from kestrelpy.core.log.log import JournalLog

@@ -22,8 +22,8 @@ import numpy as np
 
 from journal.errors import Damage, JournalError
 from journal.files import Disk, Files
+from journal.format import Kind, decode
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Kind, decode
 from journal.format.segment import FILE_HEADER_BYTES, SUFFIX, SURVIVORS, SegmentHeader
 from journal.format.subscription_state import Beginning
 from journal.sets.id_set import PAGE_IDS, IdSet

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from journal.format import Kind, RawDraft
 from journal.format.item_header import Stamp
-from journal.format.record import Kind, RawDraft
 from journal.sets.id_set import IdSet
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder

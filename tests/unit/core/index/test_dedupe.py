@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from journal.format import Kind
 from journal.format.item_header import Stamp
-from journal.format.record import Kind
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.queue.put import DUPLICATE, NOT_STORED
 from kestrelpy.errors import ClientError

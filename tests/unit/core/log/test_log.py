@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from journal.errors import JournalFailed
-from journal.format.record import Kind, Tag, decode_meta, ended_bytes
+from journal.format import Kind, Tag, decode_meta, ended_bytes
 from journal.sets.id_set import IdSet
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import JournalLog, Log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.format.record import ended_bytes
+from journal.format import ended_bytes
 from journal.snapshot.snapshot import Snapshot
 from journal.write.writer import Journal
 from kestrelpy.core.index.ready_list import NO_FRONTIER

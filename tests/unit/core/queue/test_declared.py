@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from journal.errors import NewerFormat
-from journal.format.record import Kind
+from journal.format import Kind
 from journal.recovery.recovery import Recovery
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from journal.compaction.compaction import PIECE_BYTES, STEP_FRAMES, DamagedVictim
 from journal.files import Disk
+from journal.format import Draft, Kind, Record, Tag, decode_meta, encode, encode_meta
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Draft, Kind, Record, Tag, decode_meta, encode, encode_meta
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,

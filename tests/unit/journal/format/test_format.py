@@ -16,11 +16,21 @@ import journal.errors
 import journal.snapshot.snapshot
 from journal.__main__ import main
 from journal.files import Disk
-from journal.format import record, segment
+from journal.format import (
+    Draft,
+    Kind,
+    Record,
+    Tag,
+    decode_meta,
+    encode,
+    encode_meta,
+    ended,
+    record,
+    segment,
+)
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
 from journal.format.out_of_order import DelayedEntry, PlacedEntry
-from journal.format.record import Draft, Kind, Record, Tag, decode_meta, encode, encode_meta
 from journal.format.segment import SegmentHeader
 from journal.read.scan import scan
 from journal.recovery.recovery import Recovery
@@ -172,8 +182,8 @@ def test_the_entries_of_a_snapshot_are_those_of_the_table() -> None:
 
 
 def test_the_packing_of_what_ended_is_the_one_of_the_text() -> None:
-    assert record.ended(7, 5) == (7 | 5 << 8, b"")
-    assert record.ended(300, 1 << 24) == (255, encode_meta({Tag.BYTES: 1 << 24}))
+    assert ended(7, 5) == (7 | 5 << 8, b"")
+    assert ended(300, 1 << 24) == (255, encode_meta({Tag.BYTES: 1 << 24}))
     assert "the lower 8 bits of `small`" in FORMAT
     assert "(255: that or a later one)" in FORMAT
 
@@ -193,7 +203,7 @@ def test_the_drawing_of_the_frame_is_the_one_in_the_code() -> None:
 
 def test_the_drawing_of_the_snapshot_is_the_one_in_the_code() -> None:
     drawing = FORMAT.split("when that lsn is synced.\n\n```\n", 1)[1].split("```", 1)[0]
-    assert drawing.rstrip() in (journal.snapshot.__doc__ or "").replace("\n    ", "\n")
+    assert drawing.rstrip() in (journal.snapshot.snapshot.__doc__ or "").replace("\n    ", "\n")
 
 
 # -- the example --------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from journal.format import Tag, decode_meta, encode_meta
 from journal.format.item_header import Stamp, stamp_of_put
-from journal.format.record import Tag, decode_meta, encode_meta
 from journal.format.schedule import Nominal, nominal_of_put
 from journal.format.transfer import Origin
 

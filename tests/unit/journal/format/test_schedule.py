@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journal.errors import NewerFormat
-from journal.format.record import Draft, Kind, Record, Tag, encode_meta
+from journal.format import Draft, Kind, Record, Tag, encode_meta
 from journal.format.schedule import (
     Nominal,
     epoch_drafts,

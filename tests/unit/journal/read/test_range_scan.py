@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from journal.files import Files
-from journal.format.record import Draft, Kind, Tag, encode, encode_meta
+from journal.format import Draft, Kind, Tag, encode, encode_meta
 from journal.read.range_scan import Gathering, Place, Put, TimeSearch, order, since
 from journal.sets.id_set import IdSet
 from journal.write.writer import Sizes

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from journal.errors import ITEM_MAX, Damage
-from journal.format.record import HEADER_BYTES, Draft, Kind, Record, encode
+from journal.format import HEADER_BYTES, Draft, Kind, Record, encode
 from journal.read.readahead import Backlog
 from journal.write.writer import Sizes
 from tests.support.journals import TIME_MS, Writer, filled, fresh, path_of, start

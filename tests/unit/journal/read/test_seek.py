@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from journal.format.record import Draft, Kind, Record
+from journal.format import Draft, Kind, Record
 from journal.read import seek as seeking
 from journal.read.lookup import order
 from journal.write.writer import Sizes

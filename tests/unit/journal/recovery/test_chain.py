@@ -9,8 +9,8 @@ import pytest
 
 from journal.errors import Damage
 from journal.files import Handle
+from journal.format import Kind, Record, decode_meta
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Kind, Record, decode_meta
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SUFFIX_RECYCLED, Tally
 from journal.format.subscription_state import GONE, STOPS, named
 from journal.read.scan import read_footer, scan

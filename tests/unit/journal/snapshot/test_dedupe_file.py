@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from journal.format.record import Kind, Record
+from journal.format import Kind, Record
 from journal.sets.hash_table import ID, KEY
 from journal.snapshot import dedupe_merge as merging
 from journal.snapshot.dedupe_file import (

@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from journal.errors import NewerFormat
+from journal.format import Draft, Kind, encode
 from journal.format.checkpoint import Checkpoint
 from journal.format.lease import LeaseEntry
-from journal.format.record import Draft, Kind, encode
 from journal.format.segment import FILE_HEADER_BYTES, SegmentHeader, Tally
 from journal.sets.id_set import IdCounts, IdSet
 from journal.snapshot.snapshot import (

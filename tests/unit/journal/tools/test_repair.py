@@ -8,7 +8,7 @@ import random
 import pytest
 
 from journal.errors import JournalError
-from journal.format.record import Kind, Record
+from journal.format import Kind, Record
 from journal.read.frames import chain
 from journal.recovery.recovery import Recovery
 from journal.tools.repair import TOKENS_SKIPPED, repair_of

@@ -17,9 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 import journal.tools.view
 from journal.errors import JournalError
 from journal.files import Disk, Files
+from journal.format import HEADER_BYTES, Draft, Kind
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
-from journal.format.record import HEADER_BYTES, Draft, Kind
 from journal.format.segment import FILE_HEADER_BYTES, segment_name
 from journal.tools.view import (
     JournalView,

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from journal.errors import JournalFailed
-from journal.format.record import HEADER_BYTES, Draft, Kind, decode, padded
+from journal.format import HEADER_BYTES, Draft, Kind, decode, padded
 from journal.format.segment import FOOTER_SPACE_BYTES
 from journal.read.scan import scan
 from journal.recovery.recovery import usable_bytes

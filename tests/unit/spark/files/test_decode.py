@@ -13,9 +13,9 @@ import pytest
 
 from journal.errors import Damage
 from journal.files import Disk
+from journal.format import Draft, Kind, Record, Tag, decode, encode, encode_meta, ended
 from journal.format.checkpoint import Checkpoint
 from journal.format.key import text_of
-from journal.format.record import Draft, Kind, Record, Tag, decode, encode, encode_meta, ended
 from journal.format.segment import SegmentHeader
 from journal.recovery.recovery import Recovery
 from journal.sets.id_set import IdCounts, IdSet

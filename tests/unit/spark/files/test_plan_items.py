@@ -11,7 +11,7 @@ import pytest
 
 from journal.errors import NewerFormat
 from journal.files import Disk
-from journal.format.record import Draft, Kind, Record, Tag, encode_meta
+from journal.format import Draft, Kind, Record, Tag, encode_meta
 from kestrelpy.core.queue.admin import cancel, pause
 from kestrelpy.spark.files.live_items import DEAD, DELAYED, LENT, NOTHING_HELD, READY, STATES
 from kestrelpy.spark.files.plan_items import State, plan_items, state_of

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Final
 
 from journal.compaction.maintenance import State
+from journal.format import Draft, Kind, Tag, encode_meta, ended
 from journal.format.checkpoint import Checkpoint
 from journal.format.item_header import Stamp
 from journal.format.lease import LeaseEntry
-from journal.format.record import Draft, Kind, Tag, encode_meta, ended
 from journal.format.subscription_state import STOPS, TAKES, DeadEntry, ReaderState, named
 from journal.format.transfer import Origin, moved
 from journal.recovery.recovery import Recovery

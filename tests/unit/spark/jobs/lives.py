@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from journal.files import Disk
+from journal.format import Draft, Kind
 from journal.format.key import text_of
-from journal.format.record import Draft, Kind
 from journal.format.segment import SegmentHeader
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import Snapshot

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from journal.files import Disk
-from journal.format.record import Draft, Kind, ended
+from journal.format import Draft, Kind, ended
 from journal.format.segment import segment_name
 from journal.tools.view import read_journal
 from kestrelpy.core.queue.admin import cancel, pause

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from journal.format import Draft, Kind, Tag, encode_meta
 from journal.format.item_header import Stamp
 from journal.format.key import text_of
-from journal.format.record import Draft, Kind, Tag, encode_meta
 from journal.format.segment import SegmentHeader
 from journal.format.transfer import Origin, moved
 from journal.snapshot.snapshot import Snapshot
