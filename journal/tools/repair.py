@@ -286,7 +286,7 @@ def _goes_on_in_fresh(files: Files, report: Report, time_ms: int) -> bool:
     if recovery.clean:
         return False
     opening = opening_behind(recovery, account, report.name, report.generation)
-    recovered_journal(recovery, Sizes(), lambda: opening, time_ms).abandon()
+    recovered_journal(recovery, Sizes(), lambda: opening, time_ms).writer.abandon()
     return True
 
 

@@ -13,7 +13,7 @@ from journal.format.item_header import Stamp
 from journal.format.transfer import Origin
 
 if TYPE_CHECKING:
-    from journal.read.range_scan import Put
+    from journal.store import Put
 
 
 _EXPIRES: Final = int(Tag.EXPIRES_MS)

@@ -19,7 +19,7 @@ import kestrelpy
 from journal.errors import JournalError
 from journal.files import Disk, Files, is_shortage, sync_call_name
 from journal.patience import pause
-from journal.write.writer import Sizes
+from journal.store import Sizes
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import Wall

@@ -22,9 +22,9 @@ from typing import Final
 from journal.files import Files
 from journal.format import Kind
 from journal.format.checkpoint import Checkpoint
+from journal.format.folder import parse_folder_name
 from journal.format.segment import FILE_HEADER_BYTES
 from journal.read.frames import chain
-from journal.tools.view import parse_folder_name
 from kestrelpy.server.word_file import FILE_BYTES, WordFile, content
 
 NAME: Final = "server-id"

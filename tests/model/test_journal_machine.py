@@ -164,7 +164,7 @@ class JournalMachine(RuleBasedStateMachine):
     @rule()
     def drop_dead(self) -> None:
         def run() -> None:
-            for path in self.writer.journal.take_dead():
+            for path in self.writer.store.take_dead():
                 if not self.stuck:
                     try:
                         self.disk.remove(path)
@@ -256,14 +256,15 @@ class JournalMachine(RuleBasedStateMachine):
         lsns = {r.item: r.lsn for r in records if r.kind == Kind.PUT}
         said = [(r.kind, r.item, r.body) for r in records]
         queue.live = {item: lsns[item] for item in alive(said)}
-        journal = recovered_journal(recovery, SIZES, queue.checkpoint, TIME_MS)
+        store = recovered_journal(recovery, SIZES, queue.checkpoint, TIME_MS)
+        journal = store.writer
         journal.ledger.adopt(ids(queue.live), 0)
         assert journal.commit.lsn_durable == journal.commit.lsn_written == last
         self.log = {lsn: said for lsn, said in self.log.items() if lsn <= last}
         # "Rewritten and synced before the first answer": whatever was found is now promised.
         self.synced = self.written = last
         self.disk = disk
-        self.writer = Writer(journal, queue, recovery, records)
+        self.writer = Writer(store, queue, recovery, records)
 
     def check(self, records: list[Record], recovery: Recovery, promised: int) -> int:
         """What a start may find; returns the last lsn that is kept."""

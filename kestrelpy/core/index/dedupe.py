@@ -20,12 +20,12 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from journal.compaction.maintenance import Memory
 from journal.format import Draft, Kind, Record, Tag, encode_meta
 from journal.format.item_header import Stamp
 from journal.sets.hash_table import ID, KEY, Table, keyed, time_of
 from journal.snapshot.dedupe_file import Chunk, ScopeState, epoch_of
 from journal.snapshot.dedupe_pending import Epoch, Fresh
+from journal.store import Memory
 
 if TYPE_CHECKING:
     from kestrelpy.core.policy import Policy

@@ -11,8 +11,8 @@ from typing import Final
 from journal.format import Draft
 from journal.format.lease import LeaseEntry
 from journal.format.schedule import Nominal
-from journal.read.readahead import Backlog
 from journal.sets.id_set import IdSet
+from journal.store import Backlog
 from kestrelpy.core.item import Item
 
 _ALWAYS: Final = (1 << 63) - 1

@@ -17,8 +17,8 @@ from typing import Final, Protocol
 
 from journal.format import Draft, Kind, ended
 from journal.format.schedule import Nominal
-from journal.read.readahead import Backlog
 from journal.sets.id_set import IdSet
+from journal.store import Backlog
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.log.records import Records, packed
@@ -48,7 +48,7 @@ class SharedLog(Records):
         self._needs = needs
         self._own_backlog: Backlog | None = None
         if number and isinstance(base, JournalLog):
-            self._own_backlog = base.journal.another_backlog()
+            self._own_backlog = base.store.another_backlog()
 
     @property
     def archive_to(self) -> str:

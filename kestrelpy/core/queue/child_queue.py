@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from journal.compaction.maintenance import State
 from journal.format.checkpoint import Checkpoint
 from journal.format.transfer import Origin
 from journal.sets.id_set import IdSet
+from journal.store import State
 from kestrelpy.core.index.dedupe import Ids
 from kestrelpy.core.index.memory_budget import UNLIMITED
 from kestrelpy.core.index.versions import Versions

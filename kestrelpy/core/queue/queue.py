@@ -13,14 +13,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from journal.compaction.maintenance import State
 from journal.format.checkpoint import Checkpoint
 from journal.format.item_header import Stamp
 from journal.format.schedule import Nominal, keep_latest
 from journal.format.transfer import Origin
 from journal.sets.id_set import IdSet
 from journal.snapshot.dedupe_pending import Fresh
-from journal.write.segment_list import NONE_OPEN
+from journal.store import NONE_OPEN, State
 from kestrelpy.core.clock import Wall
 from kestrelpy.core.fanout.unseen import Missed
 from kestrelpy.core.index.dedupe import NOT_DUE, Ids, begin_tending, remembered, tend

@@ -17,7 +17,7 @@ from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from journal.write.segment_file import Segment
+    from journal.store import Segment
     from kestrelpy.core.queue.queue import Queue
 
 # How often one looks whether the time of something is over.

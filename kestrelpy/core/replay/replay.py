@@ -24,7 +24,7 @@ from journal.format.subscription_state import GONE, STOPS, Beginning
 from journal.format.transfer import Origin, settled_by
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import Snapshot
-from journal.write.segment_file import Segment
+from journal.store import Segment
 from kestrelpy.core.fanout.child import Child
 from kestrelpy.core.index.dedupe import FORGOTTEN, expect
 from kestrelpy.core.key_rule import NO_KEY

@@ -11,8 +11,7 @@ from typing import Final
 
 from journal.files import Files
 from journal.format import said_of_put
-from journal.read.lookup import ReadSome
-from journal.read.range_scan import Put
+from journal.store import Put, ReadSome
 
 # Read at once: they may be large, and how large shows when they are read.
 RELEASED_MAX: Final = 32

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from journal.read.range_scan import Put
+from journal.store import Put
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.queue.admin import Waiting, cancel, purge, waiting
 from kestrelpy.core.queue.browse import Kept

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import quote_from_bytes
 
 from journal.format.key import in_words
-from journal.read.range_scan import Put
+from journal.store import Put
 from kestrelpy.core.item import Item
 
 _UNESCAPED: Final = "!$&'()*+,:;=@"  # printable, and not what percent-encoding or a line needs

@@ -24,13 +24,13 @@ from journal.errors import Damage, JournalError
 from journal.files import Disk, Files
 from journal.format import Kind, decode
 from journal.format.checkpoint import Checkpoint
+from journal.format.folder import journal_folders
 from journal.format.segment import FILE_HEADER_BYTES, SUFFIX, SURVIVORS, SegmentHeader
 from journal.format.subscription_state import Beginning
 from journal.sets.id_set import PAGE_IDS, IdSet
 from journal.snapshot.snapshot import snapshot_lsn
 from journal.tools.live_set import Account
 from journal.tools.verify import StartView
-from journal.tools.view import journal_folders
 from kestrelpy.spark.files.split import Range
 from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.retention import missing_retained

@@ -16,7 +16,7 @@ ITEM = Item(1, 1, b"body", 7, WALL_MS, 0)
 
 
 def log_of(writer: Writer) -> JournalLog:
-    return JournalLog(writer.journal, [], 0, make_queue().queue.state)
+    return JournalLog(writer.store, [], 0, make_queue().queue.state)
 
 
 def test_a_life_of_an_item_is_told_by_its_records() -> None:

@@ -279,7 +279,7 @@ def test_a_golden_journal_goes_on_in_today_s_version(version: str, tmp_path: Pat
     before, recovery = start()
     assert [d.kind for d in recovery.damages] == ["torn"]
     opening = Checkpoint(b"jobs", 100, 100)
-    writer = recovered_journal(recovery, Sizes(), lambda: opening, TIME_MS)
+    writer = recovered_journal(recovery, Sizes(), lambda: opening, TIME_MS).writer
     writer.append(Draft(Kind.PUT, 100, 100, 0, TIME_MS, b"", b"new", 0, 0))
     writer.close(TIME_MS)
 

@@ -370,7 +370,7 @@ def stays_the_same(disk: MemoryDisk) -> None:
     for _ in range(3):
         disk = disk.kill_clone()
         _, state, recovery = recovered_state(disk)
-        recovered_journal(recovery, TINY, lambda: opening(15), TIME_MS).abandon()
+        recovered_journal(recovery, TINY, lambda: opening(15), TIME_MS).writer.abandon()
         there = disk.names(f"{FOLDER}/set-aside")
         if before is not None:
             assert state == before

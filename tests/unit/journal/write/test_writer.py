@@ -448,7 +448,7 @@ def test_a_removal_that_is_lost_brings_no_confirmed_item_back() -> None:
     for item in range(1, 10):
         writer.done(item)
     writer.commit()
-    dead = writer.journal.take_dead()
+    dead = writer.store.take_dead()
     assert len(dead) >= 2
     for step in range(1, 2 * len(dead) + 1):
         cut = disk.kill_clone()
