@@ -22,8 +22,10 @@ from journal.read.range_scan import Gathered, Gathering, Place, Put, TimeSearch
 from journal.read.readahead import Backlog
 from journal.read.segment_read import ReadOrder
 from journal.snapshot.job import Memory, SnapshotJob, State
+from journal.write.group_commit import SyncJob
+from journal.write.segment_file import Segment, Sizes, SpareOrder
 from journal.write.segment_list import NONE_OPEN
-from journal.write.writer import Journal, Segment, Sizes, SpareOrder, SyncJob
+from journal.write.writer import Journal
 
 __all__ = [
     "NONE_OPEN", "Backlog", "CarryJob", "DamagedVictim", "Gathered", "Gathering", "Journal",

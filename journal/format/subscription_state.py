@@ -29,7 +29,8 @@ from journal.format.out_of_order import (
     placed_entries,
 )
 from journal.format.record import Draft, Record
-from journal.sets.id_set import PAGE_IDS, IdCounts, IdSet
+from journal.sets.id_counts import PAGE_IDS, IdCounts
+from journal.sets.id_set import IdSet
 
 # What LIVE and ATTEMPTS hold, by `small`.
 RANGES: Final = 0  # LIVE: first and last of ids that are all there

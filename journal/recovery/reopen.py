@@ -30,7 +30,8 @@ from journal.format.segment import (
     Tally,
     segment_path,
 )
-from journal.recovery.recovery import Recovery, last_segment_number
+from journal.recovery.chain import last_segment_number
+from journal.recovery.recovery import Recovery
 from journal.store import Store
 from journal.write.segment_file import BATCH_BYTES, OVERHEAD_BYTES, Segment, Sizes, whole_sectors
 from journal.write.writer import Journal

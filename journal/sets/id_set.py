@@ -15,9 +15,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from journal.sets.id_counts import PAGE_IDS, IdCounts
-
-__all__ = ["PAGE_IDS", "IdCounts", "IdSet"]
+from journal.sets.id_counts import PAGE_IDS
 
 _PAGE_BYTES: Final = PAGE_IDS // 8
 _ALL: Final = b"\xff" * _PAGE_BYTES

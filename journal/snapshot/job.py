@@ -19,7 +19,8 @@ from journal.format.lease import LeaseEntry
 from journal.format.out_of_order import DelayedEntry, PlacedEntry
 from journal.format.subscription_state import DeadEntry, ReaderState
 from journal.format.transfer import Origin
-from journal.sets.id_set import IdCounts, IdSet
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
 from journal.snapshot.dedupe_file import Chunk, ScopeState, write_chunk
 from journal.snapshot.dedupe_pending import Batch, Fresh
 from journal.snapshot.snapshot import Snapshot, snapshot_name

@@ -58,13 +58,9 @@ from journal.format.subscription_state import (
     retained_of,
 )
 from journal.format.transfer import Origin, opened, origin_of
-from journal.sets.id_set import IdCounts, IdSet
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
 from journal.snapshot.dedupe_file import Chunk, ScopeState, chunk_range, listed, scopes_in
-
-__all__ = [
-    "SUFFIX", "DeadEntry", "ReaderState", "SegmentState", "Snapshot", "SnapshotDamaged",
-    "snapshot_lsn", "snapshot_name",
-]  # fmt: skip
 
 SUFFIX: Final = ".snapshot"
 _DIGITS: Final = 20  # of an lsn in a name: sorted by name is sorted by lsn

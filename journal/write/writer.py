@@ -44,8 +44,6 @@ from journal.write.segment_file import (
 )
 from journal.write.segment_list import Ledger
 
-__all__ = ["Journal", "Segment", "Sizes", "SpareOrder", "SyncJob"]
-
 # Something that a shortage keeps from being done at the end is tried so often, with a pause each
 # time.
 TRIES_MAX: Final = 20

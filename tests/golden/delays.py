@@ -12,7 +12,7 @@ from journal.format.checkpoint import Checkpoint
 from journal.format.lease import LeaseEntry
 from journal.format.out_of_order import DelayedEntry, PlacedEntry
 from journal.format.segment import Tally
-from journal.sets.id_set import IdCounts
+from journal.sets.id_counts import IdCounts
 from journal.snapshot.snapshot import Snapshot
 from tests.golden.layout import SERVER, TIME_MS, SegmentBuilder, draft, ids
 

@@ -13,7 +13,7 @@ from journal.format.key import join, text_of, value_of
 from journal.format.lease import LeaseEntry
 from journal.format.out_of_order import PlacedEntry
 from journal.format.segment import Tally
-from journal.sets.id_set import IdCounts
+from journal.sets.id_counts import IdCounts
 from journal.snapshot.snapshot import Snapshot
 from tests.golden.layout import SERVER, TIME_MS, SegmentBuilder, draft, ids
 

@@ -13,7 +13,7 @@ from journal.format.checkpoint import Checkpoint
 from journal.format.item_header import Stamp
 from journal.format.segment import Tally
 from journal.sets.hash_table import ID, KEY, hash_of, keyed
-from journal.sets.id_set import IdCounts
+from journal.sets.id_counts import IdCounts
 from journal.snapshot.dedupe_file import Chunk, ScopeState
 from journal.snapshot.dedupe_pending import Batch, Fresh
 from journal.snapshot.snapshot import Snapshot

@@ -10,9 +10,9 @@ from journal.format.checkpoint import Checkpoint
 from journal.format.lease import LeaseEntry
 from journal.format.out_of_order import DelayedEntry, PlacedEntry
 from journal.format.segment import Tally
-from journal.format.subscription_state import STOPS, TAKES, Beginning, ReaderState, named
-from journal.sets.id_set import IdCounts
-from journal.snapshot.snapshot import DeadEntry, Snapshot
+from journal.format.subscription_state import STOPS, TAKES, Beginning, DeadEntry, ReaderState, named
+from journal.sets.id_counts import IdCounts
+from journal.snapshot.snapshot import Snapshot
 from tests.golden.layout import SERVER, TIME_MS, SegmentBuilder, draft, ids
 
 AUDIT, LATE, GONE = 1, 2, 3

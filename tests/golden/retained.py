@@ -11,7 +11,7 @@ from journal.format import Kind, Tag, ended
 from journal.format.checkpoint import Checkpoint
 from journal.format.out_of_order import PlacedEntry
 from journal.format.segment import Tally
-from journal.sets.id_set import IdCounts
+from journal.sets.id_counts import IdCounts
 from journal.snapshot.snapshot import SegmentState, Snapshot
 from tests.golden.layout import SERVER, TIME_MS, SegmentBuilder, draft, ids
 

@@ -9,7 +9,7 @@ from journal.format import Kind, Tag, encode_meta
 from journal.format.checkpoint import Checkpoint
 from journal.format.schedule import Nominal
 from journal.format.segment import Tally
-from journal.sets.id_set import IdCounts
+from journal.sets.id_counts import IdCounts
 from journal.snapshot.snapshot import Snapshot
 from tests.golden.layout import SERVER, TIME_MS, SegmentBuilder, draft, ids
 

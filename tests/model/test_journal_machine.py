@@ -26,7 +26,7 @@ from journal.format import Kind, Record
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal
 from journal.sets.id_set import IdSet
-from journal.write.writer import Sizes, SpareOrder, SyncJob
+from journal.store import Sizes, SpareOrder, SyncJob
 from tests.support.journals import FOLDER, TIME_MS, Queue, Writer, start
 from tests.support.machines import run, run_for_long
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut

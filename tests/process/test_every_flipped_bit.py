@@ -17,7 +17,7 @@ import pytest
 
 from journal.errors import JournalError
 from journal.sets.id_counts import IdCounts
-from journal.write.writer import Sizes
+from journal.store import Sizes
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import Wall
 from kestrelpy.core.log.log import JournalLog

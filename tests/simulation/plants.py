@@ -13,8 +13,7 @@ from typing import Any, Final
 from unittest import mock
 
 from journal.recovery.recovery import Recovery
-from journal.write.group_commit import SyncJob
-from journal.write.writer import Journal
+from journal.store import Journal, SyncJob
 from kestrelpy.core.fanout.child import Child
 from kestrelpy.core.index.dedupe import Ids
 from kestrelpy.core.log.log import JournalLog

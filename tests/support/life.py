@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, TypeVar, cast
 
 from journal.errors import Damage
-from journal.write.writer import Sizes
+from journal.store import Sizes
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import Wall
 from kestrelpy.core.index.delayed import Delay

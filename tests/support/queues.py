@@ -21,8 +21,7 @@ from journal.format import Kind, RawDraft, Record, said_of_put
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
 from journal.format.key import text_of
-from journal.read.readahead import Backlog
-from journal.store import Journal, Store
+from journal.store import Backlog, Journal, Store
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import Wall
 from kestrelpy.core.index.delayed import Delay

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Final
 
 from journal.errors import JournalFailed
-from journal.write.writer import Sizes
+from journal.store import Sizes
 from kestrelpy.config import Config
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import Wall

@@ -12,9 +12,10 @@ from contextlib import suppress
 
 from journal.format import Kind, Record, Tag, decode_meta, ended_bytes
 from journal.format.lease import LeaseEntry
+from journal.format.subscription_state import ReaderState
 from journal.format.transfer import Origin
 from journal.sets.id_set import IdSet
-from journal.snapshot.snapshot import ReaderState, Snapshot
+from journal.snapshot.snapshot import Snapshot
 from kestrelpy.core.queue.ack_up_to import apply_upto
 from kestrelpy.core.subscription.restore import Apart
 from kestrelpy.core.subscription.subscription import Reader

@@ -23,10 +23,11 @@ from journal.errors import ITEM_MAX, Damage, JournalError, NewerFormat
 from journal.files import Disk, Files
 from journal.format import Kind, Meta, Record, Tag, decode_meta
 from journal.format.describe import flush_spared
-from journal.format.subscription_state import GONE, STOPS
+from journal.format.subscription_state import GONE, STOPS, DeadEntry
 from journal.recovery.recovery import Recovery
-from journal.sets.id_set import IdCounts, IdSet
-from journal.snapshot.snapshot import DeadEntry, Snapshot
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
+from journal.snapshot.snapshot import Snapshot
 from journal.tools.view import RESTARTS_MAX, live_files
 from kestrelpy.spark.files.copies import by_journal
 from kestrelpy.spark.files.discovery import Problem, look

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from journal.__main__ import DAMAGED, UNUSABLE, WELL, main, utc
+from journal.__main__ import DAMAGED, UNUSABLE, WELL, main
 from journal.format import Draft, Kind
 from journal.format.checkpoint import Checkpoint
 from journal.format.segment import segment_name
+from journal.tools.dump import utc
 from tests.golden.build import GOLDEN
 from tests.golden.layout import TIME_MS, SegmentBuilder, draft
 

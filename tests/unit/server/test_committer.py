@@ -12,9 +12,9 @@ import pytest
 from journal.files import Files
 from journal.format import Draft, Kind
 from journal.format.checkpoint import Checkpoint
-from journal.sets.id_set import IdCounts, IdSet
-from journal.snapshot.job import State
-from journal.store import Journal, Sizes, Store
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
+from journal.store import Journal, Sizes, State, Store
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.server.committer import Committer
 from tests.support.disks import HeldDisk

@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from journal.write.writer import Sizes
+from journal.store import Sizes
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.subscription import ABORTED
 from kestrelpy.server import clock

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from journal.write.writer import Sizes
+from journal.store import Sizes
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.put import NOT_STORED
 from kestrelpy.core.subscription.subscription import ABORTED

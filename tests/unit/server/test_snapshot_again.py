@@ -8,8 +8,9 @@ from dataclasses import fields
 
 import pytest
 
-from journal.snapshot.job import SnapshotJob
-from journal.snapshot.snapshot import ReaderState, Snapshot
+from journal.format.subscription_state import ReaderState
+from journal.snapshot.snapshot import Snapshot
+from journal.store import SnapshotJob
 from kestrelpy.core.log.log import JournalLog
 from tests.support.memory_disk import Fault
 from tests.support.stage import Stage

@@ -27,7 +27,8 @@ from journal.format.checkpoint import Checkpoint
 from journal.format.folder import journal_folders
 from journal.format.segment import FILE_HEADER_BYTES, SUFFIX, SURVIVORS, SegmentHeader
 from journal.format.subscription_state import Beginning
-from journal.sets.id_set import PAGE_IDS, IdSet
+from journal.sets.id_counts import PAGE_IDS
+from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import snapshot_lsn
 from journal.tools.live_set import Account
 from journal.tools.verify import StartView

@@ -11,8 +11,8 @@ import pytest
 from journal.files import Disk
 from journal.format.item_header import Stamp
 from journal.snapshot import dedupe_merge as merging
+from journal.store import Sizes
 from journal.tools.repair import repair_of
-from journal.write.writer import Sizes
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.server.data_directory import DataDirectory
 from tests.golden.build import GOLDEN, NEWEST

@@ -6,7 +6,7 @@ import pytest
 
 from journal.format import ended_bytes
 from journal.snapshot.snapshot import Snapshot
-from journal.write.writer import Journal
+from journal.store import Journal
 from kestrelpy.core.index.ready_list import NO_FRONTIER
 from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.log import JournalLog

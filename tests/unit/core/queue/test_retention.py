@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from journal.sets.id_set import IdSet
-from journal.write.writer import Sizes
+from journal.store import Sizes
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.retention import Retained
 from tests.golden.build import GOLDEN, NEWEST

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from journal.errors import JournalFailed
-from journal.write.writer import Sizes
+from journal.store import Sizes
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import Wall
 from kestrelpy.core.index.leases import Holder, Lease

@@ -24,8 +24,8 @@ from journal.format.segment import (
     SegmentHeader,
     decode_counts,
 )
+from journal.store import Sizes
 from journal.write.segment_file import Segment
-from journal.write.writer import Sizes
 from tests.support.journals import FOLDER, IDENTITY, TIME_MS
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 from tests.support.victims import (

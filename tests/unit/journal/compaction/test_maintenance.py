@@ -10,10 +10,11 @@ import pytest
 from journal.compaction.maintenance import SNAPSHOTS_KEPT
 from journal.format.checkpoint import Checkpoint
 from journal.format.lease import LeaseEntry
-from journal.sets.id_set import IdCounts, IdSet
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
 from journal.snapshot.job import State
 from journal.snapshot.snapshot import Snapshot, snapshot_lsn
-from journal.write.writer import Sizes
+from journal.store import Sizes
 from tests.support.journals import FOLDER, TIME_MS, TINY, Writer, fresh
 from tests.support.memory_disk import Fault, MemoryDisk
 

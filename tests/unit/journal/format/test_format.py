@@ -35,7 +35,8 @@ from journal.format.segment import SegmentHeader
 from journal.read.scan import scan
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal
-from journal.sets.id_set import IdCounts, IdSet
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import SegmentState, Snapshot
 from journal.write.segment_file import Sizes
 from tests.golden.build import (

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from journal.write.writer import Sizes
+from journal.store import Sizes
 from tests.support.journals import Writer, fresh, path_of
 from tests.support.memory_disk import Fault, MemoryDisk
 

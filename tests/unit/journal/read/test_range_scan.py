@@ -12,7 +12,7 @@ from journal.files import Files
 from journal.format import Draft, Kind, Tag, encode, encode_meta
 from journal.read.range_scan import Gathering, Place, Put, TimeSearch
 from journal.sets.id_set import IdSet
-from journal.write.writer import Sizes
+from journal.store import Sizes
 from tests.support.journals import TIME_MS, TINY, Writer, filled, fresh, start
 from tests.support.memory_disk import MemoryDisk
 

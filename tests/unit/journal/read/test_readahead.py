@@ -14,7 +14,7 @@ import pytest
 from journal.errors import ITEM_MAX, Damage
 from journal.format import HEADER_BYTES, Draft, Kind, Record, encode
 from journal.read.readahead import Backlog
-from journal.write.writer import Sizes
+from journal.store import Sizes
 from tests.support.journals import TIME_MS, Writer, filled, fresh, path_of, start
 from tests.support.memory_disk import Fault, MemoryDisk
 

@@ -8,7 +8,7 @@ import pytest
 
 from journal.format import Draft, Kind, Record
 from journal.read import seek as seeking
-from journal.write.writer import Sizes
+from journal.store import Sizes
 from tests.support.journals import TIME_MS, Writer, fresh
 from tests.support.memory_disk import MemoryDisk
 

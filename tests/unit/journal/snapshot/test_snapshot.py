@@ -14,10 +14,11 @@ from journal.format import Draft, Kind, encode
 from journal.format.checkpoint import Checkpoint
 from journal.format.lease import LeaseEntry
 from journal.format.segment import FILE_HEADER_BYTES, SegmentHeader, Tally
-from journal.sets.id_set import IdCounts, IdSet
+from journal.format.subscription_state import DeadEntry
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import (
     STEP_FRAMES,
-    DeadEntry,
     SegmentState,
     Snapshot,
     SnapshotDamaged,

@@ -9,9 +9,10 @@ import pytest
 
 from journal.errors import JournalError
 from journal.format import Kind, Record
+from journal.format.checkpoint import TOKENS_SKIPPED
 from journal.read.frames import chain
 from journal.recovery.recovery import Recovery
-from journal.tools.repair import TOKENS_SKIPPED, repair_of
+from journal.tools.repair import repair_of
 from journal.tools.verify import check_journal
 from tests.support.journals import (
     FOLDER,

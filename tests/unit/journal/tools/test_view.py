@@ -18,8 +18,8 @@ from journal.format import HEADER_BYTES, Draft, Kind
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
 from journal.format.segment import FILE_HEADER_BYTES, segment_name
+from journal.store import Journal, Sizes
 from journal.tools.view import JournalView, read_journal
-from journal.write.writer import Journal, Sizes
 from tests.golden.build import GOLDEN
 from tests.golden.layout import IDENTITY, SHORT_IDENTITY, SegmentBuilder, draft
 

@@ -11,12 +11,11 @@ import pytest
 
 from journal.errors import JournalFailed
 from journal.format import HEADER_BYTES, Draft, Kind, decode, padded
-from journal.format.segment import FOOTER_SPACE_BYTES
+from journal.format.segment import FOOTER_SPACE_BYTES, usable_bytes
 from journal.read.scan import scan
-from journal.recovery.recovery import usable_bytes
 from journal.sets.id_set import IdSet
+from journal.store import Sizes
 from journal.write.segment_file import least_capacity
-from journal.write.writer import Sizes
 from tests.support.journals import (
     TIME_MS,
     TINY,

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from journal.write.segment_file import Segment
-from journal.write.writer import Sizes
+from journal.store import Segment, Sizes
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.protocol.verbs.browse import Answer
 from tests.support.memory_disk import Fault

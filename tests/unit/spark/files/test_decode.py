@@ -18,7 +18,8 @@ from journal.format.checkpoint import Checkpoint
 from journal.format.key import text_of
 from journal.format.segment import SegmentHeader
 from journal.recovery.recovery import Recovery
-from journal.sets.id_set import IdCounts, IdSet
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
 from kestrelpy.spark.files import decode as bulk
 from kestrelpy.spark.files.live_items import Holding
 from kestrelpy.spark.files.plan_events import plan_events

@@ -27,9 +27,9 @@ from journal.format.lease import LeaseEntry
 from journal.format.subscription_state import STOPS, TAKES, DeadEntry, ReaderState, named
 from journal.format.transfer import Origin, moved
 from journal.recovery.recovery import Recovery
-from journal.sets.id_set import IdCounts, IdSet
-from journal.snapshot.job import State
-from journal.store import Sizes, Store
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
+from journal.store import Sizes, State, Store
 from journal.tools.live_set import Account, Line
 from journal.tools.view import JournalView
 from tests.support.journals import Queue, Writer

@@ -20,8 +20,8 @@ from journal.format.key import text_of
 from journal.format.segment import SegmentHeader
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import Snapshot
+from journal.store import Journal, Sizes
 from journal.tools.view import read_journal
-from journal.write.writer import Journal, Sizes
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.key_rule import NO_KEY
