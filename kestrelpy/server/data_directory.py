@@ -33,6 +33,7 @@ from journal.store import Sizes, Store
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.index.dedupe import take_in
 from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.log.shared_log import on_disk
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.replay.replay import Replay
 from kestrelpy.server.server_id import take_server_id
@@ -251,12 +252,11 @@ class DataDirectory:
 
     def _read_first(self, queue: Queue, wall_ms: int) -> None:
         """So that the first items are there, or known to be expired, before they are asked for."""
-        reader, log = queue.reader, queue.log
-        if not isinstance(log, JournalLog):
+        reader, target, backlog = queue.reader, on_disk(queue.log), queue.log.backlog
+        if target is None or backlog is None:
             return
-        backlog = log.store.backlog
         wanted = reader.line.begin_fetch()
-        reader.line.fetched(log.store.some(wanted).run(self.patient).records.values())
+        reader.line.fetched(target.store.some(wanted).run(self.patient).records.values())
         reader.ready.stubs.put_back()  # the others are asked for again, and named
         made = backlog.order(reader.ready.frontier) if reader.ready.beyond else None
         if made is not None:
