@@ -10,30 +10,21 @@ durable up to its lsn, and it has its name only when it is whole.
 from __future__ import annotations
 
 import copy
-import errno
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from journal.compaction.compaction import CarryJob
 from journal.compaction.picker import choose
-from journal.files import Files
-from journal.format.checkpoint import Checkpoint
-from journal.format.lease import LeaseEntry
-from journal.format.out_of_order import DelayedEntry, PlacedEntry
 from journal.format.segment import SURVIVORS, SegmentHeader, segment_path
-from journal.format.subscription_state import DeadEntry, ReaderState
-from journal.format.transfer import Origin
-from journal.sets.id_set import IdCounts, IdSet
-from journal.snapshot.dedupe_file import Chunk, ScopeState, write_chunk
+from journal.sets.id_set import IdSet
+from journal.snapshot.dedupe_file import Chunk
 from journal.snapshot.dedupe_merge import MergeJob, choose_merge
-from journal.snapshot.dedupe_pending import Batch, Fresh
+from journal.snapshot.dedupe_pending import Batch
+from journal.snapshot.job import Memory, SnapshotJob, State, earliest
 from journal.snapshot.snapshot import SegmentState, Snapshot, snapshot_name
 from journal.write.segment_file import Segment
-
-if TYPE_CHECKING:
-    from journal.write.writer import Journal
+from journal.write.writer import Journal
 
 # A start reads the records behind the newest snapshot: so many take about half a second. Of leases
 # by token a snapshot has a record each, so with more of them it waits for as many.
@@ -44,104 +35,6 @@ SNAPSHOTS_KEPT: Final = 2
 UNSETTLED_SEGMENTS: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """What a queue remembers of ids and keys, beside the chunks: `fresh` is taken by the snapshot.
-
-    Of `keys` there are so many; ids and keys are forgotten after so long (None: never).
-    """
-
-    fresh: Fresh
-    scopes: list[ScopeState]
-    keys: int
-    ids_window_ms: int | None
-    keys_window_ms: int | None
-
-    @property
-    def epochs(self) -> dict[bytes, int]:
-        """The newest of each scope."""
-        return {state.scope: state.epoch for state in self.scopes}
-
-    def needs(self, chunk: Chunk, epochs: Mapping[bytes, int], time_ms: int) -> bool:
-        """Is anything in it not forgotten by then? `epochs` are as above."""
-        return (
-            (chunk.ids > 0 and chunk.ids_ms >= earliest(self.ids_window_ms, time_ms))
-            or (chunk.keys > 0 and chunk.keys_ms >= earliest(self.keys_window_ms, time_ms))
-            or any(epochs.get(scope) == epoch for scope, epoch in chunk.epochs)
-        )
-
-
-def earliest(window_ms: int | None, time_ms: int) -> int:
-    """What is of this time or a later one is not forgotten by then."""
-    return time_ms - window_ms + 1 if window_ms is not None else 0
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """All there is to know of a queue but the bodies, as a copy: it is read on a thread."""
-
-    checkpoint: Checkpoint
-    live: IdSet
-    live_bytes: int
-    attempts: IdCounts
-    dead: list[DeadEntry]
-    leased: list[LeaseEntry] = field(default_factory=list)
-    paused: bool = False
-    declared: bytes = b""
-    delayed: Iterable[DelayedEntry] = ()
-    placed: Iterable[PlacedEntry] = ()
-    epochs: dict[bytes, int] = field(default_factory=dict)
-    held: dict[int, bytes] = field(default_factory=dict)
-    origins: dict[int, Origin] = field(default_factory=dict)
-    readers: list[ReaderState] = field(default_factory=list)
-    passes_on: bool = False
-    is_remnant: bool = False
-    retained: IdSet | None = None
-    memory: Memory | None = None
-
-
-@dataclass(slots=True)
-class SnapshotJob:
-    """One snapshot to be written. `outdated` goes for it; on a full disk its room is taken.
-
-    `batch` is what is remembered since the last one: a chunk, before the snapshot that lists it.
-    """
-
-    folder: str
-    outdated: str
-    snapshot: Snapshot
-    short_identity: int
-    identity: bytes
-    time_ms: int
-    memory: Memory | None = None
-    batch: Batch = field(default_factory=Batch)
-    chunk: Chunk | None = None
-
-    def run(self, files: Files, pause: Callable[[], None] = lambda: None) -> None:
-        """It is on disk, with its name, on return. Blocks; raises OSError.
-
-        `pause` is called about every millisecond of work and waits as long as it wants to.
-        """
-        snapshot = self.snapshot
-        # KNOWN FLAW: on a disk without even room for the chunk (`min_disk_free` keeps some) no
-        # snapshot is written, and no segment goes, until there is.
-        if not self.batch.is_empty and self.chunk is None:  # else it was written by a first attempt
-            first = max((chunk.last for chunk in snapshot.chunks), default=0) + 1
-            first = min(first, snapshot.lsn)  # what is left of what a lost one knew is no later
-            self.chunk = write_chunk(
-                files, self.folder, self.batch, first, snapshot.lsn, self.identity, self.time_ms
-            )
-            snapshot.chunks = [*snapshot.chunks, self.chunk]
-        data = self.snapshot.encode(self.short_identity, self.identity, self.time_ms, pause)
-        path = os.path.join(self.folder, snapshot_name(self.snapshot.lsn))
-        try:
-            files.create(path, data, len(data)).close()
-        except OSError as error:
-            if error.errno != errno.ENOSPC or not self.outdated:
-                raise
-            files.create_over(self.outdated, path, data)
-
-
 class Upkeep:
     """When a journal is due for a snapshot or a rewriting, and what has come of it.
 
@@ -149,15 +42,14 @@ class Upkeep:
     """
 
     __slots__ = (
-        "_begun_lsn", "_forgotten", "_is_merging", "_journal", "_leased", "chunks", "has_rotated",
-        "is_asked", "lost_chunks", "snapshots",
+        "_begun_lsn", "_forgotten", "_is_merging", "_journal", "_leased", "chunks", "is_asked",
+        "lost_chunks", "snapshots",
     )  # fmt: skip
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._begun_lsn = 0  # of the snapshot being written; 0: none is
         self._leased = 0  # leases in the latest one
-        self.has_rotated = False
         self.is_asked = False  # something may go, once snapshots say so
         self.snapshots: list[int] = []
         self.chunks: list[Chunk] = []  # of what is remembered, in the order of their records
@@ -175,7 +67,7 @@ class Upkeep:
             return False
         records = commit.lsn_written - (self.snapshots[-1] if self.snapshots else 0)
         is_due = records >= max(SNAPSHOT_RECORDS, self._leased) or self.is_asked or (
-            self.has_rotated and len(journal.segments) > UNSETTLED_SEGMENTS
+            journal.has_rotated and len(journal.segments) > UNSETTLED_SEGMENTS
         )
         return is_due and not self._misses_items
 
@@ -214,7 +106,7 @@ class Upkeep:
         journal = self._journal
         active = journal.active
         assert active is not None and not journal.has_pending
-        self._begun_lsn, self.has_rotated = journal.commit.lsn_written, False
+        self._begun_lsn, journal.has_rotated = journal.commit.lsn_written, False
         self.is_asked = False
         self._leased = len(state.leased)
         segments = [

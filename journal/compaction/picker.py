@@ -1,13 +1,10 @@
-"""Room comes back: which segments to rewrite, and the way out of one that is dead.
+"""Which segments are rewritten, so that room comes back.
 
     chain   1: 10 % alive   2: dead   3: 30 % alive   4: 80 % alive   5: active
             └─────────── choose ────────────────┘
-                            │  CarryJob, on a thread (see `carry`)
+                            │  CarryJob, on a thread (see `compaction`)
                             ▼
             6: survivors, stands for 1 to 3           4               5
-                            │  retire 1, 2, 3
-                            ▼
-            archived, kept as a file to be used again, or removed
 
 `choose` knows a put's header and body; its meta and padding show only when a job has weighed it.
 So a job may find that it would save too little: then it leaves nothing, and what it weighed keeps
@@ -19,26 +16,14 @@ alive.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from journal.compaction.compaction import PIECE_BYTES, CarryJob, DamagedVictim
-from journal.files import Files
-from journal.format.segment import SUFFIX_RECYCLED
+from journal.compaction.compaction import PIECE_BYTES
 from journal.write.segment_file import BATCH_BYTES, OVERHEAD_BYTES, Segment, whole_sectors
 
-__all__ = [
-    "CarryJob", "DamagedVictim", "archived_path", "choose", "recycled_path", "retire",
-    "survivors_bytes", "take_place", "weight_of",
-]  # fmt: skip
-
 VICTIMS_MAX: Final = 64  # at once: a job reads 4 GiB at most
-
-
-
-# -- what to rewrite ----------------------------------------------------------------------------
 
 
 def choose(segments: Sequence[Segment], settled_lsn: int, segment_max: int) -> list[Segment]:
@@ -74,13 +59,6 @@ def survivors_bytes(weight: int) -> int:
     return whole_sectors(OVERHEAD_BYTES + _with_batches(weight))
 
 
-def take_place(fresh: Segment, chosen: Sequence[Segment]) -> None:
-    """`fresh` stands for these from now on: what is alive in them now is what is alive in it."""
-    fresh.live = sum(s.live for s in chosen)
-    fresh.live_bytes = sum(s.live_bytes for s in chosen)
-    fresh.emptied_lsn = max(s.emptied_lsn for s in chosen)
-
-
 def _run_from(
     segments: Sequence[Segment], start: int, settled_lsn: int, segment_max: int
 ) -> list[Segment]:
@@ -110,49 +88,3 @@ def _with_batches(weight: int) -> int:
 def _capacity(run: Sequence[Segment]) -> int:
     """What a rewrite would give back: dead ones go without it."""
     return sum(s.capacity for s in run if s.live)
-
-
-# -- the way out --------------------------------------------------------------------------------
-
-
-def recycled_path(path: str) -> str:
-    """The name under which a segment's file waits to be used again."""
-    return path + SUFFIX_RECYCLED
-
-
-def archived_path(archive_to: str, path: str) -> str:
-    """The name of a segment in the archive: `<folder>.<segment name>`."""
-    folder, name = os.path.split(path)
-    return os.path.join(archive_to, f"{os.path.basename(folder)}.{name}")
-
-
-def retire(files: Files, path: str, archive_path: str, keep: str) -> str:
-    """Take a dead segment away; blocks. Returns the file to be used again, "": there is none.
-
-    With an `archive_path` it lives on under that name; else it is renamed to `keep`, if that is
-    not empty, and stays there unless a backup shares it. On return the segment's name is gone, and
-    what replaces it is on disk. Raises OSError; it may be called again then, and for a segment that
-    is gone already it does nothing.
-    """
-    if _is_there(files, path):
-        if archive_path:
-            files.make_folder(os.path.dirname(archive_path))
-            files.link(path, archive_path)
-        elif keep:
-            files.rename(path, keep)
-    if keep and _is_there(files, keep):
-        # A backup links what it finds under a segment's name, so no new link can come any more,
-        # and the count is final.
-        if files.links(keep) == 1:
-            return keep
-        files.remove(keep)
-    files.remove(path)
-    return ""
-
-
-def _is_there(files: Files, path: str) -> bool:
-    try:
-        files.size(path)
-    except FileNotFoundError:
-        return False
-    return True

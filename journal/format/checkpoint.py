@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from journal.format.record import Draft, Kind, Meta, Record, Tag, decode_meta, encode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import Meta, decode_meta, encode_meta
+from journal.format.record import Draft, Record
 
 # Passed over when a reservation may be among what was damaged: more than were ever issued between
 # two that are known, and room for two million such accidents below 2^53.

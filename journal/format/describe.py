@@ -11,7 +11,9 @@ from typing import Final
 
 from journal.errors import NewerFormat
 from journal.format.key import in_words, is_whole
-from journal.format.record import Kind, Meta, Record, Tag, decode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import Meta, decode_meta
+from journal.format.record import Record
 from journal.format.segment import decode_counts
 from journal.format.transfer import settled_by
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from journal.format.record import NUMBER_TAG, TEXT_TAG, Meta, Tag, decode_meta
+from journal.format.kinds import Tag
+from journal.format.meta import NUMBER_TAG, TEXT_TAG, Meta, decode_meta
 from journal.format.transfer import Origin, origin_of
 
 # A put that only says when it expires has so much meta: those are many, and looked at each.

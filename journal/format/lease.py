@@ -12,7 +12,9 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from journal.format.record import Draft, Kind, Record, Tag, decode_meta, encode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta, encode_meta
+from journal.format.record import Draft, Record
 
 # Plain numbers: looking them up in their enums would take as long as the rest.
 _LEASED: Final = int(Kind.LEASED)

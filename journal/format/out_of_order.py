@@ -17,7 +17,8 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from journal.format.record import ALIGN_BYTES, Draft, Kind, Record, padded
+from journal.format.kinds import Kind
+from journal.format.record import ALIGN_BYTES, Draft, Record, padded
 
 _DELAYED: Final = struct.Struct("<QQQQ")
 _PLACED: Final = struct.Struct("<QQQQ")

@@ -1,4 +1,4 @@
-"""One record to bytes and back: frame, checksum, kinds. No I/O.
+"""One record to bytes and back: frame and checksum. No I/O.
 
 A frame is a header of fixed width, so that numpy can gather millions of them, then `meta` (what
 only some records have, as tag-length-value) and `body` (what the client stored):
@@ -16,7 +16,7 @@ Little-endian. `length` counts header, meta and body; the next frame starts at t
 of 8. `crc32` comes first and covers all of `length` behind itself, so that one call checks a
 frame. `journal`, `segment` and `offset` say where the frame belongs, so a recycled or misplaced
 block never parses. What `number` and `small` mean depends on the kind: FORMAT.md has the table,
-and a test holds it equal to this file.
+and a test holds it equal to `kinds`.
 
 One rule: every record names its item by id; nothing here means "the head".
 """
@@ -24,11 +24,10 @@ One rule: every record names its item by id; nothing here means "the head".
 from __future__ import annotations
 
 import struct
-from enum import IntEnum
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from journal.errors import NewerFormat
+from journal.format.kinds import PLACING, Kind
 
 HEADER_BYTES: Final = 64
 ALIGN_BYTES: Final = 8
@@ -42,130 +41,13 @@ _COVERED: Final = struct.Struct("<IIIIIQQQQBBHHH")  # the header without its che
 _FRAME: Final = struct.Struct("<IIIIIIQQQQBBHHH")
 _PLACED: Final = struct.Struct("<IIIII")  # checksum, length, journal, segment, offset
 _U32: Final = struct.Struct("<I")
-_U64: Final = struct.Struct("<Q")
-TEXT_TAG: Final = struct.Struct("<BH")  # a tag and how long its value is, which follows
-NUMBER_TAG: Final = struct.Struct("<BHQ")  # a tag, 8, and its value
+_PUT: Final = int(Kind.PUT)
 _IDENTITY_AT: Final = 8  # where `journal` and `segment` stand in a frame
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
 _PADDING: Final = tuple(b"\0" * (-n % ALIGN_BYTES) for n in range(ALIGN_BYTES))
 
 assert _FRAME.size == HEADER_BYTES
 assert _COVERED.size == HEADER_BYTES - CRC_BYTES
-
-
-class Kind(IntEnum):
-    """What a record says. Numbers are part of the format and are never reused."""
-
-    BATCH = 1  # opens records written at once; number: the last lsn known to be synced
-    CHECKPOINT = 2  # a segment's opening state; item, number: the next id, the next place
-    PUT = 3  # an item; number: its place, 0 while it is not yet due; small: client flags
-    DONE = 4  # confirmed; number: when the delivery began; small: which delivery it was
-    RETURNED = 5  # given back; number: when the delivery began; small: attempts from now on
-    DEAD = 6  # attempts used up, or buried; number: when the delivery began; small: attempts
-    EXPIRED = 7  # past its expiry
-    DISCARDED = 8  # dropped by a limit
-    FLUSHED = 9  # everything ready or delayed up to `item` is gone; body: ids that stay
-    TOKENS = 10  # lease tokens below `number` may have been issued
-    FOOTER = 11  # closes a sealed segment, at a fixed place: counts and ranges
-    RELEASED = 12  # a delayed item became available; number: its place
-    LEASED = 13  # lent by token; number: the token; small: which delivery; meta: deadline, bytes
-    RENEWED = 14  # a lease by token has a new deadline; number: the token
-    READER = 15  # a reader of this log was named; reader: its number from now on
-    UPTO = 16  # a reader confirmed everything up to the marker `number`
-    DECLARED = 17  # queue settings declared by a client; body: TOML
-    MOVING = 18  # this item is being moved; meta: the target
-    MOVED = 19  # this item is now elsewhere, and ended here; meta: the target
-    SETTLED = 20  # an open origin was settled: its source has recorded the move
-    REDRIVEN = 21  # dead no more; number: its new place
-    CARRIED = 22  # a survivor rewritten from an older segment, with its whole state
-    CANCELLED = 23  # removed on request before it was delivered
-    PAUSED = 24  # a reader stops (small 1) or goes on (small 0) lending
-    DONE_MANY = 25  # many confirms in the room of few; body: one entry for each
-    IDS = 26  # in a snapshot: dedupe ids seen, hashed
-    KEYS = 27  # in a snapshot: versions reached, by hashed key
-    LIVE = 28  # in a snapshot: ids of the items there
-    ATTEMPTS = 29  # in a snapshot: attempts of items that came back
-    SEGMENTS = 30  # in a snapshot: what is alive in each segment
-    DELAYED = 31  # in a snapshot: items that are not due yet
-    PLACED = 32  # in a snapshot: items whose place or marker is another number than their id
-    OPEN = 33  # in a snapshot: an item here whose origin is open
-
-
-# These stand between records and are not numbered: their lsn is that of the record that follows.
-UNNUMBERED: Final = frozenset({Kind.BATCH, Kind.CHECKPOINT, Kind.FOOTER})
-# These give an item a new place, in `number`: the queue's next one.
-PLACING: Final = frozenset({Kind.PUT, Kind.RELEASED, Kind.REDRIVEN})
-_PUT: Final = int(Kind.PUT)
-
-
-class Tag(IntEnum):
-    """What `meta` may hold. Below 128 a reader must know the tag; from 128 on it may pass over."""
-
-    EXPIRES_MS = 1  # u64, wall clock
-    DUE_MS = 2  # u64, wall clock
-    KEY = 3  # canonical key, typed values
-    ID = 4  # dedupe id as sent
-    SCOPE = 5
-    EPOCH = 6  # u64
-    VERSION = 7  # u64, the version this item makes under its key
-    ORIGIN = 8  # server:queue:id
-    ATTEMPTS = 9  # u64
-    REASON = 10  # text
-    TOKEN = 11  # u64
-    DEADLINE_MS = 12  # u64, wall clock
-    PLACE = 13  # u64, where it differs from the number in the header
-    MARKER = 14  # u64, first place, where it differs from the place
-    FIRST_MS = 15  # u64, first delivery of a dead item
-    STORED_MS = 16  # u64, when a carried or moved item was first stored
-    NAME = 17  # a queue's or a reader's name
-    TARGET = 18  # server:queue:id
-    TOKENS = 19  # u64, tokens below this may have been issued
-    TOTAL = 20  # u64, items ever put
-    SERVER = 21  # server id
-    SYNCED = 22  # u64, last lsn known to be synced
-    GENERATION = 23  # u64, of this queue; beside an origin or a target: of that queue
-    CLIENT = 24  # who stored it, as the client says (Zaqar's Client-ID)
-    LIVE = 25  # u64, items present: ready, delayed, lent or dead
-    AS_OF = 26  # u64, the last lsn whose record a checkpoint's state includes
-    LAST_MS = 27  # u64, the latest time of a segment's records
-    ITEM_FIRST = 28  # u64, the first item put in a segment
-    ITEM_LAST = 29  # u64, the last item put in a segment
-    COUNTS = 30  # records of a segment by kind: u8 kind and u32 count, repeated
-    DEAD_MS = 31  # u64, when a carried item died
-    BYTES = 32  # u64, of the body of the item that a record is about; or of all items there
-    PREVIOUS = 33  # u64, the item before this one under its key
-
-
-_TAGS: Final = {int(tag): tag for tag in Tag}  # quicker than asking the enumeration
-_NUMBER_TAGS: Final = frozenset(
-    {
-        Tag.EXPIRES_MS,
-        Tag.DUE_MS,
-        Tag.EPOCH,
-        Tag.VERSION,
-        Tag.ATTEMPTS,
-        Tag.TOKEN,
-        Tag.DEADLINE_MS,
-        Tag.PLACE,
-        Tag.MARKER,
-        Tag.FIRST_MS,
-        Tag.STORED_MS,
-        Tag.TOKENS,
-        Tag.TOTAL,
-        Tag.SYNCED,
-        Tag.GENERATION,
-        Tag.LIVE,
-        Tag.AS_OF,
-        Tag.LAST_MS,
-        Tag.ITEM_FIRST,
-        Tag.ITEM_LAST,
-        Tag.DEAD_MS,
-        Tag.BYTES,
-        Tag.PREVIOUS,
-    }
-)
-
-Meta = dict[Tag, int | bytes]
 
 
 class Draft(NamedTuple):
@@ -210,86 +92,9 @@ def number_given(record: Record) -> int:
     return record.number if record.kind in PLACING else 0
 
 
-# DONE, EXPIRED, DISCARDED, CANCELLED and MOVED say in `small` how large the body was that they
-# end: the lower 8 bits are which delivery it was (255: that or a later one), the others the bytes.
-# A body that does not fit says so in meta (BYTES).
-DELIVERY_MAX: Final = 255
-_ENDED_BYTES_MAX: Final = (1 << 24) - 1
-
-
-def ended(delivery: int, body_bytes: int) -> tuple[int, bytes]:
-    """`small` and meta of a record that ends an item."""
-    if body_bytes > _ENDED_BYTES_MAX:
-        return min(delivery, DELIVERY_MAX), encode_meta({Tag.BYTES: body_bytes})
-    return min(delivery, DELIVERY_MAX) | body_bytes << 8, b""
-
-
-def ended_bytes(small: int, meta: bytes) -> int:
-    """How large the body was that such a record ends."""
-    if meta and not small >> 8:
-        found = decode_meta(meta).get(Tag.BYTES, 0)
-        return found if isinstance(found, int) else 0
-    return small >> 8
-
-
 def padded(length: int) -> int:
     """`length` rounded up to where the next frame starts."""
     return (length + 7) & ~7
-
-
-def encode_meta(meta: Meta) -> bytes:
-    """Tag-length-value, in the order given (writers give tags in rising order)."""
-    out = []
-    for tag, value in meta.items():
-        data = _U64.pack(value) if isinstance(value, int) else value
-        out.append(TEXT_TAG.pack(tag, len(data)))
-        out.append(data)
-    return b"".join(out)
-
-
-def decode_meta(data: bytes) -> Meta:
-    """The inverse of `encode_meta`.
-
-    Raises NewerFormat for a tag that must be known and is not, ValueError for what is no meta.
-    """
-    meta: Meta = {}
-    at = 0
-    while at < len(data):
-        if at + TEXT_TAG.size > len(data):
-            raise ValueError("meta ends within a tag")
-        tag, size = TEXT_TAG.unpack_from(data, at)
-        at += TEXT_TAG.size
-        value = data[at : at + size]
-        at += size
-        if at > len(data):
-            raise ValueError(f"meta ends within tag {tag}")
-        known = _TAGS.get(tag)
-        if known is None:
-            if tag >= 128:
-                continue
-            raise NewerFormat(f"meta tag {tag} is not known to this version")
-        if known in _NUMBER_TAGS:
-            if size != _U64.size:
-                raise ValueError(f"meta tag {tag} is a number and has {size} bytes")
-            meta[known] = _U64.unpack(value)[0]
-        else:
-            meta[known] = value
-    return meta
-
-
-def said_of_put(meta: bytes, said: Meta | None = None) -> tuple[int, bytes, bytes]:
-    """When its item expires (0: never), its key and its id (empty: none), by the meta of a put.
-
-    `said` is the meta decoded, if the caller has that.
-    """
-    said = decode_meta(meta) if said is None else said
-    expires_ms, key = said.get(Tag.EXPIRES_MS, 0), said.get(Tag.KEY, b"")
-    id_ = said.get(Tag.ID, b"")
-    return (
-        expires_ms if isinstance(expires_ms, int) else 0,
-        key if isinstance(key, bytes) else b"",
-        id_ if isinstance(id_, bytes) else b"",
-    )
 
 
 def encode(

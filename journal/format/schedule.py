@@ -15,7 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from journal.errors import NewerFormat
-from journal.format.record import Draft, Kind, Meta, Record, Tag, decode_meta, encode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import Meta, decode_meta, encode_meta
+from journal.format.record import Draft, Record
 
 # A put that only says when it expires has so much meta: those are many, and looked at each.
 _EXPIRY_META_BYTES: Final = 11

@@ -23,7 +23,9 @@ from typing import Final
 from zlib import crc32
 
 from journal.errors import NewerFormat
-from journal.format.record import PLACING, Kind, Meta, Record, Tag, decode_meta
+from journal.format.kinds import PLACING, Kind, Tag
+from journal.format.meta import Meta, decode_meta
+from journal.format.record import Record
 
 MAGIC: Final = b"\x89KPJ\r\n\x1a\n"  # a transfer as text would change it
 VERSION: Final = 5

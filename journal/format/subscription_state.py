@@ -17,7 +17,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from journal.format.kinds import Kind, Tag
 from journal.format.lease import LeaseEntry, lease_entries
+from journal.format.meta import Meta, decode_meta, encode_meta
 from journal.format.out_of_order import (
     DelayedEntry,
     PlacedEntry,
@@ -26,8 +28,9 @@ from journal.format.out_of_order import (
     placed_drafts,
     placed_entries,
 )
-from journal.format.record import Draft, Kind, Meta, Record, Tag, decode_meta, encode_meta
-from journal.sets.id_set import PAGE_IDS, IdCounts, IdSet
+from journal.format.record import Draft, Record
+from journal.sets.id_counts import PAGE_IDS, IdCounts
+from journal.sets.id_set import IdSet
 
 # What LIVE and ATTEMPTS hold, by `small`.
 RANGES: Final = 0  # LIVE: first and last of ids that are all there

@@ -22,17 +22,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from journal.format.record import (
-    NUMBER_TAG,
-    TEXT_TAG,
-    Draft,
-    Kind,
-    Record,
-    Tag,
-    decode_meta,
-    encode_meta,
-    ended,
-)
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import NUMBER_TAG, TEXT_TAG, decode_meta, encode_meta, ended
+from journal.format.record import Draft, Record
 
 _MOVED: Final = int(Kind.MOVED)
 _SETTLED: Final = int(Kind.SETTLED)

@@ -13,21 +13,68 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from journal.files import Files, is_shortage, read_around
-from journal.format.record import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, frame_bytes
+from journal.format.kinds import Kind
+from journal.format.record import ALIGN_BYTES, HEADER_BYTES, Record, decode, frame_bytes, padded
 from journal.format.segment import FOOTER_SPACE_BYTES
 from journal.read.seek import Extent, find_frame
-
-if TYPE_CHECKING:
-    from journal.write.writer import Journal
+from journal.read.segment_read import PLACED, ReadOrder
+from journal.write.segment_file import Segment
+from journal.write.writer import Journal
 
 PIECE_BYTES: Final = 64 << 10  # read at once
+PIECE_BYTES_OF_ONE: Final = 256 << 10  # ... where a search has come as near as it comes
 # Further ahead than so many items a place is looked for by halving instead of walking there.
 NEAR_ITEMS: Final = 128
 NEAR_BYTES: Final = 16 << 10  # so near is near enough
 _PUT: Final = int(Kind.PUT)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOne:
+    """One item's put, wherever in its segment it is."""
+
+    path: str
+    journal: int
+    number: int
+    stop: int
+    item: int
+
+    @classmethod
+    def of(cls, journal: Journal, item: int) -> ReadOne | None:
+        """Of the item; None: no segment holds it, or it is not written yet."""
+        segment = journal.ledger.holding(item)
+        if segment is None:
+            return None
+        stop = _stop(journal, segment)
+        return cls(segment.path, journal.short_identity, segment.number, stop, item)
+
+    def run(self, files: Files) -> Record | None:
+        """The record; None: it is not readable. Blocks; raises OSError."""
+        order = ReadOrder(self.path, self.journal, self.number, -1, self.stop, 0, self.item)
+        start, needed = order.seek(files), 0
+        while start < self.stop:
+            size = min(max(PIECE_BYTES_OF_ONE, needed), self.stop - start)
+            data = read_around(files, self.path, start, size)
+            at = find_frame(data, 0, start, self.journal, self.number)
+            while at >= 0:
+                record = decode(data, at, self.journal, self.number, start)
+                if record is not None and record.kind == _PUT and record.item == self.item:
+                    return record
+                _, length, *_ = PLACED.unpack_from(data, at)
+                if record is None and len(data) < at + length <= self.stop - start:
+                    break  # its end lies behind what was read
+                behind = at + ALIGN_BYTES if record is None else record.end - start
+                at = find_frame(data, behind, start, self.journal, self.number)
+            if len(data) < size:
+                return None
+            if at >= 0:
+                start, needed = start + at, padded(length)
+            else:
+                start += max(size - HEADER_BYTES, ALIGN_BYTES) // ALIGN_BYTES * ALIGN_BYTES
+        return None
 
 
 @dataclass(slots=True)
@@ -47,6 +94,21 @@ class ReadSome:
     """Items to be read: for each segment that holds some, their ids, rising."""
 
     parts: tuple[tuple[Extent, tuple[int, ...]], ...]
+
+    @classmethod
+    def of(cls, journal: Journal, ids: Sequence[int]) -> ReadSome:
+        """Of these items; those that no segment holds (yet) are left out."""
+        parts: dict[int, tuple[Extent, list[int]]] = {}
+        for id_ in sorted(ids):
+            segment = journal.ledger.holding(id_)
+            if segment is None:
+                continue
+            if segment.number not in parts:
+                stop = _stop(journal, segment)
+                extent = Extent(segment.path, journal.short_identity, segment.number, stop)
+                parts[segment.number] = extent, []
+            parts[segment.number][1].append(id_)
+        return cls(tuple((extent, tuple(some)) for extent, some in parts.values()))
 
     def run(self, files: Files) -> Found:
         """Read and check them. Blocks; never raises OSError."""
@@ -71,20 +133,9 @@ class ReadSome:
         return next((extent.number for extent, ids in self.parts if id_ in ids), 0)
 
 
-def order(journal: Journal, ids: Sequence[int]) -> ReadSome:
-    """How to read these items; those that no segment holds (yet) are left out."""
-    parts: dict[int, tuple[Extent, list[int]]] = {}
-    for id_ in sorted(ids):
-        segment = journal.ledger.holding(id_)
-        if segment is None:
-            continue
-        if segment.number not in parts:
-            is_active = segment is journal.active
-            stop = segment.at if is_active else segment.capacity - FOOTER_SPACE_BYTES
-            extent = Extent(segment.path, journal.short_identity, segment.number, stop)
-            parts[segment.number] = extent, []
-        parts[segment.number][1].append(id_)
-    return ReadSome(tuple((extent, tuple(some)) for extent, some in parts.values()))
+def _stop(journal: Journal, segment: Segment) -> int:
+    """Where its records end, as far as they are written."""
+    return segment.at if segment is journal.active else segment.capacity - FOOTER_SPACE_BYTES
 
 
 class _Walk:

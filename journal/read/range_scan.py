@@ -13,26 +13,18 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from zlib import crc32
 
 from journal.files import Files, read_around
-from journal.format.record import (
-    ALIGN_BYTES,
-    CRC_BYTES,
-    HEADER_BYTES,
-    Kind,
-    Record,
-    padded,
-    said_of_put,
-)
+from journal.format.kinds import Kind
+from journal.format.meta import said_of_put
+from journal.format.record import ALIGN_BYTES, CRC_BYTES, HEADER_BYTES, Record, padded
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
 from journal.read.seek import Extent, find_frame
 from journal.sets.id_set import IdSet
-
-if TYPE_CHECKING:
-    from journal.write.segment_file import Segment
-    from journal.write.writer import Journal
+from journal.write.segment_file import Segment
+from journal.write.writer import Journal
 
 PIECE_BYTES: Final = 1 << 20  # read at once
 PIECE_BYTES_OF_ONE: Final = 64 << 10  # ... where one item is wanted
@@ -89,6 +81,53 @@ class Gathering:
     most: int
     bytes_most: int
     since_ms: int
+
+    @classmethod
+    def of(
+        cls, journal: Journal, place: Place | None, first: int, last: int, live: IdSet, most: int,
+        bytes_most: int, since_ms: int = 0, hidden: IdSet | None = None,
+    ) -> Gathering | None:  # fmt: skip
+        """How to read items that are there from `first` on, up to `last`; None: the log has none.
+
+        `hidden` ones are passed over.
+
+        It may end before `last`, with its segment: then another one follows.
+        """
+        segments = journal.segments
+        holding = []
+        for i in range(len(segments) - 1, -1, -1):
+            if segments[i].item_last >= first:
+                holding.append((i, segments[i]))
+            elif segments[i].item_last:
+                break
+        holding.reverse()
+        if not holding:
+            return None
+        # After an unclean end the next segment says again what the last one had behind its last
+        # sync.
+        behind = [each for each in holding if each[1].item_first <= first]
+        at, segment = behind[-1] if behind else holding[0]
+        first, last = max(first, segment.item_first), min(last, segment.item_last)
+        last = min(last, first + max(_SPAN * most, NEAR_ITEMS) - 1)
+        if at + 1 < len(segments) and segments[at + 1].item_first:
+            last = min(last, segments[at + 1].item_first - 1)
+        if last < first:
+            return None
+        start = FILE_HEADER_BYTES if first == segment.item_first else -1
+        if place is not None and place.number == segment.number and (
+            place.item <= first < place.item + NEAR_ITEMS
+        ):
+            start = place.offset
+        limit = segments[at + 1].lsn_first if at + 1 < len(segments) else 0
+        are_hidden = hidden is not None and hidden.count and hidden.count_between(first, last)
+        wanted = None  # all of them
+        if are_hidden or live.count_between(first, last) <= last - first:
+            wanted = live.between(first, last)
+        if wanted is not None and are_hidden and hidden is not None:
+            wanted = wanted.without(hidden)
+        return cls(
+            _extent(journal, segment), start, first, last, wanted, limit, most, bytes_most, since_ms
+        )
 
     def run(self, files: Files) -> Gathered:
         """Read and check them. Blocks; raises OSError."""
@@ -191,6 +230,12 @@ class TimeSearch:
     extents: tuple[tuple[Extent, int], ...]
     since_ms: int
 
+    @classmethod
+    def of(cls, journal: Journal, since_ms: int) -> TimeSearch:
+        """How to find the first item stored at this time of the wall clock, or later."""
+        found = ((_extent(journal, s), s.item_first) for s in journal.segments if s.item_last)
+        return cls(tuple(found), since_ms)
+
     def run(self, files: Files) -> int:
         """The item. Blocks; raises OSError."""
         low, high = 0, len(self.extents)
@@ -210,58 +255,6 @@ class TimeSearch:
 
     def _is_before(self, put: Record) -> bool:
         return put.time_ms < self.since_ms
-
-
-def order(
-    journal: Journal, place: Place | None, first: int, last: int, live: IdSet, most: int,
-    bytes_most: int, since_ms: int = 0, hidden: IdSet | None = None,
-) -> Gathering | None:  # fmt: skip
-    """How to read items that are there from `first` on, up to `last`; None: the log has none.
-
-    `hidden` ones are passed over.
-
-    It may end before `last`, with its segment: then another one follows.
-    """
-    segments = journal.segments
-    holding = []
-    for i in range(len(segments) - 1, -1, -1):
-        if segments[i].item_last >= first:
-            holding.append((i, segments[i]))
-        elif segments[i].item_last:
-            break
-    holding.reverse()
-    if not holding:
-        return None
-    # After an unclean end the next segment says again what the last one had behind its last sync.
-    behind = [each for each in holding if each[1].item_first <= first]
-    at, segment = behind[-1] if behind else holding[0]
-    first, last = max(first, segment.item_first), min(last, segment.item_last)
-    last = min(last, first + max(_SPAN * most, NEAR_ITEMS) - 1)
-    if at + 1 < len(segments) and segments[at + 1].item_first:
-        last = min(last, segments[at + 1].item_first - 1)
-    if last < first:
-        return None
-    start = FILE_HEADER_BYTES if first == segment.item_first else -1
-    if place is not None and place.number == segment.number and (
-        place.item <= first < place.item + NEAR_ITEMS
-    ):
-        start = place.offset
-    limit = segments[at + 1].lsn_first if at + 1 < len(segments) else 0
-    are_hidden = hidden is not None and hidden.count and hidden.count_between(first, last)
-    wanted = None  # all of them
-    if are_hidden or live.count_between(first, last) <= last - first:
-        wanted = live.between(first, last)
-    if wanted is not None and are_hidden and hidden is not None:
-        wanted = wanted.without(hidden)
-    return Gathering(
-        _extent(journal, segment), start, first, last, wanted, limit, most, bytes_most, since_ms
-    )
-
-
-def since(journal: Journal, since_ms: int) -> TimeSearch:
-    """How to find the first item stored at this time of the wall clock, or later."""
-    found = ((_extent(journal, s), s.item_first) for s in journal.segments if s.item_last)
-    return TimeSearch(tuple(found), since_ms)
 
 
 def _extent(journal: Journal, segment: Segment) -> Extent:

@@ -13,83 +13,20 @@ what does not parse is passed over and named, and nothing is guessed about it.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from journal.errors import ITEM_MAX, Damage
-from journal.files import Files, is_shortage, read_around
-from journal.format.record import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, padded
+from journal.files import is_shortage
+from journal.format.kinds import Kind
+from journal.format.record import ALIGN_BYTES, HEADER_BYTES, Record, decode, padded
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
-from journal.read.lookup import ReadSome, order
-from journal.read.seek import PIECE_BYTES, Extent, find_frame
+from journal.read.seek import PIECE_BYTES, find_frame
+from journal.read.segment_read import PLACED, ReadOrder
+from journal.write.segment_file import Segment
+from journal.write.writer import Journal
 
-if TYPE_CHECKING:
-    from journal.write.segment_file import Segment
-    from journal.write.writer import Journal
-
-_PLACED: Final = struct.Struct("<IIIII")  # checksum, length, journal, segment, offset
 _PUT: Final = int(Kind.PUT)
 _NOT_WHOLE: Final = "not a whole record"
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOrder:
-    """Bytes of one segment to be read. `start` -1: from the first put not below `item`."""
-
-    path: str
-    journal: int
-    number: int
-    start: int
-    stop: int
-    size: int
-    item: int
-
-    def run(self, files: Files) -> tuple[int, bytes]:
-        """Where they begin, and the bytes. Blocks; raises OSError."""
-        start = self.start if self.start >= 0 else self._seek(files)
-        return start, read_around(files, self.path, start, min(self.size, self.stop - start))
-
-    def _seek(self, files: Files) -> int:
-        extent = Extent(self.path, self.journal, self.number, self.stop)
-        return extent.seek_item(files, self.item)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOne:
-    """One item's put, wherever in its segment it is."""
-
-    path: str
-    journal: int
-    number: int
-    stop: int
-    item: int
-
-    def run(self, files: Files) -> Record | None:
-        """The record; None: it is not readable. Blocks; raises OSError."""
-        order = ReadOrder(self.path, self.journal, self.number, -1, self.stop, 0, self.item)
-        start, needed = order._seek(files), 0
-        while start < self.stop:
-            size = min(max(PIECE_BYTES, needed), self.stop - start)
-            data = read_around(files, self.path, start, size)
-            at = find_frame(data, 0, start, self.journal, self.number)
-            while at >= 0:
-                record = decode(data, at, self.journal, self.number, start)
-                if record is not None and record.kind == _PUT and record.item == self.item:
-                    return record
-                _, length, *_ = _PLACED.unpack_from(data, at)
-                if record is None and len(data) < at + length <= self.stop - start:
-                    break  # its end lies behind what was read
-                behind = at + ALIGN_BYTES if record is None else record.end - start
-                at = find_frame(data, behind, start, self.journal, self.number)
-            if len(data) < size:
-                return None
-            if at >= 0:
-                start, needed = start + at, padded(length)
-            else:
-                start += max(size - HEADER_BYTES, ALIGN_BYTES) // ALIGN_BYTES * ALIGN_BYTES
-        return None
 
 
 class Backlog:
@@ -149,18 +86,6 @@ class Backlog:
         size = max(PIECE_BYTES, self._needed)
         short = self._journal.short_identity
         return self._life, ReadOrder(segment.path, short, segment.number, start, stop, size, item)
-
-    def one(self, item: int) -> ReadOne | None:
-        """How to read the put of one item; None: no segment holds it, or it is not written yet."""
-        segment = self._journal.ledger.holding(item)
-        if segment is None:
-            return None
-        stop = self._stop(segment)
-        return ReadOne(segment.path, self._journal.short_identity, segment.number, stop, item)
-
-    def some(self, items: Sequence[int]) -> ReadSome:
-        """How to read the puts of these; those that are not written yet are left out."""
-        return order(self._journal, items)
 
     @property
     def is_reading(self) -> bool:
@@ -308,7 +233,7 @@ class Backlog:
         short, stop = self._journal.short_identity, self._stop(segment) - self._base
         at, size = self._at, len(data)
         while len(out) < most and at + HEADER_BYTES <= size:
-            _, length, owner, found, position = _PLACED.unpack_from(data, at)
+            _, length, owner, found, position = PLACED.unpack_from(data, at)
             is_frame = (
                 found == number and position == base + at and owner == short
                 and HEADER_BYTES <= length <= stop - at

@@ -27,14 +27,13 @@ from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, DamageKind
 from journal.files import Files
-from journal.format.record import HEADER_BYTES, PLACING, Kind, Record, number_given
-from journal.format.segment import FILE_HEADER_BYTES, Tally, segment_path, usable_bytes
+from journal.format.kinds import PLACING, Kind
+from journal.format.record import HEADER_BYTES, Record, number_given
+from journal.format.segment import FILE_HEADER_BYTES, Tally
 from journal.read.scan import FOOTER_LOST, Gap, Scan
-from journal.recovery.chain import Chain, SegmentFile, last_segment_number
+from journal.recovery.chain import Chain, SegmentFile
 from journal.recovery.lost_segments import Missing
 from journal.snapshot.snapshot import Snapshot
-
-__all__ = ["Recovery", "SegmentFile", "last_segment_number", "segment_path", "usable_bytes"]
 
 MISSING_BEFORE: Final = "records are missing before this segment"
 MISSING_BEHIND: Final = "records are missing at its end"

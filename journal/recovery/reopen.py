@@ -22,10 +22,18 @@ from typing import Final
 from journal.errors import Damage
 from journal.files import MEDIUM_ERRORS, SUFFIX_NEW, Files, Handle
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import HEADER_BYTES, Draft, Kind, encode
-from journal.format.segment import FILE_HEADER_BYTES, SUFFIX_RECYCLED, SegmentHeader, Tally
-from journal.recovery.in_place import can_go_on, write_tail_again
-from journal.recovery.recovery import Recovery, last_segment_number, segment_path
+from journal.format.kinds import Kind
+from journal.format.record import HEADER_BYTES, Draft, encode
+from journal.format.segment import (
+    FILE_HEADER_BYTES,
+    SUFFIX_RECYCLED,
+    SegmentHeader,
+    Tally,
+    segment_path,
+)
+from journal.recovery.chain import last_segment_number
+from journal.recovery.recovery import Recovery
+from journal.store import Store
 from journal.write.segment_file import BATCH_BYTES, OVERHEAD_BYTES, Segment, Sizes, whole_sectors
 from journal.write.writer import Journal
 
@@ -37,7 +45,7 @@ _SUFFIX_PART: Final = ".part"  # a copy that is not complete
 
 def recovered_journal(
     recovery: Recovery, sizes: Sizes, checkpoint: Callable[[], Checkpoint], time_ms: int
-) -> Journal:
+) -> Store:
     """The journal that goes on where `recovery` ended. Blocks; its `records()` must be exhausted.
 
     After an unclean end the tail is on disk, in a fresh segment, when this returns.
@@ -51,7 +59,8 @@ def recovered_journal(
         files, folder, recovery.identity or os.urandom(16), sizes, checkpoint,
         lsn_last=recovery.lsn_next - 1, segment_last=last_segment_number(names),
     )  # fmt: skip
-    journal.upkeep.snapshots = sorted(recovery.snapshot_lsns)
+    store = Store(journal)
+    store.upkeep.snapshots = sorted(recovery.snapshot_lsns)
     journal.segments = [
         Segment(
             found.number, found.path, found.capacity, None, lsn_first=found.lsn_first,
@@ -69,11 +78,11 @@ def recovered_journal(
         try:
             outdated = _go_on_in_fresh(journal, recovery, time_ms)
         except OSError as error:
-            if error.errno != errno.ENOSPC or not can_go_on(recovery):
+            if error.errno != errno.ENOSPC or not _can_go_on(recovery):
                 raise
             # It may have its name already, and would stand for all that is written from now on.
             files.remove(segment_path(folder, journal.spares.number))
-            at = write_tail_again(recovery)
+            at = _write_tail_again(recovery)
     if journal.active is None and journal.segments:
         active = journal.active = journal.segments[-1]
         active.at = at
@@ -87,7 +96,7 @@ def recovered_journal(
     left_over = [os.path.join(folder, n) for n in names if n.endswith(_LEFT_OVER)]
     for path in (*spares, *reversed(superseded + outdated), *recovery.obsolete, *left_over):
         files.remove(path)
-    return journal
+    return store
 
 
 def _go_on_in_fresh(journal: Journal, recovery: Recovery, time_ms: int) -> list[str]:
@@ -226,3 +235,62 @@ def _write_over(files: Files, spare: str, path: str, pieces: list[bytes]) -> Han
     handle.close()
     files.rename(fresh, path)
     return files.open(path)
+
+
+# -- an unclean end on a full disk ----------------------------------------------------------------
+#
+#   [ synced | tail | torn, or zeros ]   ->   [ synced | the same bytes again | zeros ]  and a sync
+#
+# The page cache is not the disk: bytes that a failed sync left behind look written and are not.
+# Handing the same bytes to the system again makes its pages dirty again, so the next sync that
+# succeeds has written them. A power cut in between leaves each sector as it is or as it will be,
+# and both are the same. Only where a fresh segment cannot be had: a place that failed before may
+# fail again.
+
+
+def _can_go_on(recovery: Recovery) -> bool:
+    """Is the last segment whole, unsealed, and undamaged but for its torn end?"""
+    if not recovery.segments:
+        return False
+    last = recovery.segments[-1]
+    torn = [d for d in recovery.damages if d.path == last.path and d.kind == "torn"]
+    damaged = any(d.path == last.path and d.kind != "torn" for d in recovery.damages)
+    ends_here = bool(torn) or any(r.segment == last.number for r in recovery.tail)
+    is_whole = last.header is not None and last.lsn_first and not last.bytes_missing
+    return bool(is_whole) and ends_here and not damaged and not recovery.is_sealed
+
+
+def _write_tail_again(recovery: Recovery) -> int:
+    """Where the log goes on in its last segment, all before it on disk. Blocks; raises OSError."""
+    files, last = recovery.files, recovery.segments[-1]
+    end = _end_of_log(recovery)
+    for segment in recovery.segments:
+        records = [r for r in recovery.tail if r.segment == segment.number]
+        if not records and segment is not last:
+            continue
+        handle = files.open(segment.path)
+        try:
+            stop = end if segment is last else records[-1].end
+            for at in range(records[0].offset if records else end, stop, COPY_BYTES):
+                handle.write(at, files.read(segment.path, at, min(COPY_BYTES, stop - at)))
+            if segment is last:
+                _clear(files, handle, end, segment.capacity)
+            handle.sync()
+        finally:
+            handle.close()
+    return end
+
+
+def _end_of_log(recovery: Recovery) -> int:
+    last = recovery.segments[-1]
+    torn = [d.offset for d in recovery.damages if d.path == last.path]
+    kept = [r.end for r in recovery.tail if r.segment == last.number]
+    return min(torn) if torn else kept[-1]
+
+
+def _clear(files: Files, handle: Handle, start: int, stop: int) -> None:
+    """Zeros for whatever stands behind the log's end."""
+    for at in range(start, stop, COPY_BYTES):
+        data = files.read(handle.path, at, min(COPY_BYTES, stop - at))
+        if data.strip(b"\0"):
+            handle.write(at, bytes(len(data)))

@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from journal.sets.id_set import IdSet
+from typing import Final, Protocol
 
 PAGE_IDS: Final = 4096
 _COUNTS: Final = struct.Struct(f"<Q{PAGE_IDS}s")
 _RANGE: Final = struct.Struct("<QQ")
 _MANY: Final = 255  # a count from here on stands in a dict of its own
 _MASK: Final = bytes.maketrans(b"01", b"\x00\xff")
+
+
+class Ids(Protocol):
+    """A set of ids that stands in pages, as `IdSet` does."""
+
+    def word(self, page: int, /) -> int:
+        """The bits of a page."""
+
+    def __contains__(self, id_: int, /) -> bool: ...
 
 
 class IdCounts:
@@ -72,11 +78,11 @@ class IdCounts:
                     id_ = number * PAGE_IDS + at
                     yield id_, count if count < _MANY else self._large[id_]
 
-    def keep_only(self, ids: IdSet, up_to: int) -> None:
+    def keep_only(self, ids: Ids, up_to: int) -> None:
         """All other ids up to this one have 0 from now on; those above it are among `ids`."""
         for number in [number for number in self._pages if number <= up_to // PAGE_IDS]:
             page = self._pages[number]
-            bits = f"{ids._word(number):0{PAGE_IDS}b}"[::-1].encode()
+            bits = f"{ids.word(number):0{PAGE_IDS}b}"[::-1].encode()
             stay = int.from_bytes(page, "little") & int.from_bytes(bits.translate(_MASK), "little")
             kept = bytearray(stay.to_bytes(PAGE_IDS, "little"))
             if used := PAGE_IDS - kept.count(0):

@@ -15,9 +15,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from journal.sets.id_counts import PAGE_IDS, IdCounts
-
-__all__ = ["PAGE_IDS", "IdCounts", "IdSet"]
+from journal.sets.id_counts import PAGE_IDS
 
 _PAGE_BYTES: Final = PAGE_IDS // 8
 _ALL: Final = b"\xff" * _PAGE_BYTES
@@ -167,13 +165,13 @@ class IdSet:
         """A set of its own with those that are not in the other one."""
         made = IdSet()
         for page in sorted(self._counts):
-            made._take_page(page, self._word(page) & ~other._word(page))
+            made._take_page(page, self.word(page) & ~other.word(page))
         first, last = self._first, self._last
         while first <= last:
             page = first // PAGE_IDS
             end = min(page * PAGE_IDS + PAGE_IDS - 1, last)
             run = ((1 << end - first + 1) - 1) << first % PAGE_IDS
-            made._take_page(page, run & ~other._word(page))
+            made._take_page(page, run & ~other.word(page))
             first = end + 1
         made._first, made._last = last + 1, last
         return made
@@ -190,10 +188,10 @@ class IdSet:
                 run = min(run, each._first)
         for each in sets:  # below the longest run at the upper end
             for page in each._pages_in(1, run - 1):
-                made._take_page(page, each._word(page) & _below(run, page))
+                made._take_page(page, each.word(page) & _below(run, page))
             first, end = each._first, min(each._last, run - 1)
             for page in range(first // PAGE_IDS, end // PAGE_IDS + 1) if first <= end else ():
-                made._take_page(page, each._word(page) & _below(run, page))
+                made._take_page(page, each.word(page) & _below(run, page))
         made._first, made._last = run, last
         made.count += last - run + 1
         return made
@@ -206,14 +204,14 @@ class IdSet:
         """The lowest id from `id_` on that is here and not in the other one; 0: there is none."""
         while found := self.first_from(id_):
             page = found // PAGE_IDS
-            word = self._word(page) & ~other._word(page)
+            word = self.word(page) & ~other.word(page)
             word &= ~((1 << found % PAGE_IDS) - 1)
             if word:
                 return page * PAGE_IDS + (word & -word).bit_length() - 1
             id_ = (page + 1) * PAGE_IDS
         return 0
 
-    def _word(self, page: int) -> int:
+    def word(self, page: int) -> int:
         """The ids of one page, a bit each."""
         bits = self._bits.get(page)
         word = 0
@@ -229,7 +227,7 @@ class IdSet:
 
     def _take_page(self, page: int, word: int) -> None:
         """These bits too."""
-        word |= self._word(page)
+        word |= self.word(page)
         self.count -= self._counts.pop(page, 0)
         self._bits.pop(page, None)
         if not word:
@@ -258,7 +256,7 @@ class IdSet:
         pages = set(self._pages_in(first, last))
         for page in pages.union(but._pages_of(first, last)) if but is not None else pages:
             span = _span(page, first, last)
-            stay = but._word(page) & span if but is not None else 0
+            stay = but.word(page) & span if but is not None else 0
             word = self._paged(page) & ~span | stay
             self.count -= self._counts.pop(page, 0)
             self._bits.pop(page, None)

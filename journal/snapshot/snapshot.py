@@ -28,19 +28,11 @@ from typing import Final
 
 from journal.errors import JournalError, NewerFormat
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind, Tag
 from journal.format.lease import LeaseEntry, lease_entries
+from journal.format.meta import decode_meta, encode_meta
 from journal.format.out_of_order import DelayedEntry, PlacedEntry, delayed_entries, placed_entries
-from journal.format.record import (
-    HEADER_BYTES,
-    Draft,
-    Kind,
-    Record,
-    Tag,
-    decode,
-    decode_meta,
-    encode,
-    encode_meta,
-)
+from journal.format.record import HEADER_BYTES, Draft, Record, decode, encode
 from journal.format.schedule import epoch_drafts, epochs_in
 from journal.format.segment import FILE_HEADER_BYTES, SNAPSHOT, SegmentHeader, Tally, segment_number
 from journal.format.subscription_state import (
@@ -58,13 +50,9 @@ from journal.format.subscription_state import (
     retained_of,
 )
 from journal.format.transfer import Origin, opened, origin_of
-from journal.sets.id_set import IdCounts, IdSet
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
 from journal.snapshot.dedupe_file import Chunk, ScopeState, chunk_range, listed, scopes_in
-
-__all__ = [
-    "SUFFIX", "DeadEntry", "ReaderState", "SegmentState", "Snapshot", "SnapshotDamaged",
-    "snapshot_lsn", "snapshot_name",
-]  # fmt: skip
 
 SUFFIX: Final = ".snapshot"
 _DIGITS: Final = 20  # of an lsn in a name: sorted by name is sorted by lsn

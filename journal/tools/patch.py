@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from journal.errors import JournalError
-from journal.format.record import HEADER_BYTES, UNNUMBERED, Draft, Kind, encode
+from journal.format.kinds import UNNUMBERED, Kind
+from journal.format.record import HEADER_BYTES, Draft, encode
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,

@@ -26,14 +26,22 @@ from typing import Final
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Files
 from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
-from journal.format.record import Kind, Record
-from journal.format.segment import FILE_HEADER_BYTES, SegmentHeader, segment_name, segment_number
+from journal.format.kinds import Kind
+from journal.format.record import Record
+from journal.format.segment import (
+    FILE_HEADER_BYTES,
+    SegmentHeader,
+    segment_name,
+    segment_number,
+    segment_path,
+)
+from journal.format.subscription_state import ReaderState
 from journal.read.frames import Frames, chain
-from journal.recovery.recovery import MISSING_BEFORE, Recovery, segment_path
+from journal.recovery.recovery import MISSING_BEFORE, Recovery
 from journal.recovery.reopen import SET_ASIDE_FOLDER, recovered_journal, set_aside
 from journal.sets.id_set import IdSet
 from journal.snapshot.dedupe_file import chunk_range
-from journal.snapshot.snapshot import ReaderState, Snapshot, SnapshotDamaged, snapshot_lsn
+from journal.snapshot.snapshot import Snapshot, SnapshotDamaged, snapshot_lsn
 from journal.tools.dump import snapshots
 from journal.tools.live_set import Account
 from journal.tools.patch import Mending, Nothing, stand_in
@@ -286,7 +294,7 @@ def _goes_on_in_fresh(files: Files, report: Report, time_ms: int) -> bool:
     if recovery.clean:
         return False
     opening = opening_behind(recovery, account, report.name, report.generation)
-    recovered_journal(recovery, Sizes(), lambda: opening, time_ms).abandon()
+    recovered_journal(recovery, Sizes(), lambda: opening, time_ms).writer.abandon()
     return True
 
 

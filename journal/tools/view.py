@@ -16,24 +16,17 @@ looking like damage.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Final, cast
 
 from journal.errors import Damage, JournalError
 from journal.files import Files
 from journal.format.checkpoint import Checkpoint
+from journal.format.folder import parse_folder_name
 from journal.format.record import Record, decode
-from journal.format.segment import (
-    FILE_HEADER_BYTES,
-    FOOTER_SPACE_BYTES,
-    SegmentHeader,
-    segment_number,
-)
+from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader
 from journal.recovery.recovery import Recovery
 from journal.snapshot.snapshot import Snapshot
 
@@ -42,13 +35,6 @@ RESTARTS_MAX: Final = 100
 # Bodies may hold what looks like a frame's identity; so many of them are looked behind.
 _CANDIDATES_MAX: Final = 1000
 _IDENTITY_AT: Final = 8  # where a frame carries its journal and segment
-
-_STEM_CHARACTERS_MAX: Final = 200  # of a folder's name; file systems allow 255
-_PREFIX_CHARACTERS: Final = 130  # of a longer one, before its hash
-_REMOVED_SUFFIX: Final = "~removed"  # a deleted queue's folder, until it is gone
-_PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
-_FOLDER: Final = re.compile(r"(?P<name>.+)\.(?P<generation>[0-9]{1,18})")
-_ESCAPE: Final = re.compile(rb"%([0-9A-F]{2})")
 
 
 class JournalView:
@@ -147,55 +133,6 @@ class JournalView:
 def read_journal(files: Files, folder: str, live: bool = False) -> JournalView:
     """The journal in `folder`; `live`: somebody may be writing it at the same time."""
     return JournalView(files, folder, live)
-
-
-def journal_folders(files: Files, data_dir: str) -> list[str]:
-    """The folders with a journal in them, sorted: `data_dir` itself, or those directly below it.
-
-    Raises JournalError where `data_dir` cannot be listed.
-    """
-    try:
-        names = files.names(data_dir)
-    except OSError as error:
-        raise JournalError(f"{data_dir}: {error.strerror or error}") from error
-    if _has_segment(names):
-        return [data_dir]
-    folders = []
-    for name in names:
-        folder = os.path.join(data_dir, name)
-        if name.endswith(_REMOVED_SUFFIX):
-            continue
-        with suppress(NotADirectoryError, PermissionError):
-            if _has_segment(files.names(folder)):
-                folders.append(folder)
-    return folders
-
-
-def folder_name(name: bytes, generation: int) -> str:
-    """The folder of a queue's journal: its name escaped, a dot, its generation.
-
-    Small letters, digits, `-` and `_` stand for themselves and every other byte as `%` and two
-    hex digits, so that names are safe and differ on file systems that know no case. What would be
-    too long for a file system ends in a hash; the name is in the journal's checkpoints then.
-    """
-    text = "".join(chr(b) if b in _PLAIN else f"%{b:02X}" for b in name)
-    if len(text) > _STEM_CHARACTERS_MAX:
-        text = f"{text[:_PREFIX_CHARACTERS]}~{hashlib.sha256(name).hexdigest()}"
-    return f"{text}.{generation}"
-
-
-def parse_folder_name(folder: str) -> tuple[bytes, int]:
-    """The inverse of `folder_name`; the name as it stands and 0 for what is none."""
-    match = _FOLDER.fullmatch(folder)
-    if match is None:
-        return folder.encode("utf-8", "surrogateescape"), 0
-    text = match["name"].encode("utf-8", "surrogateescape")
-    name = _ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), text)
-    return name, int(match["generation"])
-
-
-def _has_segment(names: list[str]) -> bool:
-    return any(segment_number(name) is not None for name in names)
 
 
 def live_files(files: Files) -> Files:

@@ -13,19 +13,40 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from journal.files import Handle, is_shortage
 from journal.format.record import RawDraft
 from journal.format.segment import SegmentHeader, segment_path, usable_bytes
-from journal.write.segment_file import GROWTH, Segment, SpareOrder, least_capacity
-
-if TYPE_CHECKING:
-    from journal.write.writer import Journal
+from journal.write.group_commit import GroupCommit
+from journal.write.segment_file import GROWTH, Segment, Sizes, SpareOrder, least_capacity
+from journal.write.segment_list import Ledger
 
 # A confirm and its batch, and a little for what comes seldom.
 CONFIRM_BYTES: Final = 136
 RECYCLED_TIMES_MAX: Final = 4  # a file is not used again for a segment that needs far less
+
+
+class Log(Protocol):
+    """What is asked of the journal that the segments are for."""
+
+    folder: str
+    identity: bytes
+    short_identity: int
+    sizes: Sizes
+    commit: GroupCommit
+    ledger: Ledger
+    active: Segment | None
+    turns: bool
+    is_starved: bool
+
+    @property
+    def has_pending(self) -> bool:
+        """True if anything is appended that has not been written."""
+
+    @property
+    def first_pending(self) -> RawDraft | None:
+        """The record that is written next."""
 
 
 class Spares:
@@ -36,7 +57,7 @@ class Spares:
         "number", "passed_over", "recycled", "waiting",
     )  # fmt: skip
 
-    def __init__(self, journal: Journal, number: int) -> None:
+    def __init__(self, journal: Log, number: int) -> None:
         self._journal = journal
         self.number = number
         self.is_ordered = False
@@ -148,6 +169,7 @@ class Spares:
     def taken(self) -> None:
         """The next one is the active one from now on; those before it are sealed."""
         self.waiting.popleft()
-        needs = [(CONFIRM_BYTES * s.live, s.capacity) for s in self._journal.segments if s.live]
+        segments = self._journal.ledger.segments
+        needs = [(CONFIRM_BYTES * s.live, s.capacity) for s in segments if s.live]
         self._need_most = max((need for need, _ in needs), default=0)
         self._need_more = sum(max(need - given, 0) for need, given in needs)

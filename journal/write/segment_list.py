@@ -21,12 +21,13 @@ One rule: a segment goes only when neither a start nor the loss of the newest sn
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from journal.compaction.picker import take_place
-from journal.format.record import HEADER_BYTES, Draft, Tag, decode_meta
+from journal.format.kinds import Tag
+from journal.format.meta import decode_meta
+from journal.format.record import HEADER_BYTES, Draft
 from journal.sets.id_set import IdSet
 from journal.write.retention import Retention
 from journal.write.segment_file import Segment
@@ -185,3 +186,10 @@ class Ledger:
             self.gone.append((segment.item_first, segment.item_last))
         if self._at_hand is segment:
             self._at_hand = None
+
+
+def take_place(fresh: Segment, chosen: Sequence[Segment]) -> None:
+    """`fresh` stands for these from now on: what is alive in them now is what is alive in it."""
+    fresh.live = sum(s.live for s in chosen)
+    fresh.live_bytes = sum(s.live_bytes for s in chosen)
+    fresh.emptied_lsn = max(s.emptied_lsn for s in chosen)

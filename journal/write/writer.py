@@ -5,6 +5,9 @@
                               +-- the active segment is full: seal it, go on in the spare;
                                   no spare yet: the rest waits, and `wants_spare` says so
 
+                                                  close: write all -> sync -> an empty batch, that
+                                                         says so -> no descriptors
+
 One rule: nothing is durable before a *finished* sync covered it, and after one failed write or
 sync this journal never writes again.
 """
@@ -14,25 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from journal.compaction.maintenance import Upkeep
 from journal.errors import JournalFailed
 from journal.files import Files, Handle, is_shortage
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import (
-    FRAME_BYTES_MAX,
-    HEADER_BYTES,
-    PLACING,
-    Draft,
-    Kind,
-    RawDraft,
-    encode,
-    ended_bytes,
-)
-from journal.format.segment import FOOTER_SPACE_BYTES
-from journal.read.readahead import Backlog
-from journal.recovery.recovery import usable_bytes
+from journal.format.kinds import PLACING, Kind
+from journal.format.meta import ended_bytes
+from journal.format.record import FRAME_BYTES_MAX, HEADER_BYTES, Draft, RawDraft, encode
+from journal.format.segment import FOOTER_SPACE_BYTES, usable_bytes
 from journal.sets.id_set import IdSet
-from journal.write.closing import abandon, close, rest
 from journal.write.group_commit import GroupCommit, SyncJob
 from journal.write.preallocation import Spares
 from journal.write.segment_file import (
@@ -45,7 +37,9 @@ from journal.write.segment_file import (
 )
 from journal.write.segment_list import Ledger
 
-__all__ = ["Journal", "Segment", "Sizes", "SpareOrder", "SyncJob"]
+# Something that a shortage keeps from being done at the end is tried so often, with a pause each
+# time.
+TRIES_MAX: Final = 20
 
 _PUT: Final = int(Kind.PUT)
 # Instead of the put that it ends, of a draft that says of many items whether they are needed.
@@ -58,9 +52,9 @@ class Journal:
     """The writing side. Not thread-safe: one thread owns it, jobs run elsewhere."""
 
     __slots__ = (
-        "_flushed", "_pending", "_retired", "_to_sync", "active", "backlog", "checkpoint", "commit",
-        "files", "folder", "identity", "is_starved", "ledger", "short_identity", "shortage",
-        "sizes", "spares", "turns", "upkeep",
+        "_flushed", "_pending", "_retired", "_to_sync", "active", "checkpoint", "commit", "files",
+        "folder", "has_rotated", "identity", "is_starved", "ledger", "short_identity", "shortage",
+        "sizes", "spares", "turns",
     )  # fmt: skip
 
     def __init__(
@@ -81,9 +75,8 @@ class Journal:
         self.checkpoint = checkpoint
         self.commit = GroupCommit(lsn_last)
         self.ledger = Ledger()
-        self.backlog = Backlog(self)
         self.spares = Spares(self, segment_last)
-        self.upkeep = Upkeep(self)
+        self.has_rotated = False  # since the last snapshot was begun
         self.active: Segment | None = None
         self.turns = False  # the next record stands in a segment of its own
         self.is_starved = False  # what is pending waits for a segment
@@ -92,10 +85,6 @@ class Journal:
         self._flushed: list[IdSet] = []
         self._to_sync: list[Handle] = []
         self._retired: list[Handle] = []
-
-    def another_backlog(self) -> Backlog:
-        """For one more reader, that is at another place of the log."""
-        return Backlog(self)
 
     # -- appending --------------------------------------------------------------------------
 
@@ -297,7 +286,7 @@ class Journal:
         if not self._open_segment(spare, time_ms):
             return False
         self.spares.taken()
-        self.upkeep.has_rotated = True
+        self.has_rotated = True
         self.active = spare
         self.segments.append(spare)
         return True
@@ -361,17 +350,14 @@ class Journal:
         """The segment of that number, if it is still there."""
         return self.ledger.numbered(number)
 
-    def take_dead(self, wall_ms: int = 0) -> list[str]:
-        """Segments that hold nothing alive, emptied by records that are durable, and are not kept.
-
-        To be removed in this order, and none behind one that could not be removed.
-        """
+    def take_dead(self, snapshots: list[int], wall_ms: int = 0) -> list[str]:
+        """As `Store.take_dead`; `snapshots` are the lsns of those on disk, rising."""
         ledger, spares, durable = self.ledger, self.spares, self.commit.lsn_durable
         small, spares.passed_over = spares.passed_over, []
         for handle in [spare.handle for spare in small if spare.handle is not None]:
             handle.close()
         replaced, ledger.replaced = ledger.replaced, []
-        dead = ledger.take_dead(durable, self.upkeep.lsns, wall_ms, spares.is_short)
+        dead = ledger.take_dead(durable, snapshots, wall_ms, spares.is_short)
         return [spare.path for spare in small] + replaced + dead
 
     def disk_bytes(self) -> int:
@@ -397,7 +383,9 @@ class Journal:
 
         So a process killed later ends as if it had closed this journal. Only when it `is_resting`.
         """
-        rest(self, time_ms)
+        if self.active is not None:
+            self.write_end(self.active, time_ms)
+        self.abandon()
         self._to_sync.clear()
 
     def write_end(self, segment: Segment, time_ms: int) -> bool:
@@ -410,12 +398,60 @@ class Journal:
     def close(self, time_ms: int, pause: Callable[[], None] = lambda: None) -> None:
         """Write, sync, and say at the end that everything is synced. Blocks; raises JournalFailed.
 
-        The last empty batch lets the next start go on in this segment. No sync may be in flight.
-        Before what a shortage kept from being done is tried again there is a `pause`.
+        The last empty batch lets the next start go on in this segment. It is not synced itself: it
+        holds no item, and where a power cut takes it the next start does what it does after any. If
+        the sync failed there is none, or the next start would go on in that very file.
+
+        No sync may be in flight. Before what a shortage kept from being done is tried again there
+        is a `pause`.
         """
-        close(self, time_ms, pause)
+        commit = self.commit
+        assert not commit.lsn_in_flight, "a journal is closed when its syncs are over"
+        self._write_all(time_ms, pause)
+        job = self.begin_sync()
+        if job is not None:
+            self._run(job)
+        if commit.failure is None:
+            self.rest(time_ms)
+        else:
+            self.abandon()
+        if commit.failure is not None:
+            raise commit.failure
 
     def abandon(self) -> None:
         """Close the descriptors and promise nothing."""
-        abandon(self, self._retired)
+        for segment in (*self.segments, *self.spares.waiting):
+            if segment.handle is not None:
+                segment.handle.close()
+                segment.handle = None
+        for handle in self._retired:
+            handle.close()
         self._retired = []
+
+    def _write_all(self, time_ms: int, pause: Callable[[], None]) -> None:
+        """Write what is pending to its end, preparing segments here and now."""
+        tries = 0
+        while self.has_pending and self.commit.failure is None:
+            short, where = self.shortage, self.folder
+            if short is None and (self.active is None or self.is_starved):
+                order = self.order_spare(time_ms)
+                try:
+                    self.spare_ready(order, order.prepare(self.files))
+                except OSError as error:
+                    self.spare_failed(order, error)
+                    short, where = error, order.path
+            if short is not None:
+                tries += 1
+                if tries == TRIES_MAX or not is_shortage(short):
+                    self.fail("preparing", where, short)
+                    return
+                pause()
+            self.write(time_ms)
+
+    def _run(self, job: SyncJob) -> None:
+        try:
+            job.run()
+        except OSError as error:
+            self.finish_sync(error)
+        else:
+            self.finish_sync(None)

@@ -21,8 +21,8 @@ from datetime import UTC, datetime
 import kestrelpy
 from journal.errors import Damage, JournalError
 from journal.files import Disk, Files
+from journal.format.folder import folder_name, journal_folders, parse_folder_name
 from journal.tools.backup import copy_journal
-from journal.tools.view import folder_name, journal_folders, parse_folder_name
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import data_folder, watch
 from kestrelpy.cli.manifest import MANIFEST, BackedUp, encode

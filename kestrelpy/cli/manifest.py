@@ -19,7 +19,7 @@ from typing import Final
 
 from journal.errors import JournalError
 from journal.files import Files
-from journal.tools.view import folder_name
+from journal.format.folder import folder_name
 from kestrelpy.errors import ClientError
 from kestrelpy.protocol.parse.names import check_name
 

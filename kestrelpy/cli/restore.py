@@ -21,13 +21,13 @@ from typing import Final
 
 from journal.errors import JournalError
 from journal.files import Disk, Files
+from journal.format.folder import parse_folder_name
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal
 from journal.tools.backup import copy_journal
 from journal.tools.live_set import Account
 from journal.tools.repair import opening_behind
 from journal.tools.verify import check_journal
-from journal.tools.view import parse_folder_name
 from journal.write.segment_file import Sizes
 from kestrelpy.cli.asking import asked
 from kestrelpy.cli.backup import summary
@@ -155,6 +155,6 @@ def _stage(
     opening = opening_behind(recovery, account, name, generation)
     opening = replace(opening, generation=generation, server=server)
     recovery.torn = True  # go on in a fresh segment, which says who this is from now on
-    journal = recovered_journal(recovery, Sizes(), lambda: opening, wall_ms)
-    journal.close(wall_ms)
+    store = recovered_journal(recovery, Sizes(), lambda: opening, wall_ms)
+    store.writer.close(wall_ms)
     return path

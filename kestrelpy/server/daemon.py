@@ -19,8 +19,9 @@ import kestrelpy
 from journal.errors import JournalError
 from journal.files import Disk, Files, is_shortage, sync_call_name
 from journal.patience import pause
-from journal.write.writer import Sizes
-from kestrelpy.config import Config, ConfigError
+from journal.write.segment_file import Sizes
+from kestrelpy.config.mistakes import ConfigError
+from kestrelpy.config.settings import Config
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import Wall
 from kestrelpy.core.log.log import JournalLog, Log

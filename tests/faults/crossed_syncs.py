@@ -37,14 +37,14 @@ SYNCS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "full disk: after a start the log goes on behind a torn end that is still there",
-        "journal/recovery/in_place.py",
+        "journal/recovery/reopen.py",
         "                _clear(files, handle, end, segment.capacity)\n",
         "                pass\n",
         STARTS,
     ),
     Fault(
         "full disk: what a start kept is not synced before the first answer",
-        "journal/recovery/in_place.py",
+        "journal/recovery/reopen.py",
         "            handle.sync()\n",
         "            pass\n",
         STARTS,

@@ -558,10 +558,10 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a file is used again though a backup shares it",
-        "journal/compaction/picker.py",
+        "journal/compaction/retire.py",
         "        if files.links(keep) == 1:\n",
         "        if files.links(keep) >= 1:\n",
-        ("tests/unit/journal/compaction/test_picker.py",),
+        ("tests/unit/journal/compaction/test_retire.py",),
     ),
     # -- keys --------------------------------------------------------------------------------
     Fault(

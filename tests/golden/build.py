@@ -32,12 +32,15 @@ from pathlib import Path
 from journal.__main__ import main as journal_main
 from journal.files import Disk
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind, Tag
 from journal.format.lease import LeaseEntry
-from journal.format.record import Draft, Kind, Meta, Tag, ended
+from journal.format.meta import Meta, ended
+from journal.format.record import Draft
 from journal.format.segment import Tally
-from journal.sets.id_set import IdCounts
+from journal.format.subscription_state import DeadEntry
+from journal.sets.id_counts import IdCounts
 from journal.snapshot.dedupe_file import write_chunk
-from journal.snapshot.snapshot import DeadEntry, SegmentState, Snapshot, snapshot_name
+from journal.snapshot.snapshot import SegmentState, Snapshot, snapshot_name
 from tests.golden.delays import delays
 from tests.golden.handed import handed
 from tests.golden.keys import keys

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from journal.format.checkpoint import Checkpoint
 from journal.format.key import join, text_of, value_of
+from journal.format.kinds import Kind, Tag
 from journal.format.lease import LeaseEntry
+from journal.format.meta import Meta
 from journal.format.out_of_order import PlacedEntry
-from journal.format.record import Kind, Meta, Tag
 from journal.format.segment import Tally
-from journal.sets.id_set import IdCounts
+from journal.sets.id_counts import IdCounts
 from journal.snapshot.snapshot import Snapshot
 from tests.golden.layout import SERVER, TIME_MS, SegmentBuilder, draft, ids
 

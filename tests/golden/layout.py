@@ -11,16 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import (
-    HEADER_BYTES,
-    Draft,
-    Kind,
-    Meta,
-    Record,
-    decode,
-    encode,
-    encode_meta,
-)
+from journal.format.kinds import Kind
+from journal.format.meta import Meta, encode_meta
+from journal.format.record import HEADER_BYTES, Draft, Record, decode, encode
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,

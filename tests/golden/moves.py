@@ -9,11 +9,13 @@ One rule: no clock, no randomness, no environment.
 from __future__ import annotations
 
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Kind, Meta, Tag, ended
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import Meta, ended
 from journal.format.segment import Tally
+from journal.format.subscription_state import DeadEntry
 from journal.format.transfer import Origin, moved, settled
-from journal.sets.id_set import IdCounts
-from journal.snapshot.snapshot import DeadEntry, Snapshot
+from journal.sets.id_counts import IdCounts
+from journal.snapshot.snapshot import Snapshot
 from tests.golden.layout import SERVER, TIME_MS, SegmentBuilder, draft, ids
 
 GENERATION = 1_767_323_000

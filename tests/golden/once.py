@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 from journal.format.checkpoint import Checkpoint
 from journal.format.item_header import Stamp
-from journal.format.record import Draft, Kind, Tag, decode_meta, encode_meta, ended
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta, encode_meta, ended
+from journal.format.record import Draft
 from journal.format.segment import Tally
 from journal.sets.hash_table import ID, KEY, hash_of, keyed
-from journal.sets.id_set import IdCounts
+from journal.sets.id_counts import IdCounts
 from journal.snapshot.dedupe_file import Chunk, ScopeState
 from journal.snapshot.dedupe_pending import Batch, Fresh
 from journal.snapshot.snapshot import Snapshot

@@ -6,13 +6,14 @@ One rule: no clock, no randomness, no environment.
 from __future__ import annotations
 
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind, Tag
 from journal.format.lease import LeaseEntry
+from journal.format.meta import ended
 from journal.format.out_of_order import DelayedEntry, PlacedEntry
-from journal.format.record import Kind, Tag, ended
 from journal.format.segment import Tally
-from journal.format.subscription_state import STOPS, TAKES, Beginning, ReaderState, named
-from journal.sets.id_set import IdCounts
-from journal.snapshot.snapshot import DeadEntry, Snapshot
+from journal.format.subscription_state import STOPS, TAKES, Beginning, DeadEntry, ReaderState, named
+from journal.sets.id_counts import IdCounts
+from journal.snapshot.snapshot import Snapshot
 from tests.golden.layout import SERVER, TIME_MS, SegmentBuilder, draft, ids
 
 AUDIT, LATE, GONE = 1, 2, 3

@@ -6,10 +6,11 @@ One rule: no clock, no randomness, no environment.
 from __future__ import annotations
 
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Kind, Tag, encode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import encode_meta
 from journal.format.schedule import Nominal
 from journal.format.segment import Tally
-from journal.sets.id_set import IdCounts
+from journal.sets.id_counts import IdCounts
 from journal.snapshot.snapshot import Snapshot
 from tests.golden.layout import SERVER, TIME_MS, SegmentBuilder, draft, ids
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from journal.tools.view import parse_folder_name
+from journal.format.folder import parse_folder_name
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
@@ -345,7 +345,7 @@ class DeletingMachine(RuleBasedStateMachine):
             return
         if target.lsn_durable < target.lsn_appended:
             return
-        upkeep = target.journal.upkeep
+        upkeep = target.store.upkeep
         job = upkeep.begin_snapshot(target.state(), self.town.wall_ms)
         job.run(self.town.disk)
         for path in upkeep.finish_snapshot(job, True):
@@ -427,7 +427,7 @@ class DeletingMachine(RuleBasedStateMachine):
             if is_child:
                 children.add(line)
             for id_ in reader.live:
-                one = log.journal.backlog.one(id_)
+                one = log.store.one(id_)
                 assert one is not None, f"{line}: item {id_} is in no segment"
                 record = one.run(self.town.disk)
                 assert record is not None, f"{line}: item {id_} cannot be read"

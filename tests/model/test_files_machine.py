@@ -12,10 +12,10 @@ from random import Random
 import pytest
 
 from journal.errors import Damage
+from journal.format.folder import journal_folders
 from journal.tools.backup import copy_journal
 from journal.tools.verify import check_journal
-from journal.tools.view import journal_folders
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.spark.files import decode
 from kestrelpy.spark.files.plan_events import plan_events

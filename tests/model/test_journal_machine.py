@@ -22,11 +22,13 @@ from hypothesis.stateful import (
 
 from journal.errors import JournalFailed
 from journal.files import Handle
-from journal.format.record import Kind, Record
+from journal.format.kinds import Kind
+from journal.format.record import Record
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal
 from journal.sets.id_set import IdSet
-from journal.write.writer import Sizes, SpareOrder, SyncJob
+from journal.write.group_commit import SyncJob
+from journal.write.segment_file import Sizes, SpareOrder
 from tests.support.journals import FOLDER, TIME_MS, Queue, Writer, start
 from tests.support.machines import run, run_for_long
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
@@ -164,7 +166,7 @@ class JournalMachine(RuleBasedStateMachine):
     @rule()
     def drop_dead(self) -> None:
         def run() -> None:
-            for path in self.writer.journal.take_dead():
+            for path in self.writer.store.take_dead():
                 if not self.stuck:
                     try:
                         self.disk.remove(path)
@@ -256,14 +258,15 @@ class JournalMachine(RuleBasedStateMachine):
         lsns = {r.item: r.lsn for r in records if r.kind == Kind.PUT}
         said = [(r.kind, r.item, r.body) for r in records]
         queue.live = {item: lsns[item] for item in alive(said)}
-        journal = recovered_journal(recovery, SIZES, queue.checkpoint, TIME_MS)
+        store = recovered_journal(recovery, SIZES, queue.checkpoint, TIME_MS)
+        journal = store.writer
         journal.ledger.adopt(ids(queue.live), 0)
         assert journal.commit.lsn_durable == journal.commit.lsn_written == last
         self.log = {lsn: said for lsn, said in self.log.items() if lsn <= last}
         # "Rewritten and synced before the first answer": whatever was found is now promised.
         self.synced = self.written = last
         self.disk = disk
-        self.writer = Writer(journal, queue, recovery, records)
+        self.writer = Writer(store, queue, recovery, records)
 
     def check(self, records: list[Record], recovery: Recovery, promised: int) -> int:
         """What a start may find; returns the last lsn that is kept."""

@@ -57,6 +57,7 @@ class MemoryMachine(RuleBasedStateMachine):
         self.patch.setattr("journal.read.readahead.PIECE_BYTES", piece)
         self.patch.setattr("journal.read.seek.PIECE_BYTES", piece)
         self.patch.setattr("journal.read.lookup.PIECE_BYTES", piece)
+        self.patch.setattr("journal.read.lookup.PIECE_BYTES_OF_ONE", piece)
         self.patch.setattr("journal.read.lookup.NEAR_BYTES", piece)
         self.patch.setattr("journal.read.lookup.NEAR_ITEMS", 3)
         self.patch.setattr("kestrelpy.core.subscription.ready_line._SLACK_BYTES", 200)

@@ -185,7 +185,7 @@ class ObserverMachine(RuleBasedStateMachine):
         self.before = self.kept()
         for queue in self.stage.broker.queues.values():
             if isinstance(queue.log, JournalLog):
-                for path in queue.log.journal.take_dead():
+                for path in queue.log.store.take_dead():
                     self.stage.disk.remove(path)
 
     @rule()

@@ -179,7 +179,7 @@ class OnceMachine(RuleBasedStateMachine):
         log = queue.log if queue is not None else None
         if not isinstance(log, JournalLog) or log.journal.active is None:
             return
-        upkeep = log.journal.upkeep
+        upkeep = log.store.upkeep
         job = upkeep.begin_snapshot(log.state(), self.town.wall_ms)
         job.run(self.town.disk)
         for path in upkeep.finish_snapshot(job, True):

@@ -331,17 +331,17 @@ class ReadersMachine(RuleBasedStateMachine):
         journal = log.journal
         if journal.has_pending or journal.active is None:
             return
-        if journal.commit.lsn_written in journal.upkeep.snapshots:
+        if journal.commit.lsn_written in log.store.upkeep.snapshots:
             return  # nothing has happened since the last one
-        job = journal.upkeep.begin_snapshot(log.state(), self.stage.wall_ms)
+        job = log.store.upkeep.begin_snapshot(log.state(), self.stage.wall_ms)
         job.run(self.stage.disk)
-        outdated = [*journal.upkeep.finish_snapshot(job, True)]
-        chosen = journal.upkeep.choose(job.snapshot.lsn)
+        outdated = [*log.store.upkeep.finish_snapshot(job, True)]
+        chosen = log.store.upkeep.choose(job.snapshot.lsn)
         if chosen:
-            carry = journal.upkeep.begin_carry(
+            carry = log.store.upkeep.begin_carry(
                 chosen, job.snapshot.kept(), lambda: None, self.stage.wall_ms
             )
-            outdated += journal.upkeep.finish_carry(chosen, carry, carry.run(self.stage.disk))
+            outdated += log.store.upkeep.finish_carry(chosen, carry, carry.run(self.stage.disk))
         for path in (*outdated, *log.take_dead()):
             self.stage.disk.remove(path)
         self.stage.work()

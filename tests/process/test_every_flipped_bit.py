@@ -17,7 +17,7 @@ import pytest
 
 from journal.errors import JournalError
 from journal.sets.id_counts import IdCounts
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import Wall
 from kestrelpy.core.log.log import JournalLog
@@ -65,7 +65,7 @@ def keep(stage: Stage, name: str) -> None:
     """A snapshot of this queue, with its chunk; what is mostly done with is rewritten."""
     log = stage.queue(name).log
     assert isinstance(log, JournalLog)
-    upkeep = log.journal.upkeep
+    upkeep = log.store.upkeep
     job = upkeep.begin_snapshot(log.state(), stage.wall_ms)
     job.run(stage.disk)
     outdated = upkeep.finish_snapshot(job, True)
@@ -149,7 +149,7 @@ def found(stage: Stage) -> list[str]:
     """Whatever is named so far."""
     named = [*stage.found.notes, *(d.sentence() for d in stage.found.damages)]
     for queue, log in logs(stage):
-        damages = [*log.journal.backlog.damages]
+        damages = [*log.store.backlog.damages]
         for reader in queue.readers:
             damages += reader.damages
             named += reader.notes

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
 from journal import patience
-from kestrelpy.config import Config
+from kestrelpy.config.settings import Config
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.server import clock, daemon
 from kestrelpy.server.connections.connection import Connection

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
-from kestrelpy.config import Config
+from kestrelpy.config.settings import Config
 from tests.simulation.books import DAY_US, NEVER, Rules
 from tests.simulation.house import configuration
 from tests.simulation.ticks import SETTINGS

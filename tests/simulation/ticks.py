@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from journal.files import Files
-from journal.format.record import Kind
+from journal.format.folder import parse_folder_name
+from journal.format.kinds import Kind
 from journal.format.schedule import nominal_of_put
-from journal.tools.view import JournalView, parse_folder_name
+from journal.tools.view import JournalView
 
 QUEUE: Final = "ticks"
 SETTINGS: Final[dict[str, Any]] = {

@@ -18,7 +18,7 @@ from typing import Final
 
 from journal.errors import JournalError
 from journal.files import SHORTAGE_ERRORS
-from journal.tools.view import parse_folder_name
+from journal.format.folder import parse_folder_name
 from kestrelpy.server.daemon import Daemon, StartError
 from tests.simulation.at_rest import Rest
 from tests.simulation.books import Thing, wall_ms

@@ -26,9 +26,9 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from journal.files import Files
+from journal.format.folder import folder_name
 from journal.snapshot.snapshot import snapshot_name
-from journal.tools.view import folder_name
-from journal.write.writer import Journal
+from journal.store import Store
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
@@ -223,19 +223,20 @@ def files_left(files: Files, path: str, broker: Broker) -> list[str]:
             complaints.append(f"{path}/{name} is there without a queue")
             continue
         there = {*files.names(f"{path}/{name}")} - {_SET_ASIDE}
-        known = {each.rpartition("/")[2] for each in _paths(queue.log.journal)}
+        known = {each.rpartition("/")[2] for each in _paths(queue.log.store)}
         complaints += [f"{path}/{name}/{each} is nobody's" for each in sorted(there - known)]
     return complaints
 
 
-def _paths(journal: Journal) -> Iterator[str]:
+def _paths(store: Store) -> Iterator[str]:
     """All files that this journal knows of."""
+    journal, upkeep = store.writer, store.upkeep
     yield from (segment.path for segment in journal.segments)
     yield from (segment.path for segment in journal.spares.waiting)
     yield from (segment.path for segment in journal.spares.passed_over)
     yield journal.spares.recycled[0]
-    yield from (snapshot_name(lsn) for lsn in journal.upkeep.snapshots)
-    upkeep = journal.upkeep  # a chunk goes when no snapshot lists it any more
+    yield from (snapshot_name(lsn) for lsn in upkeep.snapshots)
+    # A chunk goes when no snapshot lists it any more.
     for chunk in (*upkeep.chunks, *upkeep.lost_chunks, *(each for each, _ in upkeep._forgotten)):
         yield chunk.name
 

@@ -9,12 +9,15 @@ from random import Random
 from journal.files import Files, Handle
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
-from journal.format.record import Draft, Kind, Record, number_given
+from journal.format.folder import parse_folder_name
+from journal.format.kinds import Kind
+from journal.format.record import Draft, Record, number_given
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal
 from journal.sets.id_set import IdSet
-from journal.tools.view import parse_folder_name
-from journal.write.writer import Journal, Sizes
+from journal.store import Store
+from journal.write.segment_file import Sizes
+from journal.write.writer import Journal
 from tests.support.memory_disk import MemoryDisk
 
 FOLDER = "/data/jobs.1"
@@ -42,10 +45,14 @@ class Queue:
 class Writer:
     """A journal with the least of a queue on top, and every step of a commit as one word."""
 
-    journal: Journal
+    store: Store
     queue: Queue
     recovery: Recovery
     records: list[Record]
+
+    @property
+    def journal(self) -> Journal:
+        return self.store.writer
 
     def put(self, body: bytes, item: int = 0) -> int:
         """Append a put; returns its lsn."""
@@ -108,7 +115,7 @@ class Writer:
 
     def drop_dead(self) -> list[str]:
         """Remove the segments that hold nothing alive."""
-        dead = self.journal.take_dead()
+        dead = self.store.take_dead()
         for path in dead:
             self.journal.files.remove(path)
         return dead
@@ -136,20 +143,20 @@ def start(files: Files, sizes: Sizes = TINY, folder: str = FOLDER) -> Writer:
         if damage.kind == "torn":
             continue  # nobody was shown it: its numbers are given again
         queue.next_item = max(queue.next_item, min(damage.id_last, 1 << 40) + 1)
-    journal = recovered_journal(recovery, sizes, queue.checkpoint, TIME_MS)
+    store = recovered_journal(recovery, sizes, queue.checkpoint, TIME_MS)
     live = IdSet()
     for item in sorted(queue.live):
         live.add(item)
-    journal.ledger.adopt(live, 0)
-    return Writer(journal, queue, recovery, records)
+    store.writer.ledger.adopt(live, 0)
+    return Writer(store, queue, recovery, records)
 
 
 def fresh(files: Files, sizes: Sizes = TINY, folder: str = FOLDER) -> Writer:
     """A new journal whose identity is known, so that its bytes are the same in every run."""
     name, generation = parse_folder_name(os.path.basename(folder))
     queue = Queue(name=name if generation else b"jobs")
-    journal = Journal(files, folder, IDENTITY, sizes, queue.checkpoint)
-    return Writer(journal, queue, Recovery(files, folder), [])
+    store = Store.new(files, folder, IDENTITY, sizes, queue.checkpoint)
+    return Writer(store, queue, Recovery(files, folder), [])
 
 
 def filled(count: int, seed: int = 1, sizes: Sizes = TINY, largest: int = 600) -> Writer:

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, TypeVar, cast
 
 from journal.errors import Damage
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import Wall
 from kestrelpy.core.index.delayed import Delay
@@ -209,7 +209,7 @@ class Life:
                 journal.spare_ready(order, order.prepare(self.disk))
             elif not journal.has_pending or journal.commit.failure is not None:
                 break
-        if journal.upkeep.wants_snapshot:
+        if self.log.store.upkeep.wants_snapshot:
             self.background.snapshot(self.log, self.wall_ms)
         job = journal.begin_sync()
         if job is not None:

@@ -191,7 +191,7 @@ class Town(Stage):
         """Its state is written, if there is any."""
         log = self.queue(queue).log
         assert isinstance(log, JournalLog)
-        upkeep = log.journal.upkeep
+        upkeep = log.store.upkeep
         if log.journal.active is None:
             return  # nothing was ever written
         job = upkeep.begin_snapshot(log.state(), self.wall_ms)
@@ -212,7 +212,7 @@ class Town(Stage):
             log, reader, name = queue.files.log, queue.reader, queue.name.decode()
             for id_ in reader.live:
                 if isinstance(log, JournalLog):
-                    one = log.journal.backlog.one(id_)
+                    one = log.store.one(id_)
                     assert one is not None, f"{name}: item {id_} is in no segment"
                     record = one.run(self.disk)
                     assert record is not None, f"{name}: item {id_} cannot be read"

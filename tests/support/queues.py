@@ -20,8 +20,11 @@ from typing import Any
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
 from journal.format.key import text_of
-from journal.format.record import Kind, RawDraft, Record, said_of_put
+from journal.format.kinds import Kind
+from journal.format.meta import said_of_put
+from journal.format.record import RawDraft, Record
 from journal.read.readahead import Backlog
+from journal.store import Store
 from journal.write.writer import Journal
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import Wall
@@ -60,6 +63,18 @@ class KeptBacklog(Backlog):
         return next(r for r in self._records if r.kind == Kind.PUT and r.item == item)
 
 
+class KeptStore(Store):
+    """One over such a journal."""
+
+    def __init__(self, journal: KeptJournal) -> None:
+        super().__init__(journal)
+        self.kept = journal
+        self.backlog = KeptBacklog(journal)
+
+    def another_backlog(self) -> Backlog:
+        return KeptBacklog(self.kept)
+
+
 class KeptJournal(Journal):
     """A journal that keeps every draft and writes nothing."""
 
@@ -68,10 +83,6 @@ class KeptJournal(Journal):
         super().__init__(
             MemoryDisk(), FOLDER, IDENTITY, TINY, queue.checkpoint, lsn_last=len(self.records)
         )
-        self.backlog = KeptBacklog(self)
-
-    def another_backlog(self) -> Backlog:
-        return KeptBacklog(self)
 
     def append(self, draft: RawDraft) -> int:
         kind, item, number, small, time_ms, meta, body, reader, _ = draft
@@ -98,7 +109,9 @@ class QueueInHand:
         )
 
     def _make_log(self, queue: Queue) -> Log:
-        return JournalLog(KeptJournal(queue), self.dirty, self.policy.sync_ms, queue.state)
+        return JournalLog(
+            KeptStore(KeptJournal(queue)), self.dirty, self.policy.sync_ms, queue.state
+        )
 
     # -- what is there ----------------------------------------------------------------------
 
@@ -318,7 +331,9 @@ class QueueInHand:
         replay.run(found)
         replay.finish(checkpoint, len(found))
         fresh.attach(
-            JournalLog(KeptJournal(fresh, found), again.dirty, self.policy.sync_ms, fresh.state)
+            JournalLog(
+                KeptStore(KeptJournal(fresh, found)), again.dirty, self.policy.sync_ms, fresh.state
+            )
         )
         again.broker.adopt(fresh, again.now_ms)
         if fresh.reader.ready.count:

@@ -45,7 +45,9 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "journal.snapshot.dedupe_pending.Batch": {},
     "journal.snapshot.dedupe_pending.Fresh": {"keeps": SETTING},
     "journal.sets.id_set.IdSet": {"_first _last": "bounds of a run that may be empty"},
+    "journal.store.Store": {},
     "journal.write.writer.Journal": {
+        "has_rotated": "a segment was sealed: the next snapshot comes with the next write",
         "folder identity short_identity": NAME,
         "_to_sync _retired": "handles of what was written behind the last sync: by a rest, or by a "
         "queue that never syncs, until its next snapshot",
@@ -79,7 +81,6 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "journal.compaction.maintenance.Upkeep": {
         "snapshots chunks lost_chunks _forgotten": ON_DISK,
-        "has_rotated": "a segment was sealed: the next snapshot comes with the next write",
         "is_asked": "something may go: the next snapshot comes with the next write",
         "_leased": LAST,
     },
@@ -292,7 +293,7 @@ _AT_START: Final = "of a start, or of a tool that reads a folder"
 
 _NONE_LEFT: Final[dict[str, str]] = {
     _JOB: """
-        journal.read.readahead.ReadOrder journal.read.readahead.ReadOne journal.read.lookup.Found
+        journal.read.segment_read.ReadOrder journal.read.lookup.ReadOne journal.read.lookup.Found
         journal.read.lookup.ReadSome journal.read.lookup._Walk
         journal.compaction.compaction.CarryJob journal.compaction.compaction.Victim
         journal.compaction.compaction._Put journal.compaction.compaction._Survivors
@@ -303,8 +304,8 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.snapshot.dedupe_merge._Prefixes journal.write.segment_file.SpareOrder
         journal.format.segment.SegmentHeader journal.read.seek.Extent
         journal.snapshot.snapshot.SegmentState journal.snapshot.snapshot.Snapshot
-        journal.compaction.maintenance.Memory journal.compaction.maintenance.SnapshotJob
-        journal.compaction.maintenance.State journal.snapshot.dedupe_file.Part
+        journal.snapshot.job.Memory journal.snapshot.job.SnapshotJob
+        journal.snapshot.job.State journal.snapshot.dedupe_file.Part
         journal.snapshot.dedupe_file.Summary journal.snapshot.dedupe_file.ScopeState
         journal.format.subscription_state.ReaderState journal.format.checkpoint.Checkpoint
         core.index.delayed._Entries server.journals.journal_jobs.Pause
@@ -348,7 +349,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
 }
 _VALUES: Final[dict[str, str]] = {
     "what a client may say, or was said": """
-        journal.format.key.Type journal.format.record.Kind journal.format.record.Tag
+        journal.format.key.Type journal.format.kinds.Kind journal.format.kinds.Tag
         journal.format.record.Draft journal.format.schedule.Nominal core.index.delayed.Delay
         core.index.waiters.Want core.queue.admin.Waiting protocol.parse.commands.Ending
         protocol.parse.set_conditions.Handoff protocol.parse.set_conditions.Once
@@ -376,7 +377,8 @@ _VALUES: Final[dict[str, str]] = {
         core.fanout.unseen.Digest
     """,
     "only methods, or what others fill in": """
-        journal.tools.live_set.Source journal.files.Files journal.files.Handle
+        journal.tools.live_set.Source journal.write.preallocation.Log journal.sets.id_counts.Ids
+        journal.files.Files journal.files.Handle
         core.key_rule.KeyRule core.log.log.Log core.log.records.Records core.schedules.Times
         core.fanout.child.Parent core.log.shared_log.Needs core.subscription.ready_line.Gate
         protocol.ports.Host protocol.ports.Observer protocol.ports.Room

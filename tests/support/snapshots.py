@@ -12,11 +12,15 @@ from typing import Any
 
 from journal.files import Files
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Draft, Kind, Record, ended
+from journal.format.kinds import Kind
+from journal.format.meta import ended
+from journal.format.record import Draft, Record
 from journal.format.segment import Tally
+from journal.format.subscription_state import DeadEntry
 from journal.recovery.recovery import Recovery
-from journal.sets.id_set import IdCounts, IdSet
-from journal.snapshot.snapshot import DeadEntry, SegmentState, Snapshot, snapshot_name
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
+from journal.snapshot.snapshot import SegmentState, Snapshot, snapshot_name
 from tests.golden.layout import IDENTITY, SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft
 from tests.support.journals import FOLDER, path_of
 from tests.support.memory_disk import MemoryDisk

@@ -10,12 +10,13 @@ from random import Random
 from typing import Any, Final
 
 from journal.errors import JournalFailed
-from journal.write.writer import Sizes
-from kestrelpy.config import Config
+from journal.write.segment_file import Sizes
+from kestrelpy.config.settings import Config
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import Wall
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.log.shared_log import on_disk
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ServerError
 from kestrelpy.protocol.conversation import Conversation
@@ -343,14 +344,16 @@ class Stage:
         for reader in self.broker.take_hungry():
             backlog = reader.log.backlog
             assert backlog is not None
-            one = backlog.one(reader.dead.sought) if reader.dead.sought else None
+            target = on_disk(reader.log)
+            assert target is not None
+            one = target.store.one(reader.dead.sought) if reader.dead.sought else None
             record = one.run(self.disk) if one is not None else None
             if record is not None:
                 reader.line.revive(record)
                 moved = True
             wanted = reader.line.begin_fetch()
             if wanted:
-                found = backlog.some(wanted).run(self.disk).records.values()
+                found = target.store.some(wanted).run(self.disk).records.values()
                 reader.line.fetched(found)
                 reader.ready.stubs.put_back()
                 moved |= bool(found)

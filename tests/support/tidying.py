@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from journal.compaction.picker import archived_path, retire
+from journal.compaction.retire import archived_path, retire
 from kestrelpy.core.log.log import JournalLog
 from tests.support.stage import Stage
 
@@ -23,7 +23,7 @@ def tidy(
     What happens `before` segments are chosen, and `meanwhile`, while the first are rewritten.
     """
     journal = log.journal
-    upkeep = journal.upkeep
+    upkeep = log.store.upkeep
     if journal.active is None or journal.has_pending or journal.commit.failure is not None:
         return
     if upkeep.snapshots[-1:] == [journal.commit.lsn_written]:  # no two are of one lsn

@@ -9,12 +9,17 @@ from itertools import pairwise
 from journal.compaction.compaction import CarryJob
 from journal.files import Files
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import UNNUMBERED, Draft, Kind, Record, decode, padded
-from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SURVIVORS, SegmentHeader
-from journal.recovery.recovery import segment_path
+from journal.format.kinds import UNNUMBERED, Kind
+from journal.format.record import Draft, Record, decode, padded
+from journal.format.segment import (
+    FILE_HEADER_BYTES,
+    FOOTER_SPACE_BYTES,
+    SURVIVORS,
+    SegmentHeader,
+    segment_path,
+)
 from journal.sets.id_set import IdSet
-from journal.write.segment_file import Segment
-from journal.write.writer import Sizes
+from journal.write.segment_file import Segment, Sizes
 from tests.support.journals import FOLDER, IDENTITY, TIME_MS, Writer, fresh
 from tests.support.memory_disk import MemoryDisk
 

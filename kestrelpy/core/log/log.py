@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from journal.compaction.maintenance import State
+from journal.format.kinds import Kind
 from journal.format.lease import LeaseEntry
-from journal.format.record import DELIVERY_MAX, Draft, Kind, ended
+from journal.format.meta import DELIVERY_MAX, ended
+from journal.format.record import Draft
 from journal.format.schedule import Nominal, epoch_drafts
 from journal.read.readahead import Backlog
 from journal.sets.id_set import IdSet
+from journal.snapshot.job import State
+from journal.store import Store
 from journal.write.writer import Journal
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.records import SMALL_BODY_MAX, Records, packed
@@ -192,12 +195,12 @@ class JournalLog(Records):
         "_append", "_dirty", "_gone", "_is_dirty", "_journal", "_stalls", "archive_to",
         "awaited_lsn", "backlog", "failure", "is_reported", "is_short", "item_stored",
         "lsn_appended", "lsn_durable", "lsn_stored", "lsn_told", "lsn_written", "no_room", "state",
-        "sync_ms", "waiting_stored", "waiting_written",
+        "store", "sync_ms", "waiting_stored", "waiting_written",
     )  # fmt: skip
 
     def __init__(
         self,
-        journal: Journal,
+        store: Store,
         dirty: list[JournalLog],
         sync_ms: int,
         state: Callable[[], State],
@@ -207,11 +210,12 @@ class JournalLog(Records):
         `state` is a copy of the queue's at this moment.
         """
         self.state = state
-        self._journal = journal
+        self.store = store
+        self._journal = journal = store.writer
         self._append = journal.append
         self.archive_to = ""
         self._gone: Callable[[int, int], None] = lambda first, last: None
-        self.backlog: Backlog | None = journal.backlog
+        self.backlog: Backlog | None = store.backlog
         self._dirty = dirty
         self._is_dirty = False
         self.sync_ms = sync_ms
@@ -355,7 +359,7 @@ class JournalLog(Records):
 
     def take_dead(self, wall_ms: int = 0) -> list[str]:
         """Segments to be removed, in this order; what holds back others is said again."""
-        dead = self._journal.take_dead(wall_ms)
+        dead = self.store.take_dead(wall_ms)
         gone, self._journal.ledger.gone = self._journal.ledger.gone, []
         for first, last in gone:
             self._gone(first, last)
@@ -393,7 +397,7 @@ class JournalLog(Records):
         self._journal.ledger.retention.change(ms, bytes_most)
 
     def is_over(self, wall_ms: int, is_changed: bool = False) -> bool:
-        return self._journal.upkeep.is_over(wall_ms, is_changed)
+        return self.store.upkeep.is_over(wall_ms, is_changed)
 
     def kept_bytes(self) -> int:
         active = self._journal.active

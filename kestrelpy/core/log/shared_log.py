@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from journal.format.record import Draft, Kind, ended
+from journal.format.kinds import Kind
+from journal.format.meta import ended
+from journal.format.record import Draft
 from journal.format.schedule import Nominal
 from journal.read.readahead import Backlog
 from journal.sets.id_set import IdSet
@@ -48,7 +50,7 @@ class SharedLog(Records):
         self._needs = needs
         self._own_backlog: Backlog | None = None
         if number and isinstance(base, JournalLog):
-            self._own_backlog = base.journal.another_backlog()
+            self._own_backlog = base.store.another_backlog()
 
     @property
     def archive_to(self) -> str:

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from typing import Final, NoReturn
 
-from journal.format.record import Draft, Kind, Tag, encode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import encode_meta
+from journal.format.record import Draft
 from journal.sets.id_set import IdSet
 from kestrelpy.core.log.records import packed
 from kestrelpy.core.queue.queue import Queue

@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from journal.compaction.maintenance import State
 from journal.format.checkpoint import Checkpoint
 from journal.format.transfer import Origin
 from journal.sets.id_set import IdSet
+from journal.snapshot.job import State
 from kestrelpy.core.fanout.child import Child
 from kestrelpy.core.fanout.unseen import Missed
 from kestrelpy.core.index.memory_budget import UNLIMITED

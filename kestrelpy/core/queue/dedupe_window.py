@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from journal.compaction.maintenance import Memory
 from journal.format.item_header import Stamp
-from journal.format.record import Draft, Kind, Record, Tag, encode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import encode_meta
+from journal.format.record import Draft, Record
 from journal.sets.hash_table import ID, KEY, Table
 from journal.snapshot.dedupe_file import Chunk, ScopeState, epoch_of
 from journal.snapshot.dedupe_pending import Fresh
+from journal.snapshot.job import Memory
 from kestrelpy.core.clock import Wall
 from kestrelpy.core.index.dedupe import Ids, Scope
 from kestrelpy.core.index.versions import Versions

@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final, NoReturn
 
-from journal.compaction.maintenance import State
 from journal.format.checkpoint import Checkpoint
 from journal.format.item_header import Stamp
 from journal.format.schedule import Nominal
 from journal.format.subscription_state import GONE, named
 from journal.format.transfer import Origin, have_one_log
 from journal.sets.id_set import IdSet
+from journal.snapshot.job import State
 from journal.write.segment_list import NONE_OPEN
 from kestrelpy.core.clock import Wall
 from kestrelpy.core.index.delayed import Delay

@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from journal.errors import NewerFormat
 from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
 from journal.format.item_header import Stamp, says_only_expiry, stamp_of_put
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta, said_of_put
 from journal.format.out_of_order import DelayedEntry
-from journal.format.record import Kind, Record, Tag, decode_meta, said_of_put
+from journal.format.record import Record
 from journal.format.schedule import nominal_of_ids, nominal_of_put
 from journal.format.subscription_state import GONE, STOPS, Beginning
 from journal.format.transfer import Origin, settled_by

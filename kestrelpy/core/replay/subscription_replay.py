@@ -10,8 +10,10 @@ from array import array
 from collections.abc import Callable
 from contextlib import suppress
 
+from journal.format.kinds import Kind, Tag
 from journal.format.lease import LeaseEntry
-from journal.format.record import Kind, Record, Tag, decode_meta, ended_bytes
+from journal.format.meta import decode_meta, ended_bytes
+from journal.format.record import Record
 from journal.format.subscription_state import ReaderState
 from journal.format.transfer import Origin
 from journal.sets.id_set import IdSet

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from journal.format.item_header import stamp_of_put
-from journal.format.record import Record, decode_meta, said_of_put
+from journal.format.meta import decode_meta, said_of_put
+from journal.format.record import Record
 from kestrelpy.core.index.disk_refs import pack
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.index.ready_list import NO_FRONTIER

@@ -18,7 +18,8 @@ from collections import deque
 from typing import Any, Final
 
 from journal.errors import Damage
-from journal.sets.id_set import IdCounts, IdSet
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
 from kestrelpy.core.clock import Wall
 from kestrelpy.core.counters import QueueCounters
 from kestrelpy.core.index.dead_letters import DeadLine

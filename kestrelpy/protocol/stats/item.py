@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 from urllib.parse import quote_from_bytes
 
 from journal.format.key import in_words
-from journal.snapshot.snapshot import DeadEntry
+from journal.format.subscription_state import DeadEntry
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY

@@ -20,9 +20,8 @@ from typing import Final
 
 from journal.files import Files, is_shortage
 from journal.format.record import Record
-from journal.read import range_scan as gather
+from journal.read.lookup import ReadOne
 from journal.read.range_scan import Gathered, Gathering, Place, Put, TimeSearch
-from journal.read.readahead import ReadOne
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.index.waiters import Waiter, Want
 from kestrelpy.core.item import Item
@@ -247,7 +246,7 @@ class Observing:
             return item.put if item is not None else None
         place, lost = None, 0
         while lost < READINGS_MAX:
-            order = gather.order(disk.journal, place, id_, id_, kept.ids, 1, ANSWER_BYTES_MAX)
+            order = Gathering.of(disk.journal, place, id_, id_, kept.ids, 1, ANSWER_BYTES_MAX)
             if order is None or queue.deleted:
                 break
             reading = yield from self._run(disk, Reading(order, Shape(b"", False, False)))
@@ -269,7 +268,7 @@ class Observing:
         if log is None:
             return None
         for _ in range(READINGS_MAX):
-            one = log.journal.backlog.one(id_)
+            one = log.store.one(id_)
             if one is None or queue.deleted:
                 break
             reading = yield from self._run(log, Reading(one, Shape(b"", False, False)))
@@ -344,7 +343,7 @@ class Observing:
         other = reader.marks.first_from(first)
         if other:
             last = min(last, other - 1)
-        order = gather.order(
+        order = Gathering.of(
             journal, places.get(key), first, last, kept.ids, answer.most - len(answer.puts),
             answer.room, answer.since_ms, reader.marks.hidden,
         )  # fmt: skip
@@ -368,7 +367,7 @@ class Observing:
         self, log: JournalLog, pairs: list[tuple[int, int]], answer: Answer, shape: Shape
     ) -> Generator[bytes, None, int]:
         """Add items whose markers are no ids; returns up to which marker was looked."""
-        some = log.journal.backlog.some([id_ for _, id_ in pairs])
+        some = log.store.some([id_ for _, id_ in pairs])
         order = Released(some, pairs, answer.room, answer.since_ms)
         reading = yield from self._run(log, Reading(order, shape))
         answer.readings += 1
@@ -384,7 +383,7 @@ class Observing:
         if log is None:
             return Kept(queue).since(since_ms)
         for _ in range(_SEARCHES_MAX):
-            order = gather.since(log.journal, since_ms)
+            order = TimeSearch.of(log.journal, since_ms)
             reading = yield from self._run(log, Reading(order, shape))
             numbers = [extent.number for extent, _ in order.extents]
             if reading.error is None and all(map(log.journal.segment_numbered, numbers)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from journal.files import Files
-from journal.format.record import said_of_put
+from journal.format.meta import said_of_put
 from journal.read.lookup import ReadSome
 from journal.read.range_scan import Put
 

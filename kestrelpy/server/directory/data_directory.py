@@ -24,14 +24,16 @@ from typing import Final
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Files, Handle
 from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
+from journal.format.folder import folder_name, parse_folder_name
 from journal.patience import patient_files, pause
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal, set_aside
 from journal.snapshot.dedupe_load import Chunks, read_chunks
-from journal.tools.view import folder_name, parse_folder_name
-from journal.write.writer import Journal, Sizes
+from journal.store import Store
+from journal.write.segment_file import Sizes
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.log.shared_log import on_disk
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.replay.replay import Replay
 from kestrelpy.server.directory.server_id import take_server_id
@@ -101,10 +103,10 @@ class DataDirectory:
 
     def new_log(self, queue: Queue, dirty: list[JournalLog]) -> JournalLog:
         """A journal for a new queue; nothing is on disk until its first segment is prepared."""
-        journal = Journal(
+        store = Store.new(
             self.files, self.folder(queue), os.urandom(16), self.sizes, queue.checkpoint
         )
-        return JournalLog(journal, dirty, queue.policy.sync_ms, queue.state)
+        return JournalLog(store, dirty, queue.policy.sync_ms, queue.state)
 
     def folder(self, queue: Queue) -> str:
         """Where a queue's files are."""
@@ -213,10 +215,11 @@ class DataDirectory:
         replay.finish(checkpoint, recovery.lsn_next - 1, max(lost, default=0))
         if any(d.kind in ("corrupt", "truncated") for d in recovery.damages):
             replay.skip_tokens()
-        journal = recovered_journal(recovery, self.sizes, queue.checkpoint, wall_ms)
+        store = recovered_journal(recovery, self.sizes, queue.checkpoint, wall_ms)
+        journal = store.writer
         journal.files = self.files  # it is opened by the loop, which must not block
         journal.abandon()  # ten thousand queues need no descriptor until they are written
-        self._remember(queue, journal, recovery, chunks, wall_ms)
+        self._remember(queue, store, recovery, chunks, wall_ms)
         kept = queue.kept_now()
         journal.ledger.adopt(kept, max(reader.live_bytes for reader in queue.readers))
         journal.commit.begin_with(queue.last_number)
@@ -225,7 +228,7 @@ class DataDirectory:
                 f"queue {queue.name.decode('ascii', 'replace')}: durable = false, but it has a "
                 "journal on disk and keeps it; delete the queue to have it in memory"
             )
-        target = JournalLog(journal, dirty, queue.policy.sync_ms, queue.state)
+        target = JournalLog(store, dirty, queue.policy.sync_ms, queue.state)
         target.holds(queue.declared, queue.reader.paused, queue.epochs, wall_ms)
         queue.attach(target, replay.kept(journal.segments) if queue.policy.retains else None)
         replay.close()
@@ -233,27 +236,27 @@ class DataDirectory:
         found.damages += recovery.damages + chunks.damages
 
     def _remember(
-        self, queue: Queue, journal: Journal, recovery: Recovery, chunks: Chunks, wall_ms: int
+        self, queue: Queue, store: Store, recovery: Recovery, chunks: Chunks, wall_ms: int
     ) -> None:
         """Go on with these files of remembered ids and versions; the others are not needed."""
         snapshot = recovery.snapshot
         items = snapshot.checkpoint.next_item if snapshot is not None else queue.next_number
         lost = chunks.losses(items - 1, wall_ms)
-        journal.upkeep.chunks, journal.upkeep.lost_chunks = chunks.used, lost
+        store.upkeep.chunks, store.upkeep.lost_chunks = chunks.used, lost
         for chunk in lost:
             if chunk.keys:
                 queue.dedupe.versions.lose(chunk.item_lost, chunk.keys_ms)
-        set_aside(self.patient, journal.folder, chunks.damages)
+        set_aside(self.patient, recovery.folder, chunks.damages)
         for path in chunks.obsolete:
             self.patient.remove(path)
 
     def _read_first(self, queue: Queue, wall_ms: int) -> None:
         """So that the first items are there, or known to be expired, before they are asked for."""
-        reader, backlog = queue.reader, queue.log.backlog
-        if backlog is None:
+        reader, target, backlog = queue.reader, on_disk(queue.log), queue.log.backlog
+        if target is None or backlog is None:
             return
         wanted = reader.line.begin_fetch()
-        reader.line.fetched(backlog.some(wanted).run(self.patient).records.values())
+        reader.line.fetched(target.store.some(wanted).run(self.patient).records.values())
         reader.ready.stubs.put_back()  # the others are asked for again, and named
         made = backlog.order(reader.ready.frontier) if reader.ready.beyond else None
         if made is not None:

@@ -21,10 +21,10 @@ from typing import Final
 
 from journal.files import Files
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Kind
+from journal.format.folder import parse_folder_name
+from journal.format.kinds import Kind
 from journal.format.segment import FILE_HEADER_BYTES
 from journal.read.frames import chain
-from journal.tools.view import parse_folder_name
 from kestrelpy.server.directory.word_file import FILE_BYTES, WordFile, content
 
 NAME: Final = "server-id"

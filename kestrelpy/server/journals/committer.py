@@ -21,9 +21,10 @@ from typing import Final
 
 from aiofiles.base import wrap
 
-from journal.compaction.picker import archived_path, recycled_path, retire
+from journal.compaction.retire import archived_path, recycled_path, retire
 from journal.files import Files, Handle, is_shortage
-from journal.write.writer import SpareOrder, SyncJob
+from journal.write.group_commit import SyncJob
+from journal.write.segment_file import SpareOrder
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.server.journals.shortage import Shortage
 

@@ -25,13 +25,13 @@ from typing import Final, TypeVar
 from aiofiles.base import wrap
 
 from journal.compaction.compaction import CarryJob, DamagedVictim
-from journal.compaction.maintenance import SnapshotJob
 from journal.errors import Damage
 from journal.files import Files, is_shortage
 from journal.recovery.reopen import set_aside
 from journal.snapshot.dedupe_file import Chunk
 from journal.snapshot.dedupe_load import ChunkDamaged
 from journal.snapshot.dedupe_merge import MergeJob
+from journal.snapshot.job import SnapshotJob
 from journal.write.segment_file import Segment
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.log.shared_log import on_disk
@@ -131,7 +131,7 @@ class Background:
 
     def _name(self, reader: Subscription, target: JournalLog) -> None:
         """Say what was found to be damaged, and keep a copy of it."""
-        backlog = reader.log.backlog or target.journal.backlog
+        backlog = reader.log.backlog or target.store.backlog
         damages = backlog.damages + reader.damages
         if not damages:
             return
@@ -152,7 +152,7 @@ class Background:
 
     def snapshot(self, target: JournalLog, wall_ms: int) -> None:
         """Keep the state as of now; it is written when the log is durable up to here."""
-        self._snapshots[target] = target.journal.upkeep.begin_snapshot(target.state(), wall_ms)
+        self._snapshots[target] = target.store.upkeep.begin_snapshot(target.state(), wall_ms)
 
     def let_go(self, target: JournalLog) -> None:
         """It has failed, or is deleted: what waits for its log to get on waits in vain."""
@@ -172,9 +172,9 @@ class Background:
         except OSError as error:
             if target.failure is None:
                 log.error("%s: no snapshot: %s", journal.folder, error.strerror)
-            self._loop.call_later(RETRY_SECONDS, journal.upkeep.finish_snapshot, job, False)
+            self._loop.call_later(RETRY_SECONDS, target.store.upkeep.finish_snapshot, job, False)
             return
-        await self._remove(target, journal.upkeep.finish_snapshot(job, True))
+        await self._remove(target, target.store.upkeep.finish_snapshot(job, True))
         self._settled(target)
         self._carry(target, job)
         self._merge(target, job)
@@ -190,7 +190,7 @@ class Background:
 
     def _merge(self, target: JournalLog, snapshot: SnapshotJob) -> None:
         """Have some of the files of remembered ids and versions made into one."""
-        job = target.journal.upkeep.begin_merge(snapshot, Pause(self._ending).pause)
+        job = target.store.upkeep.begin_merge(snapshot, Pause(self._ending).pause)
         if job is not None:
             self._start(target, self._write_merged(target, job))
 
@@ -203,16 +203,16 @@ class Background:
         except OSError as error:  # a full disk, most likely; the next snapshot tries again
             if target.failure is None:
                 log.warning("%s: chunks not merged: %s", job.folder, error.strerror)
-        await self._remove(target, target.journal.upkeep.finish_merge(job, merged))
+        await self._remove(target, target.store.upkeep.finish_merge(job, merged))
 
     # -- rewriting --------------------------------------------------------------------------
 
     def _carry(self, target: JournalLog, snapshot: SnapshotJob) -> None:
         """Have the next segments rewritten that are mostly done with, if there are any."""
-        journal = target.journal
-        chosen = journal.upkeep.choose(snapshot.snapshot.lsn, snapshot.time_ms)
+        upkeep = target.store.upkeep
+        chosen = upkeep.choose(snapshot.snapshot.lsn, snapshot.time_ms)
         if chosen:
-            job = journal.upkeep.begin_carry(
+            job = upkeep.begin_carry(
                 chosen, snapshot.snapshot.kept(), Pause(self._ending).pause, snapshot.time_ms
             )
             self._start(target, self._rewrite(target, chosen, job, snapshot))
@@ -220,7 +220,7 @@ class Background:
     async def _rewrite(
         self, target: JournalLog, chosen: list[Segment], job: CarryJob, snapshot: SnapshotJob
     ) -> None:
-        journal, goes_on = target.journal, True
+        goes_on = True
         survivors: Segment | None = None
         try:
             survivors = await self._patiently(target, self._on_rewriter(job.run), self._files)
@@ -233,7 +233,7 @@ class Background:
             goes_on = False
             if target.failure is None:
                 log.warning("%s: not rewritten: %s", job.path, error.strerror)
-        outdated = journal.upkeep.finish_carry(chosen, job, survivors)
+        outdated = target.store.upkeep.finish_carry(chosen, job, survivors)
         if outdated:
             self._outdated(target, outdated)
         self._settled(target)

@@ -18,8 +18,8 @@ from typing import Protocol, TypeVar
 
 from journal.files import Files, is_shortage
 from journal.format.record import Record
-from journal.read.lookup import ReadSome
-from journal.read.readahead import ReadOne, ReadOrder
+from journal.read.lookup import ReadOne, ReadSome
+from journal.read.segment_read import ReadOrder
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.log.shared_log import SharedLog, on_disk
 from kestrelpy.core.subscription.subscription import Subscription
@@ -91,7 +91,7 @@ class ReadBack:
         missing, journal = reader.dead.sought, target.journal
         if not missing or reader in self._reviving:
             return True
-        one = journal.backlog.one(missing)
+        one = target.store.one(missing)
         if one is not None:
             self._reviving.add(reader)
             self._start(target, self._revive(reader, target, one))
@@ -147,7 +147,7 @@ class ReadBack:
             reader.ready.stubs.put_back()
             self._look_again(reader, target)
             return True
-        some = journal.backlog.some(wanted)
+        some = target.store.some(wanted)
         if some.parts:
             if is_shared:
                 self._shared.begin(target)
@@ -178,7 +178,7 @@ class ReadBack:
             return
         self._can_read(reader)
         missing = [id_ for id_ in wanted if id_ not in found.records]
-        again = target.journal.backlog.some(missing)
+        again = target.store.some(missing)
         for id_ in missing:
             number = some.number(id_)
             if number and again.number(id_) == number:  # else written, or rewritten, meanwhile
@@ -248,7 +248,7 @@ class ReadBack:
             reason = "not found"
         self._reviving.discard(reader)
         self._can_read(reader)
-        again = target.journal.backlog.one(one.item)
+        again = target.store.one(one.item)
         if record is not None:
             reader.line.revive(record)
         elif again is not None and again.number != one.number:

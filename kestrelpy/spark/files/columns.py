@@ -19,7 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from journal.format.key import as_text
-from journal.format.record import DELIVERY_MAX, HEADER_BYTES, Kind, Tag
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import DELIVERY_MAX
+from journal.format.record import HEADER_BYTES
 from kestrelpy.spark.files.frame_headers import Bools, Heads, Ints
 from kestrelpy.spark.files.live_items import NOTHING_HELD, STATES, Holding
 from kestrelpy.spark.files.readers import NUMBERS, Turns, names

@@ -26,7 +26,8 @@ import pyarrow as pa
 
 from journal.errors import Damage, JournalError, NewerFormat
 from journal.files import Disk, Files
-from journal.format.record import HEADER_BYTES, UNNUMBERED, Kind, Record, padded
+from journal.format.kinds import UNNUMBERED, Kind
+from journal.format.record import HEADER_BYTES, Record, padded
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,

@@ -23,7 +23,9 @@ from typing import Final, cast
 from journal.errors import Damage, JournalError, NewerFormat
 from journal.files import Files
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Kind, Record, decode
+from journal.format.folder import parse_folder_name
+from journal.format.kinds import Kind
+from journal.format.record import Record, decode
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
@@ -34,7 +36,7 @@ from journal.format.segment import (
 from journal.read.scan import read_footer
 from journal.recovery.chain import Chain, SegmentFile
 from journal.snapshot.snapshot import snapshot_lsn
-from journal.tools.view import RESTARTS_MAX, parse_folder_name
+from journal.tools.view import RESTARTS_MAX
 
 _FRONT_BYTES: Final = 2048  # holds any segment's header and opening record
 _ARCHIVED: Final = re.compile(r"(?P<stem>.+)\.(?P<number>[0-9]{10})\.segment(\.[0-9]+)?")

@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from journal.errors import NewerFormat
-from journal.format.record import HEADER_BYTES, Kind, Meta, Record, decode_meta
+from journal.format.kinds import Kind
+from journal.format.meta import Meta, decode_meta
+from journal.format.record import HEADER_BYTES, Record
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]

@@ -25,7 +25,7 @@ from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Disk, Files
-from journal.format.record import Kind
+from journal.format.kinds import Kind
 from journal.format.segment import FILE_HEADER_BYTES, Tally
 from journal.read.scan import Scan
 from journal.recovery.chain import SegmentFile

@@ -20,10 +20,13 @@ from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, NewerFormat
 from journal.format.describe import flush_spared
-from journal.format.record import Kind, Meta, Record, Tag, decode_meta
-from journal.format.subscription_state import GONE, STOPS
-from journal.sets.id_set import IdCounts, IdSet
-from journal.snapshot.snapshot import DeadEntry, Snapshot
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import Meta, decode_meta
+from journal.format.record import Record
+from journal.format.subscription_state import GONE, STOPS, DeadEntry
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
+from journal.snapshot.snapshot import Snapshot
 from kestrelpy.spark.files.live_items import DEAD, DELAYED, LENT
 from kestrelpy.spark.files.split import Held, Piece
 

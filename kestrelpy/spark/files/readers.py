@@ -16,7 +16,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from journal.format.record import Kind, Record, Tag, decode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta
+from journal.format.record import Record
 from journal.format.subscription_state import STOPS
 from journal.snapshot.snapshot import Snapshot
 

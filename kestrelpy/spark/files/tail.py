@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from journal.format.record import UNNUMBERED, Kind
+from journal.format.kinds import UNNUMBERED, Kind
 from journal.format.segment import FILE_HEADER_BYTES, Tally
 from journal.read.scan import Scan, scan
 from kestrelpy.spark.files.decode import CHUNK_BYTES, right_frames, whole_frames

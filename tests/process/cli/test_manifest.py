@@ -13,7 +13,7 @@ import pytest
 
 from journal.errors import JournalError
 from journal.files import Disk
-from journal.tools.view import folder_name
+from journal.format.folder import folder_name
 from kestrelpy.cli.backup import back_up
 from kestrelpy.cli.manifest import read_manifest
 from kestrelpy.cli.restore import put_back

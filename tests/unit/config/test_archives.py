@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.config import ConfigError, make_archives
+from kestrelpy.config.archives import make_archives
+from kestrelpy.config.mistakes import ConfigError
 from tests.unit.config.files import load, problems
 
 

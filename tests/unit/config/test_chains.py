@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.config import Config, ConfigError, QueueBlock, find_circle
+from kestrelpy.config.chains import find_circle
+from kestrelpy.config.mistakes import ConfigError
+from kestrelpy.config.settings import Config, QueueBlock
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import Wall
 from kestrelpy.core.log.memory_log import NullLog

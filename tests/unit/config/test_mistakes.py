@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.config import load_config
+from kestrelpy.config.reading import load_config
 from tests.unit.config.files import KEYS, problems
 
 WRONG_VALUES = [

@@ -48,7 +48,7 @@ def merge_some(town: Town) -> None:
     """A snapshot, and a merge where there is something to be merged."""
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
-    upkeep = log.journal.upkeep
+    upkeep = log.store.upkeep
     if upkeep.snapshots[-1:] == [log.journal.commit.lsn_written]:
         return
     snapshot = upkeep.begin_snapshot(log.state(), town.wall_ms)

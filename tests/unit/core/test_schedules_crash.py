@@ -11,7 +11,8 @@ from random import Random
 
 import pytest
 
-from journal.format.record import Kind, Tag, decode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta
 from journal.format.schedule import Nominal
 from journal.tools.view import JournalView
 from kestrelpy.core.item import Item
@@ -169,7 +170,7 @@ def test_a_time_is_known_from_a_snapshot() -> None:
         works.take(1)
         works.commit()
         works.life.settle()
-    assert len(works.life.log.journal.upkeep.snapshots) == 2
+    assert len(works.life.log.store.upkeep.snapshots) == 2
 
     works.kill()
 

@@ -6,7 +6,7 @@ import pytest
 
 from journal.format.record import HEADER_BYTES
 from journal.format.segment import FILE_HEADER_BYTES, SURVIVORS, SegmentHeader, segment_number
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
 from tests.support import stage as stages
 from tests.support.stage import Stage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.format.record import Kind
+from journal.format.kinds import Kind
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.registry.lifecycle import LATER_MAX, LATER_MS
 from tests.support.moving import Town

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from journal.__main__ import DAMAGED, UNUSABLE, WELL, main, utc
+from journal.__main__ import DAMAGED, UNUSABLE, WELL, main
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Draft, Kind
+from journal.format.kinds import Kind
+from journal.format.record import Draft
 from journal.format.segment import segment_name
+from journal.tools.dump import utc
 from tests.golden.build import GOLDEN
 from tests.golden.layout import TIME_MS, SegmentBuilder, draft
 

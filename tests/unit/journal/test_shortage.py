@@ -119,7 +119,7 @@ def test_a_spare_that_could_not_be_made_keeps_the_file_that_it_was_to_take() -> 
 def test_what_cannot_be_read_back_now_is_neither_passed_over_nor_named() -> None:
     disk = MemoryDisk()
     writer = resting(disk, *(b"%d" % n * 100 for n in range(9)))
-    backlog = writer.journal.backlog
+    backlog = writer.store.backlog
     disk.faults = [short("read", times=2)]
     taken: list[bytes] = []
     failures = 0
@@ -141,7 +141,7 @@ def test_what_cannot_be_read_back_now_is_neither_passed_over_nor_named() -> None
 def test_items_read_by_their_numbers_are_read_again_after_a_shortage() -> None:
     disk = MemoryDisk()
     writer = resting(disk, *(b"%d" % n * 100 for n in range(9)))
-    some = writer.journal.backlog.some(range(1, 10))
+    some = writer.store.some(range(1, 10))
     disk.faults = [Fault("read", "*.segment", nth=2, error=errno.ENFILE)]
     found = some.run(disk)
     assert found.shortage is not None
@@ -156,7 +156,7 @@ def test_a_snapshot_that_a_shortage_stops_is_written_by_the_next_attempt(nth: in
     disk = MemoryDisk()
     writer = fresh(disk, ROOMY)
     writer.put_all(b"a", b"b")
-    job = writer.journal.upkeep.begin_snapshot(state_of(writer), TIME_MS)
+    job = writer.store.upkeep.begin_snapshot(state_of(writer), TIME_MS)
     job.batch = Batch(ids=bytearray(b"i" * 32))
     disk.faults = [Fault("create", nth=nth, error=errno.EMFILE)]
     for attempt in range(2):
@@ -189,7 +189,7 @@ def test_a_rewriting_that_a_shortage_stops_has_changed_nothing_and_is_done_again
     for item in sorted(writer.queue.live):
         live.add(item)
     chosen = journal.segments[:3]
-    job: CarryJob = journal.upkeep.begin_carry(chosen, live, lambda: None, TIME_MS)
+    job: CarryJob = writer.store.upkeep.begin_carry(chosen, live, lambda: None, TIME_MS)
     before = disk.names(FOLDER)
     for verb in ("read", "create"):
         disk.faults = [short(verb, "*")]

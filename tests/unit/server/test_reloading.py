@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kestrelpy.config import Config, ConfigError
+from kestrelpy.config.mistakes import ConfigError
+from kestrelpy.config.settings import Config
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.server.reloading import LATE_MAX, STEPS_MAX, Reload

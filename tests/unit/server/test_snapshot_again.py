@@ -8,8 +8,9 @@ from dataclasses import fields
 
 import pytest
 
-from journal.compaction.maintenance import SnapshotJob
-from journal.snapshot.snapshot import ReaderState, Snapshot
+from journal.format.subscription_state import ReaderState
+from journal.snapshot.job import SnapshotJob
+from journal.snapshot.snapshot import Snapshot
 from kestrelpy.core.log.log import JournalLog
 from tests.support.memory_disk import Fault
 from tests.support.stage import Stage
@@ -38,7 +39,7 @@ SAYINGS: tuple[bytes, ...] = (
 def begun(stage: Stage) -> SnapshotJob:
     log = stage.queue("jobs").log
     assert isinstance(log, JournalLog)
-    return log.journal.upkeep.begin_snapshot(log.state(), stage.wall_ms)
+    return log.store.upkeep.begin_snapshot(log.state(), stage.wall_ms)
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from journal.format.folder import journal_folders
 from journal.tools.backup import copy_journal
-from journal.tools.view import journal_folders
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
 from tests.support import stage as stages
 from tests.support.bulk import Bulk, in_bulk

@@ -23,14 +23,16 @@ import numpy as np
 from journal.errors import Damage, JournalError
 from journal.files import Disk, Files
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Kind, decode
+from journal.format.folder import journal_folders
+from journal.format.kinds import Kind
+from journal.format.record import decode
 from journal.format.segment import FILE_HEADER_BYTES, SUFFIX, SURVIVORS, SegmentHeader
 from journal.format.subscription_state import Beginning
-from journal.sets.id_set import PAGE_IDS, IdSet
+from journal.sets.id_counts import PAGE_IDS
+from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import snapshot_lsn
 from journal.tools.live_set import Account
 from journal.tools.verify import StartView
-from journal.tools.view import journal_folders
 from kestrelpy.spark.files.split import Range
 from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.retention import missing_retained

@@ -20,7 +20,7 @@ from pyspark.sql import functions as fn
 
 from journal.errors import ITEM_MAX
 from journal.files import Disk
-from journal.format.record import Kind
+from journal.format.kinds import Kind
 from kestrelpy.spark.files.plan import Journal
 from kestrelpy.spark.files.readers import children, passed_on
 from kestrelpy.spark.jobs.common.baseline import JournalState, journals_in, pairs_of, read_states

@@ -1,7 +1,7 @@
 """Events as the jobs want them: numbers instead of words, many at once.
 
     jid        the journal: a number (`jid_of`)
-    kind       the record's kind (`journal.format.record.Kind`), -1 where its word is not known here
+    kind       the record's kind (`journal.format.Kind`), -1 where its word is not known here
     ms         when it happened; `opened_ms`: when the delivery began that it ends, 0: none did
     before     of what ends a delivery: how many deliveries the item had before this one
     how        what ended a delivery that came to nothing: one of HOW
@@ -29,7 +29,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from journal.errors import ITEM_MAX
-from journal.format.record import Draft, Kind
+from journal.format.kinds import Kind
+from journal.format.record import Draft
 from journal.format.subscription_state import STOPS, Beginning
 from kestrelpy.spark.files.frame_headers import Bools, Ints
 from kestrelpy.spark.files.readers import Naming, Turns

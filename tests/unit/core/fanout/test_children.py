@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.format.item_header import Stamp
-from journal.format.record import Kind, RawDraft
+from journal.format.kinds import Kind
+from journal.format.record import RawDraft
 from journal.sets.id_set import IdSet
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
 from tests.support import stage as stages
 from tests.support.moving import Town
@@ -39,7 +39,7 @@ def begin_again(town: Town, start: Start) -> None:
     log = town.queue("jobs").log
     log = getattr(log, "base", log)
     assert isinstance(log, JournalLog)
-    assert log.journal.upkeep.snapshots
+    assert log.store.upkeep.snapshots
 
 
 def figure(town: Town, name: bytes, queue: bytes = b"jobs+a") -> bytes:

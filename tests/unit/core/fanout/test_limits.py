@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.compaction.picker import recycled_path, retire
+from journal.compaction.retire import recycled_path, retire
 from kestrelpy.core.log.log import JournalLog
 from tests.support.stage import Stage
 

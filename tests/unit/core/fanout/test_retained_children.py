@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from tests.support import stage as stages
 from tests.support.stage import Stage
 from tests.support.tidying import reclaim, tidy

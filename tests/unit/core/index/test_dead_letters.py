@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.snapshot.snapshot import DeadEntry
+from journal.format.subscription_state import DeadEntry
 from kestrelpy.core.index.dead_letters import KEPT_BYTES_MAX, PASSED_ENTRIES_MAX, DeadLine
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.item import Item

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journal.format.item_header import Stamp
-from journal.format.record import Kind
+from journal.format.kinds import Kind
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.queue.queue import DUPLICATE, NOT_STORED
 from kestrelpy.errors import ClientError

@@ -12,7 +12,7 @@ from journal.files import Disk
 from journal.format.item_header import Stamp
 from journal.snapshot import dedupe_merge as merging
 from journal.tools.repair import repair_of
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.server.directory.data_directory import DataDirectory
 from tests.golden.build import GOLDEN, NEWEST
@@ -34,7 +34,7 @@ def cas(town: Town, key: str, version: int) -> bytes:
 def upkeep_of(town: Town) -> object:
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
-    return log.journal.upkeep
+    return log.store.upkeep
 
 
 def chunks(town: Town) -> list[str]:
@@ -98,7 +98,7 @@ def test_merged_chunks_say_the_same_and_their_parts_go() -> None:
 def merge(town: Town) -> None:
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
-    upkeep = log.journal.upkeep
+    upkeep = log.store.upkeep
     snapshot = upkeep.begin_snapshot(log.state(), town.wall_ms)
     snapshot.run(town.disk)
     upkeep.finish_snapshot(snapshot, True)
@@ -113,7 +113,7 @@ def test_a_crash_between_a_chunk_and_its_snapshot_loses_nothing_and_doubles_noth
     add(town, "a")
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
-    job = log.journal.upkeep.begin_snapshot(log.state(), town.wall_ms)
+    job = log.store.upkeep.begin_snapshot(log.state(), town.wall_ms)
     job.run(town.disk)
     snapshot = next(n for n in town.disk.names(log.journal.folder) if n.endswith(".snapshot"))
     town.disk.remove(f"{log.journal.folder}/{snapshot}")
@@ -129,7 +129,7 @@ def test_a_snapshot_that_could_not_be_written_leaves_all_of_it_to_the_next() -> 
     add(town, "a")
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
-    upkeep = log.journal.upkeep
+    upkeep = log.store.upkeep
     upkeep.finish_snapshot(upkeep.begin_snapshot(log.state(), town.wall_ms), False)
     add(town, "b")
     town.snapshot("jobs")
@@ -238,7 +238,7 @@ def test_a_power_cut_at_any_verb_of_snapshot_and_merge_forgets_nothing(
         stored.append(name)
         log = town.queue("jobs").log
         assert isinstance(log, JournalLog)
-        upkeep = log.journal.upkeep
+        upkeep = log.store.upkeep
         job = upkeep.begin_snapshot(log.state(), town.wall_ms)
         job.run(town.disk)
         if random.random() < 0.2:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from journal.errors import JournalFailed
-from journal.format.record import Kind, Tag, decode_meta, ended_bytes
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta, ended_bytes
 from journal.sets.id_set import IdSet
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import JournalLog, Log
@@ -16,7 +17,7 @@ ITEM = Item(1, 1, b"body", 7, WALL_MS, 0)
 
 
 def log_of(writer: Writer) -> JournalLog:
-    return JournalLog(writer.journal, [], 0, make_queue().queue.state)
+    return JournalLog(writer.store, [], 0, make_queue().queue.state)
 
 
 def test_a_life_of_an_item_is_told_by_its_records() -> None:

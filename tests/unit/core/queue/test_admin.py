@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.format.record import ended_bytes
+from journal.format.meta import ended_bytes
 from journal.snapshot.snapshot import Snapshot
 from journal.write.writer import Journal
 from kestrelpy.core.index.ready_list import NO_FRONTIER
@@ -111,7 +111,7 @@ def test_a_pause_outlives_the_segment_it_was_written_to(monkeypatch: pytest.Monk
             life.queue.flush(life.now_ms)
             life.commit()
         assert journal_of(life).segments[0].number > first, "what it was written to is gone"
-        assert not journal_of(life).upkeep.snapshots
+        assert not life.log.store.upkeep.snapshots
         life = life.killed()
         assert life.reader.paused
     Admin(life.queue).pause(False, life.now_ms)

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from journal.sets.id_set import IdSet
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.core.index.retained_ids import Retained
 from kestrelpy.core.log.log import JournalLog
 from tests.golden.build import GOLDEN, NEWEST
@@ -246,7 +246,7 @@ def test_less_lets_the_rest_go_at_once(stage: Stage, retain: str) -> None:
     stage.work()
     stage.pass_time(10)
     assert log_of(stage).lsn_durable > before, "a record that is synced, and what is over may go"
-    assert log_of(stage).journal.upkeep.wants_snapshot or retain == "1s"
+    assert log_of(stage).store.upkeep.wants_snapshot or retain == "1s"
     reclaim(stage, log_of(stage))
     assert len(seen(stage)) < 20
 

@@ -8,7 +8,8 @@ import pytest
 
 from journal.errors import NewerFormat
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Kind, Record, number_given
+from journal.format.kinds import Kind
+from journal.format.record import Record, number_given
 from kestrelpy.core.replay.replay import Replay
 from tests.support.queues import (
     NAME,

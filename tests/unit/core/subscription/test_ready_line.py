@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from journal.errors import JournalFailed
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import Wall
 from kestrelpy.core.index.leases import Holder, Lease
@@ -419,7 +419,7 @@ def test_who_waits_is_served_with_what_stands_apart(want: Want) -> None:
 def test_what_stands_apart_and_is_not_readable_is_named_and_holds_nobody_up() -> None:
     q = three_with_the_second_back_bare()
     segment = q.log.journal.segments[0].path
-    put = q.log.journal.backlog.some([2]).run(q.disk).records[2]
+    put = q.log.store.some([2]).run(q.disk).records[2]
     q.disk.damage(segment, put.offset + 40, b"\xff")
     assert q.take_all() == [b"0", b"2"]
     assert [(d.id_first, d.id_last) for d in q.damages] == [(2, 2)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from journal.format.kinds import Kind
 from journal.format.lease import LeaseEntry
-from journal.format.record import Kind
 from journal.format.transfer import Origin
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.index.waiters import Want

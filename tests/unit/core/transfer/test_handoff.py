@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from journal.errors import JournalFailed
-from journal.format.record import Kind
+from journal.format.kinds import Kind
 from tests.support.memory_disk import Fault
 from tests.support.moving import Town
 from tests.unit.core.transfer.test_transfers import story

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from journal.format.record import Kind
+from journal.format.kinds import Kind
 from journal.write.writer import Journal
 from kestrelpy.core.log.log import JournalLog
 from tests.golden.build import GOLDEN, NEWEST

@@ -9,7 +9,7 @@ import pytest
 
 from journal.errors import JournalFailed
 from journal.format.describe import sentence
-from journal.format.record import Kind
+from journal.format.kinds import Kind
 from journal.format.transfer import Origin
 from journal.tools.view import JournalView
 from kestrelpy.core.log.log import JournalLog

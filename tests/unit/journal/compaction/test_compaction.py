@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from journal.compaction.compaction import PIECE_BYTES, STEP_FRAMES, DamagedVictim
 from journal.files import Disk
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Draft, Kind, Record, Tag, decode_meta, encode, encode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta, encode_meta
+from journal.format.record import Draft, Record, encode
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
@@ -24,8 +26,7 @@ from journal.format.segment import (
     SegmentHeader,
     decode_counts,
 )
-from journal.write.segment_file import Segment
-from journal.write.writer import Sizes
+from journal.write.segment_file import Segment, Sizes
 from tests.support.journals import FOLDER, IDENTITY, TIME_MS
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 from tests.support.victims import (

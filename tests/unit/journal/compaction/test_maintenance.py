@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from journal.compaction.maintenance import SNAPSHOTS_KEPT, State
+from journal.compaction.maintenance import SNAPSHOTS_KEPT
 from journal.format.checkpoint import Checkpoint
 from journal.format.lease import LeaseEntry
-from journal.sets.id_set import IdCounts, IdSet
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
+from journal.snapshot.job import State
 from journal.snapshot.snapshot import Snapshot, snapshot_lsn
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from tests.support.journals import FOLDER, TIME_MS, TINY, Writer, fresh
 from tests.support.memory_disk import Fault, MemoryDisk
 
@@ -33,10 +35,10 @@ def snapshots(disk: MemoryDisk) -> list[int]:
 
 def take_one(writer: Writer, disk: MemoryDisk) -> None:
     """As the server does it."""
-    job = writer.journal.upkeep.begin_snapshot(state_of(writer), TIME_MS)
+    job = writer.store.upkeep.begin_snapshot(state_of(writer), TIME_MS)
     writer.sync()
     job.run(disk)
-    for path in writer.journal.upkeep.finish_snapshot(job, True):
+    for path in writer.store.upkeep.finish_snapshot(job, True):
         disk.remove(path)
 
 
@@ -44,7 +46,7 @@ def test_a_snapshot_is_due_after_so_many_records(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 10)
     disk = MemoryDisk()
     writer = fresh(disk, ROOMY)
-    upkeep = writer.journal.upkeep
+    upkeep = writer.store.upkeep
     for _ in range(9):
         writer.put_all(b"x")
     assert not upkeep.wants_snapshot
@@ -59,7 +61,7 @@ def test_a_snapshot_is_due_after_so_many_records(monkeypatch: pytest.MonkeyPatch
 
 def test_a_snapshot_is_due_when_there_are_segments_that_it_could_let_go() -> None:
     writer = fresh(MemoryDisk(), TINY)
-    upkeep = writer.journal.upkeep
+    upkeep = writer.store.upkeep
     seen = []
     for _ in range(12):
         writer.put_all(b"x" * 300)
@@ -73,7 +75,7 @@ def test_one_at_a_time_and_another_try_after_one_that_failed() -> None:
     writer = fresh(disk, TINY)
     for _ in range(12):
         writer.put_all(b"x" * 300)
-    upkeep = writer.journal.upkeep
+    upkeep = writer.store.upkeep
     job = upkeep.begin_snapshot(state_of(writer), TIME_MS)
     writer.put_all(*[b"x" * 300] * 6)
     assert not upkeep.wants_snapshot
@@ -95,14 +97,14 @@ def test_one_more_of_the_same_moment_lets_no_other_go() -> None:
     assert snapshots(disk) == [1, 2]
     for _ in range(3):
         take_one(writer, disk)
-        assert snapshots(disk) == writer.journal.upkeep.snapshots == [1, 2]
+        assert snapshots(disk) == writer.store.upkeep.snapshots == [1, 2]
 
 
 def test_a_snapshot_that_is_broken_off_leaves_nothing() -> None:
     disk = MemoryDisk()
     writer = fresh(disk, TINY)
     writer.put_all(b"x")
-    job = writer.journal.upkeep.begin_snapshot(state_of(writer), TIME_MS)
+    job = writer.store.upkeep.begin_snapshot(state_of(writer), TIME_MS)
 
     def ends() -> None:
         raise InterruptedError(errno.EINTR, "the daemon ends")
@@ -119,7 +121,7 @@ def test_with_many_leases_by_token_it_is_due_after_as_many_records(
     monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 10)
     disk = MemoryDisk()
     writer = fresh(disk, ROOMY)
-    upkeep = writer.journal.upkeep
+    upkeep = writer.store.upkeep
     writer.put_all(*[b"x"] * 25)
     state = replace(state_of(writer), leased=[LeaseEntry(1, 1, 1, 1, 1, 1, 1)] * 25)
     job = upkeep.begin_snapshot(state, TIME_MS)
@@ -141,7 +143,7 @@ def test_a_snapshot_says_what_was_there_when_it_was_begun() -> None:
     active = journal.active
     assert active is not None
     at, number, lsn = active.at, active.number, journal.commit.lsn_written
-    job = journal.upkeep.begin_snapshot(state_of(writer), TIME_MS)
+    job = writer.store.upkeep.begin_snapshot(state_of(writer), TIME_MS)
     writer.done(1)
     writer.put_all(*[b"later" * 100] * 4)
     job.run(disk)
@@ -160,7 +162,7 @@ def test_the_newest_two_are_kept() -> None:
         writer.put_all(b"x")
         take_one(writer, disk)
     assert len(snapshots(disk)) == SNAPSHOTS_KEPT
-    assert snapshots(disk) == writer.journal.upkeep.snapshots == [4, 5]
+    assert snapshots(disk) == writer.store.upkeep.snapshots == [4, 5]
 
 
 def test_after_a_failure_nothing_is_due() -> None:
@@ -169,8 +171,8 @@ def test_after_a_failure_nothing_is_due() -> None:
     for _ in range(12):
         writer.put_all(b"x" * 300)
     writer.journal.fail("writing", FOLDER, OSError(errno.EIO, "disk on fire"))
-    assert not writer.journal.upkeep.wants_snapshot
-    assert writer.journal.upkeep.choose(writer.journal.commit.lsn_written) == []
+    assert not writer.store.upkeep.wants_snapshot
+    assert writer.store.upkeep.choose(writer.journal.commit.lsn_written) == []
 
 
 def test_what_was_put_after_the_moment_of_the_living_is_not_rewritten() -> None:
@@ -189,7 +191,7 @@ def test_what_was_put_after_the_moment_of_the_living_is_not_rewritten() -> None:
     for _ in range(2):
         writer.put_all(b"z")
         take_one(writer, disk)
-    upkeep = writer.journal.upkeep
+    upkeep = writer.store.upkeep
     chosen = upkeep.choose(upkeep.snapshots[-1])
     assert [s.live for s in chosen if s.item_first <= 130 <= s.item_last] == [1]
     assert all(segment.item_last <= 6 for segment in upkeep.choose(live_lsn))

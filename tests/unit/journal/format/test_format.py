@@ -19,13 +19,16 @@ from journal.files import Disk
 from journal.format import record, segment
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta, encode_meta, ended
 from journal.format.out_of_order import DelayedEntry, PlacedEntry
-from journal.format.record import Draft, Kind, Record, Tag, decode_meta, encode, encode_meta
+from journal.format.record import Draft, Record, encode
 from journal.format.segment import SegmentHeader
 from journal.read.scan import scan
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal
-from journal.sets.id_set import IdCounts, IdSet
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import SegmentState, Snapshot
 from journal.write.segment_file import Sizes
 from tests.golden.build import (
@@ -172,8 +175,8 @@ def test_the_entries_of_a_snapshot_are_those_of_the_table() -> None:
 
 
 def test_the_packing_of_what_ended_is_the_one_of_the_text() -> None:
-    assert record.ended(7, 5) == (7 | 5 << 8, b"")
-    assert record.ended(300, 1 << 24) == (255, encode_meta({Tag.BYTES: 1 << 24}))
+    assert ended(7, 5) == (7 | 5 << 8, b"")
+    assert ended(300, 1 << 24) == (255, encode_meta({Tag.BYTES: 1 << 24}))
     assert "the lower 8 bits of `small`" in FORMAT
     assert "(255: that or a later one)" in FORMAT
 
@@ -269,7 +272,7 @@ def test_a_golden_journal_goes_on_in_today_s_version(version: str, tmp_path: Pat
     before, recovery = start()
     assert [d.kind for d in recovery.damages] == ["torn"]
     opening = Checkpoint(b"jobs", 100, 100)
-    writer = recovered_journal(recovery, Sizes(), lambda: opening, TIME_MS)
+    writer = recovered_journal(recovery, Sizes(), lambda: opening, TIME_MS).writer
     writer.append(Draft(Kind.PUT, 100, 100, 0, TIME_MS, b"", b"new", 0, 0))
     writer.close(TIME_MS)
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.format.item_header import Stamp, stamp_of_put
-from journal.format.record import Tag, decode_meta, encode_meta
+from journal.format.kinds import Tag
+from journal.format.meta import decode_meta, encode_meta
 from journal.format.schedule import Nominal, nominal_of_put
 from journal.format.transfer import Origin
 

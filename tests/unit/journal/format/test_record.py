@@ -9,23 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from journal.errors import NewerFormat
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta, encode_meta
 from journal.format.record import (
     ALIGN_BYTES,
     FRAME_BYTES_MAX,
     HEADER_BYTES,
     META_BYTES_MAX,
-    PLACING,
-    UNNUMBERED,
     Draft,
-    Kind,
-    Meta,
     Record,
-    Tag,
     decode,
-    decode_meta,
     encode,
-    encode_meta,
     find_next,
     is_older_frame,
     padded,
@@ -42,18 +36,6 @@ DRAFTS = st.builds(
     put_lsn=U64,
 )  # fmt: skip
 PLACES = st.integers(0, 64).map(lambda n: n * ALIGN_BYTES)
-# A strategy for each tag's own type.
-METAS = st.dictionaries(
-    st.sampled_from(Tag), st.none(), max_size=8
-).flatmap(
-    lambda tags: st.fixed_dictionaries(
-        {tag: U64 if is_number(tag) else st.binary(max_size=30) for tag in sorted(tags)}
-    )
-)  # fmt: skip
-
-
-def is_number(tag: Tag) -> bool:
-    return type(decode_meta(encode_meta({tag: bytes(8)}))[tag]) is int
 
 
 def draft(kind: int = Kind.PUT, item: int = 1, body: bytes = b"hello", meta: bytes = b"") -> Draft:
@@ -93,38 +75,6 @@ def test_a_frame_reads_the_same_from_a_view(one: Draft, lsn: int) -> None:
     assert decode(memoryview(data), 0, JOURNAL, SEGMENT) == read(data)
 
 
-@given(METAS)
-def test_meta_is_read_as_it_was_written(meta: Meta) -> None:
-    assert decode_meta(encode_meta(meta)) == meta
-
-
-@given(st.binary(max_size=60))
-def test_meta_that_is_none_is_a_clear_refusal(data: bytes) -> None:
-    try:
-        decode_meta(data)
-    except (ValueError, NewerFormat) as error:
-        assert "meta" in str(error)
-
-
-def test_a_number_in_meta_that_has_not_8_bytes_is_refused() -> None:
-    with pytest.raises(ValueError, match="meta tag 1 is a number and has 3 bytes"):
-        decode_meta(struct.pack("<BH", Tag.EXPIRES_MS, 3) + b"abc")
-
-
-def test_meta_that_ends_early_is_refused() -> None:
-    whole = encode_meta({Tag.KEY: b"key"})
-    for cut in range(1, len(whole)):
-        with pytest.raises(ValueError, match="meta ends within"):
-            decode_meta(whole[:cut])
-
-
-def test_an_unknown_tag_below_128_is_newer_and_one_from_128_on_is_passed_over() -> None:
-    known = encode_meta({Tag.KEY: b"key"})
-    with pytest.raises(NewerFormat, match="meta tag 99 is not known"):
-        decode_meta(struct.pack("<BH", 99, 2) + b"ab" + known)
-    assert decode_meta(struct.pack("<BH", 200, 2) + b"ab" + known) == {Tag.KEY: b"key"}
-
-
 def test_a_frame_holds_as_much_meta_as_it_says() -> None:
     key = b"k" * (META_BYTES_MAX - 3)
     record = read(frame(draft(meta=encode_meta({Tag.KEY: key}))))
@@ -141,10 +91,7 @@ def test_frames_start_at_multiples_of_8_and_rest_on_zeros() -> None:
         assert data[HEADER_BYTES + size :] == bytes(len(data) - HEADER_BYTES - size)
 
 
-def test_numbers_of_kinds_and_tags_stay_what_they_are() -> None:
-    # The golden journals hold the rest; these two are used by every reader of the log.
-    assert frozenset({Kind.BATCH, Kind.CHECKPOINT, Kind.FOOTER}) == UNNUMBERED
-    assert frozenset({Kind.PUT, Kind.RELEASED, Kind.REDRIVEN}) == PLACING
+def test_offsets_and_lengths_of_the_largest_frame_fit_in_32_bits() -> None:
     assert 4 * FRAME_BYTES_MAX <= 1 << 32
 
 

@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 
-from journal.read.lookup import order
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from tests.support.journals import Writer, fresh, path_of
 from tests.support.memory_disk import Fault, MemoryDisk
 
@@ -52,7 +51,7 @@ def test_every_item_that_is_asked_for_is_found(seed: int) -> None:
     random = Random(seed)
     for count in (1, 2, 30, 200):
         ids = random.sample(sorted(bodies), count)
-        found = order(writer.journal, ids).run(disk_of(writer))
+        found = writer.store.some(ids).run(disk_of(writer))
         assert {id_: r.body for id_, r in found.records.items()} == {i: bodies[i] for i in ids}
         assert found.reasons == {}
 
@@ -63,7 +62,7 @@ def test_what_is_not_there_is_not_found_and_hides_nothing() -> None:
     holes = set(range(1, max(bodies))) - set(bodies)
     ids = sorted({*holes, *bodies})
     assert holes
-    assert order(writer.journal, ids).run(disk_of(writer)).records.keys() == bodies.keys()
+    assert writer.store.some(ids).run(disk_of(writer)).records.keys() == bodies.keys()
 
 
 def test_what_is_not_written_yet_is_left_out() -> None:
@@ -71,10 +70,10 @@ def test_what_is_not_written_yet_is_left_out() -> None:
     writer.put(b"one")
     writer.commit()
     writer.put(b"two")
-    some = order(writer.journal, [1, 2])
+    some = writer.store.some([1, 2])
     assert (some.number(1), some.number(2)) == (1, 0)
     assert list(some.run(disk_of(writer)).records) == [1]
-    assert order(writer.journal, [2]).parts == ()
+    assert writer.store.some([2]).parts == ()
 
 
 @pytest.mark.usefixtures("near")
@@ -82,11 +81,11 @@ def test_a_damaged_put_is_not_found_and_its_neighbours_are() -> None:
     writer, bodies = a_log(60, largest=60)
     disk, path = disk_of(writer), path_of(1)
     id_ = sorted(bodies)[20]
-    lost = order(writer.journal, [id_]).run(disk).records[id_]
+    lost = writer.store.some([id_]).run(disk).records[id_]
     for at in (lost.offset + 4, lost.offset + 30, lost.end - 9):
         torn = disk.kill_clone()
         torn.damage(path, at, b"\xff\xff")
-        found = order(writer.journal, sorted(bodies)).run(torn)
+        found = writer.store.some(sorted(bodies)).run(torn)
         assert bodies.keys() - found.records.keys() == {lost.item}, at
 
 
@@ -95,7 +94,7 @@ def test_a_disk_that_does_not_give_one_segment_gives_the_others() -> None:
     disk = disk_of(writer)
     second = writer.journal.segments[1]
     disk.faults = [Fault("read", second.path, times=999, error=errno.EIO)]
-    found = order(writer.journal, sorted(bodies)).run(disk)
+    found = writer.store.some(sorted(bodies)).run(disk)
     lost = {i for i in bodies if second.item_first <= i <= second.item_last}
     assert found.reasons.keys() == lost
     assert set(found.reasons.values()) == {"Input/output error"}
@@ -106,5 +105,5 @@ def test_a_file_that_ends_early_ends_the_search() -> None:
     writer, bodies = a_log(100)
     disk = disk_of(writer)
     disk.truncate(path_of(1), 4096)
-    found = order(writer.journal, sorted(bodies)).run(disk)
+    found = writer.store.some(sorted(bodies)).run(disk)
     assert 0 < len(found.records) < len(bodies)

@@ -12,9 +12,10 @@ from random import Random
 import pytest
 
 from journal.errors import ITEM_MAX, Damage
-from journal.format.record import HEADER_BYTES, Draft, Kind, Record, encode
+from journal.format.kinds import Kind
+from journal.format.record import HEADER_BYTES, Draft, Record, encode
 from journal.read.readahead import Backlog
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from tests.support.journals import TIME_MS, Writer, filled, fresh, path_of, start
 from tests.support.memory_disk import Fault, MemoryDisk
 
@@ -92,7 +93,7 @@ def test_the_place_to_begin_is_found_between_small_and_large_bodies(
         found = read_all(Backlog(writer.journal), disk_of(writer), first)
         assert next(found) == (first, puts[first])
     for item in range(1, 151, 7):
-        one = Backlog(writer.journal).one(item)
+        one = writer.store.one(item)
         record = one.run(disk_of(writer)) if one is not None else None
         assert record is not None
         assert (record.item, record.body) == (item, puts[item])
@@ -119,7 +120,7 @@ def test_frames_of_this_journal_in_a_body_are_no_frames(piece: int) -> None:
 
 def check_damaged(writer: Writer, disk: MemoryDisk, puts: dict[int, bytes]) -> list[Damage]:
     """Nothing wrong, nothing twice; what is missing is named."""
-    backlog = writer.journal.backlog
+    backlog = writer.store.backlog
     backlog.reset()
     found = list(read_all(backlog, disk))
     assert all(puts[item] == body for item, body in found), "never a wrong item"
@@ -146,7 +147,7 @@ def test_a_bit_that_flipped_costs_the_item_it_stood_in(piece: int, seed: int) ->
             at = random.randrange(64, end)
             byte = disk.read(segment.path, at, 1)[0] ^ 1 << random.randrange(8)
             disk.damage(segment.path, at, bytes([byte]))
-            backlog = writer.journal.backlog
+            backlog = writer.store.backlog
             backlog.reset()
             found = dict(read_all(backlog, disk))
             backlog.damages = []
@@ -162,7 +163,7 @@ def test_bytes_that_were_written_over_cost_the_items_they_stood_in(piece: int, f
         for offset, size in ((64, 64), (200, 400), (64, 1400), (700, 8), (1000, 536)):
             disk = disk_of(writer).kill_clone()
             disk.damage(segment.path, offset, fill * size)
-            backlog = writer.journal.backlog
+            backlog = writer.store.backlog
             backlog.reset()
             found = {item for item, _ in read_all(backlog, disk)}
             backlog.damages = []
@@ -262,11 +263,11 @@ def test_a_bad_sector_costs_the_items_on_it_and_nothing_else(block: int) -> None
         if r.segment == first.number and r.offset < (block + 1) * 4096 and r.end > block * 4096
     }  # fmt: skip
     assert on_it
-    backlog = writer.journal.backlog
+    backlog = writer.store.backlog
     assert dict(read_all(backlog, disk)) == {i: b for i, b in puts.items() if i not in on_it}
     assert {d.path for d in backlog.damages} == {first.path}
     for item in puts:
-        one = Backlog(writer.journal).one(item)
+        one = writer.store.one(item)
         assert one is not None
         with suppress(OSError):
             assert (one.run(disk) is not None) == (item not in on_it)
@@ -280,7 +281,7 @@ def test_after_damage_at_the_end_of_the_log_what_comes_later_is_served(piece: in
     disk = disk_of(writer)
     last = records_of(writer)[-1]
     disk.damage(path_of(1), last.offset + 70, b"?")
-    backlog = writer.journal.backlog
+    backlog = writer.store.backlog
     assert [i for i, _ in read_all(backlog, disk)] == [1]
     assert [(d.id_first, d.id_last) for d in backlog.damages] == [(2, 2)]
     writer.put_all(b"3", b"4")
@@ -306,16 +307,16 @@ def test_what_a_start_cut_is_not_named_when_what_stands_before_it_is_read_back(
 
     later = start(disk_of(writer).kill_clone(), LARGER)
     assert [d.kind for d in later.recovery.damages] == ["torn"]
-    assert [i for i, _ in read_all(later.journal.backlog, disk_of(later))] == [1, 2]
-    assert later.journal.backlog.damages == []
+    assert [i for i, _ in read_all(later.store.backlog, disk_of(later))] == [1, 2]
+    assert later.store.backlog.damages == []
 
 
 def test_what_is_not_written_yet_is_neither_read_nor_lost() -> None:
     writer = fresh(MemoryDisk(), LARGER)
     writer.put(b"1")
-    backlog = writer.journal.backlog
+    backlog = writer.store.backlog
     assert backlog.order(1) is None
-    assert backlog.one(1) is None
+    assert writer.store.one(1) is None
     assert backlog.lost_up_to(1) == 0
     writer.commit()
     assert list(read_all(backlog, disk_of(writer))) == [(1, b"1")]
@@ -361,7 +362,7 @@ def test_what_was_ordered_before_a_reset_is_not_taken() -> None:
 def test_at_rest_it_keeps_its_place_and_no_bytes() -> None:
     writer = fresh(MemoryDisk(), LARGER)
     writer.put_all(b"1", b"2")
-    backlog = writer.journal.backlog
+    backlog = writer.store.backlog
     made = backlog.order(1)
     assert made is not None
     backlog.arrived(made[0], *made[1].run(disk_of(writer)))

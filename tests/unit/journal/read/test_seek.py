@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from journal.format.record import Draft, Kind, Record
+from journal.format.kinds import Kind
+from journal.format.record import Draft, Record
 from journal.read import seek as seeking
-from journal.read.lookup import order
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from tests.support.journals import TIME_MS, Writer, fresh
 from tests.support.memory_disk import MemoryDisk
 
@@ -57,7 +57,7 @@ def test_puts_are_found_on_both_sides_of_a_stretch_without_any(
     monkeypatch.setattr("journal.read.lookup.NEAR_BYTES", window)
     writer, ids = far_apart(between)
     for id_ in (*ids[:3], *ids[BEFORE - 3 : BEFORE + 3], *ids[-3:]):
-        found = order(writer.journal, [id_]).run(writer.journal.files)
+        found = writer.store.some([id_]).run(writer.journal.files)
         assert [record.body for record in found.records.values()] == [b"%d" % id_]
 
 
@@ -82,7 +82,7 @@ def test_a_put_before_many_other_records_is_found_with_little_reading_and_few_of
 
     monkeypatch.setattr(disk, "read", counted_read)
     monkeypatch.setattr(seeking, "decode", counted_decode)
-    extent = order(writer.journal, [ids[BEFORE - 1]]).parts[0][0]
+    extent = writer.store.some([ids[BEFORE - 1]]).parts[0][0]
     at = extent.seek_item(disk, ids[BEFORE - 1], 16 << 10)
     assert counts["bytes"] <= pieces * (16 << 10)
     assert counts["decoded"] <= 10
@@ -96,7 +96,7 @@ def test_a_put_that_is_larger_than_what_is_looked_through_is_found_whole() -> No
     for n in range(8):
         writer.put(bytes([n]) * 100_000)
     writer.commit()
-    found = order(writer.journal, range(1, 9)).run(writer.journal.files)
+    found = writer.store.some(range(1, 9)).run(writer.journal.files)
     assert {id_: record.body[0] for id_, record in found.records.items()} == {
         n + 1: n for n in range(8)
     }

@@ -10,7 +10,9 @@ import pytest
 from journal.errors import Damage
 from journal.files import Handle
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Kind, Record, decode_meta
+from journal.format.kinds import Kind
+from journal.format.meta import decode_meta
+from journal.format.record import Record
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SUFFIX_RECYCLED, Tally
 from journal.format.subscription_state import GONE, STOPS, named
 from journal.read.scan import read_footer, scan
@@ -20,7 +22,7 @@ from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import SegmentState, Snapshot
 from journal.tools.live_set import Account
 from journal.tools.verify import check_journal
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from tests.golden.layout import IDENTITY, SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft
 from tests.support.journals import FOLDER, TINY, path_of, segments
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
@@ -69,7 +71,7 @@ def spoil(disk: MemoryDisk, path: str, offset: int, size: int = 8) -> None:
 def resume(disk: MemoryDisk) -> tuple[State, Recovery]:
     """A whole start; the journal is abandoned after it."""
     _, state, recovery = recovered(disk)
-    journal = recovered_journal(recovery, TINY, lambda: opening(15), TIME_MS)
+    journal = recovered_journal(recovery, TINY, lambda: opening(15), TIME_MS).writer
     for path in journal.ledger.replaced:
         disk.size(path)  # raises when the start has removed it: an archive would miss it
         disk.remove(path)
@@ -159,7 +161,7 @@ def test_what_a_newer_segment_says_again_is_not_missing_where_a_power_cut_took_i
     _, state, recovery = recovered(disk)
     assert sorted(state.live) == [1, 2, 3, 4, 5]
     assert recovery.damages == []
-    journal = recovered_journal(recovery, TINY, lambda: opening(6), TIME_MS)
+    journal = recovered_journal(recovery, TINY, lambda: opening(6), TIME_MS).writer
     assert [s.item_first for s in journal.segments[:2]] == [1, 3]
     assert journal.segments[0].item_last == 2
     journal.abandon()
@@ -244,7 +246,7 @@ def test_after_a_clean_end_in_the_snapshot_s_segment_its_footer_counts_what_came
     lay(disk, five)
     _, _, recovery = recovered(disk)
     assert recovery.clean
-    journal = recovered_journal(recovery, TINY, lambda: opening(13), TIME_MS)
+    journal = recovered_journal(recovery, TINY, lambda: opening(13), TIME_MS).writer
     for item in range(20, 40):
         journal.append(put(item)._replace(body=b"x" * 200))
         journal.write(TIME_MS)
@@ -717,7 +719,7 @@ def test_in_what_is_left_of_an_earlier_life_nothing_is_written_without_its_end()
         _, _, recovery = recovered(one.disk)
         assert recovery.clean
         assert recovery.append_dirty, turn
-        journal = recovered_journal(recovery, TINY, lambda: opening(15), TIME_MS)
+        journal = recovered_journal(recovery, TINY, lambda: opening(15), TIME_MS).writer
         assert journal.active is not None
         assert journal.active.number == 7
         assert journal.active.recycled
@@ -738,7 +740,7 @@ def test_a_large_stretch_is_kept_aside_in_pieces() -> None:
     assert lsns(list(recovery.records())) == [1]
     files = Biggest(disk)
     recovery.files = files
-    recovered_journal(recovery, Sizes(), lambda: opening(3), TIME_MS).abandon()
+    recovered_journal(recovery, Sizes(), lambda: opening(3), TIME_MS).writer.abandon()
 
     (copy,) = disk.names(f"{FOLDER}/{SET_ASIDE_FOLDER}")
     damage = only(recovery)

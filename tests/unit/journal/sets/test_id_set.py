@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.sets.id_set import PAGE_IDS, IdCounts, IdSet
+from journal.sets.id_counts import PAGE_IDS, IdCounts
+from journal.sets.id_set import IdSet
 
 MILLIONS = 10_000_000
 

@@ -11,13 +11,15 @@ import pytest
 
 from journal.errors import NewerFormat
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind
 from journal.format.lease import LeaseEntry
-from journal.format.record import Draft, Kind, encode
+from journal.format.record import Draft, encode
 from journal.format.segment import FILE_HEADER_BYTES, SegmentHeader, Tally
-from journal.sets.id_set import IdCounts, IdSet
+from journal.format.subscription_state import DeadEntry
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import (
     STEP_FRAMES,
-    DeadEntry,
     SegmentState,
     Snapshot,
     SnapshotDamaged,

@@ -17,7 +17,8 @@ from itertools import combinations
 import pytest
 
 from journal.errors import Damage
-from journal.format.record import HEADER_BYTES, Kind, Record, decode
+from journal.format.kinds import Kind
+from journal.format.record import HEADER_BYTES, Record, decode
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, segment_number
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal
@@ -370,7 +371,7 @@ def stays_the_same(disk: MemoryDisk) -> None:
     for _ in range(3):
         disk = disk.kill_clone()
         _, state, recovery = recovered_state(disk)
-        recovered_journal(recovery, TINY, lambda: opening(15), TIME_MS).abandon()
+        recovered_journal(recovery, TINY, lambda: opening(15), TIME_MS).writer.abandon()
         there = disk.names(f"{FOLDER}/set-aside")
         if before is not None:
             assert state == before

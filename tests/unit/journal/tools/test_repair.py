@@ -8,10 +8,12 @@ import random
 import pytest
 
 from journal.errors import JournalError
-from journal.format.record import Kind, Record
+from journal.format.checkpoint import TOKENS_SKIPPED
+from journal.format.kinds import Kind
+from journal.format.record import Record
 from journal.read.frames import chain
 from journal.recovery.recovery import Recovery
-from journal.tools.repair import TOKENS_SKIPPED, repair_of
+from journal.tools.repair import repair_of
 from journal.tools.verify import check_journal
 from tests.support.journals import (
     FOLDER,

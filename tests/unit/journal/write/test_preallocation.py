@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from journal.write.preallocation import CONFIRM_BYTES
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from tests.support.journals import TIME_MS, fresh
 from tests.support.memory_disk import MemoryDisk
 

@@ -10,13 +10,12 @@ from random import Random
 import pytest
 
 from journal.errors import JournalFailed
-from journal.format.record import HEADER_BYTES, Draft, Kind, decode, padded
-from journal.format.segment import FOOTER_SPACE_BYTES
+from journal.format.kinds import Kind
+from journal.format.record import HEADER_BYTES, Draft, decode, padded
+from journal.format.segment import FOOTER_SPACE_BYTES, usable_bytes
 from journal.read.scan import scan
-from journal.recovery.recovery import usable_bytes
 from journal.sets.id_set import IdSet
-from journal.write.segment_file import least_capacity
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes, least_capacity
 from tests.support.journals import (
     TIME_MS,
     TINY,
@@ -448,7 +447,7 @@ def test_a_removal_that_is_lost_brings_no_confirmed_item_back() -> None:
     for item in range(1, 10):
         writer.done(item)
     writer.commit()
-    dead = writer.journal.take_dead()
+    dead = writer.store.take_dead()
     assert len(dead) >= 2
     for step in range(1, 2 * len(dead) + 1):
         cut = disk.kill_clone()

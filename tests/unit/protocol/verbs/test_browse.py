@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from journal.write.segment_file import Segment
-from journal.write.writer import Sizes
+from journal.write.segment_file import Segment, Sizes
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.protocol.verbs.browse import Answer
 from tests.support.memory_disk import Fault
@@ -44,11 +43,11 @@ def log_of(stage: Stage) -> JournalLog:
 
 def rewrite(stage: Stage, chosen: list[Segment]) -> None:
     """As the server does it in the background, from beginning to end."""
-    journal, live = log_of(stage).journal, stage.broker.queues[b"jobs"].reader.live
-    job = journal.upkeep.begin_carry(chosen, live.copy(), lambda: None, stage.wall_ms)
+    upkeep, live = log_of(stage).store.upkeep, stage.broker.queues[b"jobs"].reader.live
+    job = upkeep.begin_carry(chosen, live.copy(), lambda: None, stage.wall_ms)
     survivors = job.run(stage.disk)
     assert survivors is not None
-    for path in journal.upkeep.finish_carry(chosen, job, survivors):
+    for path in upkeep.finish_carry(chosen, job, survivors):
         stage.disk.remove(path)
 
 

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.core.subscription.subscription import Subscription
 from tests.support.memory_disk import Fault
 from tests.support.stage import Stage

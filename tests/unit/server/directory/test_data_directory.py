@@ -8,7 +8,7 @@ import pytest
 
 from journal.errors import DirectoryLocked
 from journal.files import Disk
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.server.directory.data_directory import DataDirectory
 from tests.support.running import running
 from tests.support.stage import Stage

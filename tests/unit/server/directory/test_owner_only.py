@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from journal.files import Disk
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.cli.backup import back_up
 from kestrelpy.cli.restore import put_back
 from kestrelpy.server.directory.data_directory import DataDirectory

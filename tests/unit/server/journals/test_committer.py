@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from journal.compaction.maintenance import State
 from journal.files import Files
 from journal.format.checkpoint import Checkpoint
-from journal.format.record import Draft, Kind
-from journal.sets.id_set import IdCounts, IdSet
-from journal.write.writer import Journal, Sizes
+from journal.format.kinds import Kind
+from journal.format.record import Draft
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
+from journal.snapshot.job import State
+from journal.store import Store
+from journal.write.segment_file import Sizes
+from journal.write.writer import Journal
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.server.journals.committer import Committer
 from tests.support.disks import HeldDisk
@@ -34,7 +38,7 @@ class Bench:
         self.journal = Journal(
             self.disk, str(folder / "q"), os.urandom(16), Sizes(), lambda: Checkpoint(b"q")
         )
-        self.log = JournalLog(self.journal, [], 0, no_state)
+        self.log = JournalLog(Store(self.journal), [], 0, no_state)
         self.committer = Committer(
             self.disk, asyncio.get_running_loop(), self._finished, lambda _: self.prepared.set()
         )

@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.subscription import ABORTED
 from kestrelpy.server import clock
@@ -146,11 +146,11 @@ def test_a_dead_item_whose_segment_is_rewritten_while_it_is_read_is_found_in_the
     life.reader.line.said(lease)
     life.reader.give_back(lease, 0, ABORTED)
     life.commit()
-    backlog = life.log.journal.backlog
-    there = backlog.one(lease.item.id)
+    store = life.log.store
+    there = store.one(lease.item.id)
     assert there is not None
     before = [replace(there, path="gone.segment", number=99)]
-    monkeypatch.setattr(type(backlog), "one", lambda *_: before.pop() if before else there)
+    monkeypatch.setattr(type(store), "one", lambda *_: before.pop() if before else there)
     assert life.peek(dead=True) == b"0" * 100
     assert life.damages == []
 

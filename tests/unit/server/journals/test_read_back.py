@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import NOT_STORED
 from kestrelpy.core.subscription.subscription import ABORTED

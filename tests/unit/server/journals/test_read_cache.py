@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from journal.write.writer import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.child_queue import ChildQueue

@@ -15,7 +15,9 @@ from journal.errors import Damage
 from journal.files import Disk
 from journal.format.checkpoint import Checkpoint
 from journal.format.key import text_of
-from journal.format.record import Draft, Kind, Record, Tag, decode, encode, encode_meta, ended
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import encode_meta, ended
+from journal.format.record import Draft, Record, decode, encode
 from journal.format.segment import SegmentHeader
 from journal.recovery.recovery import Recovery
 from kestrelpy.spark.files import decode as bulk

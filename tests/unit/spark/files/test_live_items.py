@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from journal.sets.id_set import IdCounts, IdSet
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
 from kestrelpy.spark.files.live_items import NOTHING_HELD, READY, Holding
 from kestrelpy.spark.files.plan_events import plan_events
 from kestrelpy.spark.files.queue_state import State

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from journal.errors import NewerFormat
-from journal.format.record import Draft, Kind, Record, Tag, encode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import encode_meta
+from journal.format.record import Draft, Record
 from kestrelpy.spark.files.queue_state import State
 
 

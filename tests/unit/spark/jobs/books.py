@@ -19,18 +19,23 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Final
 
-from journal.compaction.maintenance import State
 from journal.format.checkpoint import Checkpoint
+from journal.format.folder import folder_name
 from journal.format.item_header import Stamp
+from journal.format.kinds import Kind, Tag
 from journal.format.lease import LeaseEntry
-from journal.format.record import Draft, Kind, Tag, encode_meta, ended
+from journal.format.meta import encode_meta, ended
+from journal.format.record import Draft
 from journal.format.subscription_state import STOPS, TAKES, DeadEntry, ReaderState, named
 from journal.format.transfer import Origin, moved
 from journal.recovery.recovery import Recovery
-from journal.sets.id_set import IdCounts, IdSet
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
+from journal.snapshot.job import State
+from journal.store import Store
 from journal.tools.live_set import Account, Line
-from journal.tools.view import JournalView, folder_name
-from journal.write.writer import Journal, Sizes
+from journal.tools.view import JournalView
+from journal.write.segment_file import Sizes
 from tests.support.journals import Queue, Writer
 from tests.support.memory_disk import MemoryDisk
 from tests.unit.spark.jobs.lives import spill
@@ -111,8 +116,9 @@ class Book:
         name = self.queue.encode()
         folder, identity = f"/data/{folder_name(name, LIFE)}", hashlib.md5(name).digest()
         disk, seen = MemoryDisk(), _Seen(self)
-        journal = Journal(disk, folder, identity, sizes, seen.checkpoint)
-        writer = Writer(journal, Queue(), Recovery(disk, folder), [])
+        store = Store.new(disk, folder, identity, sizes, seen.checkpoint)
+        journal = store.writer
+        writer = Writer(store, Queue(), Recovery(disk, folder), [])
         for draft in self.drafts:
             seen.see(draft)
             if draft.kind in (Kind.FLUSHED, Kind.UPTO, Kind.READER):
@@ -123,14 +129,14 @@ class Book:
                 writer.commit()
         writer.commit()
         if self.changes:
-            self._snapshot(journal, disk, folder)
+            self._snapshot(store, disk, folder)
         if is_killed:
             journal.abandon()
         else:
             journal.close(self.now_ms)
         return spill(disk, data / folder_name(name, LIFE), folder)
 
-    def _snapshot(self, journal: Journal, disk: MemoryDisk, folder: str) -> None:
+    def _snapshot(self, store: Store, disk: MemoryDisk, folder: str) -> None:
         """What the records add up to, with the changes."""
         account = Account()
         for _ in account.follow(JournalView(disk, folder, live=True)):
@@ -146,7 +152,7 @@ class Book:
             self.queue.encode(), 1 << 20, 1 << 20, generation=LIFE, server=self.server.encode()
         )
         state = State(checkpoint, own.items.copy(), 0, IdCounts(), _dead(own), readers=readers)
-        deepcopy(journal.upkeep.begin_snapshot(state, self.now_ms)).run(disk)
+        deepcopy(store.upkeep.begin_snapshot(state, self.now_ms)).run(disk)
 
 
 class _Seen:

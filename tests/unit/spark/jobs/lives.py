@@ -16,12 +16,14 @@ from typing import Any
 
 from journal.files import Disk
 from journal.format.key import text_of
-from journal.format.record import Draft, Kind
+from journal.format.kinds import Kind
+from journal.format.record import Draft
 from journal.format.segment import SegmentHeader
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import Snapshot
 from journal.tools.view import read_journal
-from journal.write.writer import Journal, Sizes
+from journal.write.segment_file import Sizes
+from journal.write.writer import Journal
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.key_rule import NO_KEY

@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 from journal.files import Disk
-from journal.format.record import Draft, Kind, ended
+from journal.format.kinds import Kind
+from journal.format.meta import ended
+from journal.format.record import Draft
 from journal.format.segment import segment_name
 from journal.tools.view import read_journal
 from kestrelpy.core.queue.admin import Admin

@@ -13,7 +13,9 @@ import pytest
 
 from journal.format.item_header import Stamp
 from journal.format.key import text_of
-from journal.format.record import Draft, Kind, Tag, encode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import encode_meta
+from journal.format.record import Draft
 from journal.format.segment import SegmentHeader
 from journal.format.transfer import Origin, moved
 from journal.snapshot.snapshot import Snapshot

@@ -1,0 +1,124 @@
+"""One snapshot to be written: the state it says, and the job that writes it on a thread.
+
+    a write that leaves nothing pending ──▶ State, copied ──▶ its lsn is durable ──▶ SnapshotJob.run
+
+One rule: a snapshot never says more than the log has on disk; so it is written only once the log is
+durable up to its lsn, and it has its name only when it is whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from journal.files import Files
+from journal.format.checkpoint import Checkpoint
+from journal.format.lease import LeaseEntry
+from journal.format.out_of_order import DelayedEntry, PlacedEntry
+from journal.format.subscription_state import DeadEntry, ReaderState
+from journal.format.transfer import Origin
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
+from journal.snapshot.dedupe_file import Chunk, ScopeState, write_chunk
+from journal.snapshot.dedupe_pending import Batch, Fresh
+from journal.snapshot.snapshot import Snapshot, snapshot_name
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a queue remembers of ids and keys, beside the chunks: `fresh` is taken by the snapshot.
+
+    Of `keys` there are so many; ids and keys are forgotten after so long (None: never).
+    """
+
+    fresh: Fresh
+    scopes: list[ScopeState]
+    keys: int
+    ids_window_ms: int | None
+    keys_window_ms: int | None
+
+    @property
+    def epochs(self) -> dict[bytes, int]:
+        """The newest of each scope."""
+        return {state.scope: state.epoch for state in self.scopes}
+
+    def needs(self, chunk: Chunk, epochs: Mapping[bytes, int], time_ms: int) -> bool:
+        """Is anything in it not forgotten by then? `epochs` are as above."""
+        return (
+            (chunk.ids > 0 and chunk.ids_ms >= earliest(self.ids_window_ms, time_ms))
+            or (chunk.keys > 0 and chunk.keys_ms >= earliest(self.keys_window_ms, time_ms))
+            or any(epochs.get(scope) == epoch for scope, epoch in chunk.epochs)
+        )
+
+
+def earliest(window_ms: int | None, time_ms: int) -> int:
+    """What is of this time or a later one is not forgotten by then."""
+    return time_ms - window_ms + 1 if window_ms is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All there is to know of a queue but the bodies, as a copy: it is read on a thread."""
+
+    checkpoint: Checkpoint
+    live: IdSet
+    live_bytes: int
+    attempts: IdCounts
+    dead: list[DeadEntry]
+    leased: list[LeaseEntry] = field(default_factory=list)
+    paused: bool = False
+    declared: bytes = b""
+    delayed: Iterable[DelayedEntry] = ()
+    placed: Iterable[PlacedEntry] = ()
+    epochs: dict[bytes, int] = field(default_factory=dict)
+    held: dict[int, bytes] = field(default_factory=dict)
+    origins: dict[int, Origin] = field(default_factory=dict)
+    readers: list[ReaderState] = field(default_factory=list)
+    passes_on: bool = False
+    is_remnant: bool = False
+    retained: IdSet | None = None
+    memory: Memory | None = None
+
+
+@dataclass(slots=True)
+class SnapshotJob:
+    """One snapshot to be written. `outdated` goes for it; on a full disk its room is taken.
+
+    `batch` is what is remembered since the last one: a chunk, before the snapshot that lists it.
+    """
+
+    folder: str
+    outdated: str
+    snapshot: Snapshot
+    short_identity: int
+    identity: bytes
+    time_ms: int
+    memory: Memory | None = None
+    batch: Batch = field(default_factory=Batch)
+    chunk: Chunk | None = None
+
+    def run(self, files: Files, pause: Callable[[], None] = lambda: None) -> None:
+        """It is on disk, with its name, on return. Blocks; raises OSError.
+
+        `pause` is called about every millisecond of work and waits as long as it wants to.
+        """
+        snapshot = self.snapshot
+        # KNOWN FLAW: on a disk without even room for the chunk (`min_disk_free` keeps some) no
+        # snapshot is written, and no segment goes, until there is.
+        if not self.batch.is_empty and self.chunk is None:  # else it was written by a first attempt
+            first = max((chunk.last for chunk in snapshot.chunks), default=0) + 1
+            first = min(first, snapshot.lsn)  # what is left of what a lost one knew is no later
+            self.chunk = write_chunk(
+                files, self.folder, self.batch, first, snapshot.lsn, self.identity, self.time_ms
+            )
+            snapshot.chunks = [*snapshot.chunks, self.chunk]
+        data = self.snapshot.encode(self.short_identity, self.identity, self.time_ms, pause)
+        path = os.path.join(self.folder, snapshot_name(self.snapshot.lsn))
+        try:
+            files.create(path, data, len(data)).close()
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not self.outdated:
+                raise
+            files.create_over(self.outdated, path, data)

@@ -1,0 +1,76 @@
+"""The storage engine of one queue, as the core and the server see it.
+
+    core, server ──▶ Store ─┬─ writer    append, write, sync, rotate, close
+                            ├─ backlog   bodies read back in the order of the log
+                            ├─ one, some bodies read back by the ids of their items
+                            └─ upkeep    snapshots, merging, compaction
+
+One rule: the parts know the writer, and the writer knows none of them; what needs two of them
+stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from journal.compaction.compaction import CarryJob, DamagedVictim
+from journal.compaction.maintenance import Upkeep
+from journal.files import Files
+from journal.format.checkpoint import Checkpoint
+from journal.read.lookup import ReadOne, ReadSome
+from journal.read.range_scan import Gathered, Gathering, Place, Put, TimeSearch
+from journal.read.readahead import Backlog
+from journal.read.segment_read import ReadOrder
+from journal.snapshot.job import Memory, SnapshotJob, State
+from journal.write.group_commit import SyncJob
+from journal.write.segment_file import Segment, Sizes, SpareOrder
+from journal.write.segment_list import NONE_OPEN
+from journal.write.writer import Journal
+
+__all__ = [
+    "NONE_OPEN", "Backlog", "CarryJob", "DamagedVictim", "Gathered", "Gathering", "Journal",
+    "Memory", "Place", "Put", "ReadOne", "ReadOrder", "ReadSome", "Segment", "Sizes", "SnapshotJob",
+    "SpareOrder", "State", "Store", "SyncJob", "TimeSearch", "Upkeep",
+]  # fmt: skip
+
+
+class Store:
+    """One queue's log on disk. Not thread-safe: one thread owns it, jobs run elsewhere."""
+
+    __slots__ = ("backlog", "upkeep", "writer")
+
+    def __init__(self, writer: Journal) -> None:
+        self.writer = writer
+        self.backlog = Backlog(writer)
+        self.upkeep = Upkeep(writer)
+
+    @classmethod
+    def new(
+        cls,
+        files: Files,
+        folder: str,
+        identity: bytes,
+        sizes: Sizes,
+        checkpoint: Callable[[], Checkpoint],
+    ) -> Store:
+        """An empty one; nothing is on disk until its first segment is prepared."""
+        return cls(Journal(files, folder, identity, sizes, checkpoint))
+
+    def another_backlog(self) -> Backlog:
+        """For one more reader, that is at another place of the log."""
+        return Backlog(self.writer)
+
+    def one(self, item: int) -> ReadOne | None:
+        """How to read the put of one item; None: no segment holds it, or it is not written yet."""
+        return ReadOne.of(self.writer, item)
+
+    def some(self, items: Sequence[int]) -> ReadSome:
+        """How to read the puts of these; those that are not written yet are left out."""
+        return ReadSome.of(self.writer, items)
+
+    def take_dead(self, wall_ms: int = 0) -> list[str]:
+        """Segments that hold nothing alive, emptied by records that are durable, and are not kept.
+
+        To be removed in this order, and none behind one that could not be removed.
+        """
+        return self.writer.take_dead(self.upkeep.lsns, wall_ms)
