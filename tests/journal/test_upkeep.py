@@ -8,11 +8,14 @@ from dataclasses import replace
 import pytest
 
 from journal.checkpoint import Checkpoint
+from journal.chunks import chunk_range
+from journal.fresh import Fresh
 from journal.ids import IdCounts, IdSet
 from journal.journal import Sizes
 from journal.lending import LeaseEntry
+from journal.seen import ID
 from journal.snapshot import Snapshot, snapshot_lsn
-from journal.upkeep import SNAPSHOTS_KEPT, State
+from journal.upkeep import SNAPSHOTS_KEPT, Memory, State
 from tests.support.journals import FOLDER, TIME_MS, TINY, Writer, fresh
 from tests.support.memory_disk import Fault, MemoryDisk
 
@@ -161,6 +164,24 @@ def test_the_newest_two_are_kept() -> None:
         take_one(writer, disk)
     assert len(snapshots(disk)) == SNAPSHOTS_KEPT
     assert snapshots(disk) == writer.journal.upkeep.snapshots == [4, 5]
+
+
+def test_a_chunk_of_which_nothing_is_remembered_goes_with_the_last_snapshot_that_lists_it() -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk, ROOMY)
+    seen = Fresh()
+    seen.add_id(ID.pack(bytes(16), TIME_MS, 1))
+    there = []
+    for time_ms in (TIME_MS, *[TIME_MS + 1000] * 3):
+        writer.put_all(b"x")
+        state = replace(state_of(writer), memory=Memory(seen, [], 0, 1000, None))
+        job = writer.journal.upkeep.begin_snapshot(state, time_ms)
+        writer.sync()
+        job.run(disk)
+        for path in writer.journal.upkeep.finish_snapshot(job, True):
+            disk.remove(path)
+        there.append(len([name for name in disk.names(FOLDER) if chunk_range(name) is not None]))
+    assert there == [1, 1, 0, 0]
 
 
 def test_after_a_failure_nothing_is_due() -> None:
