@@ -236,6 +236,14 @@ def test_a_journal_with_snapshots_and_survivors_is_whole(closed: bool) -> None:
     assert report.snapshots == 2
 
 
+def test_a_check_tells_how_far_it_is_now_and_then_and_not_at_each_record() -> None:
+    told: list[tuple[int, int]] = []
+    writer = fresh(MemoryDisk())
+    writer.put_all(*[b"x"] * 40)
+    report = check_journal(writer.journal.files, FOLDER, lambda *far: told.append(far))
+    assert told == [(report.bytes, report.bytes)], "of so few records only that it is done"
+
+
 @pytest.mark.slow
 def test_after_any_flipped_byte_a_start_takes_for_alive_what_can_be_read() -> None:
     built = laid()
