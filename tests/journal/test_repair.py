@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import random
+from dataclasses import replace
 
 import pytest
 
+from journal.account import Account
 from journal.check import check_journal
-from journal.errors import JournalError
+from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.frames import chain
 from journal.record import Kind, Record
 from journal.recovery import Recovery
-from journal.repair import TOKENS_SKIPPED, repair_of
+from journal.repair import TOKENS_SKIPPED, opening_behind, repair_of
 from tests.support.journals import (
     FOLDER,
     TIME_MS,
@@ -264,6 +266,21 @@ def test_after_any_flipped_byte_a_start_takes_for_alive_what_can_be_read() -> No
             assert served(disk) <= readable(disk, set(range(1, 20))), f"{number} {offset}"
             assert there <= served(disk), f"{number} {offset}"
             assert not repair_of(disk, FOLDER).needed
+
+
+def test_numbers_go_on_behind_what_is_known_to_be_lost_and_only_behind_that() -> None:
+    recovery, account = Recovery(journal(), FOLDER), Account()
+    for _ in account.follow(recovery):
+        pass
+    before = opening_behind(recovery, account, b"jobs", 1)
+    lost = Damage("corrupt", path_of(4), 64, 128, "not whole", 1, 1, 1, before.next_item + 9)
+    for no_number in (replace(lost, kind="torn"), replace(lost, id_last=ITEM_MAX)):
+        recovery.damages = [no_number]
+        assert opening_behind(recovery, account, b"jobs", 1) == before
+    recovery.damages = [lost]
+    opening = opening_behind(recovery, account, b"jobs", 1)
+    assert opening.next_item == before.next_item + 10
+    assert opening.next_place == before.next_place + 10
 
 
 @pytest.mark.slow
