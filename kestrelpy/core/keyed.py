@@ -165,11 +165,12 @@ class Keyed:
     # -- the end of an item -----------------------------------------------------------------
 
     def end(self, item: Item) -> None:
-        """It is not there any more; another one may be possible now, and is to be served."""
+        """What was lent is about to be gone; another one may be possible now, and is to be
+        served."""
         if item.key:
             freed = self.keys.end(item.id, item.key, item.size)
-            if freed or self.held or self._reader.ready.parked:
-                self._free(item.id, freed)
+            if freed:
+                self.put_back(freed)
 
     def drop(self, item: Item) -> None:
         """`end`; whoever waits is served at the next tick."""
