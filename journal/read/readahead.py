@@ -78,7 +78,7 @@ class Backlog:
         segment = self._find_segment(item)
         if segment is None:
             return None
-        start = self._base if self._base < 0 else self._base + len(self._data)
+        start = self._base + len(self._data)  # no bytes are here while the place is to be found
         stop = self._stop(segment)
         if start >= stop:
             return None

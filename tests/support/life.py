@@ -93,7 +93,7 @@ class HandBackground(Background):
         self.work.append(work)
 
     def _name(self, reader: Subscription, target: JournalLog) -> None:
-        backlog = target.journal.backlog
+        backlog = target.store.backlog
         self.life.damages += backlog.damages + reader.damages
         backlog.damages, reader.damages = [], []
 

@@ -179,11 +179,12 @@ class KeyGate:
             state.log.expired(item, wall_ms)
 
     def end(self, item: Item) -> None:
-        """It is not there any more; another one may be possible now, and is to be served."""
+        """What was lent is about to be gone; another one may be possible now, and is to be
+        served."""
         if item.key:
             freed = self.keys.end(item.id, item.key, item.size)
-            if freed or self._state.held or self._state.ready.parked:
-                self._free(item.id, freed)
+            if freed:
+                self.put_back(freed)
 
     def drop(self, item: Item) -> None:
         """`end`; whoever waits is served at the next tick."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kestrelpy.core.log.log import JournalLog
 from kestrelpy.server.journals import later_syncs
 from kestrelpy.server.process import SWITCH_SECONDS, SWITCH_SECONDS_HURRIED
 from tests.support.disks import HeldDisk
@@ -178,6 +179,27 @@ async def test_what_nobody_waits_for_is_on_disk_soon_all_the_same(tmp_path: Path
         for log in (queues[b"jobs"].log, queues[b"next"].log):
             while log.lsn_durable < log.lsn_appended:
                 await asyncio.sleep(0.005)
+
+
+async def test_a_confirm_whose_time_comes_during_a_sync_is_on_disk_soon(tmp_path: Path) -> None:
+    disk = HeldDisk()
+    async with running(tmp_path, disk) as server:
+        peer = await server.client()
+        for body in b"ab":
+            assert await peer.ask(b"set jobs 0 0 1\r\n%c\r\n" % body) == b"STORED\r\n"
+        assert server.daemon is not None
+        log, later = server.daemon.broker.queues[b"jobs"].log, server.daemon.turn._later
+        assert isinstance(log, JournalLog)
+        disk.go.clear()
+        for body in b"ab":
+            assert await peer.ask(b"get jobs\r\n") == b"VALUE jobs 0 1\r\n"
+            assert [await peer.line(), await peer.line()] == [b"%c\r\n" % body, b"END\r\n"]
+            while log in later._timers or not log.journal.commit.lsn_in_flight:
+                await asyncio.sleep(0.005)
+        disk.go.set()
+
+        while log.lsn_durable < log.lsn_appended:  # by nothing but time
+            await asyncio.sleep(0.005)
 
 
 async def test_after_a_failed_sync_nothing_more_is_acknowledged(tmp_path: Path) -> None:

@@ -77,6 +77,19 @@ def test_a_union_of_sets_has_what_any_of_them_has(
     assert all(id_ in union for id_ in expected)
 
 
+def test_a_child_begins_with_what_was_released_behind_its_marker_and_is_there() -> None:
+    q = make_queue()
+    for body in (b"1", b"2", b"3"):
+        q.put(body, delay=Delay(10 * int(body)))
+        q.pass_time(10 * int(body))
+    child_of(q)  # so that what is confirmed here is still there for somebody
+    first = q.open()
+    markers = [marker for marker, _ in q.reader.marks]
+    q.close(first)
+    assert taken(q, child_of(q, b"jobs+all", 0)) == [b"2", b"3"]
+    assert taken(q, child_of(q, b"jobs+late", markers[2])) == [b"3"]
+
+
 def test_the_record_that_ends_an_item_for_the_last_reader_ends_it_in_the_ledger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -58,6 +58,19 @@ def test_when_an_item_ends_the_next_of_its_key_is_possible() -> None:
     assert list(keys.parked) == [3]
 
 
+def test_one_whose_number_is_the_size_of_a_body_leaves_its_own_place_in_a_row() -> None:
+    keys = Keys()
+    for id_ in range(1, 12):
+        claim(keys, id_, A)
+    for id_ in range(1, 7):
+        keys.end(id_, A, 10)
+
+    assert keys.end(10, A, 10) == []
+
+    assert list(keys.parked) == [8, 9, 11]
+    assert [ids(keys.end(id_, A, 10)) for id_ in (7, 8, 9, 11)] == [[8], [9], [11], []]
+
+
 def test_a_pair_is_one_value() -> None:
     keys = Keys()
 

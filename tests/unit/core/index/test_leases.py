@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -72,6 +73,21 @@ def test_no_more_are_taken_than_asked_for_and_the_rest_stays() -> None:
         leases.end(each)
     assert len(leases) == 1
     assert ids(leases.over(100, 3)) == [({1, 2, 3, 4} - set(ids(first))).pop()]
+
+
+def test_those_that_are_not_over_yet_are_not_looked_through() -> None:
+    leases, _ = granted(*range(10, 1010))
+    looked = []
+
+    class Watched(dict[int, Lease]):
+        def values(self) -> Iterator[Lease]:  # type: ignore[override]
+            for each in super().values():
+                looked.append(each.item.id)
+                yield each
+
+    leases._granted.leases = Watched(leases._granted.leases)
+    assert ids(leases.over(11, 10)) == [1, 2]
+    assert looked == [1, 2, 3]
 
 
 def test_a_renewed_lease_is_over_at_its_new_deadline_longer_or_shorter() -> None:

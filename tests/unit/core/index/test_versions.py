@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from journal.format.item_header import Stamp, stamp_of_put
 from journal.format.key import join, text_of
+from journal.sets.hash_table import KEY, hash_of, keyed
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.queue.queue import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND, NOT_STORED
 from tests.support.queues import QueueInHand, make_queue
@@ -149,3 +150,14 @@ def test_where_a_key_would_stand_is_asked_again_when_others_were_written_since()
     assert versions.table.count == 501
     assert versions.last(key)[:2] == (2, 502)
     assert all(versions.last(b"other %d" % number).item == number + 1 for number in range(500))
+
+
+def test_what_a_later_chunk_says_of_a_key_takes_the_place_of_the_earlier_word() -> None:
+    q = make_queue()
+    versions, keys = q.queue.dedupe.versions, [hash_of(keyed(b""), b"key %d" % n) for n in range(4)]
+    for item, version in ((1, 1), (11, 2)):
+        entries = sorted(KEY.pack(key, q.wall_ms, item, version) for key in keys)
+        versions.load(b"".join(entries))
+
+    assert versions.table.count == 4
+    assert {KEY.unpack(entry)[2:] for entry in versions.table} == {(11, 2)}

@@ -56,6 +56,17 @@ def test_observers_who_gave_up_are_forgotten_while_others_still_wait() -> None:
     assert line.first_after == 7
 
 
+def test_few_observers_who_gave_up_are_not_cleared_out_one_by_one() -> None:
+    line = Waiters()
+    few = [Waiter(Want.OBSERVE, b"jobs", Holder(""), False, "", after=n) for n in range(10)]
+    for each in few:
+        line.add(each)
+    for each in few[5:8]:
+        line.finish(each)
+    assert (line.count, line.observers_at_most) == (7, 10), "each would cost a look at all"
+    assert line.take_observers(10, 10) == few[:5] + few[8:]
+
+
 def test_who_waits_for_the_dead_stands_in_another_line() -> None:
     line, ready, dead = Waiters(), waiter(), waiter(dead=True)
     line.add(dead)

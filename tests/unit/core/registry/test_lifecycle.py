@@ -419,6 +419,18 @@ def test_two_deleted_queues_with_copies_of_each_other_s_originals_do_not_wait_fo
     assert not [name for name in town.disk.names("data") if "." in name]
 
 
+def test_the_files_of_a_deleted_queue_wait_for_no_hand_off_between_others() -> None:
+    town = Town()
+    town.put("other", b"1")
+    town.put("jobs", b"0")
+    town.take("jobs")
+    town.hold_syncs()
+    assert town.pass_on("next", b"0") == b"", "under way"
+
+    assert town.say("eve", b"delete other") == b"DELETED\r\n"
+    assert town.client("client").take() == b"", "it is under way still"
+
+
 def test_what_is_delayed_in_a_child_of_a_remnant_follows_the_wall_clock() -> None:
     stage = Stage()
     stage.say("eve", b"get jobs+audit/peek")

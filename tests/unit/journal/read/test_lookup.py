@@ -56,6 +56,20 @@ def test_every_item_that_is_asked_for_is_found(seed: int) -> None:
         assert found.reasons == {}
 
 
+def test_items_that_stand_together_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, bodies = a_log(30, largest=60)
+    disk, reads, read = disk_of(writer), list[int](), MemoryDisk.read
+
+    def count(disk: MemoryDisk, path: str, offset: int = 0, size: int = -1) -> bytes:
+        reads.append(offset)
+        return read(disk, path, offset, size)
+
+    some = writer.store.some(sorted(bodies))
+    monkeypatch.setattr(MemoryDisk, "read", count)
+    assert some.run(disk).records.keys() == bodies.keys()
+    assert len(reads) == 1
+
+
 @pytest.mark.usefixtures("near")
 def test_what_is_not_there_is_not_found_and_hides_nothing() -> None:
     writer, bodies = a_log(200)

@@ -351,6 +351,21 @@ def test_when_rotating_fails_no_segment_is_dropped_for_it(nth: int) -> None:
     assert start(disk.kill_clone()).journal.commit.lsn_durable >= 4
 
 
+@pytest.mark.parametrize("nth", [1, 2])
+def test_when_a_turn_to_the_next_segment_fails_nothing_more_is_written(nth: int) -> None:
+    disk = MemoryDisk()
+    writer = writer_on(disk)
+    writer.put_all(b"a" * 300, b"b" * 100)
+    assert writer.journal.spares.waiting is not None
+    writer.journal.turns = True
+    disk.faults.append(Fault("write", nth=nth))  # the footer, the next checkpoint
+    writer.put_all(b"c")
+
+    assert writer.journal.commit.failure is not None
+    assert writer.journal.commit.lsn_written == 2
+    assert bodies(start(disk.kill_clone()).records) == [b"a" * 300, b"b" * 100]
+
+
 # -- dropping -----------------------------------------------------------------------------------
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from pathlib import Path
 
 import pytest
@@ -45,3 +47,23 @@ async def test_a_socket_on_which_somebody_answers_is_left_to_them(tmp_path: Path
     await asyncio.sleep(0)
     await third.listen("127.0.0.1", 0, path)  # what a killed daemon left behind is in nobody's way
     third.close()
+
+
+async def test_a_socket_whose_owner_hangs_is_left_to_him(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with contextlib.ExitStack() as opened:
+        owner = opened.enter_context(socket.socket(socket.AF_UNIX))
+        owner.bind(str(path))
+        owner.listen(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:  # as many as may wait until he accepts them
+                waiting = opened.enter_context(socket.socket(socket.AF_UNIX))
+                waiting.setblocking(False)
+                waiting.connect(str(path))
+        listeners = Listeners(asyncio.Protocol, 5)
+
+        with pytest.raises(CannotListen, match="somebody answers there"):
+            await listeners.listen("127.0.0.1", 0, path)
+
+        assert path.is_socket()
+        listeners.close()

@@ -8,6 +8,8 @@ from threading import Event
 
 import pytest
 
+from journal.compaction.compaction import CarryJob
+from journal.compaction.maintenance import Upkeep
 from journal.write.segment_file import Sizes
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.subscription import ABORTED
@@ -96,11 +98,14 @@ def test_a_snapshot_of_a_journal_that_has_failed_is_not_kept(life: Life) -> None
     assert not life.background._snapshots
 
 
-def test_a_snapshot_that_finds_no_room_is_tried_again(life: Life) -> None:
+def test_a_snapshot_that_finds_no_room_is_named_and_tried_again(
+    life: Life, caplog: pytest.LogCaptureFixture
+) -> None:
     life.disk.faults = [Fault("create", "*.snapshot", error=errno.ENOSPC)]
     fill(life, 30)
     life.settle()
     assert len(names(life, ".snapshot")) <= 2
+    assert "no snapshot: No space left on device" in caplog.text
     fill(life, 30)
     life.settle()
     assert names(life, ".snapshot")
@@ -153,6 +158,25 @@ def test_a_dead_item_whose_segment_is_rewritten_while_it_is_read_is_found_in_the
     monkeypatch.setattr(type(store), "one", lambda *_: before.pop() if before else there)
     assert life.peek(dead=True) == b"0" * 100
     assert life.damages == []
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_a_rewriting_that_finds_no_room_is_worth_a_line_unless_the_journal_has_failed(
+    life: Life, has_failed: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*_: object) -> None:
+        if has_failed:
+            life.log.journal.fail("writing", "x", OSError(errno.EIO, "Input/output error"))
+            life.log.advance()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(CarryJob, "run", run)
+    monkeypatch.setattr(Upkeep, "choose", lambda *_: life.log.journal.segments[:1])
+    fill(life, 20)
+    life.settle()
+    told = [text for text in caplog.messages if "not rewritten: No space left" in text]
+    assert bool(told) is not has_failed
+    assert (life.log.failure is not None) is has_failed, "it was tried"
 
 
 def test_a_rewriting_ends_when_the_daemon_does() -> None:

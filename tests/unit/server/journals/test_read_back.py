@@ -126,6 +126,21 @@ def test_what_cannot_be_read_after_a_shortage_is_named_and_the_shortage_over(lif
     assert life.background._shortage.count == 0
 
 
+def test_what_stands_apart_and_cannot_be_read_is_named_at_once(life: Life) -> None:
+    lease = life.open()
+    assert lease is not None
+    life.reader.line.said(lease)
+    life.reader.give_back(lease, life.now_ms, ABORTED)
+    life.commit()
+    assert life.reader.ready.stubs.count == 1
+    life.disk.faults = [Fault("read", "*.segment", times=1 << 20, error=errno.EIO)]
+    life.reader.first(life.now_ms)
+    life.feed()
+    while life.background.do_one():
+        pass
+    assert [each.id_last for each in life.damages] == [1], "before anybody looks again"
+
+
 def test_a_failed_journal_does_not_pass_for_empty_in_a_shortage(life: Life) -> None:
     be_short(life, 2)
     look_in_vain(life)
