@@ -100,7 +100,7 @@ class Snapshot:
     schedules. `delayed` and `placed` may be looked through more than once. `held` are the keys, by
     item, of what was given back for later and is first for its key still, due or not. `origins` are
     open, by the item that was made of them. `readers` are the children; `passes_on`: the queue's
-    own line takes nothing of what is put for all; `is_remnant`: it was deleted. `scopes` stand in
+    own line takes nothing of what is put for all; `is_tombstone`: it was deleted. `scopes` stand in
     the order of their last use; `chunks` hold the ids and versions that are remembered.
     `retained` are ids whose puts are in the log, done or not (None: those of what is alive).
     """
@@ -128,7 +128,7 @@ class Snapshot:
     retained: IdSet | None = None
     scopes: list[ScopeState] = field(default_factory=list)
     chunks: list[Chunk] = field(default_factory=list)
-    is_remnant: bool = False
+    is_tombstone: bool = False
 
     def kept(self) -> IdSet:
         """The items whose puts somebody needs; not to be changed."""
@@ -206,7 +206,7 @@ class Snapshot:
             yield Draft(Kind.DECLARED, 0, 0, 0, time_ms, b"", self.declared, 0, 0)
         if self.passes_on:
             yield named(0, b"", 0, STOPS, time_ms)
-        if self.is_remnant:
+        if self.is_tombstone:
             yield named(0, b"", 0, GONE, time_ms)
         for reader in self.readers:
             yield from reader.drafts(time_ms)
@@ -321,6 +321,6 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         },
         readers=reader_states([frame for frame in frames if frame.reader]),
         passes_on=any(frame.kind == Kind.READER and frame.small == STOPS for frame in own),
-        is_remnant=any(frame.kind == Kind.READER and frame.small == GONE for frame in own),
+        is_tombstone=any(frame.kind == Kind.READER and frame.small == GONE for frame in own),
         retained=retained_of(own),
     )

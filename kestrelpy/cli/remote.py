@@ -88,12 +88,12 @@ def refusals(server: str) -> Iterator[None]:
         raise CommandError(f"{server} {said}: {reason(error)}", code) from None
 
 
-def date(wall_ms: int) -> str:
+def date(unix_ms: int) -> str:
     """A moment for a person, to the second."""
     try:
-        moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
+        moment = datetime.fromtimestamp(unix_ms / 1000, UTC)
     except (OverflowError, ValueError, OSError):  # an expiry may be beyond what calendars know
-        return str(wall_ms)
+        return str(unix_ms)
     return moment.isoformat(" ", "seconds").replace("+00:00", "Z")
 
 

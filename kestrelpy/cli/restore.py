@@ -42,12 +42,12 @@ _STAGED: Final = "~removed"  # what a daemon removes when it starts
 def restore(backup: str, data_dir: str | None, to_replace: bool, yes: bool) -> None:
     """Do it, and say what is there now; raises CommandError."""
     folder, files = data_folder(data_dir), Disk()
-    wall_ms = time.time_ns() // 1_000_000
+    unix_ms = time.time_ns() // 1_000_000
     try:
         lost = replaced(files, backup, folder) if to_replace else []
         if lost and not yes and not asked(f"What is in {', '.join(lost)} goes. Replace it?"):
             raise CommandError("nothing was changed", NOTHING)
-        restored = put_back(files, backup, folder, to_replace, wall_ms, watch)
+        restored = put_back(files, backup, folder, to_replace, unix_ms, watch)
     except JournalError as error:
         raise CommandError(str(error)) from None
     except OSError as error:
@@ -61,7 +61,7 @@ def put_back(
     backup: str,
     data_dir: str,
     to_replace: bool,
-    wall_ms: int,
+    unix_ms: int,
     watching: Callable[[str], Callable[[int, int], None]],
 ) -> list[BackedUp]:
     """Restore every queue of a backup; raises JournalError or OSError. Blocks."""
@@ -77,8 +77,8 @@ def put_back(
                 f"{older[0]}: there is a queue of this name; --replace puts the backup's there"
             )
         server = new_id()
-        generation = _next_generation(files, data_dir, queues, wall_ms)
-        staged = [_stage(files, backup, data_dir, queue, generation, server, wall_ms)
+        generation = _next_generation(files, data_dir, queues, unix_ms)
+        staged = [_stage(files, backup, data_dir, queue, generation, server, unix_ms)
                   for queue in queues]  # fmt: skip
         make_server_id(files, data_dir, server)
         for path in staged:
@@ -127,12 +127,12 @@ def _older(files: Files, data_dir: str, queues: list[BackedUp]) -> list[str]:
 
 
 def _next_generation(
-    files: Files, data_dir: str, queues: list[BackedUp], wall_ms: int
+    files: Files, data_dir: str, queues: list[BackedUp], unix_ms: int
 ) -> int:
     """Higher than any of the backup's and any in D, those that are being removed too."""
     there = (name.removesuffix(_STAGED) for name in files.names(data_dir))
     known = [parse_folder_name(name)[1] for name in there]
-    highest = max([wall_ms // 1000, *(q.generation + 1 for q in queues), *(g + 1 for g in known)])
+    highest = max([unix_ms // 1000, *(q.generation + 1 for q in queues), *(g + 1 for g in known)])
     if highest > NUMBER_MAX:
         raise JournalError(f"{data_dir}: a generation is too high here: {NUMBER_MAX} is the last")
     return highest
@@ -140,7 +140,7 @@ def _next_generation(
 
 def _stage(
     files: Files, backup: str, data_dir: str, queue: BackedUp, generation: int, server: bytes,
-    wall_ms: int,
+    unix_ms: int,
 ) -> str:  # fmt: skip
     """A copy of one journal that goes on as the new generation, on disk; its path."""
     source = os.path.join(backup, queue.folder)
@@ -155,6 +155,6 @@ def _stage(
     opening = opening_behind(recovery, account, name, generation)
     opening = replace(opening, generation=generation, server=server)
     recovery.torn = True  # go on in a fresh segment, which says who this is from now on
-    store = recovered_journal(recovery, Sizes(), lambda: opening, wall_ms)
-    store.writer.close(wall_ms)
+    store = recovered_journal(recovery, Sizes(), lambda: opening, unix_ms)
+    store.writer.close(unix_ms)
     return path

@@ -1,7 +1,7 @@
 """All queues by name: create, delete, wait, and the one clock hand for everything that comes due.
 
-One rule: the broker calls nobody. Waiters that were served stand in `woken`, queues that were
-deleted in `deleted`, readers whose items have to be read back in `hungry`; the shell sweeps them
+One rule: the broker calls nobody. Waiters that were served stand in `to_resume`, queues that were
+deleted in `deleted`, readers whose items have to be read back in `to_read`; the shell sweeps them
 once per turn.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.index.waiters import Waiter, Waiters, Want
 from kestrelpy.core.log.log import Log
@@ -20,8 +20,8 @@ from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.registry.lifecycle import Later, Lifecycle
 from kestrelpy.core.subscription.outbox import AT_ONCE_MS
 from kestrelpy.core.subscription.subscription import HUNG_UP, Subscription
-from kestrelpy.core.transfer.request import Order
-from kestrelpy.core.transfer.transfers import Moves
+from kestrelpy.core.transfer.request import TransferRequest
+from kestrelpy.core.transfer.transfers import Transfers
 from kestrelpy.core.trash import Trash
 
 # Items released or expired, leases ended and waits timed out in one tick: 2 to 5 ms of work, and as
@@ -38,12 +38,12 @@ class Broker(Lifecycle):
         self,
         policy_of: Callable[[bytes, bytes], Policy],
         make_log: Callable[[Queue], Log],
-        wall: Wall,
+        clock: ClockOffset,
         queues_max: int,
     ) -> None:
         """`policy_of` makes a queue's rules of its name and of what was declared for it."""
-        super().__init__(policy_of, make_log, wall, queues_max)
-        self.moves = Moves(self)
+        super().__init__(policy_of, make_log, clock, queues_max)
+        self.moves = Transfers(self)
 
     # -- waiting ----------------------------------------------------------------------------
 
@@ -144,12 +144,12 @@ class Broker(Lifecycle):
                     line = each.child if isinstance(each, ChildQueue) else each.reader
                     if line.outgoing:
                         self.moves.send(each)
-                if thing.is_remnant and thing in self.remnants:
+                if thing.is_tombstone and thing in self.tombstones:
                     self.clear_away(thing, now_ms)
                 elif thing.is_too_old(now_ms):
                     self.delete(thing.name, now_ms)
                     self.counters.queue_expires += 1
-            elif isinstance(thing, Order):
+            elif isinstance(thing, TransferRequest):
                 self.moves.wake(thing)
             elif isinstance(thing, Trash):
                 thing.free(now_ms)
@@ -160,8 +160,8 @@ class Broker(Lifecycle):
 
     def step_wall(self, offset_ms: int) -> None:
         """The wall clock was set, or drifted: dates are due at other times now."""
-        self.wall.offset_ms = offset_ms
-        for queue in (*self.queues.values(), *self.remnants):
+        self.clock.offset_ms = offset_ms
+        for queue in (*self.queues.values(), *self.tombstones):
             queue.alarm.need(queue.reader.next_due())
-            if queue.missed is not None:
-                queue.alarm.need(queue.missed.due.next_due(offset_ms))
+            if queue.unseen is not None:
+                queue.alarm.need(queue.unseen.due.next_due(offset_ms))

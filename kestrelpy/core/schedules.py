@@ -183,7 +183,7 @@ class Timetable:
             return None
         if self._is_due:
             return self._looked_ms
-        next_ms = self._next_wall_ms - self._broker.wall.offset_ms
+        next_ms = self._next_wall_ms - self._broker.clock.offset_ms
         return min(self._looked_ms + LOOK_MS, next_ms)
 
     def look(self, now_ms: int, why_not: str = "") -> None:
@@ -236,4 +236,4 @@ class Timetable:
         return self._broker.queues.get(name) or self._broker.create(name, now_ms)
 
     def _wall_s(self, now_ms: int) -> int:
-        return max((now_ms + self._broker.wall.offset_ms) // 1000, 0)
+        return max((now_ms + self._broker.clock.offset_ms) // 1000, 0)

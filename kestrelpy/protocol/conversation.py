@@ -19,7 +19,7 @@ from kestrelpy.core.broker import Broker
 from kestrelpy.core.index.waiters import Waiter
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.transfer.request import Order
+from kestrelpy.core.transfer.request import TransferRequest
 from kestrelpy.errors import Refused, ServerError, fitted
 from kestrelpy.protocol.log_limit import address_of
 from kestrelpy.protocol.parse.commands import (
@@ -89,7 +89,7 @@ class Conversation:
         self.shell: object = None
         self.wants_bytes = 0  # of memory, for an answer that waits for it
         self.last_command_ms = now_ms
-        self._order: Order | None = None
+        self._order: TransferRequest | None = None
         self._suggests_ms = now_ms
 
     # -- the turn ---------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class Conversation:
         """What reads by marker for it."""
         return self.fetching.observer()
 
-    def await_order(self, order: Order) -> None:
+    def await_order(self, order: TransferRequest) -> None:
         """Carry out nothing further before this has been moved."""
         self._order = order
 
@@ -317,7 +317,7 @@ class Conversation:
             return
         if queue is None:
             self.replies.say(b"NOT_FOUND\r\n")
-        elif queue.is_remnant:
+        elif queue.is_tombstone:
             self.replies.hold(b"DELETED\r\n", queue.log, queue.log.lsn_appended)
         else:
             self.replies.hold(b"DELETED\r\n", self.host.removal(queue), 1)

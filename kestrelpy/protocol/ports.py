@@ -16,7 +16,7 @@ from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import Log
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.schedules import Timetable
-from kestrelpy.core.transfer.request import Order
+from kestrelpy.core.transfer.request import TransferRequest
 from kestrelpy.errors import Refused
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.protocol.parse.commands import Store
@@ -133,7 +133,7 @@ class Talk(Protocol):
     def store(self, command: Store, now_ms: int) -> None:
         """Carry out a set or the like; raises Refused."""
 
-    def await_order(self, order: Order) -> None:
+    def await_order(self, order: TransferRequest) -> None:
         """Carry out nothing further before this has been moved."""
 
     def refuse(self, refused: Refused, quiet: bool = False) -> None:

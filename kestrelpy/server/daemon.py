@@ -23,9 +23,9 @@ from journal.write.segment_file import Sizes
 from kestrelpy.config.mistakes import ConfigError
 from kestrelpy.config.settings import Config
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.log.log import JournalLog, Log
-from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ServerError
 from kestrelpy.protocol.log_limit import LogLimit
@@ -99,7 +99,7 @@ class Daemon:
         self._lowered = ""  # what was said of that
         self._began_with = config
         self.broker = Broker(
-            self.policies.of, self._make_log, Wall(clock.wall_offset_ms()), config.server.max_queues
+            self.policies.of, self._make_log, ClockOffset(clock.wall_offset_ms()), config.server.max_queues
         )
         self._loop = loop = asyncio.get_running_loop()
         sizes = Sizes(journal.segment_min_bytes, journal.segment_max_bytes, journal.batch_max_bytes)
@@ -181,7 +181,7 @@ class Daemon:
             self.broker.server_id = self.server_id.encode()
             now_ms = clock.now_ms()
             found = await wrap(self.directory.recover)(
-                self.broker, self._dirty, now_ms, now_ms + self.broker.wall.offset_ms
+                self.broker, self._dirty, now_ms, now_ms + self.broker.clock.offset_ms
             )
             refuse_at_start(self.policies, self.broker)
             return found, await wrap(self.directory.measure_sync)()
@@ -223,11 +223,11 @@ class Daemon:
         self._listeners.remove_socket()
 
     def _close_journals(self) -> None:
-        wall_ms = clock.now_ms() + self.broker.wall.offset_ms
+        unix_ms = clock.now_ms() + self.broker.clock.offset_ms
         for queue in self.broker.logged:
             if isinstance(queue.log, JournalLog) and not queue.log.journal.commit.lsn_in_flight:
                 try:
-                    queue.log.journal.close(wall_ms, pause)
+                    queue.log.journal.close(unix_ms, pause)
                 except JournalError as error:
                     log.error("%s", error)
 
@@ -374,7 +374,7 @@ class Daemon:
 
     def _make_log(self, queue: Queue) -> Log:
         if not queue.policy.durable:
-            return NullLog()
+            return MemoryLog()
         for target in self.committer.without_room:
             if not target.is_reported:  # there will be none for a new one either
                 raise ServerError(target.no_room)

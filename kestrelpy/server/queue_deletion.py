@@ -77,7 +77,7 @@ class Removals:
             self._going.append(queue)
             self._start(self._go(queue, queue.log, gate))
         else:
-            self._broker.moves.passages.gone(queue, clock.now_ms())
+            self._broker.moves.in_flight.gone(queue, clock.now_ms())
             gate.open()
             self._touch(gate.waiting_stored)
 
@@ -105,10 +105,10 @@ class Removals:
         self.turn.committer.let_go(target)
         self.turn.background.let_go(target)
         self.turn.files.rested(target)
-        if self._broker.moves.passages.doubts(queue):
+        if self._broker.moves.in_flight.doubts(queue):
             why = "an item that came here is in doubt until a restart, for its journal failed"
             gate.failure = ServerError(f"queue {name} was not removed from disk: {why}")
-            self._broker.moves.passages.stays(queue)
+            self._broker.moves.in_flight.stays(queue)
             self._touch(gate.waiting_stored)
             return
         try:
@@ -118,9 +118,9 @@ class Removals:
             log.error("queue %s: its files were not removed: %s", name, error)
             why = os.strerror(error.errno) if error.errno else str(error)
             gate.failure = ServerError(f"queue {name} was not removed from disk: {why}")
-            self._broker.moves.passages.stays(queue)
+            self._broker.moves.in_flight.stays(queue)
         else:
-            self._broker.moves.passages.gone(queue, clock.now_ms())
+            self._broker.moves.in_flight.gone(queue, clock.now_ms())
             gate.open()
         self._touch(gate.waiting_stored)
 
@@ -138,7 +138,7 @@ class Removals:
         # In a shortage nobody waits for what is stored: it is refused. What another queue's log
         # still has to say is waited for, or an item that was handed off would come back.
         has_all = target.no_room or target.lsn_stored >= commit.lsn_appended
-        is_held = not target.is_full and self._broker.moves.passages.holds(queue)
+        is_held = not target.is_full and self._broker.moves.in_flight.holds(queue)
         return bool(
             commit.lsn_in_flight
             or turn.committer.is_preparing(target)
@@ -146,5 +146,5 @@ class Removals:
             or turn.background.is_busy(target)
             or not (commit.failure or (has_all and not is_held))
             or self._broker.would_come_back(queue, self._going)
-            or self._broker.moves.passages.follows(queue)
+            or self._broker.moves.in_flight.follows(queue)
         )

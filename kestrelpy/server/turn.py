@@ -123,7 +123,7 @@ class Turn:
             broker.tick(now_ms)
         if self.schedules is not None:
             self.schedules.look(now_ms)
-        if broker.woken or self._woken:
+        if broker.to_resume or self._woken:
             self._resume_woken(now_ms)
         if broker.moves.is_active:
             self._move(now_ms)
@@ -131,7 +131,7 @@ class Turn:
             self._sweep_deleted()
         if self._dirty:
             self._commit_dirty(now_ms)
-        if broker.hungry or self._starving:
+        if broker.to_read or self._starving:
             self._feed_hungry()
         dirty = len(self._dirty)
         self._speak(now_ms)
@@ -140,7 +140,7 @@ class Turn:
         self.gathering.end_turn(now_ms, bool(self.shares), syncs)
         if self.shares:
             self._share_out(now_ms)
-        if len(self._dirty) > dirty or broker.woken or self._woken or broker.deleted:
+        if len(self._dirty) > dirty or broker.to_resume or self._woken or broker.deleted:
             self.owe()  # what went on has changed something
         self.shares.renew()
         self._arm(now_ms)
@@ -148,7 +148,7 @@ class Turn:
     def _resume_woken(self, now_ms: int) -> None:
         """Say how waits have ended: of many, of large items, some in each turn."""
         woken, until = self._woken, clock.elapsed() + DIRECT_SECONDS
-        woken += self._broker.take_woken()
+        woken += self._broker.take_to_resume()
         while woken:
             waiter = woken.popleft()
             conversation = waiter.conversation
@@ -168,7 +168,7 @@ class Turn:
         for line in moves.refusals:
             log.warning("%s", line)
         moves.refusals.clear()
-        for queue in moves.passages.take_quiet():
+        for queue in moves.in_flight.take_quiet():
             target = queue.log
             if isinstance(target, JournalLog):
                 self._later.put_off(target)
@@ -184,7 +184,7 @@ class Turn:
         """Have read back what is needed next; what is not written yet is asked for again."""
         assert self.background is not None
         starving, again, fed = self._starving, [], 0
-        for reader in self._broker.take_hungry():
+        for reader in self._broker.take_to_read():
             starving[reader] = None
             if reader.waiters:  # a client waits: that comes first
                 starving.move_to_end(reader, last=False)
@@ -201,7 +201,7 @@ class Turn:
     def _commit_dirty(self, now_ms: int) -> None:
         """Write every journal with something pending, once no more is coming in this breath."""
         quiet = self.gathering.is_over(now_ms)
-        wall_ms = now_ms + self._broker.wall.offset_ms
+        unix_ms = now_ms + self._broker.clock.offset_ms
         dirty = self._dirty[:]
         self._dirty.clear()
         self.files.begin_turn()
@@ -213,9 +213,9 @@ class Turn:
             # once, unless somebody waits for the write alone.
             may_write = quiet and not target.journal.commit.lsn_in_flight
             is_now = may_write or target.waiting_written
-            if is_now and self.files.has_room_for(target, wall_ms):
+            if is_now and self.files.has_room_for(target, unix_ms):
                 target.cleaned()
-                self._write(target, wall_ms)
+                self._write(target, unix_ms)
                 if quiet or not target.waiting_stored:
                     self._sync(target)
                 else:
@@ -225,22 +225,22 @@ class Turn:
         if not quiet and self._dirty:
             self.owe()
 
-    def _write(self, target: JournalLog, wall_ms: int) -> None:
+    def _write(self, target: JournalLog, unix_ms: int) -> None:
         """Write what is pending and wake whoever waited for that."""
         journal = target.journal
         committer = self.committer
         assert committer is not None
         try:
-            journal.write(wall_ms)
+            journal.write(unix_ms)
         except Exception as error:  # a mistake of ours: this queue stops, the others do not
             log.exception("writing the journal of %s", journal.folder)
             journal.commit.fail(JournalFailed(f"{journal.folder}: {error!r}"))
         target.advance()
-        self.files.wrote(target, wall_ms)
+        self.files.wrote(target, unix_ms)
         if journal.wants_spare:
-            committer.prepare_spare(target, wall_ms)
+            committer.prepare_spare(target, unix_ms)
         if target.store.upkeep.wants_snapshot and self.background is not None:
-            self.background.snapshot(target, wall_ms)
+            self.background.snapshot(target, unix_ms)
             committer.sync(target)
         if journal.can_write:
             target.mark()
@@ -350,12 +350,12 @@ class Turn:
         if self._is_over:
             return
         if target.journal.is_resting:
-            target.journal.rest(clock.now_ms() + self._broker.wall.offset_ms)
+            target.journal.rest(clock.now_ms() + self._broker.clock.offset_ms)
             self.files.rested(target)
 
     def settled(self, target: JournalLog) -> None:
         """Segments may be superfluous now."""
-        dead = target.take_dead(clock.now_ms() + self._broker.wall.offset_ms)
+        dead = target.take_dead(clock.now_ms() + self._broker.clock.offset_ms)
         if dead and self.committer is not None:
             self.committer.remove(target, dead)
         if self._dirty:
@@ -364,7 +364,7 @@ class Turn:
     def read_back(self, reader: Subscription) -> None:
         """What was ordered for this reader is there, or will never be."""
         now_ms = clock.now_ms()
-        reader.line.refill(now_ms + self._broker.wall.offset_ms)
+        reader.ready_line.refill(now_ms + self._broker.clock.offset_ms)
         if reader.waiters:
             reader.serve(now_ms)
         self.owe()
@@ -390,7 +390,7 @@ class Turn:
     def _check_wall(self, now_ms: int) -> None:
         self._wall_checked_ms = now_ms
         offset_ms = clock.wall_offset_ms()
-        if abs(offset_ms - self._broker.wall.offset_ms) >= clock.WALL_STEP_MS:
+        if abs(offset_ms - self._broker.clock.offset_ms) >= clock.WALL_STEP_MS:
             self._broker.step_wall(offset_ms)
 
     def _arm(self, now_ms: int) -> None:

@@ -110,7 +110,7 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
     Fault(
         "an item put for later has its id as marker in a child that waits for it",
         "kestrelpy/core/fanout/child.py",
-        "            self.marks.hide(item.id)\n",
+        "            self.markers.hide(item.id)\n",
         "",
         CHILDREN,
     ),
@@ -124,7 +124,7 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a child goes on matching keys as before its queue's settings changed",
         "kestrelpy/core/queue/child_queue.py",
-        "        child.keyed.keys.matches_any = policy.keys.matches_any\n",
+        "        child.key_gate.keys.matches_any = policy.keys.matches_any\n",
         "",
         CHILDREN,
     ),
@@ -188,14 +188,14 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a child that begins with a delayed item has an entry of its own beside the queue's",
         "kestrelpy/core/queue/child_start.py",
-        "        queue.reader.delays.share(new.__contains__, queue.missed.due)\n",
+        "        queue.reader.delays.share(new.__contains__, queue.unseen.due)\n",
         "",
         CHILDREN,
     ),
     Fault(
         "the own line cannot say when what is delayed for all is due",
         "kestrelpy/core/queue/child_queue.py",
-        "            queue.reader.delays.shared = queue.missed.due\n",
+        "            queue.reader.delays.shared = queue.unseen.due\n",
         "",
         CHILDREN,
     ),

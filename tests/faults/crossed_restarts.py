@@ -40,7 +40,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a dead letter that was put off before stands at its old place after a restart",
         "kestrelpy/core/replay/subscription_replay.py",
-        "        self.apart.leave(id_)\n"
+        "        self.out_of_order.leave(id_)\n"
         "        if id_ in reader.dead.deaths:\n"
         "            reader.dead.forget(id_, False)\n"
         "        meta",
@@ -53,9 +53,9 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
         "what was redriven is dead again after a restart",
         "kestrelpy/core/replay/subscription_replay.py",
         "            reader.dead.forget(id_, False)\n"
-        "        self.apart.release",
+        "        self.out_of_order.release",
         "            pass\n"
-        "        self.apart.release",
+        "        self.out_of_order.release",
         DEAD,
     ),
     Fault(
@@ -99,8 +99,8 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "delayed items outlive a flush",
         "kestrelpy/core/subscription/subscription.py",
-        "        self.line.clear()\n        self.delays.clear(trash)\n",
-        "        self.line.clear()\n",
+        "        self.ready_line.clear()\n        self.delays.clear(trash)\n",
+        "        self.ready_line.clear()\n",
         FLUSH,
     ),
     Fault(
@@ -166,7 +166,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "bodies of lent items count for ever",
         "kestrelpy/core/subscription/subscription.py",
-        "        self.lent_bytes -= len(item.body)\n",
+        "        self.leased_bytes -= len(item.body)\n",
         "",
         KEYS,
     ),
@@ -245,7 +245,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "death does not release the key",
         "kestrelpy/core/subscription/subscription.py",
-        "            self.keyed.end(item)\n            return self.outbox.bury",
+        "            self.key_gate.end(item)\n            return self.outbox.bury",
         "            return self.outbox.bury",
         KEYS,
     ),
@@ -259,21 +259,21 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "an item that was given back for later loses its marker",
         "kestrelpy/core/subscription/subscription.py",
-        "        self.marks.keep(item.id, item.marker)\n        self.delay",
+        "        self.markers.keep(item.id, item.marker)\n        self.delay",
         "        self.delay",
         KEYS,
     ),
     Fault(
         "a dead letter loses its marker",
         "kestrelpy/core/subscription/outbox.py",
-        "        state.marks.keep(item.id, item.marker)\n",
+        "        state.markers.keep(item.id, item.marker)\n",
         "",
         DEAD,
     ),
     Fault(
         "an upto confirms items and keeps their keys",
         "kestrelpy/core/queue/ack_up_to.py",
-        "        reader.keyed.drop(item)\n",
+        "        reader.key_gate.drop(item)\n",
         "",
         KEYS,
     ),

@@ -46,7 +46,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
         "kestrelpy/core/queue/queue.py",
         (
             "            if self.retained is not None:\n"
-            "                self.reader.marks.hide(item.id)\n"
+            "                self.reader.markers.hide(item.id)\n"
         ),
         "",
         RETAINED,
@@ -54,8 +54,8 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "retained: after a start only what is alive is kept",
         "kestrelpy/core/queue/retention.py",
-        "Retained(kept or reader.live.copy(), queue.last_number)",
-        "Retained(reader.live.copy(), queue.last_number)",
+        "RetainedIds(kept or reader.live.copy(), queue.last_number)",
+        "RetainedIds(reader.live.copy(), queue.last_number)",
         RETAINED,
     ),
     Fault(

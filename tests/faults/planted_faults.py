@@ -432,7 +432,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "what stands apart is met again in the log",
         "kestrelpy/core/subscription/ready_line.py",
-        " or id_ in state.elsewhere)\n",
+        " or id_ in state.out_of_order)\n",
         ")\n",
         TESTS_OF_THE_CORE,
     ),
@@ -503,7 +503,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a start forgets that a schedule's last time was in a segment",
         "kestrelpy/core/log/log.py",
-        "        for draft in epoch_drafts(epochs, wall_ms):\n",
+        "        for draft in epoch_drafts(epochs, unix_ms):\n",
         "        for draft in ():\n",
         TESTS_OF_SCHEDULES,
     ),
@@ -567,15 +567,15 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a key stays taken when its item is confirmed",
         READER,
-        "        elif item.key:\n            self.keyed.end(item)\n",
-        "        elif not item.key:\n            self.keyed.end(item)\n",
+        "        elif item.key:\n            self.key_gate.end(item)\n",
+        "        elif not item.key:\n            self.key_gate.end(item)\n",
         TESTS_OF_KEYS,
     ),
     Fault(
         "a give-back frees the key",
         READER,
-        "            self.keyed.take_back(item)\n",
-        "            self.keyed.take_back(item)\n            self.keyed.end(item)\n",
+        "            self.key_gate.take_back(item)\n",
+        "            self.key_gate.take_back(item)\n            self.key_gate.end(item)\n",
         TESTS_OF_KEYS,
     ),
     Fault(
@@ -678,14 +678,14 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "what waits for its key stands in no snapshot at its place",
         "kestrelpy/core/subscription/placed.py",
-        "self._parked = reader.keyed.keys.rows()",
+        "self._parked = reader.key_gate.keys.rows()",
         "self._parked = []",
-        ("tests/unit/core/queue/test_snapshot_view.py",),
+        ("tests/unit/core/subscription/test_placed.py",),
     ),
     Fault(
         "what was given back for later is there at once after a restart",
         "kestrelpy/core/replay/subscription_replay.py",
-        "            self.apart.put_off(record)\n",
+        "            self.out_of_order.put_off(record)\n",
         "            pass\n",
         ("tests/unit/core/index/test_delayed.py",),
     ),
@@ -738,7 +738,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "where a token file is damaged tokens begin at 1",
         "kestrelpy/server/directory/token_file.py",
-        "            below = max(wall_ms * TOKENS_PER_MS, TOKENS_SKIPPED)\n",
+        "            below = max(unix_ms * TOKENS_PER_MS, TOKENS_SKIPPED)\n",
         "            below = 1\n",
         ("tests/unit/server/directory/test_token_file.py",),
     ),
@@ -787,7 +787,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "files with a copy go before those with the original",
         "kestrelpy/server/queue_deletion.py",
-        "            or self._broker.moves.passages.follows(queue)\n",
+        "            or self._broker.moves.in_flight.follows(queue)\n",
         "",
         ("tests/unit/server/test_queue_deletion.py",),
     ),
@@ -901,9 +901,9 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a step of an upto forgets those whose markers earlier steps passed",
         "kestrelpy/core/queue/ack_up_to.py",
-        "        for _, id_ in queue.reader.marks.between(self._at + 1, marker):\n",
+        "        for _, id_ in queue.reader.markers.between(self._at + 1, marker):\n",
         "        self._passed = IdSet()\n"
-        "        for _, id_ in queue.reader.marks.between(self._at + 1, marker):\n",
+        "        for _, id_ in queue.reader.markers.between(self._at + 1, marker):\n",
         ("tests/unit/core/queue/test_ack_up_to.py",),
     ),
     Fault(

@@ -346,7 +346,7 @@ class DeletingMachine(RuleBasedStateMachine):
         if target.lsn_durable < target.lsn_appended:
             return
         upkeep = target.store.upkeep
-        job = upkeep.begin_snapshot(target.state(), self.town.wall_ms)
+        job = upkeep.begin_snapshot(target.state(), self.town.unix_ms)
         job.run(self.town.disk)
         for path in upkeep.finish_snapshot(job, True):
             self.town.disk.remove(path)
@@ -415,7 +415,7 @@ class DeletingMachine(RuleBasedStateMachine):
         queues = self.town.broker.queues
         for name in {to, CONFIGURED}:
             queue = queues.get(name.encode())
-            is_made = queue is not None and queue.is_child and not queue.parent.is_remnant
+            is_made = queue is not None and queue.is_child and not queue.parent.is_tombstone
             if is_made and (name == to or queue.child.floor < queue.parent.last_number):
                 self.books.children.add(self._line(name))
 
@@ -457,10 +457,10 @@ class DeletingMachine(RuleBasedStateMachine):
         assert not left, f"never fetched: {left}"
         self.town.work()
         town = self.town
-        assert town.broker.remnants == []
+        assert town.broker.tombstones == []
         assert town.origins() == 0
         assert town.moving() == []
-        assert not town.broker.moves.passages.mover.leases
+        assert not town.broker.moves.in_flight.mover.leases
         folders = Counter(parse_folder_name(each)[0] for each in town.disk.names("data"))
         assert all(count == 1 for name, count in folders.items() if name), folders
         end(town)
@@ -489,10 +489,10 @@ def lines_of(town: Town) -> Iterator[tuple[Line, Subscription, JournalLog, bool]
     is given what is put?"""
     for queue in town.broker.logged:
         assert isinstance(queue.log, JournalLog)
-        if not queue.is_remnant:
+        if not queue.is_tombstone:
             yield line_of(queue), queue.reader, queue.log, False
         for branch in ChildQueue.all_of(queue):
-            yield line_of(branch), branch.reader, queue.log, not queue.is_remnant
+            yield line_of(branch), branch.reader, queue.log, not queue.is_tombstone
 
 
 @pytest.mark.slow

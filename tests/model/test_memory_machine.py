@@ -104,7 +104,7 @@ class MemoryMachine(RuleBasedStateMachine):
         for size in sizes:
             self.serial += 1
             body = b"%d" % self.serial + b"." * size
-            expires_ms = self.small.wall_ms + lives_ms if lives_ms and self.expiring else 0
+            expires_ms = self.small.unix_ms + lives_ms if lives_ms and self.expiring else 0
             delay = later if not expires_ms else None
             one, other = (life.put(body, expires_ms, delay, key) for life in self.lives)
             assert one == other
@@ -130,7 +130,7 @@ class MemoryMachine(RuleBasedStateMachine):
                 assert one.attempts == other.attempts
                 self.held.append((one, other))
                 for life, lease in zip(self.lives, (one, other), strict=True):
-                    life.reader.line.said(lease)
+                    life.reader.ready_line.said(lease)
 
     @rule(dead=st.booleans())
     def peek(self, dead: bool) -> None:
@@ -203,7 +203,7 @@ class MemoryMachine(RuleBasedStateMachine):
             if dead:
                 one, other = (Admin(life.queue).purge(id_, life.now_ms) for life in self.lives)
                 assert (one is None) == (other is None)
-            elif not 0 < self.puts.get(id_, (0, 0, b""))[1] <= self.small.wall_ms:
+            elif not 0 < self.puts.get(id_, (0, 0, b""))[1] <= self.small.unix_ms:
                 assert self.cancelled(self.endless, id_) == self.cancelled(self.small, id_)
 
     def cancelled(self, life: Life, id_: int) -> bool:
@@ -293,25 +293,25 @@ def check(reader: Subscription) -> None:
     assert len({i.id for i in items}) == len(items), "nothing is there twice"
     assert all(i.is_whole for i in items)
     assert sum(len(i.body) for i in items) == ready.resident_bytes
-    assert sum(len(lease.item.body) for lease in reader.leases) == reader.lent_bytes
-    places = [i.id for i in items if i.id not in reader.elsewhere]
+    assert sum(len(lease.item.body) for lease in reader.leases) == reader.leased_bytes
+    places = [i.id for i in items if i.id not in reader.out_of_order]
     assert all(i < ready.frontier for i in places), "nothing in memory is behind the frontier"
     there = {i for i in reader.live if i not in reader.leases and i not in reader.dead.deaths}
     delayed = set(reader.delays.ids)
-    assert delayed <= set(reader.elsewhere)
+    assert delayed <= set(reader.out_of_order)
     assert sum(entry.body_bytes for entry in reader.delays.entries(0)) == reader.delays.bytes
     there -= delayed
-    stubs = {i for _, i, _ in ready.stubs}
-    beyond = {i for i in there - set(reader.elsewhere) if i >= ready.frontier}
-    parked, whole = set(reader.keyed.keys.parked), reader.keyed.whole
-    here = there - beyond - stubs - parked
+    disk_refs = {i for _, i, _ in ready.disk_refs}
+    beyond = {i for i in there - set(reader.out_of_order) if i >= ready.frontier}
+    parked, whole = set(reader.key_gate.keys.parked), reader.key_gate.whole
+    here = there - beyond - disk_refs - parked
     assert {i.id for i in items} == here, "what is before it is in memory"
     assert ready.parked == len(parked)
-    assert set(whole) <= parked <= set(reader.elsewhere) - stubs
-    assert sum(i.size for i in whole.values()) == reader.keyed.whole_bytes
-    assert ready.stubs.count == len(stubs)
-    apart = set(reader.elsewhere)
-    assert stubs <= apart <= there | delayed, "what stands apart is neither lent nor dead"
+    assert set(whole) <= parked <= set(reader.out_of_order) - disk_refs
+    assert sum(i.size for i in whole.values()) == reader.key_gate.whole_bytes
+    assert ready.disk_refs.count == len(disk_refs)
+    apart = set(reader.out_of_order)
+    assert disk_refs <= apart <= there | delayed, "what stands apart is neither lent nor dead"
     assert ready.beyond == len(beyond)
     assert (ready.frontier < 1 << 62) == bool(beyond)
     assert set(reader.watch.watched) <= {i.id for i in items} | set(whole) | {

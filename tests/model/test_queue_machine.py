@@ -78,7 +78,7 @@ class QueueMachine(RuleBasedStateMachine):
     @initialize(limits=LIMITS, keys=KEYS)
     def begin(self, limits: dict[str, Any], keys: KeySettings) -> None:
         self.q = QueueInHand(Policy(**limits, keys=keys))
-        self.model = QueueModel(Policy(**limits, keys=keys), 0, self.q.broker.wall.offset_ms)
+        self.model = QueueModel(Policy(**limits, keys=keys), 0, self.q.broker.clock.offset_ms)
 
     # -- storing ----------------------------------------------------------------------------
 
@@ -96,7 +96,7 @@ class QueueMachine(RuleBasedStateMachine):
         for size in sizes:
             self.serial += 1
             body = b"%d%s" % (self.serial, b"." * size)
-            expires_ms = self.q.wall_ms + lives_ms if lives_ms else 0
+            expires_ms = self.q.unix_ms + lives_ms if lives_ms else 0
             delay = self.delay(later)
             if self.model.refuses(expires_ms, delay):
                 self.model.exists = True
@@ -118,7 +118,7 @@ class QueueMachine(RuleBasedStateMachine):
         if later is None:
             return None
         ms, is_date = later
-        return Delay(self.model.wall_ms + ms, True) if is_date else Delay(ms)
+        return Delay(self.model.unix_ms + ms, True) if is_date else Delay(ms)
 
     # -- fetching ---------------------------------------------------------------------------
 
@@ -333,7 +333,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(ms=st.one_of(SHORT_MS, LONG_MS))
     def pass_time(self, ms: int) -> None:
         self.q.pass_time(ms)
-        self.model.unread = set(self.q.reader.ready.stubs.ids) if self.model.exists else set()
+        self.model.unread = set(self.q.reader.ready.disk_refs.ids) if self.model.exists else set()
         self.model.pass_time(ms)
 
     @rule()
@@ -416,7 +416,7 @@ class QueueMachine(RuleBasedStateMachine):
         while self.model.exists and self.q.read_back():
             pass
         self.forget_ended()
-        woken = self.q.broker.take_woken()
+        woken = self.q.broker.take_to_resume()
         got = []
         of_the_dead = {number: waiter.dead for number, waiter in self.waiters.items()}
         for waiter in woken:

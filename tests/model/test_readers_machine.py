@@ -333,13 +333,13 @@ class ReadersMachine(RuleBasedStateMachine):
             return
         if journal.commit.lsn_written in log.store.upkeep.snapshots:
             return  # nothing has happened since the last one
-        job = log.store.upkeep.begin_snapshot(log.state(), self.stage.wall_ms)
+        job = log.store.upkeep.begin_snapshot(log.state(), self.stage.unix_ms)
         job.run(self.stage.disk)
         outdated = [*log.store.upkeep.finish_snapshot(job, True)]
         chosen = log.store.upkeep.choose(job.snapshot.lsn)
         if chosen:
             carry = log.store.upkeep.begin_carry(
-                chosen, job.snapshot.kept(), lambda: None, self.stage.wall_ms
+                chosen, job.snapshot.kept(), lambda: None, self.stage.unix_ms
             )
             outdated += log.store.upkeep.finish_carry(chosen, carry, carry.run(self.stage.disk))
         for path in (*outdated, *log.take_dead()):
@@ -371,7 +371,7 @@ class ReadersMachine(RuleBasedStateMachine):
     def every_segment_counts_what_somebody_needs(self) -> None:
         queue = self.stage.queue(PARENT)
         assert isinstance(queue.log, JournalLog)
-        kept = queue.kept_now()
+        kept = queue.needed_now()
         needed = {t.id for line in self.world.lines.values() for t in line.things.values()}
         assert set(kept) == needed
         for segment in queue.log.journal.segments:

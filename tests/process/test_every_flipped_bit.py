@@ -19,9 +19,9 @@ from journal.errors import JournalError
 from journal.sets.id_counts import IdCounts
 from journal.write.segment_file import Sizes
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.server.directory.data_directory import DataDirectory
@@ -66,12 +66,12 @@ def keep(stage: Stage, name: str) -> None:
     log = stage.queue(name).log
     assert isinstance(log, JournalLog)
     upkeep = log.store.upkeep
-    job = upkeep.begin_snapshot(log.state(), stage.wall_ms)
+    job = upkeep.begin_snapshot(log.state(), stage.unix_ms)
     job.run(stage.disk)
     outdated = upkeep.finish_snapshot(job, True)
     chosen = upkeep.choose(job.snapshot.lsn)
     if chosen:
-        carry = upkeep.begin_carry(chosen, job.snapshot.kept(), lambda: None, stage.wall_ms)
+        carry = upkeep.begin_carry(chosen, job.snapshot.kept(), lambda: None, stage.unix_ms)
         outdated += upkeep.finish_carry(chosen, carry, carry.run(stage.disk))
     for path in (*outdated, *log.take_dead()):
         stage.disk.remove(path)
@@ -217,8 +217,8 @@ def beside(disk: MemoryDisk, path: str) -> MemoryDisk:
 def is_named_at_once(disk: MemoryDisk, now_ms: int) -> bool:
     """Does recovery alone name something? Without all the rest of a start: for speed."""
     directory = DataDirectory(disk.kill_clone(), "data", _SIZES)
-    wall = Wall(stages.WALL_MS - 1_000_000)
-    broker = Broker(lambda name, declared: Policy(), lambda queue: NullLog(), wall, 99)
+    wall = ClockOffset(stages.WALL_MS - 1_000_000)
+    broker = Broker(lambda name, declared: Policy(), lambda queue: MemoryLog(), wall, 99)
     try:
         directory.lock()
         broker.server_id = directory.server_id.encode()

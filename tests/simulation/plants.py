@@ -24,9 +24,9 @@ from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.registry.lifecycle import Lifecycle
 from kestrelpy.core.replay.replay import Replay
 from kestrelpy.core.replay.subscription_replay import ReplayLine
-from kestrelpy.core.subscription.restore import Apart
+from kestrelpy.core.subscription.restore import OutOfOrder
 from kestrelpy.core.subscription.subscription import DEFERRED, Subscription
-from kestrelpy.core.transfer.in_flight import Passages
+from kestrelpy.core.transfer.in_flight import InFlight
 from kestrelpy.core.transfer.steps import Source
 from kestrelpy.protocol.replies import Replies
 from kestrelpy.protocol.verbs import children as mentioning
@@ -237,7 +237,7 @@ def renewal_of_a_token_forgotten_by_a_restart() -> Iterator[None]:
 
 
 def put_off_forgotten_by_a_restart() -> Any:
-    return mock.patch.object(Apart, "put_off", lambda apart, record: None)
+    return mock.patch.object(OutOfOrder, "put_off", lambda apart, record: None)
 
 
 def moved_without_a_record() -> Any:
@@ -256,7 +256,7 @@ def moved_without_a_record() -> Any:
 
 
 def copies_in_doubt_kept_by_a_start() -> Any:
-    return mock.patch.object(Passages, "settle_all", lambda passages, queue, now_ms: 0)
+    return mock.patch.object(InFlight, "settle_all", lambda passages, queue, now_ms: 0)
 
 
 def id_forgotten_by_a_restart() -> Any:
@@ -287,10 +287,10 @@ def what_waits_is_not_found_by_its_id() -> Any:
 
 
 def handed_off_and_given_back() -> Any:
-    def hand_off(passages: Passages, source: Queue, lease: Any, *args: Any) -> None:
+    def hand_off(passages: InFlight, source: Queue, lease: Any, *args: Any) -> None:
         lease.owner.take_back(lease, args[-1], DEFERRED)
 
-    return mock.patch.object(Passages, "hand_off", hand_off)
+    return mock.patch.object(InFlight, "hand_off", hand_off)
 
 
 def handed_off_without_an_origin() -> Any:

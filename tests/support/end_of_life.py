@@ -93,8 +93,8 @@ def empty(stage: Stage) -> None:
 
 def _every(broker: Broker) -> list[Queue]:
     """Queues and children, those of deleted ones too."""
-    remnants = (each for queue in broker.remnants for each in ChildQueue.all_of(queue))
-    return [*broker.queues.values(), *remnants]
+    tombstones = (each for queue in broker.tombstones for each in ChildQueue.all_of(queue))
+    return [*broker.queues.values(), *tombstones]
 
 
 def _holds(queue: Queue) -> bool:
@@ -102,7 +102,7 @@ def _holds(queue: Queue) -> bool:
 
 
 def _is_moving(broker: Broker) -> bool:
-    return broker.moves.is_active or bool(broker.moves._outboxes) or bool(broker.remnants)
+    return broker.moves.is_active or bool(broker.moves._outboxes) or bool(broker.tombstones)
 
 
 def _give_back(reader: Subscription, now_ms: int) -> None:
@@ -114,8 +114,8 @@ def _give_back(reader: Subscription, now_ms: int) -> None:
 
 def _due_in(reader: Subscription, stage: Stage) -> int:
     """How long the last of what is delayed still is."""
-    entries = reader.delays.entries(stage.broker.wall.offset_ms)
-    return max((entry.due_ms - stage.wall_ms + 1 for entry in entries), default=0)
+    entries = reader.delays.entries(stage.broker.clock.offset_ms)
+    return max((entry.due_ms - stage.unix_ms + 1 for entry in entries), default=0)
 
 
 def _take_all(stage: Stage, queue: Queue) -> None:
@@ -143,7 +143,7 @@ def _complain(complaints: Iterable[str]) -> None:
 def end_in_hand(q: QueueInHand) -> None:
     """Nothing is left of a queue whose log writes nothing."""
     broker = q.broker
-    for waiter in [*broker.take_woken()]:
+    for waiter in [*broker.take_to_resume()]:
         assert waiter.done
     for name in [*q.holders]:
         q.hang_up(name)
@@ -158,7 +158,7 @@ def end_in_hand(q: QueueInHand) -> None:
             q.pass_time(_A_MOMENT_MS * 10)
             for holder in q.holders.values():
                 holder.overdue.clear()
-    broker.take_woken()
+    broker.take_to_resume()
     broker.deleted.clear()  # the shell would have removed their files by now
     while q.read_back():
         pass
@@ -179,7 +179,7 @@ def end_life(life: Life) -> None:
         life.commit()
         life.settle()
         life.pass_time(_A_MOMENT_MS * 10)
-    broker.take_woken()
+    broker.take_to_resume()
     for _ in range(3):  # what the last snapshot lets go is said, written and snapped again
         life.commit()
         life.settle()

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from journal.errors import Damage
 from journal.write.segment_file import Sizes
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder, Lease
 from kestrelpy.core.index.waiters import Want
@@ -139,9 +139,9 @@ class Life:
         self.directory.lock()
         self.broker = Broker(
             lambda name, declared: self.policy, lambda q: self.directory.new_log(q, self.dirty),
-            Wall(WALL_MS), 9,
+            ClockOffset(WALL_MS), 9,
         )  # fmt: skip
-        found = self.directory.recover(self.broker, self.dirty, now_ms, self.wall_ms)
+        found = self.directory.recover(self.broker, self.dirty, now_ms, self.unix_ms)
         self.damages += found.damages
         self.notes = found.notes
         if NAME not in self.broker.queues:
@@ -149,7 +149,7 @@ class Life:
         self.starving: list[Subscription] = []
 
     @property
-    def wall_ms(self) -> int:
+    def unix_ms(self) -> int:
         return self.now_ms + WALL_MS
 
     @property
@@ -168,7 +168,7 @@ class Life:
     # -- off the loop -----------------------------------------------------------------------
 
     def read_back(self, reader: Subscription) -> None:
-        reader.line.refill(self.wall_ms)
+        reader.ready_line.refill(self.unix_ms)
         if reader.waiters:
             reader.serve(self.now_ms)
 
@@ -181,7 +181,7 @@ class Life:
 
     def feed(self) -> None:
         """The end of a turn."""
-        hungry = dict.fromkeys(self.starving + self.broker.take_hungry())
+        hungry = dict.fromkeys(self.starving + self.broker.take_to_read())
         self.starving = [r for r in hungry if not self.background.feed(r)]
 
     def do_some(self, nth: int = 0) -> bool:
@@ -203,14 +203,14 @@ class Life:
             log.cleaned()
         self.dirty.clear()
         for _ in range(_ROUNDS_MAX):
-            journal.write(self.wall_ms)
+            journal.write(self.unix_ms)
             if journal.wants_spare:
-                order = journal.order_spare(self.wall_ms)
+                order = journal.order_spare(self.unix_ms)
                 journal.spare_ready(order, order.prepare(self.disk))
             elif not journal.has_pending or journal.commit.failure is not None:
                 break
         if self.log.store.upkeep.wants_snapshot:
-            self.background.snapshot(self.log, self.wall_ms)
+            self.background.snapshot(self.log, self.unix_ms)
         job = journal.begin_sync()
         if job is not None:
             job.run()

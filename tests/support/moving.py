@@ -194,7 +194,7 @@ class Town(Stage):
         upkeep = log.store.upkeep
         if log.journal.active is None:
             return  # nothing was ever written
-        job = upkeep.begin_snapshot(log.state(), self.wall_ms)
+        job = upkeep.begin_snapshot(log.state(), self.unix_ms)
         job.run(self.disk)
         for path in upkeep.finish_snapshot(job, True):
             self.disk.remove(path)
@@ -223,7 +223,7 @@ class Town(Stage):
 
     def check(self) -> None:
         """Nothing is lost, nothing is doubled."""
-        assert not self.broker.moves.passages.mover.leases, "it would only grow"
+        assert not self.broker.moves.in_flight.mover.leases, "it would only grow"
         found = self.bodies()
         doubled = {body: count for body, count in found.items() if count > 1}
         assert not doubled, f"doubled: {doubled}"

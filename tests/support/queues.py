@@ -27,7 +27,7 @@ from journal.read.readahead import Backlog
 from journal.store import Store
 from journal.write.writer import Journal
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder, Lease
 from kestrelpy.core.index.memory_budget import UNLIMITED
@@ -98,14 +98,14 @@ class QueueInHand:
     """The queue `jobs` in a broker of its own. `now_ms` is the steady clock."""
 
     def __init__(
-        self, policy: Policy, now_ms: int = 0, wall_ms: int = WALL_MS, queues_max: int = 100
+        self, policy: Policy, now_ms: int = 0, unix_ms: int = WALL_MS, queues_max: int = 100
     ) -> None:
         self.policy = policy
         self.now_ms = now_ms
         self.holders: dict[str, Holder] = {}
         self.dirty: list[JournalLog] = []
         self.broker = Broker(
-            lambda name, declared: self.policy, self._make_log, Wall(wall_ms - now_ms), queues_max
+            lambda name, declared: self.policy, self._make_log, ClockOffset(unix_ms - now_ms), queues_max
         )
 
     def _make_log(self, queue: Queue) -> Log:
@@ -124,8 +124,8 @@ class QueueInHand:
         return self.queue.reader
 
     @property
-    def wall_ms(self) -> int:
-        return self.now_ms + self.broker.wall.offset_ms
+    def unix_ms(self) -> int:
+        return self.now_ms + self.broker.clock.offset_ms
 
     @property
     def ready(self) -> list[bytes]:
@@ -192,13 +192,13 @@ class QueueInHand:
     def read_back(self) -> bool:
         """What has to be read back is, at once; did that bring anything?"""
         moved = False
-        for reader in self.broker.take_hungry():
+        for reader in self.broker.take_to_read():
             backlog, before = reader.log.backlog, unread(reader)
             assert isinstance(backlog, KeptBacklog)
             if reader.dead.sought:
-                reader.line.revive(backlog.put_of(reader.dead.sought))
+                reader.ready_line.revive(backlog.put_of(reader.dead.sought))
             if reader.ready.beyond:
-                reader.line.refill(self.wall_ms)
+                reader.ready_line.refill(self.unix_ms)
             fetch(reader)
             moved |= unread(reader) != before
             reader.serve(self.now_ms)
@@ -259,7 +259,7 @@ class QueueInHand:
 
     def answers(self) -> list[tuple[str, bytes | None]]:
         """Who of those who wait was answered since the last time, and with what, in order."""
-        return [(str(w.conversation), body_of(w)) for w in self.broker.take_woken()]
+        return [(str(w.conversation), body_of(w)) for w in self.broker.take_to_resume()]
 
     def pause(self, paused: bool = True) -> int:
         return Admin(self.queue).pause(paused, self.now_ms)
@@ -271,7 +271,7 @@ class QueueInHand:
             return False
         put = [r for r in self.records if r.kind == Kind.PUT and r.item == id_][-1]
         expires_ms, key, _ = said_of_put(put.meta)
-        if where is Waiting.LOGGED and 0 < expires_ms <= self.wall_ms:
+        if where is Waiting.LOGGED and 0 < expires_ms <= self.unix_ms:
             return False
         Admin(self.queue).cancel(id_, len(put.body), self.now_ms, key)
         return True
@@ -307,7 +307,7 @@ class QueueInHand:
 
     def step_wall(self, ms: int) -> None:
         """Somebody sets the wall clock."""
-        self.broker.step_wall(self.broker.wall.offset_ms + ms)
+        self.broker.step_wall(self.broker.clock.offset_ms + ms)
         self.pass_time(0)
 
     def reload(self, **settings: Any) -> None:
@@ -324,7 +324,7 @@ class QueueInHand:
         """What a server that was killed finds in the log, or in these records of it."""
         found = self.records if records is None else records
         queue = self.queue
-        again = QueueInHand(self.policy, self.now_ms, self.wall_ms)
+        again = QueueInHand(self.policy, self.now_ms, self.unix_ms)
         fresh = again.broker.fresh(NAME, queue.generation, again.now_ms)
         fresh.know(IDENTITY)
         replay = Replay(fresh)
@@ -341,9 +341,9 @@ class QueueInHand:
         return again
 
 
-def make_queue(now_ms: int = 0, wall_ms: int = WALL_MS, **settings: Any) -> QueueInHand:
+def make_queue(now_ms: int = 0, unix_ms: int = WALL_MS, **settings: Any) -> QueueInHand:
     """An empty queue with these settings of `Policy`, and the defaults for the others."""
-    made = QueueInHand(Policy(**settings), now_ms, wall_ms)
+    made = QueueInHand(Policy(**settings), now_ms, unix_ms)
     made.broker.create(NAME, now_ms)
     return made
 
@@ -368,22 +368,22 @@ def in_order(line: Ready) -> list[tuple[int, Item]]:
 
 def unread(reader: Subscription) -> tuple[int, int, int]:
     """What only the log has."""
-    return reader.ready.beyond, reader.ready.stubs.count, reader.dead.missing
+    return reader.ready.beyond, reader.ready.disk_refs.count, reader.dead.missing
 
 
 def fetch(reader: Subscription) -> None:
     """What stands apart and is next is read."""
     backlog = reader.log.backlog
-    wanted = reader.line.begin_fetch()
+    wanted = reader.ready_line.begin_fetch()
     if wanted:
         assert isinstance(backlog, KeptBacklog)
-        reader.line.fetched([backlog.put_of(id_) for id_ in wanted])
+        reader.ready_line.fetched([backlog.put_of(id_) for id_ in wanted])
 
 
 def standing(reader: Subscription) -> list[tuple[int, Item]]:
     """All that is ready, by place: in the line, or waiting for its key."""
     line = in_order(all_read(reader).ready)
-    keyed, backlog = reader.keyed, reader.log.backlog
+    keyed, backlog = reader.key_gate, reader.log.backlog
     parked: dict[int, Item] = {}
     for row in keyed.keys._rows.values():
         for id_, place, size in [] if isinstance(row, int) else list(row):
@@ -403,9 +403,9 @@ def all_read(reader: Subscription) -> Subscription:
     """The reader, with everything that is ready in memory."""
     reader.residency.limit(UNLIMITED)
     reader.residency.allowed = UNLIMITED
-    while reader.ready.beyond or reader.ready.stubs.count:
+    while reader.ready.beyond or reader.ready.disk_refs.count:
         before = unread(reader)
-        reader.line.refill(0, UNLIMITED)
+        reader.ready_line.refill(0, UNLIMITED)
         fetch(reader)
         assert unread(reader) != before, "what is left to the log can be read back"
     return reader
@@ -419,7 +419,7 @@ def dead_in_order(reader: Subscription) -> list[Item]:
     while line.count:
         if line.missing:
             assert isinstance(backlog, KeptBacklog)
-            marker = reader.marks.of(line.missing, 0)
+            marker = reader.markers.of(line.missing, 0)
             line.keep(item_of(backlog.put_of(line.missing), marker), False)
         popped = line.pop()
         assert popped is not None
@@ -439,7 +439,7 @@ def state_after_a_restart(queue: Queue) -> dict[str, object]:
     reader = queue.reader
     line = standing(reader)
     line += [(e.place, e.item) for e in reader.leases if not (e.dead or e.by_token)]
-    hidden = reader.marks.hidden
+    hidden = reader.markers.hidden
     dead = [(reader.dead.deaths[i.id].order, i) for i in dead_in_order(reader)]
     dead += [(e.place, e.item) for e in reader.leases if e.dead]
     dead.sort(key=lambda each: each[0])
@@ -453,10 +453,10 @@ def state_after_a_restart(queue: Queue) -> dict[str, object]:
         "dead": [facts(item)[:-1] for _, item in dead],
         "deaths": {item: (d.attempts, d.reason, d.died_ms) for item, d in deaths},
         "leased": dict(reader.leases.entries),
-        "delayed": sorted(reader.delays.entries(reader.wall.offset_ms)),
+        "delayed": sorted(reader.delays.entries(reader.clock.offset_ms)),
         "places of leases": {e.item.id: e.place for e in reader.leases if e.by_token},
         "hidden": list(hidden),
-        "marks": [(m, i) for m, i in reader.marks if i in hidden],
+        "markers": [(m, i) for m, i in reader.markers if i in hidden],
         "bytes": reader.live_bytes,
         "paused": reader.paused,
         "live": list(reader.live),

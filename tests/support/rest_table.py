@@ -20,7 +20,7 @@ from kestrelpy.core.index.ready_list import NO_FRONTIER
 TOTAL: Final = "a total since the start"
 NUMBER: Final = "the latest number that was given, or reached"
 SETTING: Final = "a setting, or said by one"
-NAME: Final = "a name: of what it is, or what it is told apart by"
+NAME: Final = "a name: of what it is, or what it is told out_of_order by"
 CLOCK: Final = "a moment, when something was done last or is looked at next"
 INSIDE: Final = "belongs to what is there; each is looked at for itself"
 LAST: Final = "one thing that was asked for last, kept in case it is asked for again"
@@ -28,7 +28,7 @@ BUFFER: Final = "a piece that was read last, replaced by the next"
 ON_DISK: Final = "what lies on the disk"
 CACHE: Final = "a cache with a bound"
 WORKS: Final = "runs as long as the process does"
-ELSEWHERE: Final = "its records are kept elsewhere"
+ELSEWHERE: Final = "its records are kept out_of_order"
 UNFOLLOWED: Final = (CACHE, ELSEWHERE)
 
 # By class: attributes that may hold something, with the reason.
@@ -68,7 +68,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "weighed": "which snapshot it was looked at for last",
     },
     "journal.sets.hash_table.Table": {
-        "width _shift _row _room _marks": "its shape: buckets, empty or not",
+        "width _shift _row _room _marker_index": "its shape: buckets, empty or not",
         "_next _swept": "its shape, while it grows or shrinks",
     },
     "journal.format.segment.Tally": {
@@ -88,7 +88,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.queue.child_queue.ChildQueue": {},
     "core.broker.Broker": {},
     "core.registry.registry.Registry": {
-        "queues remnants": INSIDE,
+        "queues tombstones": INSIDE,
         "queues_max aliases server_id": SETTING,
         "generation_deleted": NUMBER,
     },
@@ -108,14 +108,14 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "bytes_read bytes_written cmd_get cmd_peek cmd_set connections_total get_hits get_misses "
         "queue_creates queue_deletes queue_expires refused_quietly": TOTAL,
     },
-    "core.index.dead_letters.DeadLine": {"_order": NUMBER},
+    "core.index.dead_letters.DeadLetters": {"_order": NUMBER},
     "core.index.delayed.Delays": {},
     "core.index.sorted_table.DueTimes": {"_tidied": "where the next look begins"},
-    "core.queue.idle_sweep.Idle": {"_looked_ms due_ms": CLOCK, "age_ms": SETTING, "unsure": NUMBER},
+    "core.queue.idle_sweep.IdleSweep": {"_looked_ms due_ms": CLOCK, "age_ms": SETTING, "unsure": NUMBER},
     "core.subscription.key_gate.KeyGate": {},
     "core.subscription.outbox.Outbox": {},
     "core.subscription.token_leases.TokenLeases": {},
-    "core.index.key_locks.Keys": {"matches_any": SETTING},
+    "core.index.key_locks.KeyLocks": {"matches_any": SETTING},
     "core.index.leases.Holder": {
         "name": NAME,
         "overdue": "where a lease ended, until this connection's next word about that queue",
@@ -127,13 +127,13 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "archive_to sync_ms": SETTING,
         "lsn_appended lsn_written lsn_stored lsn_durable item_stored lsn_told awaited_lsn": NUMBER,
     },
-    "core.index.markers.Marks": {"latest": NUMBER, "_compacted": "where the next look begins"},
-    "core.fanout.unseen.Missed": {
-        "_numbers _events _passed": "what some child may not have seen yet (MISSED_MAX)",
+    "core.index.markers.MarkerIndex": {"latest": NUMBER, "_compacted": "where the next look begins"},
+    "core.fanout.unseen.Unseen": {
+        "_numbers _events _passed": "what some child may not have seen yet (UNSEEN_MAX)",
         "_known": LAST,
     },
-    "core.transfer.transfers.Moves": {},
-    "core.log.memory_log.NullLog": {
+    "core.transfer.transfers.Transfers": {},
+    "core.log.memory_log.MemoryLog": {
         "lsn_written lsn_stored lsn_durable item_stored lsn_appended": NUMBER,
         "archive_to": SETTING,
     },
@@ -141,7 +141,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.index.dedupe.Scope": {
         "epoch since last used_ms ids": "a scope, until its window is over",
     },
-    "core.transfer.in_flight.Passages": {},
+    "core.transfer.in_flight.InFlight": {},
     "core.queue.dedupe_window.DedupeWindow": {"due_ms": CLOCK},
     "core.queue.due_items.DueItems": {},
     "core.queue.fanout.FanOut": {},
@@ -149,7 +149,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.queue.queue.Queue": {"_complained_ms": CLOCK},
     "core.queue.state.QueueState": {
         "name server_id generation own_number": NAME,
-        "declared passes_on is_remnant": SETTING,
+        "declared passes_on is_tombstone": SETTING,
         "children eager": INSIDE,
         "epochs": "one time for each schedule",
         "readers_named next_number": NUMBER,
@@ -165,8 +165,8 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "core.index.ready_list.Ready": {},
     "core.index.memory_budget.Memory": {"limit": SETTING},
-    "core.index.memory_budget.Residency": {"most allowed": SETTING},
-    "core.index.retained_ids.Retained": {"_seen": NUMBER, "look_ms": CLOCK},
+    "core.index.memory_budget.MemoryShare": {"most allowed": SETTING},
+    "core.index.retained_ids.RetainedIds": {"_seen": NUMBER, "look_ms": CLOCK},
     "core.schedules.Running": {
         "done_s looked_s next_s complained_ms": CLOCK,
         "is_known": "its queue was looked at",
@@ -176,14 +176,14 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_looked_ms _next_wall_ms _is_due": CLOCK,
     },
     "core.log.shared_log.SharedLog": {"number": NAME},
-    "core.index.disk_refs.Stubs": {},
+    "core.index.disk_refs.DiskRefs": {},
     "core.timers.Alarm": {"at_ms": CLOCK},
     "core.timers.Entry": {"due_ms number": CLOCK},
     "core.timers.Timers": {
         "_number": NUMBER,
         "_heap": "alarms of what is there; each entry is looked at for itself",
     },
-    "core.queue.to_come.ToCome": {
+    "core.queue.record_reserve.RecordReserve": {
         "_is_known _lsn _number _count": LAST,
         "_at_work": "children that somebody took from",
     },
@@ -195,7 +195,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_asked _hash _bucket _at _highest _is_first": LAST,
     },
     "core.index.waiters.Waiters": {},
-    "core.clock.Wall": {"offset_ms": CLOCK},
+    "core.clock.ClockOffset": {"offset_ms": CLOCK},
     # -- protocol -----------------------------------------------------------------------------
     "protocol.conversation.Conversation": {
         "last_command_ms _suggests_ms": CLOCK,
@@ -215,7 +215,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     # -- server -------------------------------------------------------------------------------
     "server.journals.journal_jobs.Background": {},
     "server.journals.committer.Committer": {
-        "_threads _idle": "sync threads stay until the process ends",
+        "_threads _idle_sweep": "sync threads stay until the process ends",
         "reserve_bytes": SETTING,
     },
     "server.connections.connection.Connection": {
@@ -234,7 +234,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "server.directory.data_directory.DataDirectory": {
         "path server_id _damaged_id": NAME,
-        "_remnants": INSIDE,
+        "_tombstones": INSIDE,
     },
     "server.gathering.Gathering": {
         "_fed _since_ms _hurry_until_ms is_hurried": "of the last turns with a write",
@@ -268,7 +268,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
 # Where a queue keeps what is done.
 _RETAINED: Final[dict[str, dict[str, str]]] = {
     "journal.sets.id_set.IdSet": {"_bits _counts count": "what is kept"},
-    "core.index.markers.Marks": {"_markers _ids _kept retains": "markers of what is kept"},
+    "core.index.markers.MarkerIndex": {"_markers _ids _kept retains": "markers of what is kept"},
 }
 # Until their windows are over.
 _REMEMBERED: Final[dict[str, dict[str, str]]] = {
@@ -316,11 +316,11 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.format.lease.LeaseEntry journal.format.subscription_state.DeadEntry
         journal.format.transfer.Origin journal.format.record.Record
         journal.format.item_header.Stamp core.item.Item core.index.key_locks.Row
-        core.index.leases.Lease core.index.markers.Release core.transfer.request.Order
+        core.index.leases.Lease core.index.markers.Release core.transfer.request.TransferRequest
         core.transfer.in_flight._Leaving core.subscription.placed.Placed
         core.queue.ack_up_to.AckUpTo core.queue.admin.Admin core.queue.child_start.ChildStart
         core.transfer.steps.Source core.transfer.steps.Target
-        core.index.waiters.Waiter core.index.versions.Written core.queue.browse.Kept
+        core.index.waiters.Waiter core.index.versions.Written core.queue.browse.Browse
     """,
     _OF_A_REQUEST: """
         protocol.parse.commands.Bad protocol.parse.commands.Delete protocol.parse.commands.Fetch
@@ -341,7 +341,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.tools.patch.Nothing journal.recovery.lost_segments.Missing
         journal.tools.view.JournalView journal.tools.view._LiveFiles
         journal.recovery.recovery.Recovery journal.tools.repair.Repair journal.tools.repair._Round
-        journal.read.scan.Gap journal.read.scan.Scan core.subscription.restore.Apart
+        journal.read.scan.Gap journal.read.scan.Scan core.subscription.restore.OutOfOrder
         core.replay.replay.Replay core.replay.subscription_replay.ReplayLine
         core.replay.subscription_replay.Sizes server.directory.data_directory.Found
         server.directory.word_file.Copies journal.__main__._OneLine
@@ -373,7 +373,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.snapshot.dedupe_file.Chunk journal.files.Disk journal.files.DiskHandle
         journal.patience._Patient
     """,
-    "what a child asked for last, kept for the next one that asks the same (MISSED_MAX)": """
+    "what a child asked for last, kept for the next one that asks the same (UNSEEN_MAX)": """
         core.fanout.unseen.Digest
     """,
     "only methods, or what others fill in": """

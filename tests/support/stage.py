@@ -13,9 +13,9 @@ from journal.errors import JournalFailed
 from journal.write.segment_file import Sizes
 from kestrelpy.config.settings import Config
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.log.log import JournalLog, Log
-from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.log.shared_log import on_disk
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ServerError
@@ -189,7 +189,7 @@ class Stage:
         self.dirty.clear()
         self._observing.clear()
         self.lines: Lines = {}
-        wall = Wall(WALL_MS - 1_000_000)
+        wall = ClockOffset(WALL_MS - 1_000_000)
         self.broker = Broker(self.policies.of, self._make_log, wall, self.config.server.max_queues)
         self.policies.declared_of = self.broker.declared_of
         self.policies.name_aliases(self.broker)
@@ -198,14 +198,14 @@ class Stage:
         self.started_ms = self.now_ms
         self.server_id = self.directory.server_id
         self.broker.server_id = self.server_id.encode()
-        self.found = self.directory.recover(self.broker, self.dirty, self.now_ms, self.wall_ms)
+        self.found = self.directory.recover(self.broker, self.dirty, self.now_ms, self.unix_ms)
         self.schedules = Schedules(self.broker, lambda: self.mode)
         self.timetable = self.schedules.timetable
         self.schedules.put_in_force(self.config, self.now_ms)
 
     def _make_log(self, queue: Queue) -> Log:
         if not queue.policy.durable:
-            return NullLog()
+            return MemoryLog()
         return self.directory.new_log(queue, self.dirty)
 
     def restart(self) -> None:
@@ -217,7 +217,7 @@ class Stage:
         self.is_leaving = False
         for queue in self.broker.logged:
             if isinstance(queue.log, JournalLog):
-                queue.log.journal.close(self.wall_ms)
+                queue.log.journal.close(self.unix_ms)
         self.directory.unlock()
         self._come_back()
 
@@ -280,8 +280,8 @@ class Stage:
     # -- the turn ---------------------------------------------------------------------------
 
     @property
-    def wall_ms(self) -> int:
-        return self.now_ms + self.broker.wall.offset_ms
+    def unix_ms(self) -> int:
+        return self.now_ms + self.broker.clock.offset_ms
 
     def work(self) -> None:
         """Turns, until nothing more comes of them."""
@@ -297,7 +297,7 @@ class Stage:
             broker.tick(self.now_ms)
             moved = True
         self.schedules.look(self.now_ms)
-        for waiter in broker.take_woken():
+        for waiter in broker.take_to_resume():
             conversation = waiter.conversation
             assert isinstance(conversation, Conversation)
             conversation.resume(waiter, self.now_ms)
@@ -334,14 +334,14 @@ class Stage:
         taken = moves.advance(self.now_ms)
         self.said += moves.refusals
         moves.refusals.clear()
-        for queue in moves.passages.take_quiet():
+        for queue in moves.in_flight.take_quiet():
             queue.log.wait_durable(queue.log.lsn_appended)
         return bool(moves.take_over()) or moves.has_more or taken > 0
 
     def _feed(self) -> bool:
         """What has to be read back is, at once; was there anything?"""
         moved = False
-        for reader in self.broker.take_hungry():
+        for reader in self.broker.take_to_read():
             backlog = reader.log.backlog
             assert backlog is not None
             target = on_disk(reader.log)
@@ -349,13 +349,13 @@ class Stage:
             one = target.store.one(reader.dead.sought) if reader.dead.sought else None
             record = one.run(self.disk) if one is not None else None
             if record is not None:
-                reader.line.revive(record)
+                reader.ready_line.revive(record)
                 moved = True
-            wanted = reader.line.begin_fetch()
+            wanted = reader.ready_line.begin_fetch()
             if wanted:
                 found = target.store.some(wanted).run(self.disk).records.values()
-                reader.line.fetched(found)
-                reader.ready.stubs.put_back()
+                reader.ready_line.fetched(found)
+                reader.ready.disk_refs.put_back()
                 moved |= bool(found)
             if reader.ready.beyond:
                 made = backlog.order(reader.ready.frontier)
@@ -363,7 +363,7 @@ class Stage:
                     life, order = made
                     backlog.arrived(life, *order.run(self.disk))
                     moved = True
-                reader.line.refill(self.wall_ms)
+                reader.ready_line.refill(self.unix_ms)
             reader.serve(self.now_ms)
         return moved
 
@@ -388,15 +388,15 @@ class Stage:
 
     def write_log(self, log: JournalLog) -> None:
         """One write of this journal."""
-        log.journal.write(self.wall_ms)
+        log.journal.write(self.unix_ms)
         while log.journal.wants_spare:
-            order = log.journal.order_spare(self.wall_ms)
+            order = log.journal.order_spare(self.unix_ms)
             if not (self.has_room or order.recycle):
                 log.journal.spare_failed(order)
                 log.no_room = "disk full: no room for the next segment"
                 break
             log.journal.spare_ready(order, order.prepare(self.disk))
-            log.journal.write(self.wall_ms)
+            log.journal.write(self.unix_ms)
         log.advance()
         if log.journal.can_write:
             log.mark()
@@ -424,17 +424,17 @@ class Stage:
         gate = self._gates.pop(queue, None) or Gate()
         log = queue.log
         if isinstance(log, JournalLog):
-            held = self.broker.moves.passages.holds(queue)
+            held = self.broker.moves.in_flight.holds(queue)
             held |= self.broker.would_come_back(queue, self._removing)
             is_kept = log.failure is None and (held or log.lsn_stored < log.lsn_appended)
-            if is_kept or self.broker.moves.passages.follows(queue):
+            if is_kept or self.broker.moves.in_flight.follows(queue):
                 self._gates[queue] = gate
                 return False
             log.journal.commit.fail(JournalFailed("the queue was deleted"))
             log.advance()
             log.journal.abandon()
             self.directory.remove_queue(queue)
-        self.broker.moves.passages.gone(queue, self.now_ms)
+        self.broker.moves.in_flight.gone(queue, self.now_ms)
         gate.open()
         return True
 

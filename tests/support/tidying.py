@@ -27,16 +27,16 @@ def tidy(
     if journal.active is None or journal.has_pending or journal.commit.failure is not None:
         return
     if upkeep.snapshots[-1:] == [journal.commit.lsn_written]:  # no two are of one lsn
-        log.tokens(log.state().checkpoint.tokens, stage.wall_ms)
+        log.tokens(log.state().checkpoint.tokens, stage.unix_ms)
         stage.work()
-    job = upkeep.begin_snapshot(log.state(), stage.wall_ms)
+    job = upkeep.begin_snapshot(log.state(), stage.unix_ms)
     job.run(stage.disk)
     for path in upkeep.finish_snapshot(job, True):
         stage.disk.remove(path)
     before()
     reclaim(stage, log)
-    while chosen := upkeep.choose(job.snapshot.lsn, stage.wall_ms):
-        carry = upkeep.begin_carry(chosen, job.snapshot.kept(), lambda: None, stage.wall_ms)
+    while chosen := upkeep.choose(job.snapshot.lsn, stage.unix_ms):
+        carry = upkeep.begin_carry(chosen, job.snapshot.kept(), lambda: None, stage.unix_ms)
         meanwhile()
         meanwhile = _nothing
         survivors = carry.run(stage.disk)
@@ -48,7 +48,7 @@ def tidy(
 
 def reclaim(stage: Stage, log: JournalLog) -> list[str]:
     """What may go goes; returns what went."""
-    dead = log.take_dead(stage.wall_ms)
+    dead = log.take_dead(stage.unix_ms)
     put_away(stage, log, dead)
     stage.work()
     return dead

@@ -8,7 +8,7 @@ taken in when somebody looks (`catch_up`); its bodies are read from the log. A c
 waits for, or that has limits, or whose queue lives in memory, is given each item as it comes.
 
 One rule: between `taken` and the parent's latest number lie items that were put for all and were
-available at once, and what the parent's `missed` has noted.
+available at once, and what the parent's `unseen` has noted.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from journal.format.subscription_state import ReaderState
-from kestrelpy.core.clock import Wall
-from kestrelpy.core.fanout.unseen import Digest, Missed, stubs_of
+from kestrelpy.core.clock import ClockOffset
+from kestrelpy.core.fanout.unseen import Digest, Unseen, stubs_of
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder, Lease
 from kestrelpy.core.index.memory_budget import Memory
@@ -37,11 +37,11 @@ class Parent(Needs, Protocol):
 
     name: bytes
     policy: Policy
-    wall: Wall
+    clock: ClockOffset
     alarm: Alarm[Any]
     memory: Memory
-    missed: Missed | None
-    is_remnant: bool
+    unseen: Unseen | None
+    is_tombstone: bool
     put_bytes: int
 
     @property
@@ -59,7 +59,7 @@ class Parent(Needs, Protocol):
     def next_look(self) -> int:
         """Return when its children have to be looked at, on the steady clock; NEVER_MS: never."""
 
-    def need_look(self, wall_ms: int) -> None:
+    def need_look(self, unix_ms: int) -> None:
         """Look at its children then at the latest."""
 
     def count_anew(self) -> None:
@@ -81,7 +81,7 @@ class Child(Subscription):
         own = parent.reader
         super().__init__(
             parent.name + b"+" + part, parent.policy, SharedLog(parent.log, number, parent),
-            parent.wall, own.woken, parent.alarm, parent.memory, own.hungry, number, own.tokens,
+            parent.clock, own.to_resume, parent.alarm, parent.memory, own.to_read, number, own.tokens,
         )  # fmt: skip
         self.parent = parent
         self.part = part
@@ -92,8 +92,8 @@ class Child(Subscription):
         self.taken = parent.next_number - 1
         self.seen_bytes = parent.put_bytes
         self.queue: object = None  # itself as a queue: its `ChildQueue`
-        if parent.missed is not None:
-            self.delays.shared = parent.missed.due
+        if parent.unseen is not None:
+            self.delays.shared = parent.unseen.due
 
     @property
     def wants_each(self) -> bool:
@@ -131,8 +131,8 @@ class Child(Subscription):
 
     def _take_in(self, last: int, put_bytes: int) -> None:
         first, size = self.taken + 1, put_bytes - self.seen_bytes
-        missed = self.parent.missed
-        digest = missed.between(self.taken, last) if missed is not None else None
+        unseen = self.parent.unseen
+        digest = unseen.between(self.taken, last) if unseen is not None else None
         self.taken, self.seen_bytes = last, put_bytes
         self.live_bytes += size
         if digest is not None:
@@ -142,36 +142,36 @@ class Child(Subscription):
         self.total_items += last + 1 - first
         self.ready.push_range(first, last + 1 - first, size)
 
-    def _take_digest(self, missed: Digest, size: int) -> None:
+    def _take_digest(self, unseen: Digest, size: int) -> None:
         """Bodies of those that were available at once have `size` bytes together."""
-        self.live.add_above(missed.ids)
-        self.total_items += missed.ids.count
-        if missed.plain:
-            self.ready.push_range(missed.first_plain, missed.plain, size)
-        if missed.put_off.count:
-            self.live_bytes += missed.put_off_bytes
-            self.marks.hidden.add_above(missed.put_off)
-            self.elsewhere.add_above(missed.put_off)
-            self.delays.ids.add_above(missed.put_off)
-            self.delays.bytes += missed.put_off_bytes
-        if missed.released:
-            self._take_released(missed)
+        self.live.add_above(unseen.ids)
+        self.total_items += unseen.ids.count
+        if unseen.plain:
+            self.ready.push_range(unseen.first_plain, unseen.plain, size)
+        if unseen.put_off.count:
+            self.live_bytes += unseen.put_off_bytes
+            self.markers.hidden.add_above(unseen.put_off)
+            self.out_of_order.add_above(unseen.put_off)
+            self.delays.ids.add_above(unseen.put_off)
+            self.delays.bytes += unseen.put_off_bytes
+        if unseen.released:
+            self._take_released(unseen)
 
-    def _take_released(self, missed: Digest) -> None:
+    def _take_released(self, unseen: Digest) -> None:
         """Of what is due since, what it has is available."""
-        delays, here = self.delays, missed.released
-        if delays.ids.both(missed.released_ids).count < len(here):  # not all of them
+        delays, here = self.delays, unseen.released
+        if delays.ids.both(unseen.released_ids).count < len(here):  # not all of them
             here = [each for each in here if each.id in delays.ids]
             for each in here:
                 delays.remove(each.id, each.size)
-            self.ready.stubs.push_last(stubs_of(here), here)
+            self.ready.disk_refs.push_last(stubs_of(here), here)
         else:
-            delays.remove_all(missed.released_ids, missed.released_bytes)
-            self.ready.stubs.push_last(missed.stubs, here)
-        self.marks.give_all(here)
+            delays.remove_all(unseen.released_ids, unseen.released_bytes)
+            self.ready.disk_refs.push_last(unseen.disk_refs, here)
+        self.markers.give_all(here)
         if here and here[-1].lsn > self.log.lsn_stored:
             for place, _, _, lsn in here:
-                self.line.placed(place, lsn)
+                self.ready_line.placed(place, lsn)
 
     def pass_number(self, number: int) -> None:
         """This one, the parent's next, is given to nothing that is for all and available."""
@@ -186,7 +186,7 @@ class Child(Subscription):
         self.taken, self.seen_bytes = item.id, put_bytes
         if not self._accepts(item, now_ms):
             return
-        self.line.keep(self.bound(item))
+        self.ready_line.keep(self.bound(item))
         if self.waiters.count:
             self.serve(now_ms)
 
@@ -196,7 +196,7 @@ class Child(Subscription):
             self._take_in(item.id - 1, self.parent.put_bytes)
         self.taken = item.id
         if self._accepts(item, now_ms):
-            self.marks.hide(item.id)
+            self.markers.hide(item.id)
             self.delay(self.bound(item), delay, now_ms, True)
 
     def _accepts(self, item: Item, now_ms: int) -> bool:
@@ -204,7 +204,7 @@ class Child(Subscription):
         self.total_items += 1
         if self.policy.bounded and not self.make_room(item.size, now_ms):
             self.counters.discarded += 1
-            self.log.discarded(item, now_ms + self.wall.offset_ms)
+            self.log.discarded(item, now_ms + self.clock.offset_ms)
             return False
         self._apply_put(item.id, item.size)
         return True
@@ -234,7 +234,7 @@ class Child(Subscription):
 
     def _apply_done(self, id_: int, body_bytes: int) -> None:
         super()._apply_done(id_, body_bytes)
-        if not self.live.count and self.parent.is_remnant:
+        if not self.live.count and self.parent.is_tombstone:
             self.alarm.need(0)  # with its last item it goes
 
     def stop(self) -> None:

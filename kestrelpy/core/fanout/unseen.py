@@ -23,20 +23,27 @@ from kestrelpy.core.index.markers import Release
 from kestrelpy.core.index.sorted_table import ENTRY, DueTimes
 
 # So many are kept before the children are told, a few in each tick; then they are forgotten.
-MISSED_MAX: Final = 256
+UNSEEN_MAX: Final = 256
 
 
 class Digest:
     """What came after one number: `ids` of items that are for all, of which those in `put_off`
     were put off; `plain` of them with `first_plain` are not, and `released` are due since.
 
-    `released_ids` are the latter, `stubs` as they stand in a line, `put_off_bytes` and
+    `released_ids` are the latter, `disk_refs` as they stand in a line, `put_off_bytes` and
     `released_bytes` the bodies.
     """
 
     __slots__ = (
-        "first_plain", "ids", "plain", "put_off", "put_off_bytes", "released", "released_bytes",
-        "released_ids", "stubs",
+        "disk_refs",
+        "first_plain",
+        "ids",
+        "plain",
+        "put_off",
+        "put_off_bytes",
+        "released",
+        "released_bytes",
+        "released_ids",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -48,10 +55,10 @@ class Digest:
         self.released: list[Release] = []
         self.released_ids = IdSet()
         self.released_bytes = 0
-        self.stubs = b""
+        self.disk_refs = b""
 
 
-class Missed:
+class Unseen:
     """Of one queue with children. `due` are the items that were never available, for all readers
     that have them, and `expiries` when those of them expire that do: ids, with seconds of the wall
     clock for sizes.
@@ -128,7 +135,7 @@ class Missed:
         for id_ in sorted(each.id for each in found.released):
             found.released_ids.add(id_)
         found.released_bytes = sum(each.size for each in found.released)
-        found.stubs = stubs_of(found.released)
+        found.disk_refs = stubs_of(found.released)
         return found
 
 

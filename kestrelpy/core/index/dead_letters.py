@@ -23,7 +23,7 @@ KEPT_BYTES_MAX: Final = 1 << 20
 PASSED_ENTRIES_MAX: Final = 1024
 
 
-class DeadLine:
+class DeadLetters:
     """Dead items in the order in which they died; `count` of them are there to be lent.
 
     `ids` are those of `deaths`.

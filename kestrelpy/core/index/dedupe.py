@@ -95,12 +95,12 @@ class Ids:
         """Is nothing remembered?"""
         return not (self.table.count or self.scopes)
 
-    def has_seen(self, stamp: Stamp, policy: Policy, wall_ms: int) -> bool:
+    def has_seen(self, stamp: Stamp, policy: Policy, unix_ms: int) -> bool:
         """Is this a duplicate?"""
         if stamp.scope:
             window_ms = policy.scope_window_ms
             scope = self.scopes.get(stamp.scope)
-            if scope is None or (window_ms is not None and wall_ms - scope.used_ms >= window_ms):
+            if scope is None or (window_ms is not None and unix_ms - scope.used_ms >= window_ms):
                 return False
             if stamp.epoch != scope.epoch:
                 return stamp.epoch < scope.epoch
@@ -110,7 +110,7 @@ class Ids:
         if at < 0:
             return False
         window_ms = policy.dedupe_window_ms
-        return window_ms is None or wall_ms - time_of(bucket, at) < window_ms
+        return window_ms is None or unix_ms - time_of(bucket, at) < window_ms
 
     def is_newer(self, stamp: Stamp, item: int) -> bool:
         """In replay: is what is remembered under this id older than this item, if anything is?
@@ -127,26 +127,26 @@ class Ids:
         self._bucket = bucket
         return at < 0 or item > ID.unpack_from(bucket, at)[2]
 
-    def item_of(self, id_: bytes, policy: Policy, wall_ms: int) -> int:
+    def item_of(self, id_: bytes, policy: Policy, unix_ms: int) -> int:
         """The item that was stored under this id, in no scope; 0: none that is remembered."""
         found = self.table.find(self._hash_of(id_))
         window_ms = policy.dedupe_window_ms
-        if found is None or (window_ms is not None and wall_ms - time_of(*found) >= window_ms):
+        if found is None or (window_ms is not None and unix_ms - time_of(*found) >= window_ms):
             return 0
         entry = ID.unpack_from(*found)
         item: int = entry[2]
         return item
 
-    def is_outdated(self, scope: bytes, policy: Policy, wall_ms: int) -> bool:
+    def is_outdated(self, scope: bytes, policy: Policy, unix_ms: int) -> bool:
         """True if this scope was not used for so long that it begins anew."""
         window_ms, known = policy.scope_window_ms, self.scopes.get(scope)
-        return known is not None and window_ms is not None and wall_ms - known.used_ms >= window_ms
+        return known is not None and window_ms is not None and unix_ms - known.used_ms >= window_ms
 
-    def sweep(self, policy: Policy, wall_ms: int, buckets: int) -> None:
+    def sweep(self, policy: Policy, unix_ms: int, buckets: int) -> None:
         """Drop ids that are too old, in so many buckets."""
         self._bucket = None
         if policy.dedupe_window_ms is not None and self.table.count:
-            self.table.sweep(wall_ms - policy.dedupe_window_ms + 1, buckets)
+            self.table.sweep(unix_ms - policy.dedupe_window_ms + 1, buckets)
 
     def oldest_scopes(self, count: int) -> list[bytes]:
         """Return the scopes that were not used for longest."""

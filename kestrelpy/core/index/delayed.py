@@ -34,9 +34,9 @@ class Delay(NamedTuple):
     ms: int
     is_date: bool = False
 
-    def due_ms(self, wall_ms: int) -> int:
+    def due_ms(self, unix_ms: int) -> int:
         """When that is, wall clock; at the latest now."""
-        return max(self.ms if self.is_date else wall_ms + self.ms, wall_ms)
+        return max(self.ms if self.is_date else unix_ms + self.ms, unix_ms)
 
 
 class Delays:

@@ -110,7 +110,7 @@ class Row:
             return -1
 
 
-class Keys:
+class KeyLocks:
     """The claims of one reader's items. `matches_any`: sharing one value is enough.
 
     `parked` are the ids of those that wait for others, `parked_bytes` those of their bodies;

@@ -31,7 +31,7 @@ class Release(NamedTuple):
     lsn: int
 
 
-class Marks:
+class MarkerIndex:
     """`hidden` are ids of items that are there, and that are no markers."""
 
     __slots__ = (
@@ -122,19 +122,19 @@ class Marks:
         self._compacted = max(self._compacted - gone, 0)
         self._compact(_COMPACT_AT_ONCE)
 
-    def copy(self) -> Marks:
+    def copy(self) -> MarkerIndex:
         """One that changes on its own."""
-        other = Marks()
+        other = MarkerIndex()
         other._markers, other._ids = self._markers[:], self._ids[:]
         other._kept, other.hidden = dict(self._kept), self.hidden.copy()
         other.retains = self.retains
         return other
 
-    def restore(self, marks: list[tuple[int, int]]) -> None:
+    def restore(self, markers: list[tuple[int, int]]) -> None:
         """After replay: these were given, each with its item, which is hidden."""
-        marks.sort()
-        self._markers = array("Q", (marker for marker, _ in marks))
-        self._ids = array("Q", (id_ for _, id_ in marks))
+        markers.sort()
+        self._markers = array("Q", (marker for marker, _ in markers))
+        self._ids = array("Q", (id_ for _, id_ in markers))
 
     def _compact(self, count: int) -> None:
         """Those of the next `count` whose items are gone go, too."""

@@ -37,7 +37,7 @@ class Memory:
         return True
 
 
-class Residency:
+class MemoryShare:
     """One line's share, so many `grains`.
 
     `allowed` bytes it may cost at present, never more than `most`.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from journal.sets.id_set import IdSet
 
 
-class Retained:
+class RetainedIds:
     """Of one queue. `look_ms`: when to look at the time again; None: that makes no difference."""
 
     __slots__ = ("_ids", "_seen", "look_ms")

@@ -56,7 +56,7 @@ class AckUpTo:
         if queue.log.failure is not None:
             queue.raise_failed()
         marker = self._next()
-        for _, id_ in queue.reader.marks.between(self._at + 1, marker):
+        for _, id_ in queue.reader.markers.between(self._at + 1, marker):
             self._passed.add(id_)
         self.lsn = self._confirm(marker, now_ms)
         self._at, self.is_over = marker, marker == self._marker
@@ -75,10 +75,10 @@ class AckUpTo:
         """
         reader, at = self._queue.reader, self._at
         ready = reader.ready
-        is_far = ready.resident or ready.stubs.count or reader.leases
-        if not is_far or reader.keyed.keys.parked.count:
+        is_far = ready.resident or ready.disk_refs.count or reader.leases
+        if not is_far or reader.key_gate.keys.parked.count:
             return self._marker
-        firsts = reader.live.first_from(at + 1), reader.marks.first_from(at + 1)
+        firsts = reader.live.first_from(at + 1), reader.markers.first_from(at + 1)
         first = min((number for number in firsts if number), default=self._marker)
         return min(first - 1 + STEP_NUMBERS, self._marker)
 
@@ -90,7 +90,7 @@ class AckUpTo:
         """
         queue, passed = self._queue, self._passed
         reader = queue.reader
-        there, hidden = reader.live.between(1, marker), reader.marks.hidden
+        there, hidden = reader.live.between(1, marker), reader.markers.hidden
         moving = IdSet.of(
             lease.item.id for lease in reader.leases.moving() if lease.item.id <= marker
         )
@@ -102,10 +102,10 @@ class AckUpTo:
         spared = {*moving, *(id_ for id_ in reader.delays.unlogged if id_ <= marker)}
         lsn = reader.log.write_recounted(
             Draft(
-                Kind.UPTO, 0, marker, 0, now_ms + reader.wall.offset_ms,
+                Kind.UPTO, 0, marker, 0, now_ms + reader.clock.offset_ms,
                 encode_meta({Tag.BYTES: reader.live_bytes}), packed(spared), 0, 0,
             ),
-            queue.kept_now,
+            queue.needed_now,
         )  # fmt: skip
         queue.note_less()
         if reader.waiters:
@@ -118,11 +118,11 @@ class AckUpTo:
         Of items that only the log has these are a guess; none where there is a limit: a line is
         not full by a guess.
         """
-        ready, keyed, left = reader.ready, reader.keyed, reader.live_bytes
+        ready, keyed, left = reader.ready, reader.key_gate, reader.live_bytes
         parked, freed = keyed.drop_parked(gone)
         left -= parked
         if ready.beyond and ready.frontier <= marker:
-            count = reader.line.count_unlent(ready.frontier, min(marker, reader.live.last))
+            count = reader.ready_line.count_unlent(ready.frontier, min(marker, reader.live.last))
             share = count if reader.policy.max_bytes is None else ready.beyond
             size = ready.beyond_bytes * share // ready.beyond
             left -= size
@@ -132,7 +132,7 @@ class AckUpTo:
                 reader.log.backlog.reset()
         if reader.leases or ready.resident:
             left -= self._end_each(reader, gone)
-        if ready.stubs.count:
+        if ready.disk_refs.count:
             left -= self._drop_stubs(reader, marker, gone)
         keyed.put_back(freed)
         return max(left, 0)
@@ -153,25 +153,25 @@ class AckUpTo:
                 continue
             reader.watch.forget(id_)
             size += item.size
-            reader.keyed.drop(item)
+            reader.key_gate.drop(item)
         return size
 
     def _drop_stubs(self, reader: Subscription, marker: int, gone: IdSet) -> int:
         """Those of which only the number is in memory; the bytes of their bodies."""
-        stubs, dropped = reader.ready.stubs, list[tuple[int, int]]()
-        while stubs.first_place() <= marker:
-            _, id_, size = stubs.pop()
+        disk_refs, dropped = reader.ready.disk_refs, list[tuple[int, int]]()
+        while disk_refs.first_place() <= marker:
+            _, id_, size = disk_refs.pop()
             dropped.append((id_, size))
-        others = stubs.ids.both(gone)
+        others = disk_refs.ids.both(gone)
         if others.count <= _FEW_STUBS:
-            found = [(id_, stubs.size_of(id_)) for id_ in others]
+            found = [(id_, disk_refs.size_of(id_)) for id_ in others]
         else:
-            found = [(id_, size) for _, id_, size in stubs if id_ in others]
+            found = [(id_, size) for _, id_, size in disk_refs if id_ in others]
         for id_, size in found:
-            stubs.remove(id_, size)
+            disk_refs.remove(id_, size)
         dropped += found
         for id_, size in dropped:
-            reader.keyed.drop_unread(id_, size)
+            reader.key_gate.drop_unread(id_, size)
         return sum(size for _, size in dropped)
 
 

@@ -52,7 +52,7 @@ class Admin:
         if log.no_room:
             raise ServerError(log.no_room)
         reader.paused = paused
-        lsn = log.paused(paused, now_ms + self._queue.wall.offset_ms)
+        lsn = log.paused(paused, now_ms + self._queue.clock.offset_ms)
         if not paused and reader.waiters:
             reader.serve(now_ms)
         return lsn
@@ -62,20 +62,20 @@ class Admin:
         reader = self._queue.reader
         if id_ not in reader.live or id_ in reader.leases or id_ in reader.dead.deaths:
             return Waiting.NOT
-        if id_ in reader.elsewhere:
-            if id_ in reader.ready.stubs.ids:
+        if id_ in reader.out_of_order:
+            if id_ in reader.ready.disk_refs.ids:
                 return Waiting.LOGGED
             if id_ in reader.delays:
                 return Waiting.DELAYED
         elif id_ >= reader.ready.frontier:
             return Waiting.LOGGED
-        keyed = reader.keyed
+        keyed = reader.key_gate
         if id_ in keyed.keys.parked and id_ not in keyed.whole:
             return Waiting.LOGGED
         item = reader.ready.at(id_) or keyed.whole.get(id_)
         if item is None:
             return Waiting.LOST
-        is_over = 0 < item.expires_ms <= now_ms + reader.wall.offset_ms
+        is_over = 0 < item.expires_ms <= now_ms + reader.clock.offset_ms
         return Waiting.NOT if is_over else Waiting.HERE
 
     def cancel(
@@ -86,24 +86,24 @@ class Admin:
         `body_bytes` and `key`: what the log says of it, where only the log knows.
         """
         reader, ready = self._queue.reader, self._queue.reader.ready
-        keyed = reader.keyed
+        keyed = reader.key_gate
         is_parked = id_ in keyed.keys.parked
         item = ready.at(id_) or keyed.whole.get(id_)
         if id_ in reader.delays:
-            _, body_bytes = reader.delays.find(id_, self._queue.wall.offset_ms)
+            _, body_bytes = reader.delays.find(id_, self._queue.clock.offset_ms)
             reader.delays.remove(id_, body_bytes)
             key = reader.held.get(id_, NO_KEY)
         elif item is not None:
             body_bytes, key = item.size, item.key
             if not is_parked:
                 ready.remove(item)
-        elif not is_parked and not ready.stubs.remove(id_, body_bytes):
+        elif not is_parked and not ready.disk_refs.remove(id_, body_bytes):
             ready.drop_beyond(body_bytes)
             ready.advance(ready.frontier)
         if key:
             keyed.drop_known(id_, key, body_bytes)
         reader._apply_done(id_, body_bytes)
-        return reader.log.cancelled(id_, body_bytes, now_ms + self._queue.wall.offset_ms)
+        return reader.log.cancelled(id_, body_bytes, now_ms + self._queue.clock.offset_ms)
 
     def retry(self, id_: int, now_ms: int) -> int | None:
         """A delayed item is available now; returns the record to wait for; None: it is not delayed.
@@ -115,7 +115,7 @@ class Admin:
         reader = self._queue.reader
         if id_ not in reader.delays:
             return None
-        _, size = reader.delays.find(id_, self._queue.wall.offset_ms)
+        _, size = reader.delays.find(id_, self._queue.clock.offset_ms)
         item, unlogged = reader.delays.items.get(id_), id_ in reader.delays.unlogged
         reader.delays.remove(id_, size)
         if item is not None:
@@ -135,7 +135,7 @@ class Admin:
             return None
         reader.dead.forget(id_, False)
         reader._apply_done(id_, death.body_bytes)
-        return reader.log.cancelled(id_, death.body_bytes, now_ms + self._queue.wall.offset_ms)
+        return reader.log.cancelled(id_, death.body_bytes, now_ms + self._queue.clock.offset_ms)
 
     def redrive(self, id_: int, now_ms: int) -> int | None:
         """A dead item is ready again, behind all others, with no attempts; the record to wait for.
@@ -148,13 +148,13 @@ class Admin:
             return None
         place, item = self._queue.fanout.take_place(), reader.dead.at(id_)
         reader.dead.forget(id_, False)
-        wall_ms = now_ms + reader.wall.offset_ms
-        lsn = reader.log.write(Draft(Kind.REDRIVEN, id_, place, 0, wall_ms, b"", b"", 0, 0))
+        unix_ms = now_ms + reader.clock.offset_ms
+        lsn = reader.log.write(Draft(Kind.REDRIVEN, id_, place, 0, unix_ms, b"", b"", 0, 0))
         if item is None:
-            reader.line.stand(place, id_, death.body_bytes)
-            reader.line.placed(place, lsn)
-            reader.line.look_ahead()
+            reader.ready_line.stand(place, id_, death.body_bytes)
+            reader.ready_line.placed(place, lsn)
+            reader.ready_line.look_ahead()
         else:
             item.lsn = max(item.lsn, lsn)  # it is shown when that is stored
-            reader.line.take_back(item, place)
+            reader.ready_line.take_back(item, place)
         return lsn

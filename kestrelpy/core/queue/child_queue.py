@@ -18,7 +18,7 @@ from journal.format.transfer import Origin
 from journal.sets.id_set import IdSet
 from journal.snapshot.job import State
 from kestrelpy.core.fanout.child import Child
-from kestrelpy.core.fanout.unseen import Missed
+from kestrelpy.core.fanout.unseen import Unseen
 from kestrelpy.core.index.memory_budget import UNLIMITED
 from kestrelpy.core.log.log import Log
 from kestrelpy.core.log.shared_log import SharedLog
@@ -48,37 +48,37 @@ class ChildQueue(Queue):
         self.name = child.name
         self.own_number = child.number
         self.policy = parent.policy
-        self.wall = parent.wall
+        self.clock = parent.clock
         self.alarm = parent.alarm
         self.memory = parent.memory
         self.created_ms = parent.created_ms
         self.deleted = False
         self.is_gone = False
-        self.is_remnant = False
+        self.is_tombstone = False
         self.passes_on = False
         self.children = {}
         self.eager = []
-        self.missed = None
+        self.unseen = None
         self.epochs = {}
         self.put_bytes = 0
         self.retained = None
         self.readers_named = 0
-        self.idle = parent.idle
-        self.fanout = FanOut(self, parent.idle)
-        self.to_come = parent.to_come
+        self.idle_sweep = parent.idle_sweep
+        self.fanout = FanOut(self, parent.idle_sweep)
+        self.reserve = parent.reserve
         self._complained_ms = parent._complained_ms
 
     @classmethod
     def named(cls, queue: Queue, number: int, part: bytes, floor: int) -> ChildQueue:
         """Make the child of this name, which does not see items up to `floor`."""
-        if queue.missed is None:
-            queue.missed = Missed()
-            queue.reader.delays.shared = queue.missed.due
+        if queue.unseen is None:
+            queue.unseen = Unseen()
+            queue.reader.delays.shared = queue.unseen.due
         child = Child(queue, number, part, floor)
         child.queue = made = cls(queue, child)
         if not queue.children:
             queue.reader.log = SharedLog(queue.log, 0, queue)
-            queue.missed.forget(queue.last_number)
+            queue.unseen.forget(queue.last_number)
         queue.children[part] = child
         queue.readers_named = max(queue.readers_named, number)
         return made
@@ -186,15 +186,15 @@ class ChildQueue(Queue):
         """Other limits and rules from now on; what is the log's stays its parent's."""
         before, child, of = self.policy, self.child, self.parent.policy
         policy = replace(policy, keys=of.keys, sync_ms=of.sync_ms, durable=of.durable)
-        child.keyed.keys.matches_any = policy.keys.matches_any
+        child.key_gate.keys.matches_any = policy.keys.matches_any
         self.policy = child.policy = policy
         in_memory = child.log.backlog is None
         child.residency.limit(UNLIMITED if in_memory else policy.max_memory_bytes)
         if (before.expire_to, before.dead_letter_to) != (policy.expire_to, policy.dead_letter_to):
             child.outbox.send_on(child.dead.deaths)
         if before.max_age_ms != policy.max_age_ms:
-            self.parent.idle.know_nothing()  # it holds for what nobody has looked at
-        self.parent.idle.know(policy.max_age_ms)
+            self.parent.idle_sweep.know_nothing()  # it holds for what nobody has looked at
+        self.parent.idle_sweep.know(policy.max_age_ms)
         self.watch()
         if child.waiters:
             self.reader.serve(now_ms)
@@ -205,11 +205,11 @@ class ChildQueue(Queue):
         return lsn
 
     def note_less(self) -> None:
-        if self.parent.is_remnant:
+        if self.parent.is_tombstone:
             self.alarm.need(AT_ONCE_MS)
 
-    def kept_now(self) -> IdSet:
-        return self.parent.kept_now()
+    def needed_now(self) -> IdSet:
+        return self.parent.needed_now()
 
     def watch(self) -> None:
         """Somebody waits for it, or its limits changed: is it given each item from now on?"""

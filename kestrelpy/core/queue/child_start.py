@@ -16,9 +16,9 @@ from journal.format.subscription_state import Beginning
 from journal.sets.id_set import IdSet
 from kestrelpy.core.fanout.child import Child
 from kestrelpy.core.log.shared_log import on_disk
-from kestrelpy.core.queue.browse import Kept
+from kestrelpy.core.queue.browse import Browse
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.restore import Apart
+from kestrelpy.core.subscription.restore import OutOfOrder
 
 # Of a longer line nobody adds up the bodies: it would take too long.
 _WEIGHED_MAX: Final = 50_000
@@ -38,7 +38,7 @@ class ChildStart:
         Of what is just being rewritten it is only the former: the rest is left out there.
         """
         queue = self._queue
-        needed, log = queue.kept_now(), on_disk(queue.log)
+        needed, log = queue.needed_now(), on_disk(queue.log)
         if queue.retained is None or log is None:
             return needed
         ids = queue.kept.copy()
@@ -53,13 +53,13 @@ class ChildStart:
         queue = self._queue
         placed, delayed = dict[int, PlacedEntry](), dict[int, DelayedEntry]()
         ids = self.offered()
-        hidden = IdSet.union([reader.marks.hidden for reader in queue.readers]).copy()
+        hidden = IdSet.union([reader.markers.hidden for reader in queue.readers]).copy()
         for reader in queue.readers:
-            for marker, id_ in reader.marks:
-                if marker >= first and id_ in ids and id_ in reader.marks.hidden:
+            for marker, id_ in reader.markers:
+                if marker >= first and id_ in ids and id_ in reader.markers.hidden:
                     placed[id_] = PlacedEntry(id_, marker, marker, 0)
-            for entry in reader.delays.entries(queue.wall.offset_ms):
-                if reader.marks.is_new(entry.item) and entry.item in ids:
+            for entry in reader.delays.entries(queue.clock.offset_ms):
+                if reader.markers.is_new(entry.item) and entry.item in ids:
                     delayed[entry.item] = entry._replace(key=b"")
         live = ids.without(hidden).between(max(first, 1), max(ids.last, first, 1))
         for id_ in sorted({*placed, *delayed}):
@@ -80,16 +80,16 @@ class ChildStart:
         queue = self._queue
         child.live, child.live_bytes = begins.live.copy(), begins.live_bytes
         child.total_items = len(begins.live)
-        apart = Apart(child)
-        apart.restore(begins.delayed, begins.placed)
-        assert queue.missed is not None
+        out_of_order = OutOfOrder(child)
+        out_of_order.restore(begins.delayed, begins.placed)
+        assert queue.unseen is not None
         new = {entry.item for entry in begins.delayed}
-        queue.reader.delays.share(new.__contains__, queue.missed.due)
-        child.line.begin(*apart.settle(queue.missed.due.__contains__))
+        queue.reader.delays.share(new.__contains__, queue.unseen.due)
+        child.ready_line.begin(*out_of_order.settle(queue.unseen.due.__contains__))
         if child.log.backlog is not None:
             return
         places = {each.item: each.place for each in begins.placed}
-        views = [Kept(queue, reader) for reader in queue.readers]
+        views = [Browse(queue, reader) for reader in queue.readers]
         found = [(id_, view.item(id_)) for id_ in begins.live for view in views]
         items = {id_: item for id_, item in found if item is not None}
         child.ready.clear(child.residency.trash)
@@ -98,4 +98,4 @@ class ChildStart:
             if id_ in child.delays:
                 child.delays.items[id_] = item
             else:
-                child.line.take_back(item, places.get(id_, id_))
+                child.ready_line.take_back(item, places.get(id_, id_))

@@ -18,7 +18,7 @@ from journal.sets.hash_table import ID, KEY, Table
 from journal.snapshot.dedupe_file import Chunk, ScopeState, epoch_of
 from journal.snapshot.dedupe_pending import Fresh
 from journal.snapshot.job import Memory
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index.dedupe import Ids, Scope
 from kestrelpy.core.index.versions import Versions
 from kestrelpy.core.log.log import Log
@@ -41,11 +41,11 @@ class DedupeWindow:
     `fresh` is what no file has yet; `due_ms` when the next part is swept.
     """
 
-    __slots__ = ("_alarm", "_wall", "due_ms", "fresh", "ids", "versions")
+    __slots__ = ("_alarm", "_clock", "due_ms", "fresh", "ids", "versions")
 
-    def __init__(self, alarm: Alarm[Any], wall: Wall) -> None:
+    def __init__(self, alarm: Alarm[Any], clock: ClockOffset) -> None:
         self._alarm = alarm
-        self._wall = wall
+        self._clock = clock
         self.due_ms = NOT_DUE
         self.fresh = Fresh()
         self.ids = Ids(self.fresh)
@@ -61,16 +61,16 @@ class DedupeWindow:
         self.ids.set_secret(secret)
         self.versions.set_secret(secret)
 
-    def renew(self, stamp: Stamp, policy: Policy, log: Log, wall_ms: int) -> None:
+    def renew(self, stamp: Stamp, policy: Policy, log: Log, unix_ms: int) -> None:
         """Before an id of this scope is stored: if its time is over, the scope begins anew."""
-        if self.ids.is_outdated(stamp.scope, policy, wall_ms):
-            self._forget(stamp.scope, log, wall_ms)
+        if self.ids.is_outdated(stamp.scope, policy, unix_ms):
+            self._forget(stamp.scope, log, unix_ms)
 
-    def _forget(self, scope: bytes, log: Log, wall_ms: int) -> None:
+    def _forget(self, scope: bytes, log: Log, unix_ms: int) -> None:
         """Remember nothing of this scope from now on."""
         self.ids._apply_forgotten(scope)
         meta = encode_meta({Tag.SCOPE: scope})
-        log.write(Draft(Kind.IDS, 0, 0, FORGOTTEN, wall_ms, meta, b"", 0, 0))
+        log.write(Draft(Kind.IDS, 0, 0, FORGOTTEN, unix_ms, meta, b"", 0, 0))
 
     # -- time -------------------------------------------------------------------------------
 
@@ -78,15 +78,15 @@ class DedupeWindow:
         """Drop some of what is too old, if that is due."""
         if now_ms < self.due_ms:
             return
-        wall_ms = now_ms + self._wall.offset_ms
+        unix_ms = now_ms + self._clock.offset_ms
         _, buckets = self._pace(policy)
-        self.ids.sweep(policy, wall_ms, buckets)
+        self.ids.sweep(policy, unix_ms, buckets)
         if policy.scope_window_ms is not None and self.ids.scopes and not log.no_room:
             for scope in self.ids.oldest_scopes(_FORGOTTEN_AT_ONCE):
-                if not self.ids.is_outdated(scope, policy, wall_ms):
+                if not self.ids.is_outdated(scope, policy, unix_ms):
                     break
-                self._forget(scope, log, wall_ms)
-        self.versions.sweep(policy, wall_ms, buckets)
+                self._forget(scope, log, unix_ms)
+        self.versions.sweep(policy, unix_ms, buckets)
         self.due_ms = NOT_DUE
         self.begin_sweeping(policy, now_ms)
 

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 
 from kestrelpy.core.index.delayed import Delays
 from kestrelpy.core.queue.fanout import FanOut
-from kestrelpy.core.queue.idle_sweep import Idle
+from kestrelpy.core.queue.idle_sweep import IdleSweep
 from kestrelpy.core.queue.state import QueueState
 from kestrelpy.core.subscription.subscription import Subscription
 
@@ -21,23 +21,23 @@ from kestrelpy.core.subscription.subscription import Subscription
 class DueItems:
     """The delayed items of one queue and of its children. `is_needed` says whether any has one."""
 
-    __slots__ = ("_fanout", "_idle", "_is_needed", "_queue")
+    __slots__ = ("_fanout", "_idle_sweep", "_is_needed", "_queue")
 
     def __init__(
-        self, queue: QueueState, fanout: FanOut, idle: Idle, is_needed: Callable[[int], bool]
+        self, queue: QueueState, fanout: FanOut, idle: IdleSweep, is_needed: Callable[[int], bool]
     ) -> None:
         self._queue = queue
         self._fanout = fanout
-        self._idle = idle
+        self._idle_sweep = idle
         self._is_needed = is_needed
 
     def release_due(self, now_ms: int, steps: int) -> int:
         """Release what is due, in order of due time, in at most `steps` steps; return how many."""
         queue = self._queue
-        offset_ms, taken, heap = queue.wall.offset_ms, 0, list[tuple[int, int, int]]()
+        offset_ms, taken, heap = queue.clock.offset_ms, 0, list[tuple[int, int, int]]()
         sources: list[tuple[Subscription | None, Delays]] = [(r, r.delays) for r in queue.readers]
-        if queue.missed is not None:
-            sources.append((None, queue.missed.due))
+        if queue.unseen is not None:
+            sources.append((None, queue.unseen.due))
         for at, (_, delays) in enumerate(sources):
             first = delays.first(offset_ms) if delays.entry_count else None
             if first is not None and first[0] <= now_ms:
@@ -51,7 +51,7 @@ class DueItems:
             if found is None:
                 continue
             taken += 1 + len(queue.eager)
-            if queue.missed is not None:
+            if queue.unseen is not None:
                 self.release_shared(reader, *found, now_ms)
             else:
                 self.release(*found, now_ms)
@@ -63,15 +63,15 @@ class DueItems:
     def release(self, id_: int, size: int, now_ms: int) -> int:
         """Make a delayed item available at the next number; return the record to wait for."""
         queue = self._queue
-        if queue.missed is not None:
+        if queue.unseen is not None:
             return self.release_shared(queue.reader, id_, size, now_ms)
         reader, log, place = queue.reader, queue.log, self._fanout.take_place()
-        reader.marks.give(place, id_)
+        reader.markers.give(place, id_)
         unlogged, lsn = reader.delays.unlogged, log.lsn_appended
         if id_ in unlogged:  # there is no room for it, and a restart knows of no delay
             unlogged.remove(id_)
         else:
-            lsn = log.released(id_, place, now_ms + queue.wall.offset_ms)
+            lsn = log.released(id_, place, now_ms + queue.clock.offset_ms)
         item = reader.delays.items.pop(id_, None)
         reader.stand(item, id_, size, place, lsn)
         return lsn
@@ -85,12 +85,12 @@ class DueItems:
 
         Return the record to wait for.
         """
-        queue, missed = self._queue, self._queue.missed
-        assert missed is not None
-        if owner is not None and not owner.marks.is_new(id_):
+        queue, unseen = self._queue, self._queue.unseen
+        assert unseen is not None
+        if owner is not None and not owner.markers.is_new(id_):
             return self._release_own(owner, id_, size, now_ms)
-        missed.due.remove(id_, size)
-        self._idle.released(id_)
+        unseen.due.remove(id_, size)
+        self._idle_sweep.released(id_)
         if owner is None and not self._is_needed(id_):
             return queue.log.lsn_appended
         at_once: list[Subscription] = [queue.reader, *queue.eager]
@@ -99,16 +99,16 @@ class DueItems:
         for reader in at_once:
             reader.catch_up()
         place = self._fanout.take_place(True)
-        lsn = queue.log.released(id_, place, now_ms + queue.wall.offset_ms)
+        lsn = queue.log.released(id_, place, now_ms + queue.clock.offset_ms)
         if queue.children:
-            missed.release(place, id_, size, lsn)
+            unseen.release(place, id_, size, lsn)
             self._fanout.tell_soon()
-        there = [reader for reader in at_once if reader.marks.is_new(id_)]
+        there = [reader for reader in at_once if reader.markers.is_new(id_)]
         for reader in there:
             if id_ in reader.live:
                 reader.release(id_, size, place, lsn)
             else:
-                reader.marks.give(place, id_)  # it is done here, and kept: that is its marker
+                reader.markers.give(place, id_)  # it is done here, and kept: that is its marker
         for reader in at_once:
             reader.catch_up()  # it knows that one already
         for reader in there:
@@ -123,6 +123,6 @@ class DueItems:
             unlogged.remove(id_)
             lsn = self._queue.log.lsn_appended
         else:
-            lsn = owner.log.released(id_, place, now_ms + self._queue.wall.offset_ms)
+            lsn = owner.log.released(id_, place, now_ms + self._queue.clock.offset_ms)
         owner.release(id_, size, place, lsn)
         return lsn

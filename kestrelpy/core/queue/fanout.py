@@ -10,28 +10,28 @@ One rule: the children's view is changed in the same step as the queue's numbers
 from __future__ import annotations
 
 from journal.format.subscription_state import STOPS, TAKES, named
-from kestrelpy.core.fanout.unseen import MISSED_MAX
+from kestrelpy.core.fanout.unseen import UNSEEN_MAX
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.item import Item
-from kestrelpy.core.queue.idle_sweep import Idle
+from kestrelpy.core.queue.idle_sweep import IdleSweep
 from kestrelpy.core.queue.state import QueueState
 
 
 class FanOut:
     """The numbers of one queue, and what its children are told of them."""
 
-    __slots__ = ("_idle", "_queue")
+    __slots__ = ("_idle_sweep", "_queue")
 
-    def __init__(self, queue: QueueState, idle: Idle) -> None:
+    def __init__(self, queue: QueueState, idle: IdleSweep) -> None:
         self._queue = queue
-        self._idle = idle
+        self._idle_sweep = idle
 
     def arrive(self, item: Item, now_ms: int) -> None:
         """Give an item, just put, to all children."""
         queue = self._queue
         queue.put_bytes += item.size
-        if item.expires_ms or self._idle.age_ms:
-            self._idle.note(item)
+        if item.expires_ms or self._idle_sweep.age_ms:
+            self._idle_sweep.note(item)
         if not queue.eager:
             return
         for child in queue.eager[:]:
@@ -42,17 +42,17 @@ class FanOut:
     def arrive_later(self, item: Item, delay: Delay, now_ms: int) -> None:
         """Give an item, just put, to all children when it is due."""
         queue = self._queue
-        assert queue.missed is not None
+        assert queue.unseen is not None
         due_ms = delay.ms if delay.is_date else now_ms + delay.ms
-        queue.missed.due.add(item.id, item.size, due_ms, delay.is_date)
-        queue.alarm.need(due_ms - queue.wall.offset_ms if delay.is_date else due_ms)
+        queue.unseen.due.add(item.id, item.size, due_ms, delay.is_date)
+        queue.alarm.need(due_ms - queue.clock.offset_ms if delay.is_date else due_ms)
         for child in queue.eager[:]:
             child.put_off(item, delay, now_ms)
             if not child.wants_each:
                 queue.eager.remove(child)
-        queue.missed.put_off(item.id, item.size)
-        if item.expires_ms or self._idle.age_ms:
-            self._idle.put_off(item)
+        queue.unseen.put_off(item.id, item.size)
+        if item.expires_ms or self._idle_sweep.age_ms:
+            self._idle_sweep.put_off(item)
         self.tell_soon()
 
     def pass_on(self, item: Item, now_ms: int) -> None:
@@ -60,12 +60,12 @@ class FanOut:
         if self._queue.children:
             self.arrive(item, now_ms)
         else:
-            self._queue.log.discarded(item, now_ms + self._queue.wall.offset_ms)
+            self._queue.log.discarded(item, now_ms + self._queue.clock.offset_ms)
 
     def pass_number(self, number: int) -> None:
         """Note that the next number is given to nothing that is for all children."""
-        if self._queue.children and self._queue.missed is not None:
-            self._queue.missed.pass_number(number)
+        if self._queue.children and self._queue.unseen is not None:
+            self._queue.unseen.pass_number(number)
             self.tell_soon()
 
     def take_place(self, is_for_all: bool = False) -> int:
@@ -81,8 +81,8 @@ class FanOut:
 
     def tell_soon(self) -> None:
         """Tell lazy children what they have not seen, before it is too much."""
-        if self._queue.missed is not None and len(self._queue.missed) > MISSED_MAX:
-            self._idle.need(0)
+        if self._queue.unseen is not None and len(self._queue.unseen) > UNSEEN_MAX:
+            self._idle_sweep.need(0)
 
     def set_passing(self, passes_on: bool, now_ms: int) -> None:
         """From now on its own consumers get nothing of what is put, or get it again."""
@@ -90,6 +90,6 @@ class FanOut:
         if passes_on == queue.passes_on or queue.log.failure is not None:
             return
         queue.passes_on = passes_on
-        wall_ms = now_ms + queue.wall.offset_ms
+        unix_ms = now_ms + queue.clock.offset_ms
         small = STOPS if passes_on else TAKES
-        queue.log.write(named(0, b"", queue.last_number, small, wall_ms))
+        queue.log.write(named(0, b"", queue.last_number, small, unix_ms))

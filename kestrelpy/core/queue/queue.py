@@ -20,7 +20,7 @@ from journal.format.transfer import Origin, have_one_log
 from journal.sets.id_set import IdSet
 from journal.snapshot.job import State
 from journal.write.segment_list import NONE_OPEN
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.memory_budget import UNLIMITED, Memory
 from kestrelpy.core.index.versions import NEVER, Written
@@ -33,10 +33,10 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.dedupe_window import NOT_DUE
 from kestrelpy.core.queue.due_items import DueItems
 from kestrelpy.core.queue.fanout import FanOut
-from kestrelpy.core.queue.idle_sweep import Idle
+from kestrelpy.core.queue.idle_sweep import IdleSweep
+from kestrelpy.core.queue.record_reserve import RecordReserve
 from kestrelpy.core.queue.retention import Retention
 from kestrelpy.core.queue.state import QueueState
-from kestrelpy.core.queue.to_come import ToCome
 from kestrelpy.core.subscription.placed import Placed
 from kestrelpy.core.timers import Timers
 from kestrelpy.errors import ClientError, ItemRefused, ServerError
@@ -57,22 +57,22 @@ _AGE_CHECK_MS_MAX: Final = 60_000
 class Queue(QueueState):
     """One queue by its name."""
 
-    __slots__ = ("_complained_ms", "due", "fanout", "idle", "retention", "to_come")
+    __slots__ = ("_complained_ms", "due", "fanout", "idle_sweep", "reserve", "retention")
 
     def __init__(
-        self, name: bytes, generation: int, policy: Policy, log: Log, wall: Wall,
-        woken: list[Waiter], timers: Timers[Any], now_ms: int, memory: Memory,
-        hungry: list[Any], declared: bytes = b"",
+        self, name: bytes, generation: int, policy: Policy, log: Log, clock: ClockOffset,
+        to_resume: list[Waiter], timers: Timers[Any], now_ms: int, memory: Memory,
+        to_read: list[Any], declared: bytes = b"",
     ) -> None:  # fmt: skip
         """`declared` are settings by a client, which only the shell reads: it makes the policy."""
         super().__init__(
-            name, generation, policy, log, wall, woken, timers, now_ms, memory, hungry, declared
+            name, generation, policy, log, clock, to_resume, timers, now_ms, memory, to_read, declared
         )
-        self.idle = Idle(self)  # finds the items that expire in lazy children
-        self.fanout = FanOut(self, self.idle)
-        self.due = DueItems(self, self.fanout, self.idle, self.is_needed)
+        self.idle_sweep = IdleSweep(self)  # finds the items that expire in lazy children
+        self.fanout = FanOut(self, self.idle_sweep)
+        self.due = DueItems(self, self.fanout, self.idle_sweep, self.is_needed)
         self.retention = Retention(self)
-        self.to_come = ToCome(self)
+        self.reserve = RecordReserve(self)
         self._complained_ms = -_COMPLAINT_MS
 
     # -- storing ----------------------------------------------------------------------------
@@ -95,16 +95,16 @@ class Queue(QueueState):
         size = len(body)
         if log.failure is not None or log.no_room or size > policy.max_item_bytes:
             self.refuse_put(size)
-        wall_ms = now_ms + self.wall.offset_ms
+        unix_ms = now_ms + self.clock.offset_ms
         if policy.max_age_ms is not None:
-            oldest = wall_ms + policy.max_age_ms
+            oldest = unix_ms + policy.max_age_ms
             expires_ms = min(expires_ms, oldest) if expires_ms else oldest
-        if delay is not None and 0 < expires_ms <= delay.due_ms(wall_ms):
-            self._refuse_delay(expires_ms, delay.due_ms(wall_ms))
-        written = self.dedupe.versions.of(key, policy, wall_ms) if key else NEVER
+        if delay is not None and 0 < expires_ms <= delay.due_ms(unix_ms):
+            self._refuse_delay(expires_ms, delay.due_ms(unix_ms))
+        written = self.dedupe.versions.of(key, policy, unix_ms) if key else NEVER
         is_known = key != NO_KEY or (stamp is not None and bool(stamp.id))
         if is_known and (expects is not None or stamp is not None):
-            refusal = self._refusal(stamp, written, expects, wall_ms)
+            refusal = self._refusal(stamp, written, expects, unix_ms)
             if refusal:
                 return refusal
         if policy.bounded and not self.make_room(size, now_ms):
@@ -113,11 +113,11 @@ class Queue(QueueState):
             return log.lsn_appended  # it is for nobody: nothing is stored, and nothing remembered
         number = self.next_number
         if is_known:
-            stamp = self.remember(stamp, key, written, wall_ms)
-        if delay is not None and delay.due_ms(wall_ms) > wall_ms:
-            item = Item(number, 0, body, flags, wall_ms, expires_ms, 0, key, stamp)
+            stamp = self.remember(stamp, key, written, unix_ms)
+        if delay is not None and delay.due_ms(unix_ms) > unix_ms:
+            item = Item(number, 0, body, flags, unix_ms, expires_ms, 0, key, stamp)
             return self._put_later(item, delay, now_ms)
-        item = Item(number, number, body, flags, wall_ms, expires_ms, 0, key, stamp)
+        item = Item(number, number, body, flags, unix_ms, expires_ms, 0, key, stamp)
         if passes_on := self.passes_on:
             self._apply_passed(number)
         else:
@@ -131,7 +131,7 @@ class Queue(QueueState):
             self.fanout.pass_on(item, now_ms)
             return item.lsn
         reader = self.reader
-        reader.line.keep(item)
+        reader.ready_line.keep(item)
         if reader.waiters.count:
             reader.serve(now_ms)
         if self.children:
@@ -139,7 +139,7 @@ class Queue(QueueState):
         return item.lsn
 
     def _refusal(
-        self, stamp: Stamp | None, written: Written, expects: int | None, wall_ms: int
+        self, stamp: Stamp | None, written: Written, expects: int | None, unix_ms: int
     ) -> int:
         """Why this is not stored, by its id and the version of its key; 0: it may be."""
         if (expects is not None or (stamp is not None and stamp.id)) and self.own_number:
@@ -147,12 +147,12 @@ class Queue(QueueState):
                 f"{self.name.decode('ascii')} is a child: ids and versions are its parent's, name "
                 "that instead"
             )
-        if stamp is not None and stamp.id and self.dedupe.ids.has_seen(stamp, self.policy, wall_ms):
+        if stamp is not None and stamp.id and self.dedupe.ids.has_seen(stamp, self.policy, unix_ms):
             self.reader.counters.duplicates += 1
             return DUPLICATE
         versions = self.dedupe.versions
         if expects is not None and versions.lost_item and not versions.is_known(
-            written, self.policy, wall_ms
+            written, self.policy, unix_ms
         ):
             raise ServerError(
                 f"versions of queue {self.name.decode('ascii')} are damaged and this key's is not "
@@ -164,37 +164,37 @@ class Queue(QueueState):
         return EXISTS if version else NOT_FOUND
 
     def remember(
-        self, stamp: Stamp | None, key: bytes, written: Written, wall_ms: int
+        self, stamp: Stamp | None, key: bytes, written: Written, unix_ms: int
     ) -> Stamp:
         """What the next item will be known by from now on; its stamp, with its version."""
         if self.own_number:  # what is stored for a child alone is no version of its key
             return stamp or _new(Stamp, (b"", b"", 0, 0, 0, None))
         versions = self.dedupe.versions
-        if versions.lost_item and not versions.is_known(written, self.policy, wall_ms):
+        if versions.lost_item and not versions.is_known(written, self.policy, unix_ms):
             written = versions.unused()
         version, previous, _ = written
         if stamp is None:  # it has a key, and nothing else is said of it
             stamp = _new(Stamp, (b"", b"", 0, version + 1, previous, None))
-            versions._apply_written(key, version + 1, self.next_number, wall_ms)
+            versions._apply_written(key, version + 1, self.next_number, unix_ms)
         else:
             if key:
                 stamp = _new(Stamp, (*stamp[:3], version + 1, previous, stamp.origin))
             if stamp.scope:
-                self.dedupe.renew(stamp, self.policy, self.log, wall_ms)
-            self._apply_stamp(stamp, key, self.next_number, wall_ms)
+                self.dedupe.renew(stamp, self.policy, self.log, unix_ms)
+            self._apply_stamp(stamp, key, self.next_number, unix_ms)
         if self.dedupe.due_ms == NOT_DUE:
-            self.dedupe.begin_sweeping(self.policy, wall_ms - self.wall.offset_ms)
+            self.dedupe.begin_sweeping(self.policy, unix_ms - self.clock.offset_ms)
         return stamp
 
     def _put_later(self, item: Item, delay: Delay, now_ms: int) -> int:
         """Store an item that is not due yet."""
         if not self.passes_on:
             self._apply_put(item.id, item.size)
-            self.reader.marks.hide(item.id)
+            self.reader.markers.hide(item.id)
         else:
             self._apply_passed(item.id)
             if self.retained is not None:
-                self.reader.marks.hide(item.id)
+                self.reader.markers.hide(item.id)
         item.lsn = self.log.put_later(item, delay.due_ms(item.stored_ms))
         if item.origin is not None:
             self._open_origin(item, item.origin)
@@ -227,7 +227,7 @@ class Queue(QueueState):
             self.refuse_put(len(body))
         self.reader.first(now_ms)  # what has expired is not there
         reader = self.reader
-        if reader.ready.count or len(reader.leases) or reader.elsewhere.count:
+        if reader.ready.count or len(reader.leases) or reader.out_of_order.count:
             return NOT_STORED
         if len(reader.live) > len(reader.dead.deaths):
             return NOT_STORED  # damaged: a start may find it again
@@ -256,7 +256,7 @@ class Queue(QueueState):
     @property
     def is_going(self) -> bool:
         """True if it is deleted, and not kept for the sake of its children."""
-        return self.deleted and not self.is_remnant
+        return self.deleted and not self.is_tombstone
 
     @property
     def is_stuck(self) -> bool:
@@ -276,7 +276,7 @@ class Queue(QueueState):
         A log takes an origin that has its name for one of its own; this one would be of another.
         """
         files = self.files
-        is_one = not files.is_remnant if target is None else target.files is files
+        is_one = not files.is_tombstone if target is None else target.files is files
         if is_one or not have_one_log(self.name, name):
             return ""
         here, there = self.name.decode("ascii"), name.decode("ascii")
@@ -287,9 +287,9 @@ class Queue(QueueState):
 
     def tell_deleted(self, now_ms: int) -> int:
         """Record that its own subscription is gone, and have that synced; return the record."""
-        wall_ms = now_ms + self.wall.offset_ms
-        draft = named(0, b"", self.last_number, GONE, wall_ms)
-        self.log.write_recounted(draft, self.kept_now)
+        unix_ms = now_ms + self.clock.offset_ms
+        draft = named(0, b"", self.last_number, GONE, unix_ms)
+        self.log.write_recounted(draft, self.needed_now)
         self.log.set_sync(0)  # whatever STORED waited for: DELETED waits for the sync
         self.log.wait_durable(self.log.lsn_appended)
         return self.log.lsn_appended
@@ -301,31 +301,31 @@ class Queue(QueueState):
 
     def is_needed(self, id_: int) -> bool:
         """True if any subscription still needs this item."""
-        is_for_all = self.missed is None or not self.missed.is_passed(id_)
+        is_for_all = self.unseen is None or not self.unseen.is_passed(id_)
         for child in self.children.values():
             if (is_for_all and id_ > child.taken) or id_ in child.live:
                 return True
         return id_ in self.reader.live
 
-    def kept_now(self) -> IdSet:
+    def needed_now(self) -> IdSet:
         """Return the items that any subscription needs now, as a set that nothing changes."""
         if not self.children:
             return self.reader.live.copy()
         self.catch_up()
-        self.to_come.forget()  # much may have gone
+        self.reserve.forget()  # much may have gone
         return IdSet.union([reader.live for reader in self.readers])
 
     def next_look(self) -> int:
         """Return when its children have to be looked at, on the steady clock; NEVER_MS: never."""
-        return self.idle.next_due()
+        return self.idle_sweep.next_due()
 
-    def need_look(self, wall_ms: int) -> None:
+    def need_look(self, unix_ms: int) -> None:
         """Look at its children then at the latest."""
-        self.idle.need(wall_ms)
+        self.idle_sweep.need(unix_ms)
 
     def count_anew(self) -> None:
         """Count anew what its log must have room for."""
-        self.to_come.forget()
+        self.reserve.forget()
 
     # -- the whole queue --------------------------------------------------------------------
 
@@ -344,7 +344,7 @@ class Queue(QueueState):
         before = self.policy
         if policy.keys is not before.keys and self.reader.live:
             policy = replace(policy, keys=before.keys)
-        self.reader.keyed.keys.matches_any = policy.keys.matches_any
+        self.reader.key_gate.keys.matches_any = policy.keys.matches_any
         self.policy = policy
         self.reader.policy = policy
         self.log.set_sync(policy.sync_ms)
@@ -360,13 +360,13 @@ class Queue(QueueState):
     def set_keys(self, keys: KeySettings) -> None:
         """Other rules for keys from now on; it holds no items."""
         assert not self.reader.live, "what is there has its key by the old rules"
-        self.reader.keyed.keys.matches_any = keys.matches_any
+        self.reader.key_gate.keys.matches_any = keys.matches_any
         self.policy = self.reader.policy = replace(self.policy, keys=keys)
 
     def declare(self, declared: bytes, policy: Policy, now_ms: int) -> int:
         """Keep these settings, with the rules they make; returns the record to wait for."""
         self._apply_declared(declared)
-        lsn = self.log.declared(declared, now_ms + self.wall.offset_ms)
+        lsn = self.log.declared(declared, now_ms + self.clock.offset_ms)
         self.set_policy(policy, now_ms)
         self.fanout.set_passing(policy.fanout_only, now_ms)
         return lsn
@@ -381,7 +381,7 @@ class Queue(QueueState):
         if self.log.no_room:
             raise ServerError(self.log.no_room)
         self._apply_nominal(nominal)
-        return self.log.nominal(nominal, now_ms + self.wall.offset_ms)
+        return self.log.nominal(nominal, now_ms + self.clock.offset_ms)
 
     def attach(self, log: Log, kept: IdSet | None = None) -> None:
         """Write to this log from now on. `kept` are the items that a start has found in it."""
@@ -392,7 +392,7 @@ class Queue(QueueState):
         self.know(log.identity or self.server_id)
         if not log.identity:
             self.dedupe.fresh.keep_nothing()
-        log.attached(self.to_come.count, self._first_open, self.retention.lose)
+        log.attached(self.reserve.count, self._first_open, self.retention.lose)
         self._tell_log(kept)
 
     def know(self, secret: bytes) -> None:
@@ -419,7 +419,7 @@ class Queue(QueueState):
         self.alarm.silence()
         if self.retained is not None:
             self.retention.look(now_ms)
-        self.idle.look(now_ms)
+        self.idle_sweep.look(now_ms)
         taken = self.due.release_due(now_ms, steps)
         for reader in self.readers:
             taken += reader.tick(now_ms, max(steps - taken, 0))
@@ -458,8 +458,8 @@ class Queue(QueueState):
     def next_due(self, now_ms: int) -> int | None:
         """When `tick` has something to do; None: nothing."""
         dues = [due for due in (r.next_due() for r in self.readers) if due is not None]
-        if self.missed is not None and self.missed.due.count:
-            dues.append(self.missed.due.next_due(self.wall.offset_ms) or 0)
+        if self.unseen is not None and self.unseen.due.count:
+            dues.append(self.unseen.due.next_due(self.clock.offset_ms) or 0)
         if (kept := self.retained) is not None and kept.look_ms is not None:
             dues.append(kept.look_ms)
         due = min(dues, default=None)
@@ -497,10 +497,10 @@ class Queue(QueueState):
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
             paused=reader.paused, declared=self.declared, epochs=dict(self.epochs),
             origins=self.origins.copy(),
-            delayed=reader.delays.entries(self.wall.offset_ms), placed=Placed.of(reader),
+            delayed=reader.delays.entries(self.clock.offset_ms), placed=Placed.of(reader),
             held=dict(reader.held),
-            readers=[child.state(self.wall.offset_ms) for child in self.children.values()],
-            passes_on=self.passes_on, is_remnant=self.is_remnant,
+            readers=[child.state(self.clock.offset_ms) for child in self.children.values()],
+            passes_on=self.passes_on, is_tombstone=self.is_tombstone,
             memory=self.dedupe.remembered(self.policy),
             retained=self.kept.copy() if self.retained else None,
         )  # fmt: skip

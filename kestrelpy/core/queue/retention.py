@@ -13,7 +13,7 @@ from typing import Final
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import Snapshot
 from journal.write.segment_file import Segment
-from kestrelpy.core.index.retained_ids import Retained
+from kestrelpy.core.index.retained_ids import RetainedIds
 from kestrelpy.core.queue.state import QueueState
 
 # How often the time is compared.
@@ -36,17 +36,17 @@ class Retention:
         if log.backlog is None:
             return  # it lives in memory, or has no log yet
         log.retain(policy.retain_ms, policy.retain_bytes)
-        retained, reader.marks.retains = reader.marks.retains, policy.retains
+        retained, reader.markers.retains = reader.markers.retains, policy.retains
         if not policy.retains:
             queue.retained = None
             if retained:
-                reader.marks.keep_only(reader.live)
+                reader.markers.keep_only(reader.live)
             return
         if queue.retained is None:
-            queue.retained = Retained(kept or reader.live.copy(), queue.last_number)
-            if reader.marks.hidden.count:  # a snapshot may know items that have gone since
+            queue.retained = RetainedIds(kept or reader.live.copy(), queue.last_number)
+            if reader.markers.hidden.count:  # a snapshot may know items that have gone since
                 there = IdSet.union([queue.kept, reader.live])
-                reader.marks.lose(1, queue.last_number, there)
+                reader.markers.lose(1, queue.last_number, there)
         queue.retained.look_ms = 0 if policy.retain_ms else None
 
     def lose(self, first: int, last: int) -> None:
@@ -56,7 +56,7 @@ class Retention:
             queue.catch_up()
             needed = IdSet.union([reader.live.between(first, last) for reader in queue.readers])
             queue.retained.lose(first, last, needed)
-            queue.reader.marks.lose(first, last, needed)
+            queue.reader.markers.lose(first, last, needed)
 
     def look(self, now_ms: int) -> None:
         """If the time of something is over, have a record synced; what is before it goes."""
@@ -70,10 +70,10 @@ class Retention:
     def let_go(self, now_ms: int, is_changed: bool) -> None:
         """Have a record synced, if that lets anything go whose time or size is over."""
         queue = self._queue
-        log, wall_ms = queue.log, now_ms + queue.wall.offset_ms
-        if log.failure is None and not log.no_room and log.is_over(wall_ms, is_changed):
+        log, unix_ms = queue.log, now_ms + queue.clock.offset_ms
+        if log.failure is None and not log.no_room and log.is_over(unix_ms, is_changed):
             # Any record does: this one says again what holds already.
-            log.wait_durable(log.tokens(queue.reader.tokens_below, wall_ms))
+            log.wait_durable(log.tokens(queue.reader.tokens_below, unix_ms))
 
 
 def found(

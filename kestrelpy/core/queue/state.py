@@ -14,11 +14,11 @@ from journal.format.item_header import Stamp
 from journal.format.schedule import Nominal, keep_latest
 from journal.format.transfer import Origin
 from journal.sets.id_set import IdSet
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.fanout.child import Child
-from kestrelpy.core.fanout.unseen import Missed
+from kestrelpy.core.fanout.unseen import Unseen
 from kestrelpy.core.index.memory_budget import Memory
-from kestrelpy.core.index.retained_ids import Retained
+from kestrelpy.core.index.retained_ids import RetainedIds
 from kestrelpy.core.index.waiters import Waiter
 from kestrelpy.core.log.log import Log
 from kestrelpy.core.policy import Policy
@@ -32,16 +32,39 @@ class QueueState:
     """What a queue holds. `generation` tells it from earlier queues of its name."""
 
     __slots__ = (
-        "alarm", "children", "created_ms", "declared", "dedupe", "deleted", "eager", "epochs",
-        "generation", "is_gone", "is_remnant", "log", "memory", "missed", "name", "next_number",
-        "origins", "own_number", "passes_on", "policy", "put_bytes", "reader", "readers_named",
-        "retained", "server_id", "total_items", "wall",
+        "alarm",
+        "children",
+        "clock",
+        "created_ms",
+        "declared",
+        "dedupe",
+        "deleted",
+        "eager",
+        "epochs",
+        "generation",
+        "is_gone",
+        "is_tombstone",
+        "log",
+        "memory",
+        "name",
+        "next_number",
+        "origins",
+        "own_number",
+        "passes_on",
+        "policy",
+        "put_bytes",
+        "reader",
+        "readers_named",
+        "retained",
+        "server_id",
+        "total_items",
+        "unseen",
     )  # fmt: skip
 
     def __init__(
-        self, name: bytes, generation: int, policy: Policy, log: Log, wall: Wall,
-        woken: list[Waiter], timers: Timers[Any], now_ms: int, memory: Memory,
-        hungry: list[Any], declared: bytes = b"",
+        self, name: bytes, generation: int, policy: Policy, log: Log, clock: ClockOffset,
+        to_resume: list[Waiter], timers: Timers[Any], now_ms: int, memory: Memory,
+        to_read: list[Any], declared: bytes = b"",
     ) -> None:  # fmt: skip
         """`declared` are settings by a client, which only the shell reads: it makes the policy."""
         self.name = name
@@ -49,19 +72,19 @@ class QueueState:
         self.generation = generation
         self.policy = policy
         self.log = log
-        self.wall = wall
+        self.clock = clock
         self.alarm: Alarm[Any] = Alarm(timers, self)
-        self.reader = Subscription(name, policy, log, wall, woken, self.alarm, memory, hungry)
-        self.retained: Retained | None = None  # the items that stay in the log; None: live ones
+        self.reader = Subscription(name, policy, log, clock, to_resume, self.alarm, memory, to_read)
+        self.retained: RetainedIds | None = None  # the items that stay in the log; None: live ones
         self.memory = memory
         self.children: dict[bytes, Child] = {}  # by their names after the `+`
         self.eager: list[Child] = []  # those that are given each item as it comes
-        self.missed: Missed | None = None  # by the others; None: there never were any
+        self.unseen: Unseen | None = None  # by the others; None: there never were any
         self.readers_named = 0  # the highest number that a child was given
         self.put_bytes = 0  # of what was put for all, since there are children
         self.own_number = 0  # of its subscription among those of its log: 0, unless it is a child
         self.passes_on = False  # True if its own consumers get nothing of what is put for all
-        self.is_remnant = False  # deleted, and kept for the sake of its children alone
+        self.is_tombstone = False  # deleted, and kept for the sake of its children alone
         self.next_number = 1  # of an item, or of a place that is no item's id
         self.total_items = 0  # that were ever put
         self.created_ms = now_ms
@@ -70,7 +93,7 @@ class QueueState:
         self.server_id = b""
         self.epochs: dict[bytes, int] = {}  # by schedule: the latest run time enqueued, in s
         self.origins: dict[int, Origin] = {}  # open ones, by the item here that was made of each
-        self.dedupe = DedupeWindow(self.alarm, wall)
+        self.dedupe = DedupeWindow(self.alarm, clock)
 
     @property
     def readers(self) -> list[Subscription]:

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from journal.format.checkpoint import TOKENS_SKIPPED
 from journal.format.subscription_state import STOPS, TAKES, named
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.log.log import Log
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.child_queue import ChildQueue
@@ -75,10 +75,10 @@ class Lifecycle(Registry):
         self,
         policy_of: Callable[[bytes, bytes], Policy],
         make_log: Callable[[Queue], Log],
-        wall: Wall,
+        clock: ClockOffset,
         queues_max: int,
     ) -> None:
-        super().__init__(policy_of, make_log, wall, queues_max)
+        super().__init__(policy_of, make_log, clock, queues_max)
         self.later = Later(self._timers)
 
     def create(self, name: bytes, now_ms: int, declared: bytes = b"") -> Queue:
@@ -90,7 +90,7 @@ class Lifecycle(Registry):
             raise ServerError(f"{name.decode('ascii')} is an alias of several queues, and none")
         self.refuse_more()
         # The second it was made in, and higher than that of any deleted one, restarts or not.
-        made = (now_ms + self.wall.offset_ms) // 1000
+        made = (now_ms + self.clock.offset_ms) // 1000
         generation = max(made, self.generation_deleted + 1)
         queue = self.fresh(name, generation, now_ms, declared)
         queue.created_ms = now_ms
@@ -103,10 +103,10 @@ class Lifecycle(Registry):
     def adopt(self, queue: Queue, now_ms: int) -> None:
         """Into the books, with whoever waits for it; its leases by token go on."""
         name = queue.name
-        if queue.is_remnant:
+        if queue.is_tombstone:
             self.generation_deleted = max(self.generation_deleted, queue.generation)
-            for branch in ChildQueue.all_of(queue):
-                self._enroll(branch, now_ms)
+            for child_queue in ChildQueue.all_of(queue):
+                self._enroll(child_queue, now_ms)
             self._keep(queue, now_ms)
             return
         self.queues[name] = queue
@@ -131,11 +131,11 @@ class Lifecycle(Registry):
         self.empty(queue.reader)
         queue.retained = None
         self.counters.queue_deletes += 1
-        if any(branch.reader.live for branch in ChildQueue.all_of(queue)):
+        if any(child_queue.reader.live for child_queue in ChildQueue.all_of(queue)):
             self._leave(queue, now_ms)
         else:
-            for branch in ChildQueue.all_of(queue):
-                self._drop(branch)
+            for child_queue in ChildQueue.all_of(queue):
+                self._drop(child_queue)
             self.deleted.append(queue)
         return queue
 
@@ -178,46 +178,46 @@ class Lifecycle(Registry):
         begins = start.beginning(begin) if begin is not None else None
         number, floor = queue.readers_named + 1, queue.last_number
         queue.catch_up()
-        branch = ChildQueue.named(
+        child_queue = ChildQueue.named(
             queue, number, part, floor if begins is None else max(begin or 0, 1) - 1
         )
-        child = branch.child
+        child = child_queue.child
         if begins is not None:
             start.fill(child, begins)
-        wall_ms = now_ms + queue.wall.offset_ms
-        draft = named(number, part, child.floor, TAKES, wall_ms, begins)
+        unix_ms = now_ms + queue.clock.offset_ms
+        draft = named(number, part, child.floor, TAKES, unix_ms, begins)
         if begins is None:  # nothing is needed that was not
             child.named_lsn = queue.log.write(draft)
         else:
-            child.named_lsn = queue.log.write_recounted(draft, queue.kept_now)
+            child.named_lsn = queue.log.write_recounted(draft, queue.needed_now)
         queue.log.wait_durable(child.named_lsn)
-        self._enroll(branch, now_ms)
+        self._enroll(child_queue, now_ms)
         self.counters.queue_creates += 1
-        return branch
+        return child_queue
 
-    def _enroll(self, branch: ChildQueue, now_ms: int) -> None:
+    def _enroll(self, child_queue: ChildQueue, now_ms: int) -> None:
         """Into the books, with whoever waits for it."""
-        branch.name = branch.child.name = branch.parent.name + b"+" + branch.child.part
-        if branch.name in self.queues:
+        child_queue.name = child_queue.child.name = child_queue.parent.name + b"+" + child_queue.child.part
+        if child_queue.name in self.queues:
             return  # this one, or that of a remnant: then it comes when that has gone
-        self.queues[branch.name] = branch
-        branch.child.asked_ms = now_ms
-        branch.child.resume(now_ms)
-        branch.set_policy(self.policy_of(branch.name, branch.declared), now_ms)
-        waiting = self.take_absent(branch.name)
+        self.queues[child_queue.name] = child_queue
+        child_queue.child.asked_ms = now_ms
+        child_queue.child.resume(now_ms)
+        child_queue.set_policy(self.policy_of(child_queue.name, child_queue.declared), now_ms)
+        waiting = self.take_absent(child_queue.name)
         if waiting is not None:
-            branch.child.waiters = waiting
-        branch.child.outbox.send_on(branch.child.dead.deaths)
-        branch.watch()
-        if branch.child.ready.beyond or branch.child.delays.count:
-            branch.parent.idle.know_nothing()
+            child_queue.child.waiters = waiting
+        child_queue.child.outbox.send_on(child_queue.child.dead.deaths)
+        child_queue.watch()
+        if child_queue.child.ready.beyond or child_queue.child.delays.count:
+            child_queue.parent.idle_sweep.know_nothing()
 
     def _enroll_all(self, queue: Queue, now_ms: int) -> None:
         """Enter the children of a queue that is in the books now, and make those that are due to
         it: named in its settings, or waited for since before it was there.
         """
-        for branch in ChildQueue.all_of(queue):
-            self._enroll(branch, now_ms)
+        for child_queue in ChildQueue.all_of(queue):
+            self._enroll(child_queue, now_ms)
         self.make_wanted(queue, now_ms)
 
     def make_wanted(self, queue: Queue, now_ms: int) -> None:
@@ -244,27 +244,27 @@ class Lifecycle(Registry):
         else:
             self.mention(name, now_ms, may_wait=True)
 
-    def remove_child(self, branch: ChildQueue, now_ms: int) -> int:
+    def remove_child(self, child_queue: ChildQueue, now_ms: int) -> int:
         """This child is gone with all it held; returns the record to wait for."""
-        queue, child = branch.parent, branch.child
-        self._drop(branch)
+        queue, child = child_queue.parent, child_queue.child
+        self._drop(child_queue)
         del queue.children[child.part]
         if not queue.children:
             queue.reader.log = queue.log
-        wall_ms = now_ms + queue.wall.offset_ms
+        unix_ms = now_ms + queue.clock.offset_ms
         lsn = queue.log.write_recounted(
-            named(child.number, child.part, child.floor, STOPS, wall_ms), queue.kept_now
+            named(child.number, child.part, child.floor, STOPS, unix_ms), queue.needed_now
         )
-        if queue.is_remnant:
+        if queue.is_tombstone:
             queue.alarm.need(AT_ONCE_MS)  # with its last child it goes
-            self._free_name(branch, now_ms)
+            self._free_name(child_queue, now_ms)
         return lsn
 
-    def _free_name(self, branch: ChildQueue, now_ms: int) -> None:
+    def _free_name(self, child_queue: ChildQueue, now_ms: int) -> None:
         """This child of a remnant is gone: that of the next queue of its name may be there, be it a
         remnant too."""
-        name, part = branch.parent.name, branch.child.part
-        following = [queue for queue in self.remnants if queue.name == name]
+        name, part = child_queue.parent.name, child_queue.child.part
+        following = [queue for queue in self.tombstones if queue.name == name]
         if name in self.queues:
             following.append(self.queues[name])
         for queue in following:
@@ -275,14 +275,14 @@ class Lifecycle(Registry):
         if name in self.queues:
             self.make_wanted(self.queues[name], now_ms)
 
-    def _drop(self, branch: ChildQueue) -> None:
+    def _drop(self, child_queue: ChildQueue) -> None:
         """Out of the books: its leases end, its waiters are answered."""
-        child = branch.child
-        branch.deleted = True
-        if self.queues.get(branch.name) is branch:
-            del self.queues[branch.name]
-        if child in branch.parent.eager:
-            branch.parent.eager.remove(child)
+        child = child_queue.child
+        child_queue.deleted = True
+        if self.queues.get(child_queue.name) is child_queue:
+            del self.queues[child_queue.name]
+        if child in child_queue.parent.eager:
+            child_queue.parent.eager.remove(child)
         child.stop()
         self.empty(child)
 
@@ -290,14 +290,14 @@ class Lifecycle(Registry):
 
     def _leave(self, queue: Queue, now_ms: int) -> None:
         """This queue, out of the books and empty, stays for its children; some have items."""
-        queue.is_remnant = True
+        queue.is_tombstone = True
         queue.tell_deleted(now_ms)
         self._keep(queue, now_ms)
 
     def _keep(self, queue: Queue, now_ms: int) -> None:
         """A remnant, as just now or after a start; what of it is empty goes."""
         queue.deleted = True
-        self.remnants.append(queue)
+        self.tombstones.append(queue)
         # Both generations take tokens from now on: no two of them the same.
         floor = queue.reader.tokens_below + TOKENS_SKIPPED
         self.tokens.on_disk = max(self.tokens.on_disk, floor)
@@ -310,7 +310,7 @@ class Lifecycle(Registry):
         Of those that are `going` the files are there still; of a remnant the record may not be on
         disk.
         """
-        said = (each for each in self.remnants if each.log.lsn_stored < each.log.lsn_appended)
+        said = (each for each in self.tombstones if each.log.lsn_stored < each.log.lsn_appended)
         earlier = (*going, *(each for each in said if each.log.failure is None))
         return any(
             each.name == queue.name and each.generation < queue.generation for each in earlier
@@ -318,14 +318,14 @@ class Lifecycle(Registry):
 
     def clear_away(self, queue: Queue, now_ms: int) -> None:
         """Children without items go, and with the last of them the remnant."""
-        for branch in ChildQueue.all_of(queue):
-            if branch.reader.live:
+        for child_queue in ChildQueue.all_of(queue):
+            if child_queue.reader.live:
                 continue
-            self._drop(branch)
-            del queue.children[branch.child.part]
-            self._free_name(branch, now_ms)
+            self._drop(child_queue)
+            del queue.children[child_queue.child.part]
+            self._free_name(child_queue, now_ms)
         if not queue.children:
-            self.remnants.remove(queue)
+            self.tombstones.remove(queue)
             queue.alarm.silence()
             self.deleted.append(queue)
 

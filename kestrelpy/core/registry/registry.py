@@ -1,7 +1,7 @@
 """Which queues there are, and what the shell is told of them.
 
-One rule: the registry calls nobody. Waiters that were served stand in `woken`, queues that were
-deleted in `deleted`, subscriptions whose items have to be read back in `hungry`; the shell sweeps
+One rule: the registry calls nobody. Waiters that were served stand in `to_resume`, queues that were
+deleted in `deleted`, subscriptions whose items have to be read back in `to_read`; the shell sweeps
 them once per turn.
 """
 
@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from journal.sets.id_set import IdSet
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.counters import ServerCounters
-from kestrelpy.core.index.dead_letters import DeadLine
+from kestrelpy.core.index.dead_letters import DeadLetters
 from kestrelpy.core.index.leases import Leases
-from kestrelpy.core.index.markers import Marks
+from kestrelpy.core.index.markers import MarkerIndex
 from kestrelpy.core.index.memory_budget import Memory
 from kestrelpy.core.index.waiters import Waiter, Waiters
 from kestrelpy.core.log.log import Log
-from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
@@ -37,16 +37,16 @@ class Registry:
         self,
         policy_of: Callable[[bytes, bytes], Policy],
         make_log: Callable[[Queue], Log],
-        wall: Wall,
+        clock: ClockOffset,
         queues_max: int,
     ) -> None:
         """`policy_of` makes a queue's rules of its name and of what was declared for it."""
         self.queues: dict[bytes, Queue] = {}
-        self.wall = wall
+        self.clock = clock
         self.counters = ServerCounters()
-        self.woken: list[Waiter] = []
+        self.to_resume: list[Waiter] = []
         self.deleted: list[Queue] = []
-        self.hungry: list[Subscription] = []
+        self.to_read: list[Subscription] = []
         self._timers: Timers[Any] = Timers()
         self.memory = Memory(Trash(self._timers))
         self.policy_of = policy_of
@@ -58,7 +58,7 @@ class Registry:
         self._absent: dict[bytes, Waiters] = {}
         self._absent_children: dict[bytes, dict[bytes, None]] = {}  # of these, by their parent
         self.generation_deleted = 0  # no deleted queue had a higher one
-        self.remnants: list[Queue] = []  # deleted, and kept for the sake of their children
+        self.tombstones: list[Queue] = []  # deleted, and kept for the sake of their children
 
     @property
     def is_full(self) -> bool:
@@ -75,10 +75,10 @@ class Registry:
     ) -> Queue:
         """A queue that is not yet in the books: for `create`, and for recovery to fill."""
         policy = self.policy_of(name, declared)
-        created_ms = min(generation * 1000 - self.wall.offset_ms, now_ms)
+        created_ms = min(generation * 1000 - self.clock.offset_ms, now_ms)
         queue = Queue(
-            name, generation, policy, NullLog(), self.wall, self.woken, self._timers, created_ms,
-            self.memory, self.hungry, declared,
+            name, generation, policy, MemoryLog(), self.clock, self.to_resume, self._timers, created_ms,
+            self.memory, self.to_read, declared,
         )  # fmt: skip
         queue.server_id = self.server_id
         return queue
@@ -92,13 +92,13 @@ class Registry:
     def logged(self) -> list[Queue]:
         """All queues that have a log of their own: remnants too, no children."""
         own = [queue for queue in self.queues.values() if not queue.is_child]
-        return own + self.remnants
+        return own + self.tombstones
 
     def all_named(self, name: bytes) -> Iterator[Queue]:
         """The queue or child of this name, and those that remnants still have."""
         if name in self.queues:
             yield self.queues[name]
-        for queue in self.remnants:
+        for queue in self.tombstones:
             yield from (child for child in ChildQueue.all_of(queue) if child.name == name)
 
     def empty(self, reader: Subscription) -> None:
@@ -109,13 +109,13 @@ class Registry:
         for waiter in reader.waiters.take_all():
             self._answer_nothing(waiter)
         # Whoever still has a mark of this reader (an overdue lease) does not keep its items.
-        reader.line.clear()
+        reader.ready_line.clear()
         reader.delays.clear(trash)
-        reader.marks = Marks()
-        reader.keyed.in_flight = 0
-        reader.keyed.clear(IdSet())
+        reader.markers = MarkerIndex()
+        reader.key_gate.in_flight = 0
+        reader.key_gate.clear(IdSet())
         reader.dead.drop(trash)
-        reader.dead, reader.live, reader.outgoing = DeadLine(), IdSet(), []
+        reader.dead, reader.live, reader.outgoing = DeadLetters(), IdSet(), []
         reader.residency.release()
 
     def take_absent(self, name: bytes) -> Waiters | None:
@@ -136,26 +136,26 @@ class Registry:
         """Does somebody wait for a queue, or child, of this name that is not there?"""
         return name in self._absent
 
-    def take_hungry(self) -> list[Subscription]:
+    def take_to_read(self) -> list[Subscription]:
         """Who needs something read back since the last time."""
-        hungry = self.hungry[:]
-        self.hungry.clear()
-        for reader in hungry:
-            reader.is_hungry = False
-        return hungry
+        to_read = self.to_read[:]
+        self.to_read.clear()
+        for reader in to_read:
+            reader.needs_read = False
+        return to_read
 
-    def take_woken(self) -> list[Waiter]:
+    def take_to_resume(self) -> list[Waiter]:
         """Who was answered since the last time."""
-        woken = self.woken[:]
-        self.woken.clear()
-        for waiter in woken:
+        to_resume = self.to_resume[:]
+        self.to_resume.clear()
+        for waiter in to_resume:
             if waiter.timer is not None:
                 self._timers.cancel(waiter.timer)
-        return woken
+        return to_resume
 
     def _answer_nothing(self, waiter: Waiter) -> None:
         waiter.done = True
-        self.woken.append(waiter)
+        self.to_resume.append(waiter)
 
     def call_later(self, due_ms: int, thing: object) -> None:
         """Have `tick` come to this at `due_ms`."""

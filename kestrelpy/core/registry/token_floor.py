@@ -30,7 +30,7 @@ class TokenFloor:
     def begin(self, queue: Queue, now_ms: int) -> None:
         """This queue is new and has its log."""
         if queue.log.backlog is None:
-            made_ms = now_ms + queue.wall.offset_ms
+            made_ms = now_ms + queue.clock.offset_ms
             queue.reader._apply_tokens(max(made_ms * TOKENS_PER_MS, self._in_memory))
         else:
             queue.reader._apply_tokens(self.on_disk)

@@ -41,7 +41,7 @@ class Replay:
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        queue.reader.marks.retains = True  # the policy is known at the end
+        queue.reader.markers.retains = True  # the policy is known at the end
         self._snapshot: Snapshot | None = None
         self._sizes = Sizes()
         self._opening = Checkpoint(b"")  # the latest that is known
@@ -70,7 +70,7 @@ class Replay:
         queue.reader._apply_tokens(snapshot.checkpoint.tokens)
         queue._apply_declared(snapshot.declared)
         queue.epochs = snapshot.epochs
-        queue.passes_on, queue.is_remnant = snapshot.passes_on, snapshot.is_remnant
+        queue.passes_on, queue.is_tombstone = snapshot.passes_on, snapshot.is_tombstone
         self._own.restore(snapshot)
         queue.origins.update(snapshot.origins)
         for state in snapshot.readers:
@@ -122,10 +122,10 @@ class Replay:
         reader.tokens_lsn = lsn_last
         queue.catch_up()
         shared = dict[int, DelayedEntry]()
-        if queue.missed is not None:
+        if queue.unseen is not None:
             for line in self._lines.values():
-                line.apart.take_new(shared)
-            queue.missed.due.restore(shared.values())
+                line.out_of_order.take_new(shared)
+            queue.unseen.due.restore(shared.values())
         for line in self._lines.values():
             line.reader.tokens_lsn = lsn_last
             line.finish(shared.__contains__)
@@ -144,7 +144,7 @@ class Replay:
 
     def kept(self, segments: Sequence[Segment]) -> IdSet:
         """What is in the log of these segments, done or not; asked for once, behind `finish`."""
-        return found(self._snapshot, self._numbered, self._queue.kept_now(), segments)
+        return found(self._snapshot, self._numbered, self._queue.needed_now(), segments)
 
     def _count(self, item_lost: int) -> int:
         """The items ever put: those that a checkpoint counted, those met since, those lost."""
@@ -175,7 +175,7 @@ class Replay:
             self._numbered.add(id_)
             queue._apply_put(id_, size)
             if not record.number:
-                self._own.apart.put(record, size)
+                self._own.out_of_order.put(record, size)
         if not says_only_expiry(record.meta):
             self._stamped(record, size)
 
@@ -231,7 +231,7 @@ class Replay:
             if not queue.passes_on:
                 self._own.put(record, size)
             elif not record.number:
-                queue.reader.marks.hide(id_)
+                queue.reader.markers.hide(id_)
             if record.number:
                 queue.put_bytes += size
             else:
@@ -251,13 +251,13 @@ class Replay:
     def _released(self, record: Record) -> None:
         """For the first time in all that have it; what was given back in one line alone."""
         self._give_place(record)
-        new = [line for line in self._lines.values() if line.apart.is_new(record.item)]
+        new = [line for line in self._lines.values() if line.out_of_order.is_new(record.item)]
         if record.reader:
             new = [self._lines[record.reader]] if record.reader in self._lines else []
         for line in new or ([] if record.reader else [self._own]):
             line.release(record)
         if new and self._own not in new and not record.reader:
-            self._own.apart.mark(record.item, record.number)
+            self._own.out_of_order.mark(record.item, record.number)
 
     def _redriven(self, record: Record) -> None:
         self._give_place(record)
@@ -273,7 +273,7 @@ class Replay:
         """A child is there, or no more; or the queue's own line passes everything on."""
         queue = self._queue
         if not record.reader and record.small == GONE:
-            queue.is_remnant = True
+            queue.is_tombstone = True
             self._own.leave_all()
             return
         if not record.reader:
@@ -297,7 +297,7 @@ class Replay:
         if begins is not None:
             child.live, child.live_bytes = begins.live, begins.live_bytes
             child.total_items = len(begins.live)
-            line.apart.restore(begins.delayed, begins.placed)
+            line.out_of_order.restore(begins.delayed, begins.placed)
 
     def _tokens(self, record: Record) -> None:
         self._queue.reader._apply_tokens(record.number)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from journal.sets.id_set import IdSet
-from kestrelpy.core.index.key_locks import Keys, Parked
+from kestrelpy.core.index.key_locks import KeyLocks, Parked
 from kestrelpy.core.index.memory_budget import UNLIMITED
 from kestrelpy.core.index.ready_list import ITEM_COST
 from kestrelpy.core.item import Item, bare_item
@@ -40,13 +40,13 @@ class KeyGate:
     counts values of leased items.
     """
 
-    __slots__ = ("_outbox", "_state", "in_flight", "keys", "line", "whole", "whole_bytes")
+    __slots__ = ("_outbox", "_state", "in_flight", "keys", "ready_line", "whole", "whole_bytes")
 
     def __init__(self, state: SubscriptionState, outbox: Outbox) -> None:
         self._state = state
         self._outbox = outbox
-        self.line = ReadyLine(state, self)
-        self.keys = Keys(state.policy.keys.matches_any)
+        self.ready_line = ReadyLine(state, self)
+        self.keys = KeyLocks(state.policy.keys.matches_any)
         self.whole: dict[int, Item] = {}
         self.whole_bytes = 0
         self.in_flight = 0
@@ -68,12 +68,12 @@ class KeyGate:
         None: there is none, or that is not known yet; then it is gone on with soon.
         """
         state, ready, keys, passed = self._state, self._state.ready, self.keys, 0
-        wall_ms = now_ms + state.wall.offset_ms
+        unix_ms = now_ms + state.clock.offset_ms
         following: tuple[int, Item] | None = found
         room = self._room(found[1])
         while following is not None:
             place, item = following
-            id_, key, is_over = item.id, item.key, 0 < item.expires_ms <= wall_ms
+            id_, key, is_over = item.id, item.key, 0 < item.expires_ms <= unix_ms
             if passed == SWEEP_ITEMS_MAX:
                 self._count()
                 if not is_over and (not key or keys.take(id_, key)):
@@ -82,7 +82,7 @@ class KeyGate:
                 state.alarm.need(now_ms + _SOON_MS)
                 return None
             if is_over:
-                self.expire(item, wall_ms)
+                self.expire(item, unix_ms)
             elif not key or keys.claim(id_, place, item.size, key):
                 if passed:
                     self._count()
@@ -92,7 +92,7 @@ class KeyGate:
             passed += 1
             if ready.beyond and not ready.resident:
                 self._count()
-                self.line.refill(wall_ms)
+                self.ready_line.refill(unix_ms)
                 if ready.resident:
                     room = self._room()
             following = ready.pop()
@@ -103,10 +103,10 @@ class KeyGate:
     def first(self, item: Item, now_ms: int) -> Item | None:
         """The first item that may be lent, from `item` on, still in the line; None as above."""
         state, ready, passed = self._state, self._state.ready, 0
-        wall_ms = now_ms + state.wall.offset_ms
+        unix_ms = now_ms + state.clock.offset_ms
         following: Item | None = item
         while following is not None:
-            is_over = 0 < following.expires_ms <= wall_ms
+            is_over = 0 < following.expires_ms <= unix_ms
             if not (is_over or self.is_blocked(following)):
                 return following
             if passed == SWEEP_ITEMS_MAX:
@@ -115,19 +115,19 @@ class KeyGate:
             passed += 1
             if is_over:
                 ready.remove(following)
-                self.expire(following, wall_ms)
+                self.expire(following, unix_ms)
             elif (popped := ready.pop()) is not None:
                 self._park(*popped)
             if ready.beyond and not ready.resident:
-                self.line.refill(wall_ms)
+                self.ready_line.refill(unix_ms)
             following = ready.first()
         self._look_ahead()
         return None
 
     def _look_ahead(self) -> None:
         """What was passed over may have stood before one that has to be read back."""
-        if self._state.ready.stubs.count:
-            self.line.look_ahead()
+        if self._state.ready.disk_refs.count:
+            self.ready_line.look_ahead()
 
     def _park(self, place: int, item: Item) -> None:
         """It stands at the front and has to wait."""
@@ -138,7 +138,7 @@ class KeyGate:
     def _keep(self, item: Item, room: int) -> int:
         """What is parked stays in memory if there is room for it; returns the room that is left."""
         state, id_ = self._state, item.id
-        state.elsewhere.add(id_)
+        state.out_of_order.add(id_)
         cost = item.size + ITEM_COST
         if cost <= room:
             self.whole[id_] = item
@@ -166,17 +166,17 @@ class KeyGate:
 
     # -- the end of an item -----------------------------------------------------------------
 
-    def expire(self, item: Item, wall_ms: int) -> None:
+    def expire(self, item: Item, unix_ms: int) -> None:
         """End an item that lived past its expiry and is out of the line, or keep it to be moved."""
         state = self._state
         if item.key:
             self.drop(item)
         state.counters.expired += 1
         if state.policy.expire_to:
-            self._outbox.bury(item, state.attempts.get(item.id), 0, wall_ms, EXPIRED)
+            self._outbox.bury(item, state.attempts.get(item.id), 0, unix_ms, EXPIRED)
         else:
             state._apply_done(item.id, item.size)
-            state.log.expired(item, wall_ms)
+            state.log.expired(item, unix_ms)
 
     def end(self, item: Item) -> None:
         """What was lent is about to be gone; another one may be possible now, and is to be
@@ -245,13 +245,13 @@ class KeyGate:
         """These wait for nobody any more, and are in the line again."""
         back = [(self._forget_whole(each[0]), each) for each in freed]
         self._count()
-        line = self.line
+        ready_line = self.ready_line
         for item, (parked, place, body_bytes) in back:
             if item is not None:
-                line.take_back(item, place)
+                ready_line.take_back(item, place)
             else:
-                line.stand(place, parked, body_bytes)
-                line.look_ahead()
+                ready_line.stand(place, parked, body_bytes)
+                ready_line.look_ahead()
 
     def _forget_whole(self, id_: int) -> Item | None:
         item = self.whole.pop(id_, None)

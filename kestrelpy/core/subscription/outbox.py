@@ -45,17 +45,17 @@ class Outbox:
             state.alarm.need(AT_ONCE_MS)
 
     def bury(
-        self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes
+        self, item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes
     ) -> int:
         """Make a dead letter of an item that is out of the line; return the record to wait for."""
         state = self._state
-        state._apply_dead(item.id, attempts, reason, wall_ms, item.size)
-        state.marks.keep(item.id, item.marker)
+        state._apply_dead(item.id, attempts, reason, unix_ms, item.size)
+        state.markers.keep(item.id, item.marker)
         state.dead.keep(item, state.log.backlog is None)
         self.send_on((item.id,))
         if reason == EXPIRED and state.log.is_full:
             return 0  # a restart finds it in the line, past its expiry
-        return state.log.dead(item, attempts, began_ms, wall_ms, reason)
+        return state.log.dead(item, attempts, began_ms, unix_ms, reason)
 
     def note_attempts(self, id_: int) -> None:
         """Note an item that came back so often that somebody should look, long before it dies."""
@@ -64,4 +64,4 @@ class Outbox:
         ends = "max_attempts is none" if most is None else f"at max_attempts = {most} it is dead"
         name = state.name.decode("ascii", "replace")
         state.notes.append(f"queue {name}: item {id_} came back {ATTEMPTS_NOTED} times; {ends}")
-        state.ask()
+        state.schedule_read()

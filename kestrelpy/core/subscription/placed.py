@@ -17,36 +17,36 @@ Where = tuple[int, int, int]  # place, id, size
 class Placed:
     """The same of a reader that has many; `few` are in memory, or lent."""
 
-    __slots__ = ("_delayed", "_few", "_hidden", "_marks", "_parked", "_stubs")
+    __slots__ = ("_delayed", "_disk_refs", "_few", "_hidden", "_marker_index", "_parked")
 
     def __init__(self, reader: Subscription, few: list[Where]) -> None:
         self._few = few
-        self._parked = reader.keyed.keys.rows()
-        self._stubs = reader.ready.stubs.copy()
-        self._marks = reader.marks.copy()
-        self._hidden = self._marks.hidden
+        self._parked = reader.key_gate.keys.rows()
+        self._disk_refs = reader.ready.disk_refs.copy()
+        self._marker_index = reader.markers.copy()
+        self._hidden = self._marker_index.hidden
         self._delayed = reader.delays.ids.copy()
 
     def __iter__(self) -> Iterator[PlacedEntry]:
-        marks, marker_of = self._marks, dict[int, int]()
-        for marker, id_ in marks:
+        markers, marker_of = self._marker_index, dict[int, int]()
+        for marker, id_ in markers:
             if id_ in self._hidden:
                 marker_of[id_] = marker
-        known = set(marker_of) if marks.retains else set()
+        known = set(marker_of) if markers.retains else set()
         parked = {
             (place, id_, size)
             for row in self._parked
             for id_, place, size in row
             if place != id_
         }
-        for where in (self._few, self._stubs, sorted(parked)):
+        for where in (self._few, self._disk_refs, sorted(parked)):
             for place, id_, size in where:
                 yield PlacedEntry(id_, place, marker_of.pop(id_, id_), size)
         for id_ in self._delayed.without(self._hidden):
             yield PlacedEntry(id_, 0, id_, 0)
         for id_, marker in marker_of.items():
             yield PlacedEntry(id_, 0, marker, 0)
-        if marks.retains:
+        if markers.retains:
             for id_ in self._hidden:
                 if id_ not in self._delayed and id_ not in known:
                     yield PlacedEntry(id_, 0, 0, 0)  # done before it ever was available
@@ -56,7 +56,7 @@ class Placed:
         """Return the entries of a subscription at this moment."""
         ready, few = reader.ready, list[Where]()
         if ready.resident:
-            few += ready.apart()
+            few += ready.out_of_order()
         if reader.leases:
             few += [
                 (lease.place, lease.item.id, lease.item.size)
@@ -64,8 +64,8 @@ class Placed:
                 if not lease.dead and lease.place != lease.item.id
             ]
         if (
-            reader.elsewhere.count or reader.marks.hidden.count or reader.delays.ids.count
-            or ready.stubs.ids.count or reader.keyed.keys.parked.count
+            reader.out_of_order.count or reader.markers.hidden.count or reader.delays.ids.count
+            or ready.disk_refs.ids.count or reader.key_gate.keys.parked.count
         ):  # fmt: skip
             return cls(reader, few)
         # Of thousands of children most are so.

@@ -2,8 +2,8 @@
 when what is in memory expires.
 
     keep ──▶ there is room: in memory ──▶ pop
-        └──▶ there is none: left to the log ──▶ `hungry` ──▶ read ──▶ refill ──▶ in memory
-    apart, no body: a stub ──▶ it is next: `hungry` ──▶ read by its id ──▶ fetched ──▶ in memory
+        └──▶ there is none: left to the log ──▶ `to_read` ──▶ read ──▶ refill ──▶ in memory
+    apart, no body: a stub ──▶ it is next: `to_read` ──▶ read by its id ──▶ fetched ──▶ in memory
 
 One rule: the line in memory is a copy of the front of what is ready; letting go of a part of it, or
 reading it again, changes neither what is ready nor its order.
@@ -42,7 +42,7 @@ _FETCHED_BYTES_MAX: Final = 4 << 20
 class Gate(Protocol):
     """The keys of the items, as far as the ready list asks for them (`KeyGate`)."""
 
-    def expire(self, item: Item, wall_ms: int) -> None:
+    def expire(self, item: Item, unix_ms: int) -> None:
         """End an item that lived past its expiry and is out of the line."""
 
     def drop_unread(self, id_: int, body_bytes: int) -> None:
@@ -78,7 +78,7 @@ class ReadyLine:
             and not state.residency.grow(cost)
             and state.log.backlog is not None
         ):
-            state.lent_bytes -= len(lease.item.body)
+            state.leased_bytes -= len(lease.item.body)
             lease.item = lease.item.without_body()
 
     def keep(self, item: Item) -> None:
@@ -107,13 +107,13 @@ class ReadyLine:
         """
         state = self._state
         ready = state.ready
-        is_apart = place != item.id or item.id in state.elsewhere
-        if not item.is_whole and (is_apart or place < ready.frontier):
+        is_out_of_order = place != item.id or item.id in state.out_of_order
+        if not item.is_whole and (is_out_of_order or place < ready.frontier):
             state.watch.forget(item.id)
             self.stand(place, item.id, item.size)
             return
-        if is_apart:
-            state.elsewhere.add(item.id)
+        if is_out_of_order:
+            state.out_of_order.add(item.id)
         ready.give_back(place, item)
         if place >= ready.frontier:
             state.watch.forget(item.id)
@@ -123,7 +123,7 @@ class ReadyLine:
         if cost <= allowed + _SLACK_BYTES or state.residency.grow(cost):
             return
         if state.log.backlog is not None:
-            most = allowed - allowed // _SPARE_PART - state.lent_bytes - ready.parked_cost
+            most = allowed - allowed // _SPARE_PART - state.leased_bytes - ready.parked_cost
             self._leave(ready.evict(most))
 
     def _leave(self, gone: list[Item]) -> None:
@@ -137,30 +137,30 @@ class ReadyLine:
     def is_cut_off(self) -> bool:
         """Will what waits behind the frontier never be written?"""
         state, backlog = self._state, self._state.log.backlog
-        if state.log.failure is None or state.is_hungry or state.unread or backlog is None:
+        if state.log.failure is None or state.needs_read or state.unread or backlog is None:
             return False
-        is_reading = backlog.is_reading or state.ready.stubs.is_fetching
+        is_reading = backlog.is_reading or state.ready.disk_refs.is_fetching
         return not (is_reading or backlog.has_more)
 
-    def begin(self, stubs: list[int], apart_bytes: int) -> None:
+    def begin(self, disk_refs: list[int], apart_bytes: int) -> None:
         """After replay: what is neither lent nor dead is left to the log, and read as needed.
 
-        `apart_bytes` are those of all bodies elsewhere, `stubs` those of them that are ready.
+        `apart_bytes` are those of all bodies elsewhere, `disk_refs` those of them that are ready.
         """
         state = self._state
         ready = state.ready
         ready.clear(state.residency.trash)
-        deaths, apart = state.dead.deaths, state.elsewhere
+        deaths, out_of_order = state.dead.deaths, state.out_of_order
         entries = state.leases.entries.values()
         leased = [entry for entry in entries if entry.item not in deaths]
-        ready.beyond = len(state.live) - len(deaths) - len(leased) - len(apart)
+        ready.beyond = len(state.live) - len(deaths) - len(leased) - len(out_of_order)
         if ready.beyond:
-            lent_bytes = sum(entry.body_bytes for entry in leased)
+            leased_bytes = sum(entry.body_bytes for entry in leased)
             ready.beyond_bytes = max(
-                state.live_bytes - state.dead.bytes - lent_bytes - apart_bytes, 0
+                state.live_bytes - state.dead.bytes - leased_bytes - apart_bytes, 0
             )
             ready.frontier = self._next_plain(1)
-        ready.stubs.begin(stubs)
+        ready.disk_refs.begin(disk_refs)
 
     def clear(self) -> None:
         """Nothing is ready any more."""
@@ -184,7 +184,7 @@ class ReadyLine:
         cost, residency = self._state.cost, self._state.residency
         return not ready.resident or cost < residency.allowed or residency.grow(cost)
 
-    def refill(self, wall_ms: int, most: int = REFILL_ITEMS) -> None:
+    def refill(self, unix_ms: int, most: int = REFILL_ITEMS) -> None:
         """Take what has been read back into the line, up to `most` items, and ask for more."""
         state = self._state
         backlog, ready = state.log.backlog, state.ready
@@ -198,16 +198,16 @@ class ReadyLine:
             if not records:
                 break
             for record in records:
-                self._take_in(record, wall_ms)
+                self._take_in(record, unix_ms)
         if not ready.beyond:
             backlog.rest()
             state.residency.shrink(state.cost)
         elif self.has_room(most):
-            state.ask()
-        if ready.stubs.count:
+            state.schedule_read()
+        if ready.disk_refs.count:
             self.look_ahead()  # one that expires may stand behind what was read
 
-    def _take_in(self, record: Record, wall_ms: int) -> None:
+    def _take_in(self, record: Record, unix_ms: int) -> None:
         state, id_ = self._state, record.item
         ready = state.ready
         if id_ < ready.frontier:
@@ -220,8 +220,8 @@ class ReadyLine:
         item = state.bound(item_of(record))
         ready.drop_beyond(item.size)
         ready.advance(id_ + 1)
-        if 0 < item.expires_ms <= wall_ms:
-            self._gate.expire(item, wall_ms)
+        if 0 < item.expires_ms <= unix_ms:
+            self._gate.expire(item, unix_ms)
             return
         ready.push(item)
         if item.expires_ms:
@@ -251,16 +251,16 @@ class ReadyLine:
         if last - first < _FEW_IDS:
             return sum(i in live and self._is_plain(i) for i in range(first, last + 1))
         loose = leases.without_token()
-        apart = sum(first <= lease.item.id <= last for lease in loose if not lease.dead)
-        apart += leases.token_ids.count_between(first, last)
-        apart += state.dead.ids.count_between(first, last)
-        apart += state.elsewhere.count_between(first, last)
-        return live.count_between(first, last) - apart
+        out_of_order = sum(first <= lease.item.id <= last for lease in loose if not lease.dead)
+        out_of_order += leases.token_ids.count_between(first, last)
+        out_of_order += state.dead.ids.count_between(first, last)
+        out_of_order += state.out_of_order.count_between(first, last)
+        return live.count_between(first, last) - out_of_order
 
     def _is_plain(self, id_: int) -> bool:
         """Does this item, if it is there, stand in the plain line?"""
         state = self._state
-        return not (id_ in state.leases or id_ in state.dead.deaths or id_ in state.elsewhere)
+        return not (id_ in state.leases or id_ in state.dead.deaths or id_ in state.out_of_order)
 
     def _next_plain(self, id_: int) -> int:
         """The first item of the plain line that is not below `id_`."""
@@ -270,14 +270,14 @@ class ReadyLine:
             found = live.first_from(found + 1)
         return found
 
-    def pop_any(self, wall_ms: int) -> Item | None:
+    def pop_any(self, unix_ms: int) -> Item | None:
         """The head, out of the line; if only the log knows it, its size is a guess.
 
         It has its key, or waits for it, until the caller drops it.
         """
         ready = self._state.ready
         if ready.beyond and ready.resident < REFILL_ITEMS:
-            self.refill(wall_ms)
+            self.refill(unix_ms)
         if ready.parked:
             oldest = self._gate.oldest(ready.first_place())
             if oldest is not None:
@@ -285,13 +285,13 @@ class ReadyLine:
         found = ready.pop()
         if found is not None:
             return found[1]
-        return self._unread_first() if ready.beyond or ready.stubs.count else None
+        return self._unread_first() if ready.beyond or ready.disk_refs.count else None
 
     def _unread_first(self) -> Item:
         ready = self._state.ready
         id_ = self._next_plain(ready.frontier) if ready.beyond else NO_FRONTIER
-        if ready.stubs.count and ready.stubs.first_place() < id_:
-            _, id_, size = ready.stubs.pop()
+        if ready.disk_refs.count and ready.disk_refs.first_place() < id_:
+            _, id_, size = ready.disk_refs.pop()
             return bare_item(id_, size)
         body = bytes(ready.beyond_bytes // ready.beyond)
         ready.drop_beyond(len(body))
@@ -304,7 +304,7 @@ class ReadyLine:
         """The body of the first dead item has been read back."""
         dead = self._state.dead
         if record.item in dead.deaths and record.item not in self._state.leases:
-            dead.take_in(item_of(record, self._state.marks.of(record.item, 0)))
+            dead.take_in(item_of(record, self._state.markers.of(record.item, 0)))
 
     def hide(self, id_: int) -> None:
         """The body of this dead item is not readable: named, and not offered until a start."""
@@ -317,8 +317,8 @@ class ReadyLine:
 
     def stand(self, place: int, id_: int, body_bytes: int) -> None:
         """This one is ready at its place, and only the log has its body."""
-        self._state.elsewhere.add(id_)
-        self._state.ready.stubs.push(pack(place, id_, body_bytes))
+        self._state.out_of_order.add(id_)
+        self._state.ready.disk_refs.push(pack(place, id_, body_bytes))
 
     def placed(self, place: int, lsn: int) -> None:
         """The record `lsn` gave this place, higher than any before: it is shown when that is."""
@@ -336,15 +336,15 @@ class ReadyLine:
     def look_ahead(self) -> None:
         """Ask for the next stubs where they are needed soon."""
         ready = self._state.ready
-        if ready.stubs.is_fetching or ready.stubs.first_in_line() >= ready.frontier:
+        if ready.disk_refs.is_fetching or ready.disk_refs.first_in_line() >= ready.frontier:
             return
         if ready.resident < REFILL_ITEMS or ready.is_held_up:
-            self._state.ask()
+            self._state.schedule_read()
 
     def begin_fetch(self) -> list[int]:
         """Ids of items that stand apart and are to be read now; give them to `fetched`."""
-        state, stubs = self._state, self._state.ready.stubs
-        if not stubs.count or stubs.is_fetching:
+        state, disk_refs = self._state, self._state.ready.disk_refs
+        if not disk_refs.count or disk_refs.is_fetching:
             return []
         if not (self._may_read() or state.ready.is_held_up):
             return []  # it comes when it is next
@@ -352,17 +352,17 @@ class ReadyLine:
         if cost + _FETCHED_BYTES_MAX > state.residency.allowed:
             state.residency.grow(cost)
         left = min(max(state.residency.allowed - cost, 0), _FETCHED_BYTES_MAX)
-        return stubs.begin_fetch(state.ready.frontier, REFILL_ITEMS, left)
+        return disk_refs.begin_fetch(state.ready.frontier, REFILL_ITEMS, left)
 
     def fetched(self, records: Iterable[Record]) -> None:
         """These were read, and are in memory at their places."""
         state = self._state
         ready = state.ready
         for record in records:
-            place = ready.stubs.fetched(record.item)
+            place = ready.disk_refs.fetched(record.item)
             if not place:
                 continue  # it is gone
-            item = state.bound(item_of(record, state.marks.of(record.item, place)))
+            item = state.bound(item_of(record, state.markers.of(record.item, place)))
             item.lsn = max(item.lsn, self._lsn_of(place))
             ready.give_back(place, item)
             if item.expires_ms and place < ready.frontier:
@@ -373,7 +373,7 @@ class ReadyLine:
         """This one's body is not readable: named, and not offered until a start."""
         state = self._state
         self._gate.drop_unread(id_, 0)  # whoever waits for it goes on
-        if state.ready.stubs.fetched(id_) and state.log.failure is None:
+        if state.ready.disk_refs.fetched(id_) and state.log.failure is None:
             state.name_unreadable(1, id_, id_)  # else it was never written, most likely
 
 

@@ -20,14 +20,14 @@ from typing import Any, Final
 from journal.errors import Damage
 from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.counters import QueueCounters
-from kestrelpy.core.index.dead_letters import DeadLine
+from kestrelpy.core.index.dead_letters import DeadLetters
 from kestrelpy.core.index.delayed import Delays
 from kestrelpy.core.index.expiry_watch import ExpiryWatch
 from kestrelpy.core.index.leases import Holder, Leases
-from kestrelpy.core.index.markers import Marks
-from kestrelpy.core.index.memory_budget import UNLIMITED, Memory, Residency
+from kestrelpy.core.index.markers import MarkerIndex
+from kestrelpy.core.index.memory_budget import UNLIMITED, Memory, MemoryShare
 from kestrelpy.core.index.ready_list import ITEM_COST, Ready
 from kestrelpy.core.index.token_range import TokenRange
 from kestrelpy.core.index.waiters import Waiter, Waiters
@@ -47,11 +47,42 @@ class SubscriptionState:
     """
 
     __slots__ = (
-        "_next_token", "_tokens_below", "alarm", "attempts", "counters", "damages", "dead",
-        "delays", "elsewhere", "held", "hungry", "is_hungry", "leases", "lent_bytes", "live",
-        "live_bytes", "log", "marks", "moving", "name", "notes", "number", "outgoing", "paused",
-        "placings", "policy", "ready", "residency", "token_holder", "tokens", "tokens_lsn",
-        "unread", "waiters", "wall", "watch", "woken",
+        "_next_token",
+        "_tokens_below",
+        "alarm",
+        "attempts",
+        "clock",
+        "counters",
+        "damages",
+        "dead",
+        "delays",
+        "held",
+        "leased_bytes",
+        "leases",
+        "live",
+        "live_bytes",
+        "log",
+        "markers",
+        "moving",
+        "name",
+        "needs_read",
+        "notes",
+        "number",
+        "out_of_order",
+        "outgoing",
+        "paused",
+        "placings",
+        "policy",
+        "ready",
+        "residency",
+        "to_read",
+        "to_resume",
+        "token_holder",
+        "tokens",
+        "tokens_lsn",
+        "unread",
+        "waiters",
+        "watch",
     )  # fmt: skip
 
     def __init__(
@@ -59,34 +90,34 @@ class SubscriptionState:
         name: bytes,
         policy: Policy,
         log: Log,
-        wall: Wall,
-        woken: list[Waiter],
+        clock: ClockOffset,
+        to_resume: list[Waiter],
         alarm: Alarm[Any],
         memory: Memory,
-        hungry: list[Any],
+        to_read: list[Any],
         number: int = 0,
         tokens: TokenRange | None = None,
     ) -> None:
-        """A subscription that needs a read adds itself to `hungry`, a served waiter to `woken`."""
+        """A subscription that needs a read adds itself to `to_read`, a served waiter to `to_resume`."""
         self.name = name
         self.number = number  # in the records about it; 0: the queue's own consumers
         self.policy = policy
         self.log = log
-        self.wall = wall
+        self.clock = clock
         self.paused = False  # True while an operator lets it lease nothing
-        self.woken = woken
+        self.to_resume = to_resume
         self.alarm = alarm
         # Neither leased nor dead, and not in id order in the log: delayed, placed or blocked.
-        self.elsewhere = IdSet()
-        self.ready = Ready(self.elsewhere)
+        self.out_of_order = IdSet()
+        self.ready = Ready(self.out_of_order)
         self.placings: deque[tuple[int, int]] = deque()
-        self.watch = ExpiryWatch(alarm, wall)
+        self.watch = ExpiryWatch(alarm, clock)
         self.held: dict[int, bytes] = {}  # the keys of items that were given back for later
         self.leases = Leases()
-        self.lent_bytes = 0  # of the bodies of leased items that are in memory
-        self.dead = DeadLine()
+        self.leased_bytes = 0  # of the bodies of leased items that are in memory
+        self.dead = DeadLetters()
         self.delays = Delays()
-        self.marks = Marks()
+        self.markers = MarkerIndex()
         self.moving = 0  # items leased to the mover
         self.notes: list[str] = []  # lines for the log
         self.outgoing: list[int] = []  # dead items that are to go on to another queue
@@ -94,9 +125,9 @@ class SubscriptionState:
         self.live = IdSet()
         self.live_bytes = 0  # of the bodies of all that are there: ready, leased and dead
         self.attempts = IdCounts()
-        self.residency = Residency(memory, UNLIMITED)
-        self.hungry = hungry
-        self.is_hungry = False
+        self.residency = MemoryShare(memory, UNLIMITED)
+        self.to_read = to_read
+        self.needs_read = False
         self.unread = ""  # why nothing can be read back for the moment; "": no read has said so
         self.damages: list[Damage] = []
         self.counters = QueueCounters()
@@ -111,12 +142,12 @@ class SubscriptionState:
         """The memory that the ready list and the bodies of leased items take, in bytes."""
         ready = self.ready
         resident = ready.resident_bytes + ready.resident * ITEM_COST
-        return resident + ready.parked_cost + self.lent_bytes
+        return resident + ready.parked_cost + self.leased_bytes
 
     @property
     def latest_marker(self) -> int:
         """The highest marker that an item of this subscription was given."""
-        return max(self.live.last, self.marks.latest)
+        return max(self.live.last, self.markers.latest)
 
     @property
     def tokens_below(self) -> int:
@@ -134,18 +165,18 @@ class SubscriptionState:
         where, what = f"queue {self.name.decode('ascii')}", f"{count} not readable"
         self.damages.append(Damage("corrupt", where, 0, 0, what, 1, 1, first, last))
 
-    def _reserve_tokens(self, wall_ms: int) -> None:
+    def _reserve_tokens(self, unix_ms: int) -> None:
         self._next_token = self.tokens.take(TOKENS_RESERVED)
         self._tokens_below = self.tokens.below
-        self.tokens_lsn = self.log.tokens(self._tokens_below, wall_ms)
+        self.tokens_lsn = self.log.tokens(self._tokens_below, unix_ms)
 
     # -- reading back -----------------------------------------------------------------------
 
-    def ask(self) -> None:
+    def schedule_read(self) -> None:
         """Mark that something has to be read back."""
-        if not self.is_hungry:
-            self.is_hungry = True
-            self.hungry.append(self)
+        if not self.needs_read:
+            self.needs_read = True
+            self.to_read.append(self)
 
     def catch_up(self) -> None:
         """Take in the arrivals since the last look: a queue's own subscription has them all."""
@@ -166,12 +197,12 @@ class SubscriptionState:
     def _apply_done(self, id_: int, body_bytes: int) -> None:
         if self.live.discard(id_):
             self.live_bytes -= body_bytes
-        if self.elsewhere.count:
-            self.elsewhere.discard(id_)
+        if self.out_of_order.count:
+            self.out_of_order.discard(id_)
         if self.held:
             self.held.pop(id_, None)
-        if self.marks.hidden.count:
-            self.marks.forget(id_)
+        if self.markers.hidden.count:
+            self.markers.forget(id_)
         if self.attempts:
             self.attempts.set(id_, 0)
         if not self.live.count or self.live_bytes < 0:
@@ -198,11 +229,11 @@ class SubscriptionState:
 
     def _apply_flushed(self, spared: IdSet, last_id: int, live_bytes: int) -> None:
         """Of all items up to `last_id` these and the dead stay, with so many bytes of bodies."""
-        stay, apart = IdSet.union([spared, self.dead.ids]), self.elsewhere
+        stay, out_of_order = IdSet.union([spared, self.dead.ids]), self.out_of_order
         self.attempts.keep_only(stay, last_id)
         self.live.discard_range(1, last_id, stay)
-        apart.discard_range(1, apart.last, stay.both(apart))
-        self.marks.keep_only(stay)
+        out_of_order.discard_range(1, out_of_order.last, stay.both(out_of_order))
+        self.markers.keep_only(stay)
         self.keep_held(spared)
         self.live_bytes = live_bytes
 
@@ -213,9 +244,9 @@ class SubscriptionState:
         gone = there.without(stay)
         live.discard_range(1, marker, there.both(stay))
         self.attempts.keep_only(live, marker)
-        self.elsewhere.discard_range(1, marker, self.elsewhere.between(1, marker).without(gone))
-        for id_ in gone.both(self.marks.hidden):
-            self.marks.forget(id_)
+        self.out_of_order.discard_range(1, marker, self.out_of_order.between(1, marker).without(gone))
+        for id_ in gone.both(self.markers.hidden):
+            self.markers.forget(id_)
         if held:
             for id_ in gone:
                 held.pop(id_, None)

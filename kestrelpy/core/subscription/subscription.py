@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from journal.sets.id_set import IdSet
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder, Lease
 from kestrelpy.core.index.memory_budget import Memory
@@ -59,28 +59,28 @@ DONE: Final = b"done"
 class Subscription(SubscriptionState):
     """The ready line of a queue's consumers with their leases, dead letters and waiters."""
 
-    __slots__ = ("_serving", "by_token", "keyed", "line", "outbox")
+    __slots__ = ("_serving", "by_token", "key_gate", "outbox", "ready_line")
 
     def __init__(
         self,
         name: bytes,
         policy: Policy,
         log: Log,
-        wall: Wall,
-        woken: list[Waiter],
+        clock: ClockOffset,
+        to_resume: list[Waiter],
         alarm: Alarm[Any],
         memory: Memory,
-        hungry: list[Any],
+        to_read: list[Any],
         number: int = 0,
         tokens: TokenRange | None = None,
     ) -> None:
-        """A subscription that needs a read adds itself to `hungry`, a served waiter to `woken`."""
+        """A subscription that needs a read adds itself to `to_read`, a served waiter to `to_resume`."""
         super().__init__(
-            name, policy, log, wall, woken, alarm, memory, hungry, number, tokens
+            name, policy, log, clock, to_resume, alarm, memory, to_read, number, tokens
         )
         self.outbox = Outbox(self)
-        self.keyed = KeyGate(self, self.outbox)
-        self.line = self.keyed.line
+        self.key_gate = KeyGate(self, self.outbox)
+        self.ready_line = self.key_gate.ready_line
         self.by_token = TokenLeases(self)
         self._serving = False
 
@@ -96,11 +96,11 @@ class Subscription(SubscriptionState):
         policy = self.policy
         if self.paused or (policy.max_leased is not None and self._lends_no_more):
             return None
-        wall_ms = now_ms + self.wall.offset_ms
+        unix_ms = now_ms + self.clock.offset_ms
         if dead:
             found = self.dead.pop()
             if found is None and self.dead.missing:
-                self.ask()
+                self.schedule_read()
         else:
             found = self.pop(now_ms)
         if found is None:
@@ -108,11 +108,11 @@ class Subscription(SubscriptionState):
         if self.residency.grains and not self.ready.resident & _LOOK_ITEMS:
             self.residency.shrink(self.cost)
         place, item = found
-        self.lent_bytes += item.size
-        if self.elsewhere.count:
-            self.elsewhere.discard(item.id)
+        self.leased_bytes += item.size
+        if self.out_of_order.count:
+            self.out_of_order.discard(item.id)
         if self._next_token >= self._tokens_below:
-            self._reserve_tokens(wall_ms)
+            self._reserve_tokens(unix_ms)
         token = self._next_token
         self._next_token = token + 1
         attempts = self.attempts.get(item.id) if self.attempts else 0
@@ -123,12 +123,12 @@ class Subscription(SubscriptionState):
                 self.alarm.need(deadline_ms)
             if lease_ms:
                 holder = self.token_holder
-        lease = Lease(item, place, holder, self, token, attempts, wall_ms, deadline_ms)
+        lease = Lease(item, place, holder, self, token, attempts, unix_ms, deadline_ms)
         if dead:
             lease.dead = True
             lease.attempts = self.dead.deaths[item.id].attempts
         elif item.key:
-            self.keyed.lend(item)
+            self.key_gate.lend(item)
         self.leases.grant(lease)
         if lease_ms:
             self.by_token.lend(lease, lease_ms)
@@ -141,28 +141,28 @@ class Subscription(SubscriptionState):
         """The next item that may be lent, with its place, out of the line; None: none yet."""
         ready = self.ready
         if ready.beyond and ready.resident < REFILL_ITEMS:
-            self.line.refill(now_ms + self.wall.offset_ms)
-        if ready.stubs.count:
-            self.line.look_ahead()
+            self.ready_line.refill(now_ms + self.clock.offset_ms)
+        if ready.disk_refs.count:
+            self.ready_line.look_ahead()
         found = ready.pop()
         if found is not None and (found[1].expires_ms or found[1].key):
-            return self.keyed.pass_over(found, now_ms)
+            return self.key_gate.pass_over(found, now_ms)
         return found
 
     def first(self, now_ms: int, dead: bool = False) -> Item | None:
         """The next item that may be lent, changing nothing but what has expired."""
         if dead:
             if self.dead.missing:
-                self.ask()
+                self.schedule_read()
             return self.dead.first()
-        wall_ms = now_ms + self.wall.offset_ms
+        unix_ms = now_ms + self.clock.offset_ms
         if self.ready.beyond and self.ready.resident < REFILL_ITEMS:
-            self.line.refill(wall_ms)
-        if self.ready.stubs.count:
-            self.line.look_ahead()
+            self.ready_line.refill(unix_ms)
+        if self.ready.disk_refs.count:
+            self.ready_line.look_ahead()
         item = self.ready.first()
         if item is not None and (item.expires_ms or item.key):
-            return self.keyed.first(item, now_ms)
+            return self.key_gate.first(item, now_ms)
         return item
 
     def is_busy(self, now_ms: int, dead: bool = False, lends: bool = True) -> bool:
@@ -173,9 +173,9 @@ class Subscription(SubscriptionState):
             return self.dead.missing != 0
         item = self.ready.first()
         if item is not None:
-            is_over = 0 < item.expires_ms <= now_ms + self.wall.offset_ms
-            return is_over or (bool(item.key) and self.keyed.is_blocked(item))
-        return (self.ready.beyond > 0 or self.ready.is_held_up) and not self.line.is_cut_off
+            is_over = 0 < item.expires_ms <= now_ms + self.clock.offset_ms
+            return is_over or (bool(item.key) and self.key_gate.is_blocked(item))
+        return (self.ready.beyond > 0 or self.ready.is_held_up) and not self.ready_line.is_cut_off
 
     @property
     def _lends_no_more(self) -> bool:
@@ -202,10 +202,10 @@ class Subscription(SubscriptionState):
         if lease.dead:
             self.dead.forget(item.id, True)
         elif item.key:
-            self.keyed.end(item)
+            self.key_gate.end(item)
         self._apply_done(item.id, item.size)
-        wall_ms = now_ms + self.wall.offset_ms
-        lsn = self.log.done(item, lease.attempts, lease.began_ms, wall_ms)
+        unix_ms = now_ms + self.clock.offset_ms
+        lsn = self.log.done(item, lease.attempts, lease.began_ms, unix_ms)
         if self.waiters.count and (item.key or self.policy.max_leased is not None):
             self.serve(now_ms)  # another item may be possible, or another lease
         return lsn
@@ -230,9 +230,9 @@ class Subscription(SubscriptionState):
         """Nobody holds it any more."""
         self.leases.end(lease)
         item = lease.item
-        self.lent_bytes -= len(item.body)
+        self.leased_bytes -= len(item.body)
         if item.key and not lease.dead:
-            self.keyed.take_back(item)
+            self.key_gate.take_back(item)
         return item
 
     def take_back(
@@ -241,32 +241,32 @@ class Subscription(SubscriptionState):
     ) -> int:  # fmt: skip
         """`give_back` for one of several: they are all back in their order before `serve`."""
         item, log, began_ms = self.end(lease), self.log, lease.began_ms
-        wall_ms = now_ms + self.wall.offset_ms
+        unix_ms = now_ms + self.clock.offset_ms
         self.counters.cancelled += 1
         if lease.dead:
             self.dead.give_back(item, log.backlog is None)
             self.outbox.send_on((item.id,))
-            return log.returned(item, lease.attempts, began_ms, wall_ms, reason, lease.by_token)
+            return log.returned(item, lease.attempts, began_ms, unix_ms, reason, lease.by_token)
         counts = buries or reason != DEFERRED
         attempts, policy = lease.attempts + counts, self.policy
         most = policy.max_attempts
         if buries or (most is not None and attempts >= most and counts):
-            self.keyed.end(item)
-            return self.outbox.bury(item, attempts, began_ms, wall_ms, reason)
+            self.key_gate.end(item)
+            return self.outbox.bury(item, attempts, began_ms, unix_ms, reason)
         if attempts == ATTEMPTS_NOTED and counts:
             self.outbox.note_attempts(item.id)
         self._apply_returned(item.id, attempts)
         if delay is None and counts and policy.retry_delay_ms:
             delay = Delay(policy.retry_ms(attempts))
-        due_ms = delay.due_ms(wall_ms) if delay is not None else 0
-        if delay is None or due_ms <= wall_ms:
-            self.line.take_back(item, lease.place)
-            return log.returned(item, attempts, began_ms, wall_ms, reason, lease.by_token)
+        due_ms = delay.due_ms(unix_ms) if delay is not None else 0
+        if delay is None or due_ms <= unix_ms:
+            self.ready_line.take_back(item, lease.place)
+            return log.returned(item, attempts, began_ms, unix_ms, reason, lease.by_token)
         if item.key:
             self.held[item.id] = item.key
         before = log.lsn_appended
-        lsn = log.returned(item, attempts, began_ms, wall_ms, reason, lease.by_token, due_ms)
-        self.marks.keep(item.id, item.marker)
+        lsn = log.returned(item, attempts, began_ms, unix_ms, reason, lease.by_token, due_ms)
+        self.markers.keep(item.id, item.marker)
         self.delay(item, delay, now_ms)
         if lsn == before and log.backlog is not None:
             self.delays.unlogged.add(item.id)
@@ -281,23 +281,23 @@ class Subscription(SubscriptionState):
         """
         due_ms = delay.ms if delay.is_date else now_ms + delay.ms
         self.watch.forget(item.id)
-        self.elsewhere.add(item.id)
+        self.out_of_order.add(item.id)
         if is_shared:
             self.delays.add_shared(item.id, item.size)
         else:
             self.delays.add(item.id, item.size, due_ms, delay.is_date)
         if self.log.backlog is None:
             self.delays.items[item.id] = item
-        self.alarm.need(due_ms - self.wall.offset_ms if delay.is_date else due_ms)
+        self.alarm.need(due_ms - self.clock.offset_ms if delay.is_date else due_ms)
 
     def stand(self, item: Item | None, id_: int, size: int, place: int, lsn: int) -> None:
         """Make an item ready at this place, by the record `lsn`; None: the log has its body."""
         if item is None:
-            self.line.stand(place, id_, size)
-            self.line.placed(place, lsn)
+            self.ready_line.stand(place, id_, size)
+            self.ready_line.placed(place, lsn)
         else:
             item.marker = item.marker or place
-            self.line.take_back(item, place)
+            self.ready_line.take_back(item, place)
 
     def renew(self, lease: Lease, lease_ms: int, now_ms: int) -> int:
         """The holder has `lease_ms` from now; returns the record to wait for, 0: none."""
@@ -313,12 +313,12 @@ class Subscription(SubscriptionState):
         if self._serving or self.log.failure is not None:
             return
         self._serving = True
-        waiters, woken = self.waiters, self.woken
+        waiters, to_resume = self.waiters, self.to_resume
         for dead in (False, True):
             waiter = waiters.first(dead)
             while waiter is not None and self._hand_to(waiter, now_ms):
                 waiters.finish(waiter)
-                woken.append(waiter)
+                to_resume.append(waiter)
                 waiter = waiters.first(dead)
         if waiters.observers_at_most:
             self._wake_observers(now_ms)
@@ -329,16 +329,16 @@ class Subscription(SubscriptionState):
 
         More of them are told when the item is stored, so that they do not all wait for that.
         """
-        waiters, woken, latest = self.waiters, self.woken, self.latest_marker
+        waiters, to_resume, latest = self.waiters, self.to_resume, self.latest_marker
         after = waiters.first_after
         if after >= latest:
             return
-        most = WOKEN_OBSERVERS_MAX - len(woken)
+        most = WOKEN_OBSERVERS_MAX - len(to_resume)
         if waiters.observers_at_most > WOKEN_OBSERVERS_MAX and after >= self.log.item_stored:
             most = 0
         for observer in waiters.take_observers(latest, max(most, 0)):
             observer.owner = self
-            woken.append(observer)
+            to_resume.append(observer)
         if waiters.first_after < latest:
             self.alarm.need(now_ms + _SOON_MS)
 
@@ -370,10 +370,10 @@ class Subscription(SubscriptionState):
         due = self.leases.next_due()
         expiry = self.watch.next_due()
         if expiry is not None:
-            expiry -= self.wall.offset_ms
+            expiry -= self.clock.offset_ms
             due = expiry if due is None else min(due, expiry)
         if self.delays.count:
-            delayed = self.delays.next_due(self.wall.offset_ms)
+            delayed = self.delays.next_due(self.clock.offset_ms)
             if delayed is not None:
                 due = delayed if due is None else min(due, delayed)
         return due
@@ -391,31 +391,31 @@ class Subscription(SubscriptionState):
             self.tidy()
         if self.ready.beyond and self.ready.resident < REFILL_ITEMS:
             # What has expired may stand behind the frontier too.
-            self.line.refill(now_ms + self.wall.offset_ms)
-        if self.ready.stubs.count:
-            self.line.look_ahead()
+            self.ready_line.refill(now_ms + self.clock.offset_ms)
+        if self.ready.disk_refs.count:
+            self.ready_line.look_ahead()
         if self.waiters:
             self.serve(now_ms)  # also behind what others have cleared away in the meantime
         return taken
 
     def sweep(self, now_ms: int, steps: int) -> int:
         """Clear away what has expired, in at most `steps` steps; returns how many were taken."""
-        wall_ms = now_ms + self.wall.offset_ms
+        unix_ms = now_ms + self.clock.offset_ms
         for taken in range(steps):
-            item = self.watch.pop_due(wall_ms)
+            item = self.watch.pop_due(unix_ms)
             if item is None:
                 return taken
             if item.id not in self.leases:
-                if item.id not in self.keyed.whole:
+                if item.id not in self.key_gate.whole:
                     self.ready.remove(item)
-                self.keyed.expire(item, wall_ms)
+                self.key_gate.expire(item, unix_ms)
         return steps
 
     def release(self, id_: int, size: int, place: int, lsn: int) -> None:
         """Make a delayed item ready at this place, by the record `lsn`."""
         item = self.delays.items.pop(id_, None)
         self.delays.remove(id_, size)
-        self.marks.give(place, id_)
+        self.markers.give(place, id_)
         self.stand(item, id_, size, place, lsn)
 
     # -- many items at once -----------------------------------------------------------------
@@ -435,13 +435,13 @@ class Subscription(SubscriptionState):
         ids = [id_ for id_ in leases.entries if id_ not in dead.deaths]
         ids += held
         self._apply_flushed(spared, last_id, size)
-        self.line.clear()
+        self.ready_line.clear()
         self.delays.clear(trash)
-        self.keyed.clear(spared)
+        self.key_gate.clear(spared)
         self.tidy()
         self.counters.flushes += 1
         return self.log.flushed(
-            last_id, ids, IdSet.union([spared, dead.ids]), size, now_ms + self.wall.offset_ms
+            last_id, ids, IdSet.union([spared, dead.ids]), size, now_ms + self.clock.offset_ms
         )
 
     def make_room(self, size: int, now_ms: int) -> bool:
@@ -468,19 +468,19 @@ class Subscription(SubscriptionState):
                 return True
             if not policy.discard_old_when_full or not ready.count:
                 return False
-            self._discard_first(now_ms + self.wall.offset_ms)
+            self._discard_first(now_ms + self.clock.offset_ms)
         return ready.bytes + size <= max(bytes_max, bytes_before)
 
-    def _discard_first(self, wall_ms: int) -> None:
+    def _discard_first(self, unix_ms: int) -> None:
         """Drop the head to make room."""
-        item = self.line.pop_any(wall_ms)
+        item = self.ready_line.pop_any(unix_ms)
         if item is not None:
-            self.keyed.drop(item)
+            self.key_gate.drop(item)
             self._apply_done(item.id, item.size)
             self.counters.discarded += 1
-            self.log.discarded(item, wall_ms)
+            self.log.discarded(item, unix_ms)
 
     def resume(self, now_ms: int) -> None:
         """Go on with what replay found: leases by token, and the keys of what is held."""
-        self.keyed.resume()
+        self.key_gate.resume()
         self.by_token.resume(now_ms)

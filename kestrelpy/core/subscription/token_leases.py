@@ -35,11 +35,11 @@ class TokenLeases:
 
     def lend(self, lease: Lease, lease_ms: int) -> None:
         """Make this lease, granted just now, one by token."""
-        item, wall_ms = lease.item, lease.began_ms
+        item, unix_ms = lease.item, lease.began_ms
         key = item.key if not lease.dead else NO_KEY  # death released it
         entry = _new(LeaseEntry, (
-            item.id, lease.token, lease.attempts + 1, wall_ms, item.size, wall_ms,
-            wall_ms + lease_ms, key,
+            item.id, lease.token, lease.attempts + 1, unix_ms, item.size, unix_ms,
+            unix_ms + lease_ms, key,
         ))  # fmt: skip
         self._state.leases.enter(lease, entry)
         lease.lsn = self._state.log.leased(entry)
@@ -47,9 +47,9 @@ class TokenLeases:
     def renew(self, lease: Lease, lease_ms: int, now_ms: int) -> int:
         """Give its holder `lease_ms` from now; return the record to wait for."""
         state = self._state
-        wall_ms = now_ms + state.wall.offset_ms
+        unix_ms = now_ms + state.clock.offset_ms
         entries, id_ = state.leases.entries, lease.item.id
-        entry = entries[id_] = entries[id_].until(wall_ms, wall_ms + lease_ms)
+        entry = entries[id_] = entries[id_].until(unix_ms, unix_ms + lease_ms)
         return state.log.renewed(entry)
 
     def find(self, token: int, now_ms: int) -> Lease | None:
@@ -64,15 +64,15 @@ class TokenLeases:
         was granted for.
         """
         state = self._state
-        wall_ms = now_ms + state.wall.offset_ms
+        unix_ms = now_ms + state.clock.offset_ms
         for left_ms, entry in sorted(
-            ((min(e.deadline_ms - wall_ms, e.deadline_ms - e.since_ms), e)
+            ((min(e.deadline_ms - unix_ms, e.deadline_ms - e.since_ms), e)
             for e in state.leases.entries.values()),
             key=lambda each: (each[0], each[1].item),
         ):  # fmt: skip
             death = state.dead.deaths.get(entry.item)
             place = state.leases.places.pop(entry.item, entry.item)
-            marker = state.marks.of(entry.item, place)
+            marker = state.markers.of(entry.item, place)
             if death is not None:
                 place = death.order
                 state.dead.lend(entry.item)

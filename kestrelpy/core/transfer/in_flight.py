@@ -24,12 +24,12 @@ from kestrelpy.core.index.leases import Holder, Lease
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.registry.registry import Registry
 from kestrelpy.core.subscription.subscription import Subscription
-from kestrelpy.core.transfer.request import Order
+from kestrelpy.core.transfer.request import TransferRequest
 from kestrelpy.core.transfer.steps import Source, Target, hand_back
 
 # The copy's record and number, the order (None: somebody has handed it off), the source, and the
 # lease there, which is the mover's. (A tuple, because each hand-off makes one.)
-_Stored = tuple[int, int, Order | None, Queue, Lease]
+_Stored = tuple[int, int, TransferRequest | None, Queue, Lease]
 
 
 class _Leaving:
@@ -40,7 +40,7 @@ class _Leaving:
 
     def __init__(
         self, lsn: int, source: Queue, target: Queue, copies: list[int],
-        order: Order | None = None, bytes_: int = 0,
+        order: TransferRequest | None = None, bytes_: int = 0,
     ) -> None:  # fmt: skip
         self.bytes = bytes_
         self.lsn = lsn
@@ -50,7 +50,7 @@ class _Leaving:
         self.order = order
 
 
-class Passages:
+class InFlight:
     """What is under way between two queues each.
 
     `quiet` are queues in whose logs something stands that nobody waits for, and that the shell has
@@ -62,7 +62,7 @@ class Passages:
         "_stranded", "_told", "mover", "quiet",
     )  # fmt: skip
 
-    def __init__(self, registry: Registry, over: Callable[[Order, int], None]) -> None:
+    def __init__(self, registry: Registry, over: Callable[[TransferRequest, int], None]) -> None:
         """`over` is told once of each item of an order, with its bytes: that is over."""
         self._registry = registry
         self._over = over
@@ -94,7 +94,7 @@ class Passages:
         reader.leases.pass_on(lease, self.mover)
         self._await_copy(files, (lsn, copy, None, source, lease))
 
-    def stored(self, order: Order, lease: Lease, target: Queue, copy: int, lsn: int) -> None:
+    def stored(self, order: TransferRequest, lease: Lease, target: Queue, copy: int, lsn: int) -> None:
         """This item of an order, lent to the mover, is `copy` in `target` by the record `lsn`."""
         target.log.wait_durable(lsn)
         self._await_copy(target, (lsn, copy, order, order.source, lease))
@@ -224,13 +224,13 @@ class Passages:
             self._stranded.setdefault(target, []).append(stored)
         self._doubt(order, lease.item.size)
 
-    def _doubt(self, order: Order | None, bytes_: int) -> None:
+    def _doubt(self, order: TransferRequest | None, bytes_: int) -> None:
         """A journal failed: a restart will know. Until then nobody has it."""
         if order is not None and not order.by_itself:
             order.give_up("a journal failed: what is in doubt is settled by a restart")
         self._end(order, bytes_)
 
-    def _end(self, order: Order | None, bytes_: int) -> None:
+    def _end(self, order: TransferRequest | None, bytes_: int) -> None:
         if order is not None:
             self._over(order, bytes_)
 

@@ -21,7 +21,7 @@ REST_MS_MAX: Final = 60_000
 PASSED_MAX: Final = 16
 
 
-class Order:
+class TransferRequest:
     """`ids` are dead items; without any (`of_dead` False) `left` of those that wait are meant.
 
     `moved` counts those that are elsewhere, on disk, `under_way` those that are not yet.

@@ -47,7 +47,7 @@ class Source:
         item = reader.dead.take(id_)
         if item is None:
             reader.dead.wanted = id_
-            reader.ask()
+            reader.schedule_read()
             return None
         death = reader.dead.deaths[id_]
         lease = self._lend(item, death.order, mover, death.attempts)
@@ -61,10 +61,10 @@ class Source:
         if found is None:
             return None
         place, item = found
-        if reader.elsewhere.count:
-            reader.elsewhere.discard(item.id)
+        if reader.out_of_order.count:
+            reader.out_of_order.discard(item.id)
         if item.key:
-            reader.keyed.lend(item)
+            reader.key_gate.lend(item)
         return self._lend(item, place, mover, reader.attempts.get(item.id))
 
     def _lend(self, item: Item, place: int, mover: Holder, attempts: int) -> Lease:
@@ -72,7 +72,7 @@ class Source:
         lease = Lease(item, place, mover, reader, _NOBODY, attempts, 0, None)
         lease.is_moving = True
         reader.leases.grant(lease)
-        reader.lent_bytes += len(item.body)
+        reader.leased_bytes += len(item.body)
         reader.moving += 1
         return lease
 
@@ -84,7 +84,7 @@ class Source:
         if lease.dead:
             reader.dead.give_back(item, reader.log.backlog is None)
         else:
-            reader.line.take_back(item, lease.place)
+            reader.ready_line.take_back(item, lease.place)
 
     def leave(
         self, lease: Lease, target: bytes, now_ms: int, lazily: bool = False
@@ -104,11 +104,11 @@ class Source:
         if lease.dead:
             reader.dead.forget(item.id, True)
         elif item.key:
-            reader.keyed.end(item)
+            reader.key_gate.end(item)
         size, log = item.size, reader.log
         reader._apply_done(item.id, size)
-        wall_ms = now_ms + reader.wall.offset_ms
-        draft = moved(item.id, size, target, wall_ms, not log.is_full, delivery, began_ms)
+        unix_ms = now_ms + reader.clock.offset_ms
+        draft = moved(item.id, size, target, unix_ms, not log.is_full, delivery, began_ms)
         lsn = log.write_lazily(draft) if lazily else log.write(draft)
         if reader.waiters.count and (
             item.key or (was_handed_off and reader.policy.max_leased is not None)
@@ -133,14 +133,14 @@ class Source:
             reader.dead.forget(id_, False)
         elif id_ in reader.delays:
             reader.delays.remove(id_, body_bytes)
-        elif not ready.stubs.remove(id_, body_bytes):
+        elif not ready.disk_refs.remove(id_, body_bytes):
             ready.drop_beyond(body_bytes)
             ready.advance(ready.frontier)
         if key:
-            reader.keyed.drop_known(id_, key, body_bytes)
+            reader.key_gate.drop_known(id_, key, body_bytes)
         reader._apply_done(id_, body_bytes)
-        log, wall_ms = reader.log, now_ms + reader.wall.offset_ms
-        return log.write(moved(id_, body_bytes, target.as_target, wall_ms, not log.is_full))
+        log, unix_ms = reader.log, now_ms + reader.clock.offset_ms
+        return log.write(moved(id_, body_bytes, target.as_target, unix_ms, not log.is_full))
 
 
 class Target:
@@ -160,9 +160,9 @@ class Target:
         reader = queue.children.get(part) if child else queue.reader
         if reader is None:
             return
-        log, wall_ms = reader.log, now_ms + queue.wall.offset_ms
+        log, unix_ms = reader.log, now_ms + queue.clock.offset_ms
         target = Origin(queue.server_id, queue.name, copy, queue.generation).as_target
-        draft = moved(origin.item, origin.body_bytes, target, wall_ms, not log.is_full)
+        draft = moved(origin.item, origin.body_bytes, target, unix_ms, not log.is_full)
         log.write(draft._replace(put_lsn=0))  # it is not among those that are alive
 
     def receive(self, item: Item, origin: Origin, now_ms: int) -> Item:
@@ -185,15 +185,15 @@ class Target:
             raise ItemRefused(str(error)) from None
         if policy.bounded and not queue.make_room(item.size, now_ms):
             raise ServerError(f"queue {queue.name.decode('ascii')} is full")
-        wall_ms = now_ms + queue.wall.offset_ms
-        expires_ms = item.expires_ms if item.expires_ms > wall_ms else 0
+        unix_ms = now_ms + queue.clock.offset_ms
+        expires_ms = item.expires_ms if item.expires_ms > unix_ms else 0
         if policy.max_age_ms is not None:
-            oldest = wall_ms + policy.max_age_ms
+            oldest = unix_ms + policy.max_age_ms
             expires_ms = min(expires_ms, oldest) if expires_ms else oldest
         number = queue.next_number
-        written = queue.dedupe.versions.of(key, policy, wall_ms) if key else NEVER
-        stamp = queue.remember(Stamp(origin=origin), key, written, wall_ms)
-        copy = Item(number, number, item.body, item.flags, wall_ms, expires_ms, 0, key, stamp)
+        written = queue.dedupe.versions.of(key, policy, unix_ms) if key else NEVER
+        stamp = queue.remember(Stamp(origin=origin), key, written, unix_ms)
+        copy = Item(number, number, item.body, item.flags, unix_ms, expires_ms, 0, key, stamp)
         if passes_on := queue.passes_on:
             queue._apply_passed(number)
         else:
@@ -204,7 +204,7 @@ class Target:
             queue.fanout.pass_on(copy, now_ms)
             return copy
         reader = queue.reader
-        reader.line.keep(copy)
+        reader.ready_line.keep(copy)
         if reader.waiters:
             reader.serve(now_ms)
         if queue.children:
@@ -214,7 +214,7 @@ class Target:
     def settle(self, copies: list[int], now_ms: int, lazily: bool = False) -> None:
         """The items that these were made of are gone, on disk; `lazily` as in `leave`."""
         queue = self._queue
-        origins, wall_ms = queue.origins, now_ms + queue.wall.offset_ms
+        origins, unix_ms = queue.origins, now_ms + queue.clock.offset_ms
         copies = [id_ for id_ in copies if id_ in origins]
         if not copies:
             return
@@ -222,7 +222,7 @@ class Target:
         for id_ in copies:
             queue._apply_settled(id_)
         alone = len(copies) == 1
-        draft = settled(copies[0], one, wall_ms) if alone else settled_many(copies, wall_ms)
+        draft = settled(copies[0], one, unix_ms) if alone else settled_many(copies, unix_ms)
         (queue.log.write_lazily if lazily else queue.log.write)(draft)
 
 

@@ -20,7 +20,7 @@ from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.queue.admin import Admin, Waiting
-from kestrelpy.core.queue.browse import Kept
+from kestrelpy.core.queue.browse import Browse
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.subscription.subscription import DELAYED, DONE, Subscription
 from kestrelpy.errors import ClientError
@@ -113,7 +113,7 @@ def _item_lines(talk: Talk, queue: Queue, id_: int) -> Iterator[bytes]:
 def _stored(talk: Talk, queue: Queue, id_: int) -> Generator[bytes, None, _Stored | None]:
     """What memory knows of it, or else the log; None: it is gone, or cannot be read."""
     reader = queue.reader
-    kept = Kept(queue)
+    kept = Browse(queue)
     if not kept.has(id_):
         return None
     lease = reader.leases.of(id_)
@@ -146,9 +146,9 @@ def _ahead(reader: Subscription, id_: int) -> Generator[bytes, None, int]:
 def _facts(
     talk: Talk, queue: Queue, id_: int, stored: _Stored | None, ahead: int
 ) -> list[Fact]:
-    reader, kept = queue.reader, Kept(queue)
-    wall_ms = talk.last_command_ms + queue.wall.offset_ms
-    is_over = stored is not None and kept.has_expired(id_, stored.expires_ms, wall_ms)
+    reader, kept = queue.reader, Browse(queue)
+    unix_ms = talk.last_command_ms + queue.clock.offset_ms
+    is_over = stored is not None and kept.has_expired(id_, stored.expires_ms, unix_ms)
     if not kept.has(id_) or is_over:
         return [("id", id_), ("state", "gone"), ("why", "confirmed,_expired_or_removed")]
     state, attempts = kept.state(id_)
@@ -161,7 +161,7 @@ def _facts(
     elif state == DONE:
         why = "confirmed,_expired_or_removed,_and_retained"
     elif state == DELAYED:
-        why = f"delayed_until_{reader.delays.find(id_, queue.wall.offset_ms)[0]}"
+        why = f"delayed_until_{reader.delays.find(id_, queue.clock.offset_ms)[0]}"
     else:
         why = _why_ready(talk, queue, id_, ahead, key)
     left_ms: object = _NONE
@@ -176,7 +176,7 @@ def _facts(
         ("lease_left_ms", left_ms),
         ("token", lease.token if lease is not None and is_shown(reader, lease) else _NONE),
         ("holder", _one_word(lease.holder.name) if lease is not None else _NONE),
-        ("age_ms", max(wall_ms - stored.stored_ms, 0) if stored is not None else _NONE),
+        ("age_ms", max(unix_ms - stored.stored_ms, 0) if stored is not None else _NONE),
         ("stored_ms", stored.stored_ms if stored is not None else _NONE),
         ("expires_ms", (stored.expires_ms or _NONE) if stored is not None else _NONE),
         ("bytes", _bytes(stored, death)),
@@ -188,10 +188,10 @@ def _facts(
 
 
 def _marker(reader: Subscription, stored: _Stored | None, id_: int) -> object:
-    if id_ not in reader.marks.hidden:
+    if id_ not in reader.markers.hidden:
         return id_
     known = stored.marker if stored is not None else 0
-    return known or reader.marks.marker_of(id_) or _NONE
+    return known or reader.markers.marker_of(id_) or _NONE
 
 
 def _bytes(stored: _Stored | None, death: DeadEntry | None) -> object:
@@ -203,7 +203,7 @@ def _bytes(stored: _Stored | None, death: DeadEntry | None) -> object:
 def _why_lent(lease: Lease, queue: Queue, now_ms: int) -> str:
     until = "it_hangs_up"
     if lease.deadline_ms is not None:
-        until = str(lease.deadline_ms + queue.wall.offset_ms)
+        until = str(lease.deadline_ms + queue.clock.offset_ms)
     line = "from_the_dead_line_" if lease.dead else ""
     if lease.by_token:
         return f"lent_{line}by_token_{lease.token}_until_{until}"
@@ -227,7 +227,7 @@ def _why_ready(talk: Talk, queue: Queue, id_: int, ahead: int, key: bytes) -> st
         return "the_server_is_quiescent"
     if reader.paused:
         return "paused"
-    if key and (behind := reader.keyed.keys.blocker(id_, key)) is not None:
+    if key and (behind := reader.key_gate.keys.blocker(id_, key)) is not None:
         return f"behind_key_{in_words(behind[0])}_held_by_item_{behind[1]}"
     if ahead:
         return f"behind_{ahead}_other{'s' if ahead > 1 else ''}"

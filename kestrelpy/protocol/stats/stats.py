@@ -21,7 +21,7 @@ from urllib.parse import quote
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.log.log import Log
-from kestrelpy.core.queue.browse import Kept
+from kestrelpy.core.queue.browse import Browse
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.schedules import Running, Timetable
@@ -77,11 +77,11 @@ def _reason(queue: Queue, now_ms: int) -> str:
 def server_stats(broker: Broker, host: Host, now_ms: int) -> list[tuple[str, object]]:
     """The global lines, in Kestrel's order, then ours."""
     counters = broker.counters
-    wall_ms = now_ms + broker.wall.offset_ms
+    unix_ms = now_ms + broker.clock.offset_ms
     queues = broker.queues.values()
     return [
         ("uptime", (now_ms - host.started_ms) // 1000),
-        ("time", wall_ms // 1000),
+        ("time", unix_ms // 1000),
         ("version", host.version),
         ("curr_items", sum(q.reader.ready.count for q in queues)),
         ("total_items", sum(q.total_items for q in queues)),
@@ -107,10 +107,10 @@ def server_stats(broker: Broker, host: Host, now_ms: int) -> list[tuple[str, obj
 def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
     """One queue's lines without their prefix, in Kestrel's order, then ours."""
     reader = queue.reader
-    ready, keyed, counters = reader.ready, reader.keyed, reader.counters
+    ready, keyed, counters = reader.ready, reader.key_gate, reader.counters
     oldest = reader.ready.first(), next(iter(keyed.whole.values()), None)
     stored_ms = min((item.stored_ms for item in oldest if item is not None), default=0)
-    age_ms = now_ms + queue.wall.offset_ms - stored_ms if stored_ms else 0
+    age_ms = now_ms + queue.clock.offset_ms - stored_ms if stored_ms else 0
     state = _state(queue, now_ms)
     return [
         ("items", ready.count),
@@ -119,7 +119,7 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
         ("logsize", queue.log.disk_bytes()),
         ("expired_items", counters.expired),
         ("mem_items", ready.resident + len(keyed.whole) + len(reader.leases)),
-        ("mem_bytes", ready.resident_bytes + keyed.whole_bytes + reader.lent_bytes),
+        ("mem_bytes", ready.resident_bytes + keyed.whole_bytes + reader.leased_bytes),
         ("age", max(age_ms, 0)),
         ("discarded", counters.discarded),
         ("waiters", reader.waiters.count),
@@ -178,7 +178,7 @@ def marker_lines(broker: Broker) -> Iterator[bytes]:
 def _markers(queue: Queue) -> list[tuple[str, object]]:
     """The first marker that is kept (the next one: nothing is), the latest (0: none was given)."""
     latest = min(queue.last_number, queue.log.item_stored)
-    first = Kept(queue).first(0)
+    first = Browse(queue).first(0)
     return [
         ("marker_earliest", first if 0 < first <= latest else latest + 1),
         ("marker_latest", latest),
@@ -202,7 +202,7 @@ def open_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
                 ("token", lease.token if is_shown(queue.reader, lease) else "-"),
                 ("attempts", lease.attempts),
                 ("lease_left_ms", left_ms),
-                ("age_ms", _age_ms(item.stored_ms, now_ms + queue.wall.offset_ms)),
+                ("age_ms", _age_ms(item.stored_ms, now_ms + queue.clock.offset_ms)),
                 ("holder", lease.holder.name),
                 ("state", "dead" if lease.dead else "lent"),
             ]
@@ -217,9 +217,9 @@ def is_shown(reader: Subscription, lease: Lease) -> bool:
     return reader.leases.by_token(lease.token) is lease
 
 
-def _age_ms(stored_ms: int, wall_ms: int) -> object:
+def _age_ms(stored_ms: int, unix_ms: int) -> object:
     """Of an item lent since before a restart only the log knows."""
-    return max(wall_ms - stored_ms, 0) if stored_ms else "-"
+    return max(unix_ms - stored_ms, 0) if stored_ms else "-"
 
 
 def schedule_lines(timetable: Timetable) -> Iterator[bytes]:

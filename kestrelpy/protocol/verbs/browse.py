@@ -27,7 +27,7 @@ from kestrelpy.core.index.waiters import Waiter, Want
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.log.shared_log import on_disk
-from kestrelpy.core.queue.browse import Kept
+from kestrelpy.core.queue.browse import Browse
 from kestrelpy.core.queue.child_start import ChildStart
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.subscription.ready_line import item_of
@@ -129,7 +129,7 @@ class Answer:
         self.room -= sum(map(len, map(_body, puts)))
         return True
 
-    def data(self, kept: Kept, shape: Shape, wall_ms: int, end: bytes) -> tuple[bytes, int]:
+    def data(self, kept: Browse, shape: Shape, unix_ms: int, end: bytes) -> tuple[bytes, int]:
         """What is still kept of it, as it is said, and the first marker; 0: nothing is."""
         puts, lines = self.puts, self.lines
         if not puts:
@@ -137,7 +137,7 @@ class Answer:
         is_whole = kept.are_all(len(puts), puts[0][0], puts[-1][0])
         if not is_whole or any(map(_expires, puts)):
             there = [
-                kept.has(put[0]) and not kept.has_expired(put[0], put[4], wall_ms) for put in puts
+                kept.has(put[0]) and not kept.has_expired(put[0], put[4], unix_ms) for put in puts
             ]
             puts, lines = list(compress(puts, there)), list(compress(lines, there))
         if not puts:
@@ -240,7 +240,7 @@ class Observing:
 
         Held up, it yields nothing, like `observe`.
         """
-        log, kept = queue.log, Kept(queue)
+        log, kept = queue.log, Browse(queue)
         item, disk = kept.item(id_), on_disk(log)
         if item is not None or disk is None:
             return item.put if item is not None else None
@@ -282,7 +282,7 @@ class Observing:
         self, queue: Queue, view: View, after: int, shape: Shape, end: bytes
     ) -> Generator[bytes, None, bytes]:
         """What is kept behind the marker, as it is said; nothing: nothing is."""
-        talk, kept = self._talk, Kept(queue)
+        talk, kept = self._talk, Browse(queue)
         answer = Answer(view.most, view.since_ms)
         while not queue.deleted:
             kept.ids = queue.kept
@@ -291,8 +291,8 @@ class Observing:
             if first and is_stored and not answer.is_full:
                 after = yield from self._more(queue, kept, first, answer, shape)
                 continue
-            wall_ms = talk.last_command_ms + talk.broker.wall.offset_ms
-            data, shown = answer.data(kept, shape, wall_ms, end)
+            unix_ms = talk.last_command_ms + talk.broker.clock.offset_ms
+            data, shown = answer.data(kept, shape, unix_ms, end)
             if data:
                 kept.note_gap(view.after, shown)
                 return data
@@ -307,7 +307,7 @@ class Observing:
         return b""
 
     def _more(
-        self, queue: Queue, kept: Kept, first: int, answer: Answer, shape: Shape
+        self, queue: Queue, kept: Browse, first: int, answer: Answer, shape: Shape
     ) -> Generator[bytes, None, int]:
         """Add what there is from `first` on; returns up to where was looked."""
         log, wanted = queue.log, answer.most - len(answer.puts)
@@ -331,7 +331,7 @@ class Observing:
     # -- reading ----------------------------------------------------------------------------
 
     def _read(
-        self, queue: Queue, kept: Kept, log: JournalLog, first: int, answer: Answer, shape: Shape
+        self, queue: Queue, kept: Browse, log: JournalLog, first: int, answer: Answer, shape: Shape
     ) -> Generator[bytes, None, int]:
         """Add what the log has from `first` on; returns up to where was looked.
 
@@ -340,12 +340,12 @@ class Observing:
         journal, places = log.journal, self._places
         key = (queue.name, queue.generation)
         reader, last = queue.reader, log.item_stored
-        other = reader.marks.first_from(first)
+        other = reader.markers.first_from(first)
         if other:
             last = min(last, other - 1)
         order = Gathering.of(
             journal, places.get(key), first, last, kept.ids, answer.most - len(answer.puts),
-            answer.room, answer.since_ms, reader.marks.hidden,
+            answer.room, answer.since_ms, reader.markers.hidden,
         )  # fmt: skip
         if order is None:
             return max(last, first)
@@ -381,7 +381,7 @@ class Observing:
         """The marker to begin at for what was stored at this time or later."""
         log = on_disk(queue.log)
         if log is None:
-            return Kept(queue).since(since_ms)
+            return Browse(queue).since(since_ms)
         for _ in range(_SEARCHES_MAX):
             order = TimeSearch.of(log.journal, since_ms)
             reading = yield from self._run(log, Reading(order, shape))
@@ -393,7 +393,7 @@ class Observing:
     def find_begin(self, queue: Queue, since_ms: int) -> Generator[bytes, None, int]:
         """The marker of the first item that anybody needs and that was stored then or later; where
         there is none, behind all that was stored."""
-        shape, answer, kept = Shape(b"", False, False), Answer(1, since_ms), Kept(queue)
+        shape, answer, kept = Shape(b"", False, False), Answer(1, since_ms), Browse(queue)
         marker = yield from self.search(queue, since_ms, shape)
         while not queue.deleted and on_disk(queue.log) is not None:
             kept.ids = ChildStart(queue).offered()

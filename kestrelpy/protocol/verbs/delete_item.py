@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from journal.read.range_scan import Put
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.queue.admin import Admin, Waiting
-from kestrelpy.core.queue.browse import Kept
+from kestrelpy.core.queue.browse import Browse
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import Refused, ServerError
 from kestrelpy.protocol.parse.commands import Remove, Withdraw
@@ -47,8 +47,8 @@ def withdraw(talk: Talk, command: Withdraw, now_ms: int) -> Iterator[bytes] | No
     queue = talk.broker.queues.get(command.name)
     item = 0
     if queue is not None:
-        wall_ms = now_ms + queue.wall.offset_ms
-        item = queue.dedupe.ids.item_of(command.id, queue.policy, wall_ms)
+        unix_ms = now_ms + queue.clock.offset_ms
+        item = queue.dedupe.ids.item_of(command.id, queue.policy, unix_ms)
     return remove(talk, Remove(command.name, item, False, command.quiet), now_ms)
 
 
@@ -60,8 +60,8 @@ def _read_and_cancel(talk: Talk, queue: Queue, id_: int, quiet: bool) -> Iterato
         put = yield from talk.observer().find(queue, id_)
         if queue.log.failure is not None:
             queue.raise_failed()
-        wall_ms = talk.last_command_ms + queue.wall.offset_ms
-        if put is not None and Kept(queue).has_expired(id_, put[4], wall_ms):
+        unix_ms = talk.last_command_ms + queue.clock.offset_ms
+        if put is not None and Browse(queue).has_expired(id_, put[4], unix_ms):
             _say(talk, quiet, None, None)  # cleared away when it is read for somebody
         elif put is None and Admin(queue).waiting(id_, talk.last_command_ms) is Waiting.LOGGED:
             _raise_unreadable(queue, id_)

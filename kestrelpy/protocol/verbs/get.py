@@ -316,7 +316,7 @@ class Fetching:
         to.value_bytes += len(data)
         to.hold(data, reader.log, stored, written)
         if target.lends:
-            reader.line.said(lease)
+            reader.ready_line.said(lease)
 
     def oldest(self, queue: Queue | None) -> Lease | None:
         """This connection's oldest open item of that queue."""

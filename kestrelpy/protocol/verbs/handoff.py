@@ -62,7 +62,7 @@ def given(
     if log.failure is not None:
         source.raise_failed()
     _check(source.name, source.policy, log.backlog is not None)
-    if talk.broker.remnants and (why := source.why_mistaken(target, name)):
+    if talk.broker.tombstones and (why := source.why_mistaken(target, name)):
         raise ClientError(why)
     return found
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from kestrelpy.core.queue.admin import Admin
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.transfer.request import Order
+from kestrelpy.core.transfer.request import TransferRequest
 from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.protocol.parse.commands import Plain
 from kestrelpy.protocol.parse.names import check_name, parent_of
@@ -42,7 +42,7 @@ def move(talk: Talk, command: Plain, now_ms: int) -> None:
         raise ClientError("move needs two queues, and these are one")
     queue = _source(talk, command, name, target)
     if queue is not None:
-        _begin(talk, command, Order(queue, target, None, count, owner=talk))
+        _begin(talk, command, TransferRequest(queue, target, None, count, owner=talk))
 
 
 def redrive(talk: Talk, command: Plain, now_ms: int) -> None:
@@ -66,7 +66,7 @@ def redrive(talk: Talk, command: Plain, now_ms: int) -> None:
     if target == name:
         talk.stream = _redrive_each(talk, command, queue, ids)
     else:
-        _begin(talk, command, Order(queue, target, ids, owner=talk))
+        _begin(talk, command, TransferRequest(queue, target, ids, owner=talk))
 
 
 def _redrive_each(
@@ -107,13 +107,13 @@ def _source(talk: Talk, command: Plain, name: bytes, target: bytes) -> Queue | N
     return queue
 
 
-def _begin(talk: Talk, command: Plain, order: Order) -> None:
+def _begin(talk: Talk, command: Plain, order: TransferRequest) -> None:
     talk.broker.moves.request(order)
     talk.await_order(order)
     talk.stream = _answer(talk, command, order)
 
 
-def _answer(talk: Talk, command: Plain, order: Order) -> Iterator[bytes]:
+def _answer(talk: Talk, command: Plain, order: TransferRequest) -> Iterator[bytes]:
     """Asked for when the order is over."""
     assert order.is_over
     if order.refusal and not order.moved:

@@ -93,11 +93,11 @@ class Storing:
                 self._say_refused(_refusal(line, NOT_FOUND), command.quiet, None)
                 return
         if line.is_plain and not line.key and queue.policy.keys.rule is None:  # nearly all are
-            expires_ms = line.expiry and _expires_ms(line.expiry, now_ms + broker.wall.offset_ms)
+            expires_ms = line.expiry and _expires_ms(line.expiry, now_ms + broker.clock.offset_ms)
             delay = line.target.delay
             lsn = queue.put(command.body, line.flags, expires_ms, now_ms, NO_KEY, None, delay)
         elif line.is_plain and len(line.key) == 1:  # and most with a key, which wins over a rule
-            expires_ms = line.expiry and _expires_ms(line.expiry, now_ms + broker.wall.offset_ms)
+            expires_ms = line.expiry and _expires_ms(line.expiry, now_ms + broker.clock.offset_ms)
             lsn = queue.put(
                 command.body, line.flags, expires_ms, now_ms, line.key[0], None, line.target.delay,
                 None, line.expected,
@@ -188,7 +188,7 @@ class Storing:
     ) -> int:
         """Put it in this queue, and hand off what was found; as `Queue.put` answers."""
         broker = self.broker
-        expires_ms = _expires_ms(line.expiry, now_ms + broker.wall.offset_ms) if line.expiry else 0
+        expires_ms = _expires_ms(line.expiry, now_ms + broker.clock.offset_ms) if line.expiry else 0
         keys, key = queue.policy.keys, NO_KEY
         if line.key or keys.rule is not None:
             key = keys.key_of(queue.name, line.key, body)
@@ -206,7 +206,7 @@ class Storing:
             expects = _expected_version(line) if line.key else None
             lsn = queue.put(body, line.flags, expires_ms, now_ms, key, None, delay, stamp, expects)
         if found is not None and lsn >= 0 and not (queue.passes_on and is_for_nobody(queue)):
-            broker.moves.passages.hand_off(found.source, found.lease, queue, number, lsn, now_ms)
+            broker.moves.in_flight.hand_off(found.source, found.lease, queue, number, lsn, now_ms)
         return lsn
 
     def _made(self, line: StoreLine, name: bytes, body: bytes, now_ms: int) -> Queue | None:
@@ -246,8 +246,8 @@ def _refuse_child(line: StoreLine, name: bytes) -> None:
         )
 
 
-def _expires_ms(expiry: int, wall_ms: int) -> int:
+def _expires_ms(expiry: int, unix_ms: int) -> int:
     """Memcached's rule: up to 30 days from now, above a date, negative: already gone."""
     if expiry < 0:
-        return max(1, wall_ms - 1)
-    return wall_ms + expiry * 1000 if expiry <= _RELATIVE_SECONDS_MAX else expiry * 1000
+        return max(1, unix_ms - 1)
+    return unix_ms + expiry * 1000 if expiry <= _RELATIVE_SECONDS_MAX else expiry * 1000

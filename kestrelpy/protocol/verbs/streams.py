@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kestrelpy.core.item import Item
-from kestrelpy.core.queue.browse import Kept
+from kestrelpy.core.queue.browse import Browse
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ClientError
 from kestrelpy.protocol.parse.commands import Target
@@ -56,8 +56,8 @@ def show_stream(
     version = 0
     if queue is not None:
         key = queue.policy.keys.key_of(queue.name, target.key, b"")
-        wall_ms = talk.last_command_ms + queue.wall.offset_ms
-        written = queue.dedupe.versions.of(key, queue.policy, wall_ms)
+        unix_ms = talk.last_command_ms + queue.clock.offset_ms
+        written = queue.dedupe.versions.of(key, queue.policy, unix_ms)
         version = target.at_version or written.version
         if 0 < version <= written.version:
             item = yield from _walk(talk, observer, queue, written.item, written.version - version)
@@ -69,7 +69,7 @@ def show_stream(
     to.value_bytes += item.size
     number = version if numbered else 0
     if target.full:
-        data = full_value(target.raw, item, end, number, *Kept(queue).state(item.id))
+        data = full_value(target.raw, item, end, number, *Browse(queue).state(item.id))
     else:
         data = value(target.raw, item, end, number)
     to.hold(data, queue.log, item.lsn)
@@ -92,7 +92,7 @@ def _walk(
 def _item(
     talk: Talk, observer: Observing, queue: Queue, id_: int
 ) -> Generator[bytes, None, Item | None]:
-    kept = Kept(queue)
+    kept = Browse(queue)
     if queue.deleted or not kept.has(id_):
         return None
     item = kept.item(id_)
@@ -105,9 +105,9 @@ def _item(
 
 
 def _is_shown(talk: Talk, queue: Queue, item: Item) -> bool:
-    kept, wall_ms = Kept(queue), talk.last_command_ms + queue.wall.offset_ms
+    kept, unix_ms = Browse(queue), talk.last_command_ms + queue.clock.offset_ms
     return (
         not queue.deleted
         and kept.has(item.id)
-        and not kept.has_expired(item.id, item.expires_ms, wall_ms)
+        and not kept.has_expired(item.id, item.expires_ms, unix_ms)
     )

@@ -74,8 +74,8 @@ def value(key: bytes, item: Item, end: bytes, number: int) -> bytes:
     return b"VALUE %b %d %d\r\n%b\r\n%b" % (key, item.flags, len(body), body, end)
 
 
-def _date(wall_ms: int) -> bytes:
-    return b"%d" % wall_ms if wall_ms else b"-"
+def _date(unix_ms: int) -> bytes:
+    return b"%d" % unix_ms if unix_ms else b"-"
 
 
 def _quoted(text: bytes) -> bytes:

@@ -113,15 +113,15 @@ class DataDirectory:
         return os.path.join(self.path, folder_name(queue.name, queue.generation))
 
     def recover(
-        self, broker: Broker, dirty: list[JournalLog], now_ms: int, wall_ms: int
+        self, broker: Broker, dirty: list[JournalLog], now_ms: int, unix_ms: int
     ) -> Found:
         """Fill the broker from what is on disk; raises JournalError or OSError. Blocks.
 
         What is kept from behind the last known sync is on disk again when this returns.
         """
         found = Found()
-        self._remnants = broker.remnants
-        damaged = (self._damaged_id, self.tokens.read(wall_ms))
+        self._remnants = broker.tombstones
+        damaged = (self._damaged_id, self.tokens.read(unix_ms))
         found.notes += [each for each in damaged if each]
         lives = dict[bytes, list[tuple[int, str]]]()  # of each queue, by generation
         for name in self.patient.names(self.path):
@@ -148,17 +148,17 @@ class DataDirectory:
                 # It stays for its children, who have their names before those of a later queue,
                 # or until it is on disk that what was moved here is not where it came from.
                 again = broker.fresh(*parse_folder_name(name), now_ms)
-                self._recover_one(broker, dirty, again, name, now_ms, wall_ms, found)
-                if not again.is_remnant:  # a crash kept that from the disk
+                self._recover_one(broker, dirty, again, name, now_ms, unix_ms, found)
+                if not again.is_tombstone:  # a crash kept that from the disk
                     broker.delete(again.name, now_ms)
         for queue_name, (generation, name) in sorted(newest.items()):
             queue = broker.fresh(queue_name, generation, now_ms)
-            self._recover_one(broker, dirty, queue, name, now_ms, wall_ms, found)
+            self._recover_one(broker, dirty, queue, name, now_ms, unix_ms, found)
         for queue in (*broker.logged, *broker.deleted):  # of these the files are there still
-            broker.moves.passages.settle_all(queue, now_ms)
+            broker.moves.in_flight.settle_all(queue, now_ms)
         found.queues = sum(not queue.is_child for queue in broker.queues.values())
         for queue in broker.queues.values():
-            self._read_first(queue, wall_ms)
+            self._read_first(queue, unix_ms)
             found.items += len(queue.reader.live)
         known = (queue.reader.tokens_below for queue in broker.logged)
         self.tokens.rise_above(max(known, default=1))
@@ -195,7 +195,7 @@ class DataDirectory:
         queue: Queue,
         folder: str,
         now_ms: int,
-        wall_ms: int,
+        unix_ms: int,
         found: Found,
     ) -> None:
         path = os.path.join(self.path, folder)
@@ -215,12 +215,12 @@ class DataDirectory:
         replay.finish(checkpoint, recovery.lsn_next - 1, max(lost, default=0))
         if any(d.kind in ("corrupt", "truncated") for d in recovery.damages):
             replay.skip_tokens()
-        store = recovered_journal(recovery, self.sizes, queue.checkpoint, wall_ms)
+        store = recovered_journal(recovery, self.sizes, queue.checkpoint, unix_ms)
         journal = store.writer
         journal.files = self.files  # it is opened by the loop, which must not block
         journal.abandon()  # ten thousand queues need no descriptor until they are written
-        self._remember(queue, store, recovery, chunks, wall_ms)
-        kept = queue.kept_now()
+        self._remember(queue, store, recovery, chunks, unix_ms)
+        kept = queue.needed_now()
         journal.ledger.adopt(kept, max(reader.live_bytes for reader in queue.readers))
         journal.commit.begin_with(queue.last_number)
         if not queue.policy.durable:
@@ -229,19 +229,19 @@ class DataDirectory:
                 "journal on disk and keeps it; delete the queue to have it in memory"
             )
         target = JournalLog(store, dirty, queue.policy.sync_ms, queue.state)
-        target.holds(queue.declared, queue.reader.paused, queue.epochs, wall_ms)
+        target.holds(queue.declared, queue.reader.paused, queue.epochs, unix_ms)
         queue.attach(target, replay.kept(journal.segments) if queue.policy.retains else None)
         replay.close()
         broker.adopt(queue, now_ms)
         found.damages += recovery.damages + chunks.damages
 
     def _remember(
-        self, queue: Queue, store: Store, recovery: Recovery, chunks: Chunks, wall_ms: int
+        self, queue: Queue, store: Store, recovery: Recovery, chunks: Chunks, unix_ms: int
     ) -> None:
         """Go on with these files of remembered ids and versions; the others are not needed."""
         snapshot = recovery.snapshot
         items = snapshot.checkpoint.next_item if snapshot is not None else queue.next_number
-        lost = chunks.losses(items - 1, wall_ms)
+        lost = chunks.losses(items - 1, unix_ms)
         store.upkeep.chunks, store.upkeep.lost_chunks = chunks.used, lost
         for chunk in lost:
             if chunk.keys:
@@ -250,14 +250,14 @@ class DataDirectory:
         for path in chunks.obsolete:
             self.patient.remove(path)
 
-    def _read_first(self, queue: Queue, wall_ms: int) -> None:
+    def _read_first(self, queue: Queue, unix_ms: int) -> None:
         """So that the first items are there, or known to be expired, before they are asked for."""
         reader, target, backlog = queue.reader, on_disk(queue.log), queue.log.backlog
         if target is None or backlog is None:
             return
-        wanted = reader.line.begin_fetch()
-        reader.line.fetched(target.store.some(wanted).run(self.patient).records.values())
-        reader.ready.stubs.put_back()  # the others are asked for again, and named
+        wanted = reader.ready_line.begin_fetch()
+        reader.ready_line.fetched(target.store.some(wanted).run(self.patient).records.values())
+        reader.ready.disk_refs.put_back()  # the others are asked for again, and named
         made = backlog.order(reader.ready.frontier) if reader.ready.beyond else None
         if made is not None:
             life, order = made
@@ -265,9 +265,9 @@ class DataDirectory:
                 backlog.arrived(life, *order.run(self.patient))
             except OSError as error:
                 backlog.failed(life, error)
-        reader.line.refill(wall_ms)
+        reader.ready_line.refill(unix_ms)
         if reader.ready.count:
-            reader.ask()
+            reader.schedule_read()
 
     def remove_queue(self, queue: Queue) -> None:
         """Remove a queue's folder, and before it what is left of earlier ones of its name. Blocks.

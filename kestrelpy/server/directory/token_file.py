@@ -76,7 +76,7 @@ class TokenFile:
         """No deleted queue had a higher one."""
         return self._held.generation
 
-    def read(self, wall_ms: int) -> str:
+    def read(self, unix_ms: int) -> str:
         """Take over what it says, or make it; returns what is wrong with it. Blocks."""
         if not self._file.is_there:
             with _room_or_later():
@@ -95,8 +95,8 @@ class TokenFile:
         wrong = ""
         if not any(whole):
             self._is_lost = True
-            below = max(wall_ms * TOKENS_PER_MS, TOKENS_SKIPPED)
-            found = _Numbers(below, wall_ms // 1000 + GENERATIONS_SKIPPED)
+            below = max(unix_ms * TOKENS_PER_MS, TOKENS_SKIPPED)
+            found = _Numbers(below, unix_ms // 1000 + GENERATIONS_SKIPPED)
             damaged = "the number is" if self._is_old else "both copies are"
             wrong = f"{path}: {damaged} damaged; new queues begin with token {below}"
         elif None in copies.words:

@@ -150,9 +150,9 @@ class Background:
 
     # -- snapshots --------------------------------------------------------------------------
 
-    def snapshot(self, target: JournalLog, wall_ms: int) -> None:
+    def snapshot(self, target: JournalLog, unix_ms: int) -> None:
         """Keep the state as of now; it is written when the log is durable up to here."""
-        self._snapshots[target] = target.store.upkeep.begin_snapshot(target.state(), wall_ms)
+        self._snapshots[target] = target.store.upkeep.begin_snapshot(target.state(), unix_ms)
 
     def let_go(self, target: JournalLog) -> None:
         """It has failed, or is deleted: what waits for its log to get on waits in vain."""

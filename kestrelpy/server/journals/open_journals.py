@@ -59,13 +59,13 @@ class OpenJournals:
         """True if it is tried again after a pause."""
         return target in self._waiting
 
-    def has_room_for(self, target: JournalLog, wall_ms: int) -> bool:
+    def has_room_for(self, target: JournalLog, unix_ms: int) -> bool:
         """True if it may open its files now; else a turn is owed when there is room."""
         if len(self._holding) < self.most or target in self._holding:
             return True
         if self._is_stuck:
             return False
-        if self._let_go(1, wall_ms):
+        if self._let_go(1, unix_ms):
             return True
         oldest = list(islice(self._holding, _LOOKS_MAX))
         for each in oldest:
@@ -74,7 +74,7 @@ class OpenJournals:
         self._is_stuck = any(map(_is_about_to_rest, oldest))
         return not self._is_stuck  # where none will ever let go it is tried beyond the limit
 
-    def wrote(self, target: JournalLog, wall_ms: int) -> None:
+    def wrote(self, target: JournalLog, unix_ms: int) -> None:
         """A turn had it write."""
         journal, holding = target.journal, self._holding
         error = journal.shortage
@@ -93,7 +93,7 @@ class OpenJournals:
             "it is tried again",
             True,
         )
-        self._let_go(_LOOKS_MAX, wall_ms)
+        self._let_go(_LOOKS_MAX, unix_ms)
         seconds = self._shortage.pause(target, journal.folder, error)
         self._waiting[target] = self._loop.call_later(seconds, self._try_again, target)
 
@@ -101,13 +101,13 @@ class OpenJournals:
         """It holds none any more."""
         self._holding.pop(target, None)
 
-    def _let_go(self, most: int, wall_ms: int) -> int:
+    def _let_go(self, most: int, unix_ms: int) -> int:
         """Have up to so many rest that can, written longest ago first; returns how many did."""
         count = 0
         for target in list(islice(self._holding, _LOOKS_MAX)):
             journal = target.journal
             if journal.is_resting:
-                journal.rest(wall_ms)
+                journal.rest(unix_ms)
             elif journal.commit.failure is not None and not journal.commit.lsn_in_flight:
                 journal.abandon()
             else:

@@ -105,7 +105,7 @@ class ReadBack:
     def _hide(self, reader: Subscription, target: JournalLog, id_: int) -> None:
         """A dead item that is not offered before the next start: there is no body."""
         if target.failure is None:
-            reader.line.hide(id_)
+            reader.ready_line.hide(id_)
         elif id_ == reader.dead.sought:
             reader.dead.hide(id_)  # never written, most likely: that is no damage
 
@@ -120,7 +120,7 @@ class ReadBack:
         if backlog.is_reading:
             return True
         if backlog.has_more:
-            if reader.line.has_room():
+            if reader.ready_line.has_room():
                 self._look_again(reader, target)
             return True
         if target.failure is not None:
@@ -129,22 +129,22 @@ class ReadBack:
         if not lost:
             return False
         backlog.give_up()
-        reader.line.pass_over(lost)
+        reader.ready_line.pass_over(lost)
         self._look_again(reader, target)
         return True
 
     def _feed_stubs(self, reader: Subscription, target: JournalLog) -> bool:
         """What stands apart and is next."""
-        journal, stubs = target.journal, reader.ready.stubs
+        journal, disk_refs = target.journal, reader.ready.disk_refs
         is_shared = isinstance(reader.log, SharedLog)
-        if is_shared and stubs.count and not stubs.is_fetching and self._shared.is_reading(target):
+        if is_shared and disk_refs.count and not disk_refs.is_fetching and self._shared.is_reading(target):
             return False  # it takes what that read finds
-        wanted = reader.line.begin_fetch()
+        wanted = reader.ready_line.begin_fetch()
         if not wanted:
             return True
         if is_shared and (known := self._shared.of(target, wanted)):
-            reader.line.fetched(known)
-            reader.ready.stubs.put_back()
+            reader.ready_line.fetched(known)
+            reader.ready.disk_refs.put_back()
             self._look_again(reader, target)
             return True
         some = target.store.some(wanted)
@@ -154,10 +154,10 @@ class ReadBack:
             self._start(target, self._fetch(reader, target, some, wanted))
             return True
         if journal.has_pending and target.failure is None:
-            reader.ready.stubs.put_back()
+            reader.ready.disk_refs.put_back()
             return False
         for id_ in wanted:  # no segment holds them
-            reader.line.hide_stub(id_)
+            reader.ready_line.hide_stub(id_)
         self._look_again(reader, target)
         return True
 
@@ -171,9 +171,9 @@ class ReadBack:
         finally:
             if self._shared.is_reading(target):
                 self._shared.end(target, records)
-        reader.line.fetched(records.values())
+        reader.ready_line.fetched(records.values())
         if found.shortage is not None:
-            reader.ready.stubs.put_back()
+            reader.ready.disk_refs.put_back()
             self._try_later(reader, target, found.shortage)
             return
         self._can_read(reader)
@@ -184,8 +184,8 @@ class ReadBack:
             if number and again.number(id_) == number:  # else written, or rewritten, meanwhile
                 reason = found.reasons.get(id_, "not found")
                 log.error("%s: item %d cannot be read: %s", target.journal.folder, id_, reason)
-                reader.line.hide_stub(id_)
-        reader.ready.stubs.put_back()
+                reader.ready_line.hide_stub(id_)
+        reader.ready.disk_refs.put_back()
         self._name(reader, target)
         self._read_done(reader)
 
@@ -224,8 +224,8 @@ class ReadBack:
     def _try_again(self, reader: Subscription) -> None:
         self._waiting.discard(reader)
         ready = reader.ready
-        if ready.beyond or ready.stubs.count or reader.dead.sought:
-            reader.ask()
+        if ready.beyond or ready.disk_refs.count or reader.dead.sought:
+            reader.schedule_read()
         else:  # gone meanwhile: nobody needs it
             self._can_read(reader)
         self._read_done(reader)
@@ -250,9 +250,9 @@ class ReadBack:
         self._can_read(reader)
         again = target.store.one(one.item)
         if record is not None:
-            reader.line.revive(record)
+            reader.ready_line.revive(record)
         elif again is not None and again.number != one.number:
-            reader.ask()  # that segment was rewritten meanwhile
+            reader.schedule_read()  # that segment was rewritten meanwhile
         else:
             log.error("%s: item %d cannot be read: %s", one.path, one.item, reason)
             self._hide(reader, target, one.item)

@@ -8,8 +8,8 @@ from kestrelpy.config.chains import find_circle
 from kestrelpy.config.mistakes import ConfigError
 from kestrelpy.config.settings import Config, QueueBlock
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.clock import Wall
-from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.clock import ClockOffset
+from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.errors import ClientError
 from kestrelpy.server.policies import Policies
 from tests.unit.config.files import load_text, problems_of
@@ -118,7 +118,7 @@ def test_a_declaration_may_not_send_to_its_own_queue() -> None:
 
 def test_a_file_that_makes_a_circle_with_what_was_declared_is_refused() -> None:
     policies = declared(b='dead_letter_to = "a"\n')
-    broker = Broker(policies.of, lambda _: NullLog(), Wall(0), 9)
+    broker = Broker(policies.of, lambda _: MemoryLog(), ClockOffset(0), 9)
     policies.declared_of = broker.declared_of
     broker.create(b"b", 0, b'dead_letter_to = "a"\n')
     policies.refuse_circles(Config(), *declarations(broker))
@@ -134,7 +134,7 @@ def test_a_file_that_makes_a_circle_with_what_was_declared_is_refused() -> None:
 
 def test_an_alias_to_which_a_queue_was_declared_to_send_is_refused() -> None:
     policies = declared()
-    broker = Broker(policies.of, lambda _: NullLog(), Wall(0), 9)
+    broker = Broker(policies.of, lambda _: MemoryLog(), ClockOffset(0), 9)
     policies.declared_of = broker.declared_of
     broker.create(b"a", 0, b'dead_letter_to = "b"\nexpire_to = "c"\n')
     policies.refuse_aliases(Config(), *declarations(broker))

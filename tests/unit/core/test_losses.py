@@ -51,7 +51,7 @@ def merge_some(town: Town) -> None:
     upkeep = log.store.upkeep
     if upkeep.snapshots[-1:] == [log.journal.commit.lsn_written]:
         return
-    snapshot = upkeep.begin_snapshot(log.state(), town.wall_ms)
+    snapshot = upkeep.begin_snapshot(log.state(), town.unix_ms)
     snapshot.run(town.disk)
     outdated = upkeep.finish_snapshot(snapshot, True)
     job = upkeep.begin_merge(snapshot, lambda: None)

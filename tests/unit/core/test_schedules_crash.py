@@ -133,7 +133,7 @@ def test_a_put_that_a_power_cut_took_is_put_again_and_one_that_it_left_is_not(se
     works = Works()
     works.commit()
     works.pass_ms(1000)
-    works.life.log.journal.write(works.life.wall_ms)  # written and not synced
+    works.life.log.journal.write(works.life.unix_ms)  # written and not synced
     works.cut_power(seed)
     works.commit()
 

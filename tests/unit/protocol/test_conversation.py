@@ -375,7 +375,7 @@ def test_who_hangs_up_before_he_is_told_his_token_was_lent_nothing(between: byte
     stage.send("a", b"gets jobs/open/lease=60s/t=1m\r\n")
     producer = stage.client("p").conversation
     producer.feed(a_set(b"x"), stage.now_ms)
-    assert stage.broker.woken
+    assert stage.broker.to_resume
     producer.feed(between, stage.now_ms)  # a token that was guessed
 
     stage.hang_up("a")
@@ -394,7 +394,7 @@ def test_hanging_up_between_being_served_and_being_told_gives_back() -> None:
     stage.send("a", b"get jobs/open/t=1m\r\n")
     producer = stage.client("p").conversation
     producer.feed(a_set(b"x"), stage.now_ms)
-    assert stage.broker.woken
+    assert stage.broker.to_resume
 
     stage.hang_up("a")
 

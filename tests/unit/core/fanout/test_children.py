@@ -25,16 +25,16 @@ from tests.support.queues import QueueInHand, make_queue
 AUDIT = b"jobs+audit"
 # What a child is asked as any queue is: this is its parent's, and the same object ...
 PARENTS = (
-    "alarm", "created_ms", "declared", "dedupe", "generation", "idle", "memory", "next_number",
-    "origins", "server_id", "to_come", "wall", "_complained_ms",
+    "alarm", "created_ms", "declared", "dedupe", "generation", "idle_sweep", "memory", "next_number",
+    "origins", "server_id", "reserve", "clock", "_complained_ms",
 )  # fmt: skip
 # A child has none: it has no log of its own.
 MADE_FOR_A_LOG = ("due", "retention")
 # ... and this its own, of the first child, for which one item came. (It has no children.)
 OWN = {
     "name": AUDIT, "own_number": 1, "total_items": 1, "put_bytes": 0, "readers_named": 0,
-    "children": {}, "eager": [], "epochs": {}, "missed": None, "retained": None,
-    "deleted": False, "is_gone": False, "is_remnant": False, "passes_on": False,
+    "children": {}, "eager": [], "epochs": {}, "unseen": None, "retained": None,
+    "deleted": False, "is_gone": False, "is_tombstone": False, "passes_on": False,
 }  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def test_a_child_begins_with_what_was_released_behind_its_marker_and_is_there() 
         q.pass_time(10 * int(body))
     child_of(q)  # so that what is confirmed here is still there for somebody
     first = q.open()
-    markers = [marker for marker, _ in q.reader.marks]
+    markers = [marker for marker, _ in q.reader.markers]
     q.close(first)
     assert taken(q, child_of(q, b"jobs+all", 0)) == [b"2", b"3"]
     assert taken(q, child_of(q, b"jobs+late", markers[2])) == [b"3"]
@@ -141,7 +141,7 @@ def test_a_child_that_is_no_more_takes_in_nothing() -> None:
     q.put(b"two", delay=Delay(100))
     q.pass_time(100)
     # A read that was under way, say, ends now.
-    audit.child.line.refill(q.now_ms)
+    audit.child.ready_line.refill(q.now_ms)
     assert (list(audit.child.live), audit.child.ready.count) == ([], 0)
 
 
@@ -181,8 +181,8 @@ def test_a_restart_finds_each_reader_as_it_was() -> None:
 def test_what_is_for_nobody_but_observers_is_kept_for_them() -> None:
     q = make_queue(fanout_only=True, retain_ms=None)
     assert q.put(b"seen")
-    assert (list(q.queue.kept), list(q.queue.kept_now())) == ([1], [])
-    assert list(q.restarted().queue.kept_now()) == []
+    assert (list(q.queue.kept), list(q.queue.needed_now())) == ([1], [])
+    assert list(q.restarted().queue.needed_now()) == []
 
 
 def test_moving_on_spares_what_is_on_its_way_elsewhere() -> None:
@@ -193,7 +193,7 @@ def test_moving_on_spares_what_is_on_its_way_elsewhere() -> None:
     while lease is None:
         lease = audit.reader.open(Holder("eve"), 0)
         q.read_back()
-    audit.child.leases.pass_on(lease, q.broker.moves.passages.mover)
+    audit.child.leases.pass_on(lease, q.broker.moves.in_flight.mover)
     AckUpTo(audit, 2).finish(0)
     assert list(audit.reader.live) == [1]
     assert list(q.restarted().broker.queues[AUDIT].reader.live) == [1]
@@ -202,12 +202,12 @@ def test_moving_on_spares_what_is_on_its_way_elsewhere() -> None:
 def test_what_is_for_nobody_is_not_stored() -> None:
     q = make_queue(fanout_only=True)
     assert q.put(b"for nobody")
-    assert (q.queue.last_number, list(q.queue.kept_now())) == (0, [])
+    assert (q.queue.last_number, list(q.queue.needed_now())) == (0, [])
     audit = child_of(q)
     q.put(b"for audit", delay=Delay(50))
     q.pass_time(50)
     assert taken(q, audit) == [b"for audit"]
-    assert list(q.restarted().queue.kept_now()) == []
+    assert list(q.restarted().queue.needed_now()) == []
 
 
 def test_a_child_answers_whatever_a_queue_is_asked() -> None:

@@ -76,7 +76,7 @@ def test_an_id_is_remembered_only_if_the_item_is_stored() -> None:
     assert put(q, b"b")
     q.close(q.open())
     with pytest.raises(ClientError, match="would expire"):
-        q.queue.put(b"x", 0, q.wall_ms + 10, q.now_ms, stamp=Stamp(b"c"), delay=Delay(100, False))
+        q.queue.put(b"x", 0, q.unix_ms + 10, q.now_ms, stamp=Stamp(b"c"), delay=Delay(100, False))
     assert put(q, b"c")
 
 

@@ -99,7 +99,7 @@ def merge(town: Town) -> None:
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
     upkeep = log.store.upkeep
-    snapshot = upkeep.begin_snapshot(log.state(), town.wall_ms)
+    snapshot = upkeep.begin_snapshot(log.state(), town.unix_ms)
     snapshot.run(town.disk)
     upkeep.finish_snapshot(snapshot, True)
     job = upkeep.begin_merge(snapshot, lambda: None)
@@ -113,7 +113,7 @@ def test_a_crash_between_a_chunk_and_its_snapshot_loses_nothing_and_doubles_noth
     add(town, "a")
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
-    job = log.store.upkeep.begin_snapshot(log.state(), town.wall_ms)
+    job = log.store.upkeep.begin_snapshot(log.state(), town.unix_ms)
     job.run(town.disk)
     snapshot = next(n for n in town.disk.names(log.journal.folder) if n.endswith(".snapshot"))
     town.disk.remove(f"{log.journal.folder}/{snapshot}")
@@ -130,7 +130,7 @@ def test_a_snapshot_that_could_not_be_written_leaves_all_of_it_to_the_next() -> 
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
     upkeep = log.store.upkeep
-    upkeep.finish_snapshot(upkeep.begin_snapshot(log.state(), town.wall_ms), False)
+    upkeep.finish_snapshot(upkeep.begin_snapshot(log.state(), town.unix_ms), False)
     add(town, "b")
     town.snapshot("jobs")
     kill(town)
@@ -239,7 +239,7 @@ def test_a_power_cut_at_any_verb_of_snapshot_and_merge_forgets_nothing(
         log = town.queue("jobs").log
         assert isinstance(log, JournalLog)
         upkeep = log.store.upkeep
-        job = upkeep.begin_snapshot(log.state(), town.wall_ms)
+        job = upkeep.begin_snapshot(log.state(), town.unix_ms)
         job.run(town.disk)
         if random.random() < 0.2:
             town.crash(random)
@@ -353,12 +353,12 @@ def test_a_lost_chunk_is_repaired_by_forgetting_it(how: str) -> None:
         handle = town.disk.open(path)
         handle.write(100, b"?")
         handle.close()
-    log.journal.close(town.wall_ms)
+    log.journal.close(town.unix_ms)
 
     repair = repair_of(town.disk, folder)
     assert len(repair.report.damages) == 1
     assert list(repair.sentences())
-    repair.run(town.wall_ms)
+    repair.run(town.unix_ms)
 
     assert not repair_of(town.disk, folder).needed
     kill(town)

@@ -226,7 +226,7 @@ def test_each_delayed_item_and_each_lease_by_token_is_sure_of_room_for_one_recor
     later(q, b"x", 100)
     q.put(b"y")
     q.open(lease_ms=50)
-    assert q.queue.to_come.exact() == 2
+    assert q.queue.reserve.exact() == 2
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -184,7 +184,7 @@ def test_a_lease_ends_without_any_traffic() -> None:
 def test_each_lease_ends_in_its_time_be_it_that_an_item_expires_later() -> None:
     q = make_queue(lease_ms=1000)
     q.put(b"1", b"2")
-    q.put(b"3", expires_ms=q.wall_ms + 5000)
+    q.put(b"3", expires_ms=q.unix_ms + 5000)
     q.open()
     q.pass_time(500)
     q.open()

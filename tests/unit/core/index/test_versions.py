@@ -18,7 +18,7 @@ def write(q: QueueInHand, key: bytes, expects: int | None = None, id_: bytes = b
 
 
 def version(q: QueueInHand, key: bytes) -> int:
-    return q.queue.dedupe.versions.of(key, q.queue.policy, q.wall_ms).version
+    return q.queue.dedupe.versions.of(key, q.queue.policy, q.unix_ms).version
 
 
 def test_every_item_written_under_a_key_is_its_next_version() -> None:
@@ -142,10 +142,10 @@ def test_where_a_key_would_stand_is_asked_again_when_others_were_written_since()
     versions, key = q.queue.dedupe.versions, b"the key"
     versions.last(key)
     for number in range(500):  # buckets are split
-        versions._apply_written(b"other %d" % number, 1, number + 1, q.wall_ms)
+        versions._apply_written(b"other %d" % number, 1, number + 1, q.unix_ms)
 
-    versions._apply_written(key, 1, 501, q.wall_ms)
-    versions._apply_written(key, 2, 502, q.wall_ms)
+    versions._apply_written(key, 1, 501, q.unix_ms)
+    versions._apply_written(key, 2, 502, q.unix_ms)
 
     assert versions.table.count == 501
     assert versions.last(key)[:2] == (2, 502)
@@ -156,7 +156,7 @@ def test_what_a_later_chunk_says_of_a_key_takes_the_place_of_the_earlier_word() 
     q = make_queue()
     versions, keys = q.queue.dedupe.versions, [hash_of(keyed(b""), b"key %d" % n) for n in range(4)]
     for item, version in ((1, 1), (11, 2)):
-        entries = sorted(KEY.pack(key, q.wall_ms, item, version) for key in keys)
+        entries = sorted(KEY.pack(key, q.unix_ms, item, version) for key in keys)
         versions.load(b"".join(entries))
 
     assert versions.table.count == 4

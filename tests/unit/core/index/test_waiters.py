@@ -276,7 +276,7 @@ def test_a_waiter_for_the_dead_is_served_when_an_item_dies() -> None:
 def test_a_wait_is_not_answered_with_what_has_expired(want: Want) -> None:
     q = make_queue()
     q.wait("anna", want=want)
-    q.put(b"gone", expires_ms=q.wall_ms)
+    q.put(b"gone", expires_ms=q.unix_ms)
     assert q.answers() == []
     q.put(b"there")
     assert q.answers() == [("anna", b"there")]
@@ -284,7 +284,7 @@ def test_a_wait_is_not_answered_with_what_has_expired(want: Want) -> None:
 
 def test_nobody_is_told_there_is_nothing_while_expired_items_hide_a_live_one() -> None:
     q = make_queue()
-    q.put(*[b"old"] * 5000, expires_ms=q.wall_ms + 10)
+    q.put(*[b"old"] * 5000, expires_ms=q.unix_ms + 10)
     q.put(b"live")
     q.now_ms = 10
     assert q.may_open("anna") is None  # one call passes over a bounded number
@@ -311,7 +311,7 @@ def observers(q: QueueInHand, count: int, wait_ms: int = 60_000) -> list[Waiter]
 
 def told(q: QueueInHand) -> list[object]:
     """Who was told in this turn, and that there is something."""
-    woken = q.broker.take_woken()
+    woken = q.broker.take_to_resume()
     assert all(each.owner is q.reader for each in woken)
     return [each.conversation for each in woken]
 

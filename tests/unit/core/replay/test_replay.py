@@ -28,7 +28,7 @@ def do_something(q: QueueInHand, random: Random) -> None:
     leases = [*q.who(who).leases, *q.reader.token_holder.leases]
     choice = random.randrange(19)
     if choice <= 3:
-        expires_ms = random.choice((0, 0, q.wall_ms + random.randrange(1, 300)))
+        expires_ms = random.choice((0, 0, q.unix_ms + random.randrange(1, 300)))
         q.put(b"x" * random.randrange(5), expires_ms=expires_ms)
     elif choice <= 5:
         q.may_open(who, dead=random.random() < 0.2)

@@ -41,7 +41,7 @@ def test_what_has_to_be_read_back_behind_one_that_waits_is_asked_for_at_once() -
     q.put(b"3", delay=Delay(10))
     q.now_ms = 10
     q.broker.tick(q.now_ms)
-    q.broker.take_hungry()  # there was no room for it then
+    q.broker.take_to_read()  # there was no room for it then
     for _ in range(REFILL_ITEMS + 1):
         q.put(b"x", key="A")
 
@@ -148,7 +148,7 @@ def test_whoever_waits_gets_what_a_confirm_made_possible() -> None:
 def test_whoever_waits_gets_what_the_end_of_a_skipped_item_made_possible(how: str) -> None:
     q = make_queue(keys=ANY)
     q.put(b"1", key="A")
-    q.put(b"2", key="A,B", expires_ms=q.wall_ms + 50)
+    q.put(b"2", key="A,B", expires_ms=q.unix_ms + 50)
     q.put(b"3", key="B")
     q.open()
     q.wait("bert", wait_ms=1000)
@@ -332,7 +332,7 @@ def test_keys_in_flight_and_blocked_are_counted() -> None:
     q = keyed_queue("1A", "2A", "3B", "4B", "5C")
     leases = [q.open(), q.open(), q.open()]
     assert q.may_open() is None
-    keyed = q.reader.keyed
+    keyed = q.reader.key_gate
 
     assert (keyed.in_flight, keyed.keys.blocked) == (3, 2)
     q.close(leases[0])
@@ -352,7 +352,7 @@ def test_beyond_max_memory_skipped_items_wait_on_disk_and_come_back_in_order() -
         q.pass_time(1)
 
     assert behind.item.body == b"behind"
-    assert len(q.reader.keyed.whole) * 200 < 4096, "most of them are not in memory"
+    assert len(q.reader.key_gate.whole) * 200 < 4096, "most of them are not in memory"
     assert q.reader.ready.count == 200
 
     q.close(lease)

@@ -11,10 +11,10 @@ import pytest
 from journal.errors import JournalFailed
 from journal.write.segment_file import Sizes
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index.leases import Holder, Lease
 from kestrelpy.core.index.waiters import Want
-from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.subscription import ABORTED
 from tests.support.life import NAME, WALL_MS, Life, at_once
@@ -36,7 +36,7 @@ def life(sizes: Sizes = LARGE, **settings: Any) -> Life:
 
 def answers(q: Life) -> list[bytes | None]:
     found = []
-    for waiter in q.broker.take_woken():
+    for waiter in q.broker.take_to_resume():
         item = waiter.lease.item if waiter.lease is not None else waiter.item
         found.append(item.body if item is not None else None)
     return found
@@ -299,7 +299,7 @@ def test_an_expiry_that_was_watched_is_forgotten_with_what_is_left_to_the_log() 
     for lease in leases:
         assert lease is not None
         q.reader.give_back(lease, 0, ABORTED)
-    q.reader.line._leave(q.reader.ready.evict(0))
+    q.reader.ready_line._leave(q.reader.ready.evict(0))
     q.pass_time(2000)
     q.settle()
     assert q.reader.ready.count == 0
@@ -323,7 +323,7 @@ def lend(q: Life, count: int) -> list[Lease]:
     for n in range(count):
         lease = q.open(f"worker {n}")
         assert lease is not None
-        q.reader.line.said(lease)
+        q.reader.ready_line.said(lease)
         leases.append(lease)
     return leases
 
@@ -334,7 +334,7 @@ def test_lent_bodies_take_no_more_memory_than_is_allowed() -> None:
         q.put(b"%03d" % n + b"x" * 1000)
     q.commit()
     lend(q, 200)
-    assert q.reader.lent_bytes <= 20_000
+    assert q.reader.leased_bytes <= 20_000
     assert len(q.reader.leases) == 200
 
 
@@ -368,13 +368,13 @@ def test_a_confirmed_item_needs_no_body() -> None:
 
 
 def test_a_queue_in_memory_lets_go_of_nothing() -> None:
-    broker = Broker(lambda *_: Policy(max_memory_bytes=0), lambda _: NullLog(), Wall(WALL_MS), 1)
+    broker = Broker(lambda *_: Policy(max_memory_bytes=0), lambda _: MemoryLog(), ClockOffset(WALL_MS), 1)
     broker.memory.limit = 0
     queue = broker.create(NAME, 0)
     queue.put(b"only here", 0, 0, 0)
     lease = queue.reader.open(Holder("anna"), 0)
     assert lease is not None
-    queue.reader.line.said(lease)
+    queue.reader.ready_line.said(lease)
     assert lease.item.body == b"only here"
 
 
@@ -401,10 +401,10 @@ def three_with_the_second_back_bare() -> Life:
 
 def test_what_comes_back_without_its_body_is_read_alone_and_keeps_its_place() -> None:
     q = three_with_the_second_back_bare()
-    assert (q.reader.ready.resident, q.reader.ready.stubs.count) == (2, 1), "others stay"
+    assert (q.reader.ready.resident, q.reader.ready.disk_refs.count) == (2, 1), "others stay"
     assert q.reader.ready.count == 3
     assert q.take_all() == [b"0", b"1", b"2"]
-    assert (list(q.reader.elsewhere), q.damages) == ([], [])
+    assert (list(q.reader.out_of_order), q.damages) == ([], [])
 
 
 @pytest.mark.parametrize("want", [Want.OPEN, Want.PEEK, Want.TAKE])
@@ -432,7 +432,7 @@ def test_what_stands_apart_and_was_never_written_holds_nobody_up_once_the_journa
     q.put(b"1")
     q.commit()
     q.queue._apply_put(3, 1)
-    q.reader.line.stand(4, 3, 1)
+    q.reader.ready_line.stand(4, 3, 1)
     q.log.journal.commit.fail(JournalFailed("the disk is gone"))
     q.log.advance()
     assert q.take_all() == [b"1"]
@@ -444,7 +444,7 @@ def test_the_head_that_is_dropped_may_stand_apart() -> None:
     for n in range(2):
         q.put(b"%d" % n)
     q.queue._apply_put(3, 5)
-    q.reader.line.stand(3, 3, 5)
+    q.reader.ready_line.stand(3, 3, 5)
     for n in range(4, 7):
         q.put(b"%d" % n)
     assert list(q.reader.live) == [4, 5, 6]

@@ -89,7 +89,7 @@ def test_a_restart_goes_on_with_it_and_knows_no_more_than_its_number_and_size() 
     assert (found.attempts, found.began_ms) == (1, lease.began_ms)
     assert deadline_left(again, lease.token) == 50_000
     assert again.ready == [b"two"]
-    assert again.queue.reader.lent_bytes == 0
+    assert again.queue.reader.leased_bytes == 0
     assert again.close(found) == len(again.records)
     assert again.records[-1].small == 2 | 3 << 8, "the second delivery, of three bytes"
     assert again.reader.live_bytes == 3
@@ -154,9 +154,9 @@ def test_the_state_of_a_queue_has_its_leases_by_token_and_no_others() -> None:
     lease = by_token(q, 1000)
     q.pass_time(10)
     q.touch(lease, 5000)
-    began_ms = q.wall_ms - 10
+    began_ms = q.unix_ms - 10
     assert q.queue.state().leased == [
-        LeaseEntry(2, lease.token, 1, began_ms, 3, q.wall_ms, q.wall_ms + 5000)
+        LeaseEntry(2, lease.token, 1, began_ms, 3, q.unix_ms, q.unix_ms + 5000)
     ]
 
 

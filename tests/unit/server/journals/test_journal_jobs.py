@@ -56,7 +56,7 @@ def test_what_is_not_written_yet_is_asked_for_again(life: Life) -> None:
     assert life.background.work == []
     life.commit()
     life.settle()
-    assert [w.lease.item.body for w in life.broker.take_woken() if w.lease] == [b"1"]
+    assert [w.lease.item.body for w in life.broker.take_to_resume() if w.lease] == [b"1"]
 
 
 def test_nothing_is_done_when_nobody_asks(life: Life) -> None:
@@ -148,7 +148,7 @@ def test_a_dead_item_whose_segment_is_rewritten_while_it_is_read_is_found_in_the
     fill(life, 1)
     lease = life.open()
     assert lease is not None
-    life.reader.line.said(lease)
+    life.reader.ready_line.said(lease)
     life.reader.give_back(lease, 0, ABORTED)
     life.commit()
     store = life.log.store

@@ -78,10 +78,10 @@ def test_what_stands_apart_comes_at_its_place(life: Life) -> None:
     leases = [life.open() for _ in range(6)]
     for lease in leases:
         assert lease is not None
-        life.reader.line.said(lease)
+        life.reader.ready_line.said(lease)
         life.reader.give_back(lease, life.now_ms, ABORTED)
     life.commit()
-    assert life.reader.ready.stubs.count
+    assert life.reader.ready.disk_refs.count
     fault = be_short(life, 2)
     look_in_vain(life)
     assert life.reader.ready.count == ITEMS
@@ -94,7 +94,7 @@ def test_a_dead_item_is_shown_when_it_can_be_read(life: Life) -> None:
     for _ in range(2):
         lease = life.open()
         assert lease is not None
-        life.reader.line.said(lease)
+        life.reader.ready_line.said(lease)
         life.reader.give_back(lease, life.now_ms, ABORTED)
     life.commit()
     assert life.reader.dead.sought == 1
@@ -129,10 +129,10 @@ def test_what_cannot_be_read_after_a_shortage_is_named_and_the_shortage_over(lif
 def test_what_stands_apart_and_cannot_be_read_is_named_at_once(life: Life) -> None:
     lease = life.open()
     assert lease is not None
-    life.reader.line.said(lease)
+    life.reader.ready_line.said(lease)
     life.reader.give_back(lease, life.now_ms, ABORTED)
     life.commit()
-    assert life.reader.ready.stubs.count == 1
+    assert life.reader.ready.disk_refs.count == 1
     life.disk.faults = [Fault("read", "*.segment", times=1 << 20, error=errno.EIO)]
     life.reader.first(life.now_ms)
     life.feed()

@@ -36,7 +36,7 @@ def test_children_share_what_was_read_for_one_of_them(monkeypatch: pytest.Monkey
 def test_a_turn_reads_back_for_a_few_and_who_must_wait_holds_up_nobody() -> None:
     must_wait, may_go = [Mock(waiters=0) for _ in range(40)], [Mock(waiters=0) for _ in range(40)]
     broker, loop = Mock(), Mock()
-    broker.take_hungry.side_effect = [must_wait + may_go, [], [], []]
+    broker.take_to_read.side_effect = [must_wait + may_go, [], [], []]
     turn = Turn(broker, loop, [], Mock())
     turn.background = Mock()
     turn.background.feed.side_effect = lambda reader: reader in may_go
@@ -57,11 +57,11 @@ def test_a_reader_for_which_a_client_waits_comes_first_also_if_it_was_in_line_be
     turn = Turn(broker, Mock(), [], Mock())
     turn.background = Mock()
     turn.background.feed.return_value = True
-    broker.take_hungry.return_value = many
+    broker.take_to_read.return_value = many
     turn._feed_hungry()
     last = many[-1]
     last.waiters = 1
-    broker.take_hungry.return_value = [Mock(waiters=0), last]
+    broker.take_to_read.return_value = [Mock(waiters=0), last]
     turn.background.feed.reset_mock()
 
     turn._feed_hungry()

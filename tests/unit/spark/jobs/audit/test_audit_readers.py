@@ -166,7 +166,7 @@ def snapshots(folder: Path) -> Path:
     """A start reads children from a snapshot; the records that named them are there still."""
     story = fanned()
     story.take_of(b"cursor", 1)
-    story.life.background.snapshot(story.life.log, story.life.wall_ms)
+    story.life.background.snapshot(story.life.log, story.life.unix_ms)
     story.settle()
     story.take_of(b"cursor", 1)
     return story.save(folder / "data")

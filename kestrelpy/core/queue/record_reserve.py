@@ -26,7 +26,7 @@ _ITEMS_MORE: Final = 16
 _PART_MORE: Final = 8
 
 
-class ToCome:
+class RecordReserve:
     """Of one queue."""
 
     __slots__ = ("_at_work", "_count", "_is_known", "_lsn", "_number", "_queue")
@@ -70,8 +70,8 @@ class ToCome:
         queue = self._queue
         count = len(queue.reader.leases.entries) + queue.reader.delays.entry_count
         count += len(queue.origins)
-        if queue.missed is not None:
-            count += queue.missed.due.count
+        if queue.unseen is not None:
+            count += queue.unseen.due.count
         self._at_work = 0
         if not queue.children:
             return count

@@ -27,16 +27,16 @@ def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def known(life: Life) -> dict[str, Any]:
     """All there is to know of what stands apart, however it is kept."""
     reader, queue = life.reader, life.queue
-    parked = {(place, i, size) for row in reader.keyed.keys.rows() for i, place, size in row}
-    places = [*reader.ready.apart(), *reader.ready.stubs, *parked]
-    hidden = reader.marks.hidden
+    parked = {(place, i, size) for row in reader.key_gate.keys.rows() for i, place, size in row}
+    places = [*reader.ready.out_of_order(), *reader.ready.disk_refs, *parked]
+    hidden = reader.markers.hidden
     return {
-        "delayed": sorted(reader.delays.entries(life.broker.wall.offset_ms)),
+        "delayed": sorted(reader.delays.entries(life.broker.clock.offset_ms)),
         "places": sorted(each for each in places if each[0] != each[1]),
         "leases": sorted((e.place, e.item.id, e.item.marker) for e in reader.leases),
         "hidden": list(hidden),
-        "marks": [(marker, id_) for marker, id_ in reader.marks if id_ in hidden],
-        "markers": {id_: reader.marks.of(id_, 0) for id_ in reader.dead.deaths},
+        "index": [(marker, id_) for marker, id_ in reader.markers if id_ in hidden],
+        "markers": {id_: reader.markers.of(id_, 0) for id_ in reader.dead.deaths},
         "numbers": (queue.next_number, queue.total_items),
         "bytes": (reader.live_bytes, reader.delays.bytes, reader.ready.count, reader.ready.bytes),
     }

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from kestrelpy.core.queue.to_come import FEW_CHILDREN, ToCome
+from kestrelpy.core.queue.record_reserve import FEW_CHILDREN, RecordReserve
 from tests.support.stage import Stage
 
 CHILDREN = FEW_CHILDREN + 8
@@ -23,7 +23,7 @@ def family() -> Stage:
 @pytest.mark.parametrize("seed", range(8))
 def test_with_many_children_never_too_few_records_find_room(seed: int) -> None:
     random, stage = Random(seed), family()
-    counts = stage.queue("jobs").to_come
+    counts = stage.queue("jobs").reserve
     for _ in range(400):
         name = random.choice([b"jobs"] + [b"jobs+c%d" % n for n in range(CHILDREN)])
         request = random.choice([
@@ -35,7 +35,7 @@ def test_with_many_children_never_too_few_records_find_room(seed: int) -> None:
         stage.say(random.choice(["a", "b", "c"]), request)
         if not random.randrange(10):
             stage.pass_time(500)
-        assert counts.count() >= ToCome(stage.queue("jobs")).exact(), request
+        assert counts.count() >= RecordReserve(stage.queue("jobs")).exact(), request
 
 
 def test_a_lease_by_token_does_not_count_what_all_children_have_to_come(
@@ -47,8 +47,8 @@ def test_a_lease_by_token_does_not_count_what_all_children_have_to_come(
         stage.say("b", b"get jobs+c%d/open" % number)
     stage.say("a", b"gets jobs/open/lease=1m")
     counted = []
-    exact = ToCome.exact
-    monkeypatch.setattr(ToCome, "exact", lambda self: counted.append(1) or exact(self))
+    exact = RecordReserve.exact
+    monkeypatch.setattr(RecordReserve, "exact", lambda self: counted.append(1) or exact(self))
 
     for _ in range(20):
         assert stage.say("a", b"gets jobs/open/lease=1m") != b"END\r\n"
@@ -59,7 +59,7 @@ def test_a_lease_by_token_does_not_count_what_all_children_have_to_come(
 def test_a_child_that_begins_its_work_is_counted_at_once() -> None:
     stage = family()
     stage.say("a", *[b"set jobs 0 0 1", b"x"] * 100)
-    counts = stage.queue("jobs").to_come
+    counts = stage.queue("jobs").reserve
     assert counts.count() <= counts.more_at_most
     for number in range(3):
         stage.say("b", b"get jobs+c%d/open" % number)
@@ -68,11 +68,11 @@ def test_a_child_that_begins_its_work_is_counted_at_once() -> None:
 
 def test_as_the_queue_grows_a_bounded_number_too_many_finds_room() -> None:
     stage = family()
-    counts = stage.queue("jobs").to_come
+    counts = stage.queue("jobs").reserve
     for number in range(200):
         stage.say("a", b"set jobs 0 0 1", b"x")
         stage.say("b", b"gets jobs+c%d/open/lease=1m" % (number % CHILDREN))
-        exact, found = ToCome(stage.queue("jobs")).exact(), counts.count()
+        exact, found = RecordReserve(stage.queue("jobs")).exact(), counts.count()
         assert exact <= found <= exact + counts.more_at_most
 
 
@@ -81,7 +81,7 @@ def test_what_a_flush_has_ended_needs_no_room_any_more() -> None:
     stage.say("a", *[b"set jobs 0 0 1", b"x"] * 100)
     for number in range(3):
         stage.say("b", b"get jobs+c%d/open" % number)
-    counts = stage.queue("jobs").to_come
+    counts = stage.queue("jobs").reserve
     assert counts.count() >= 300
     for number in range(3):
         stage.say("b", b"get jobs+c%d/close" % number, b"flush jobs+c%d" % number)
