@@ -118,7 +118,7 @@ class Broker(Lifecycle):
         for lease in list(holder.leases):
             owner = lease.owner
             assert isinstance(owner, Subscription)
-            owner.take_back(lease, now_ms, HUNG_UP)
+            owner.nack_one(lease, now_ms, HUNG_UP)
             owners.append(owner)
         for owner in owners:
             if owner.waiters:

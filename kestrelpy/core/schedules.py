@@ -229,7 +229,7 @@ class Timetable:
         """So that its first times are made up for too, when they are missed."""
         queue = self._queue(running.schedule.queue, now_ms)
         if queue.epochs.get(running.schedule.name, -1) < running.done_s:
-            queue.pass_over(Nominal(running.schedule.name, running.done_s), now_ms)
+            queue.skip(Nominal(running.schedule.name, running.done_s), now_ms)
         running.is_known = True
 
     def _queue(self, name: bytes, now_ms: int) -> Queue:

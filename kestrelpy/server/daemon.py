@@ -99,7 +99,8 @@ class Daemon:
         self._lowered = ""  # what was said of that
         self._began_with = config
         self.broker = Broker(
-            self.policies.of, self._make_log, ClockOffset(clock.wall_offset_ms()), config.server.max_queues
+            self.policies.of, self._make_log, ClockOffset(clock.wall_offset_ms()),
+            config.server.max_queues,
         )
         self._loop = loop = asyncio.get_running_loop()
         sizes = Sizes(journal.segment_min_bytes, journal.segment_max_bytes, journal.batch_max_bytes)

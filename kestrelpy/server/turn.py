@@ -168,7 +168,7 @@ class Turn:
         for line in moves.refusals:
             log.warning("%s", line)
         moves.refusals.clear()
-        for queue in moves.in_flight.take_quiet():
+        for queue in moves.in_flight.take_unawaited():
             target = queue.log
             if isinstance(target, JournalLog):
                 self._later.put_off(target)

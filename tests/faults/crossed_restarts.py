@@ -106,14 +106,14 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "the keys of flushed items that were delayed are taken after a restart",
         "kestrelpy/core/subscription/state.py",
-        "        self.keep_held(spared)\n",
+        "        self.keep_held_keys(spared)\n",
         "",
         FLUSH,
     ),
     Fault(
         "what was flushed is still marked as elsewhere",
         "kestrelpy/core/subscription/state.py",
-        "        apart.discard_range(1, apart.last, stay.both(apart))\n",
+        "        out_of_order.discard_range(1, out_of_order.last, stay.both(out_of_order))\n",
         "",
         FLUSH,
     ),
@@ -135,7 +135,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
         "a start knows the keys of what was given back for later and takes none",
         "kestrelpy/core/subscription/key_gate.py",
         (
-            "        for id_, key in self._state.held.items():\n"
+            "        for id_, key in self._state.held_keys.items():\n"
             "            self.keys.hold(id_, key)\n"
         ),
         "",
@@ -245,8 +245,8 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "death does not release the key",
         "kestrelpy/core/subscription/subscription.py",
-        "            self.key_gate.end(item)\n            return self.outbox.bury",
-        "            return self.outbox.bury",
+        "            self.key_gate.end(item)\n            return self.outbox.dead_letter",
+        "            return self.outbox.dead_letter",
         KEYS,
     ),
     Fault(
@@ -259,14 +259,14 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "an item that was given back for later loses its marker",
         "kestrelpy/core/subscription/subscription.py",
-        "        self.markers.keep(item.id, item.marker)\n        self.delay",
+        "        self.markers.remember(item.id, item.marker)\n        self.delay",
         "        self.delay",
         KEYS,
     ),
     Fault(
         "a dead letter loses its marker",
         "kestrelpy/core/subscription/outbox.py",
-        "        state.markers.keep(item.id, item.marker)\n",
+        "        state.markers.remember(item.id, item.marker)\n",
         "",
         DEAD,
     ),

@@ -54,7 +54,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "retained: after a start only what is alive is kept",
         "kestrelpy/core/queue/retention.py",
-        "RetainedIds(kept or reader.live.copy(), queue.last_number)",
+        "RetainedIds(readable or reader.live.copy(), queue.last_number)",
         "RetainedIds(reader.live.copy(), queue.last_number)",
         RETAINED,
     ),
@@ -184,7 +184,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a client that hangs up in a wait leaves a lease by a token that nobody knows",
         "kestrelpy/protocol/verbs/get.py",
-        "            lease.owner.give_back(lease, now_ms, DEFERRED)\n",
+        "            lease.owner.nack(lease, now_ms, DEFERRED)\n",
         "            pass\n",
         WIRE,
     ),
@@ -217,7 +217,8 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a reload that shortens the life of a child's items is not seen while it is idle",
         "kestrelpy/core/queue/child_queue.py",
-        "            self.parent.idle.know_nothing()  # it holds for what nobody has looked at\n",
+        "            self.parent.idle_sweep.know_nothing()  # it holds for what nobody has "
+        "looked at\n",
         "            pass\n",
         RELOADS,
     ),

@@ -411,7 +411,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "an item without its body comes back into memory",
         "kestrelpy/core/subscription/ready_line.py",
-        "        if not item.is_whole and (is_apart or place < ready.frontier):\n",
+        "        if not item.is_whole and (is_out_of_order or place < ready.frontier):\n",
         "        if item.id < 0:\n",
         TESTS_OF_THE_CORE,
     ),
@@ -574,8 +574,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a give-back frees the key",
         READER,
-        "            self.key_gate.take_back(item)\n",
-        "            self.key_gate.take_back(item)\n            self.key_gate.end(item)\n",
+        "            self.key_gate.unlease(item)\n",
+        "            self.key_gate.unlease(item)\n            self.key_gate.end(item)\n",
         TESTS_OF_KEYS,
     ),
     Fault(
@@ -678,14 +678,14 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "what waits for its key stands in no snapshot at its place",
         "kestrelpy/core/subscription/placed.py",
-        "self._parked = reader.key_gate.keys.rows()",
-        "self._parked = []",
+        "self._blocked = reader.key_gate.keys.rows()",
+        "self._blocked = []",
         ("tests/unit/core/subscription/test_placed.py",),
     ),
     Fault(
         "what was given back for later is there at once after a restart",
         "kestrelpy/core/replay/subscription_replay.py",
-        "            self.out_of_order.put_off(record)\n",
+        "            self.out_of_order.delay(record)\n",
         "            pass\n",
         ("tests/unit/core/index/test_delayed.py",),
     ),
@@ -702,7 +702,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a start lends a dead item that somebody has by token",
         "kestrelpy/core/subscription/token_leases.py",
-        "                state.dead.lend(entry.item)\n",
+        "                state.dead.lease(entry.item)\n",
         "",
         ("tests/unit/core/subscription/test_token_leases.py",),
     ),
@@ -860,7 +860,7 @@ FAULTS: tuple[Fault, ...] = (
         "kestrelpy/core/fanout/child.py",
         "            self.parent.count_anew()  # it is at work from now on\n",
         "            pass\n",
-        ("tests/unit/core/queue/test_to_come.py",),
+        ("tests/unit/core/queue/test_record_reserve.py",),
     ),
     # -- what would hold up the loop -----------------------------------------------------------
     Fault(
@@ -909,7 +909,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "one set tells all observers in one turn",
         "kestrelpy/core/subscription/subscription.py",
-        "        most = WOKEN_OBSERVERS_MAX - len(woken)\n",
+        "        most = WOKEN_OBSERVERS_MAX - len(to_resume)\n",
         "        most = latest\n",
         ("tests/unit/core/index/test_waiters.py",),
     ),

@@ -149,10 +149,10 @@ class MemoryMachine(RuleBasedStateMachine):
                 if how == "close":
                     life.reader.confirm(lease, life.now_ms)
                 elif how == "bury":
-                    life.reader.bury(lease, life.now_ms, b"why")
+                    life.reader.dead_letter(lease, life.now_ms, b"why")
                 else:
                     reason = ABORTED if how == "abort" else DEFERRED
-                    life.reader.give_back(lease, life.now_ms, reason, later)
+                    life.reader.nack(lease, life.now_ms, reason, later)
 
     @rule(nths=st.lists(NTH, min_size=1, max_size=3), lease_ms=st.sampled_from([10, 100]))
     def renew(self, nths: list[int], lease_ms: int) -> None:
@@ -181,7 +181,7 @@ class MemoryMachine(RuleBasedStateMachine):
 
     @rule(body=st.binary(max_size=3))
     def add(self, body: bytes) -> None:
-        parked = any(life.reader.ready.parked for life in self.lives)
+        parked = any(life.reader.ready.blocked for life in self.lives)
         if not parked and self.endless.peek() is None and self.small.peek() is None:
             one, other = (life.queue.add(body, 0, 0, life.now_ms) for life in self.lives)
             assert (one > 0) == (other > 0)
@@ -303,10 +303,10 @@ def check(reader: Subscription) -> None:
     there -= delayed
     disk_refs = {i for _, i, _ in ready.disk_refs}
     beyond = {i for i in there - set(reader.out_of_order) if i >= ready.frontier}
-    parked, whole = set(reader.key_gate.keys.parked), reader.key_gate.whole
+    parked, whole = set(reader.key_gate.keys.blocked), reader.key_gate.whole
     here = there - beyond - disk_refs - parked
     assert {i.id for i in items} == here, "what is before it is in memory"
-    assert ready.parked == len(parked)
+    assert ready.blocked == len(parked)
     assert set(whole) <= parked <= set(reader.out_of_order) - disk_refs
     assert sum(i.size for i in whole.values()) == reader.key_gate.whole_bytes
     assert ready.disk_refs.count == len(disk_refs)

@@ -214,7 +214,7 @@ class QueueMachine(RuleBasedStateMachine):
             if how == "why":
                 self.q.bury(lease)
             else:
-                self.q.reader.give_back(lease, self.q.now_ms, how.encode(), delay)
+                self.q.reader.nack(lease, self.q.now_ms, how.encode(), delay)
             self.model.give_back(thing, how, delay)
 
     @precondition(lambda self: self.tokens and self.model.exists)

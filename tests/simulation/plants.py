@@ -288,7 +288,7 @@ def what_waits_is_not_found_by_its_id() -> Any:
 
 def handed_off_and_given_back() -> Any:
     def hand_off(passages: InFlight, source: Queue, lease: Any, *args: Any) -> None:
-        lease.owner.take_back(lease, args[-1], DEFERRED)
+        lease.owner.nack_one(lease, args[-1], DEFERRED)
 
     return mock.patch.object(InFlight, "hand_off", hand_off)
 

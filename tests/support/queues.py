@@ -105,7 +105,8 @@ class QueueInHand:
         self.holders: dict[str, Holder] = {}
         self.dirty: list[JournalLog] = []
         self.broker = Broker(
-            lambda name, declared: self.policy, self._make_log, ClockOffset(unix_ms - now_ms), queues_max
+            lambda name, declared: self.policy, self._make_log, ClockOffset(unix_ms - now_ms),
+            queues_max,
         )
 
     def _make_log(self, queue: Queue) -> Log:
@@ -358,7 +359,7 @@ def in_order(line: Ready) -> list[tuple[int, Item]]:
     clone = copy.copy(line)
     for slot in ("_line", "_returned", "_removed", "_back"):
         setattr(clone, slot, copy.copy(getattr(line, slot)))
-    clone.parked = clone.parked_bytes = 0  # those that wait for their key are in no line
+    clone.blocked = clone.blocked_bytes = 0  # those that wait for their key are in no line
     found = []
     while (first := clone.pop()) is not None:
         found.append(first)
@@ -393,9 +394,9 @@ def standing(reader: Subscription) -> list[tuple[int, Item]]:
                 item = item_of(backlog.put_of(id_))
             assert item.size == size
             parked[place] = item
-    assert {item.id for item in parked.values()} == set(keyed.keys.parked)
-    assert sum(item.size for item in parked.values()) == keyed.keys.parked_bytes
-    assert (reader.ready.parked, reader.ready.parked_cost) == (len(parked), keyed.cost)
+    assert {item.id for item in parked.values()} == set(keyed.keys.blocked)
+    assert sum(item.size for item in parked.values()) == keyed.keys.blocked_bytes
+    assert (reader.ready.blocked, reader.ready.blocked_cost) == (len(parked), keyed.cost)
     return sorted([*line, *parked.items()])
 
 

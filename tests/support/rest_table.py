@@ -68,7 +68,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "weighed": "which snapshot it was looked at for last",
     },
     "journal.sets.hash_table.Table": {
-        "width _shift _row _room _marker_index": "its shape: buckets, empty or not",
+        "width _shift _row _room _marks": "its shape: buckets, empty or not",
         "_next _swept": "its shape, while it grows or shrinks",
     },
     "journal.format.segment.Tally": {
@@ -111,7 +111,9 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.index.dead_letters.DeadLetters": {"_order": NUMBER},
     "core.index.delayed.Delays": {},
     "core.index.sorted_table.DueTimes": {"_tidied": "where the next look begins"},
-    "core.queue.idle_sweep.IdleSweep": {"_looked_ms due_ms": CLOCK, "age_ms": SETTING, "unsure": NUMBER},
+    "core.queue.idle_sweep.IdleSweep": {
+        "_looked_ms due_ms": CLOCK, "age_ms": SETTING, "unsure": NUMBER,
+    },
     "core.subscription.key_gate.KeyGate": {},
     "core.subscription.outbox.Outbox": {},
     "core.subscription.token_leases.TokenLeases": {},
@@ -127,7 +129,9 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "archive_to sync_ms": SETTING,
         "lsn_appended lsn_written lsn_stored lsn_durable item_stored lsn_told awaited_lsn": NUMBER,
     },
-    "core.index.markers.MarkerIndex": {"latest": NUMBER, "_compacted": "where the next look begins"},
+    "core.index.markers.MarkerIndex": {
+        "latest": NUMBER, "_compacted": "where the next look begins",
+    },
     "core.fanout.unseen.Unseen": {
         "_numbers _events _passed": "what some child may not have seen yet (UNSEEN_MAX)",
         "_known": LAST,
@@ -215,7 +219,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     # -- server -------------------------------------------------------------------------------
     "server.journals.journal_jobs.Background": {},
     "server.journals.committer.Committer": {
-        "_threads _idle_sweep": "sync threads stay until the process ends",
+        "_threads _idle": "sync threads stay until the process ends",
         "reserve_bytes": SETTING,
     },
     "server.connections.connection.Connection": {
@@ -234,7 +238,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "server.directory.data_directory.DataDirectory": {
         "path server_id _damaged_id": NAME,
-        "_tombstones": INSIDE,
+        "_remnants": INSIDE,
     },
     "server.gathering.Gathering": {
         "_fed _since_ms _hurry_until_ms is_hurried": "of the last turns with a write",

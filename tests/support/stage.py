@@ -334,7 +334,7 @@ class Stage:
         taken = moves.advance(self.now_ms)
         self.said += moves.refusals
         moves.refusals.clear()
-        for queue in moves.in_flight.take_quiet():
+        for queue in moves.in_flight.take_unawaited():
             queue.log.wait_durable(queue.log.lsn_appended)
         return bool(moves.take_over()) or moves.has_more or taken > 0
 

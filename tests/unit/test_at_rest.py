@@ -49,7 +49,9 @@ LEFT: dict[str, tuple[Callable[[Stage], object], str]] = {
     "a mark": (lambda s: setattr(s.queue("jobs").reader, "needs_read", True), "is_hungry is True"),
     "an error": (lambda s: setattr(s.queue("jobs").log, "failure", OSError()), "failure is OSErr"),
     "a slot": (lambda s: setattr(s.broker.memory, "taken", 1), "memory.taken is 1"),
-    "what no queue has": (lambda s: s.queue("jobs").reader.out_of_order.add(9), "elsewhere.count is"),
+    "what no queue has": (
+        lambda s: s.queue("jobs").reader.out_of_order.add(9), "out_of_order.count is",
+    ),
 }  # fmt: skip
 
 

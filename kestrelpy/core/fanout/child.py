@@ -81,7 +81,8 @@ class Child(Subscription):
         own = parent.reader
         super().__init__(
             parent.name + b"+" + part, parent.policy, SharedLog(parent.log, number, parent),
-            parent.clock, own.to_resume, parent.alarm, parent.memory, own.to_read, number, own.tokens,
+            parent.clock, own.to_resume, parent.alarm, parent.memory, own.to_read, number,
+            own.tokens,
         )  # fmt: skip
         self.parent = parent
         self.part = part
@@ -148,12 +149,12 @@ class Child(Subscription):
         self.total_items += unseen.ids.count
         if unseen.plain:
             self.ready.push_range(unseen.first_plain, unseen.plain, size)
-        if unseen.put_off.count:
-            self.live_bytes += unseen.put_off_bytes
-            self.markers.hidden.add_above(unseen.put_off)
-            self.out_of_order.add_above(unseen.put_off)
-            self.delays.ids.add_above(unseen.put_off)
-            self.delays.bytes += unseen.put_off_bytes
+        if unseen.delayed.count:
+            self.live_bytes += unseen.delayed_bytes
+            self.markers.hidden.add_above(unseen.delayed)
+            self.out_of_order.add_above(unseen.delayed)
+            self.delays.ids.add_above(unseen.delayed)
+            self.delays.bytes += unseen.delayed_bytes
         if unseen.released:
             self._take_released(unseen)
 
@@ -186,11 +187,11 @@ class Child(Subscription):
         self.taken, self.seen_bytes = item.id, put_bytes
         if not self._accepts(item, now_ms):
             return
-        self.ready_line.keep(self.bound(item))
+        self.ready_line.add(self.bound(item))
         if self.waiters.count:
             self.serve(now_ms)
 
-    def put_off(self, item: Item, delay: Delay, now_ms: int) -> None:
+    def arrive_later(self, item: Item, delay: Delay, now_ms: int) -> None:
         """An item for all that is not due yet, put just now."""
         if item.id - 1 > self.taken:
             self._take_in(item.id - 1, self.parent.put_bytes)
@@ -227,7 +228,7 @@ class Child(Subscription):
             self.number, self.part, self.floor, self.total_items, self.live.copy(),
             self.live_bytes, self.attempts.copy(), list(self.dead.deaths.values()),
             list(self.leases.entries.values()), self.paused, self.delays.entries(offset_ms),
-            Placed.of(self), dict(self.held),
+            Placed.of(self), dict(self.held_keys),
         )  # fmt: skip
 
     # -- what becomes of it here ------------------------------------------------------------

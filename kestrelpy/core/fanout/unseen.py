@@ -3,7 +3,7 @@
     number  7     8           9            10             11           12
             put   put, due    set on a     8 is due: 10   put          a place in one line
             for   later       child alone  is its place   for all      alone
-            all   put_off     passed       released                    passed
+            all   delayed     passed       released                    passed
 
 A queue with children gives each number once, and notes here what it was given for, if that is not
 the first of these. A child that looks takes it all in, many of them the same (`Digest`). When an
@@ -27,20 +27,20 @@ UNSEEN_MAX: Final = 256
 
 
 class Digest:
-    """What came after one number: `ids` of items that are for all, of which those in `put_off`
+    """What came after one number: `ids` of items that are for all, of which those in `delayed`
     were put off; `plain` of them with `first_plain` are not, and `released` are due since.
 
-    `released_ids` are the latter, `disk_refs` as they stand in a line, `put_off_bytes` and
+    `released_ids` are the latter, `disk_refs` as they stand in a line, `delayed_bytes` and
     `released_bytes` the bodies.
     """
 
     __slots__ = (
+        "delayed",
+        "delayed_bytes",
         "disk_refs",
         "first_plain",
         "ids",
         "plain",
-        "put_off",
-        "put_off_bytes",
         "released",
         "released_bytes",
         "released_ids",
@@ -48,8 +48,8 @@ class Digest:
 
     def __init__(self) -> None:
         self.ids = IdSet()
-        self.put_off = IdSet()
-        self.put_off_bytes = 0
+        self.delayed = IdSet()
+        self.delayed_bytes = 0
         self.first_plain = 0
         self.plain = 0
         self.released: list[Release] = []
@@ -78,7 +78,7 @@ class Unseen:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def put_off(self, id_: int, size: int) -> None:
+    def delay(self, id_: int, size: int) -> None:
         """This number is that of an item for all, which is not due yet."""
         self._numbers.append(id_)
         self._events.append(size)
@@ -124,8 +124,8 @@ class Unseen:
             at = number + 1
             if isinstance(event, int):
                 found.ids.add(number)
-                found.put_off.add(number)
-                found.put_off_bytes += event
+                found.delayed.add(number)
+                found.delayed_bytes += event
             elif event is not None:
                 found.released.append(event)
         if at <= last:

@@ -210,7 +210,7 @@ class Leases:
         )  # fmt: skip
         tokens.leases = OrderedDict()
 
-    def pass_on(self, lease: Lease, mover: Holder) -> None:
+    def forward(self, lease: Lease, mover: Holder) -> None:
         """It is the mover's from now on, and no time ends it; no token names it any more.
 
         One by token stays in `entries`: the log has it until the item ends.

@@ -65,7 +65,7 @@ class MarkerIndex:
             self._ids.extend([each.id for each in released])
             self.latest = released[-1].place
 
-    def keep(self, id_: int, marker: int) -> None:
+    def remember(self, id_: int, marker: int) -> None:
         """Its marker is not its latest place any more, or it has none."""
         if marker != id_:
             self._kept[id_] = marker

@@ -7,7 +7,7 @@
     beyond     12 ... 9999    in the log only: how many, and how large
 
 An item of the plain line is known by one number: id, marker and place are the same. Others stand
-*apart* (`out_of_order` has their ids): reading the log from the frontier on passes them over. Without
+out of order (`out_of_order` has their ids): reading on from the frontier skips them. Without
 a body such an item is a stub; its put is read by its id when it is its turn.
 
 One rule: the next item is the one with the lowest place, wherever it stands; so what came back
@@ -44,8 +44,8 @@ class Ready:
     """A line of items. Removing from its middle is lazy: the id is noted and passed over later.
 
     `resident` items with `resident_bytes` of bodies are in memory, `beyond` with `beyond_bytes`
-    behind the frontier, `disk_refs` apart from all that. Ready too, but in no line, are `parked` items
-    with `parked_bytes`: they wait for their key, and take `parked_cost` of memory (`Keyed`).
+    beyond the frontier, `disk_refs` out of order. In no line, but ready, are `blocked` items
+    with `blocked_bytes`: they wait for their key, and take `blocked_cost` of memory (`Keyed`).
     """
 
     __slots__ = (
@@ -57,11 +57,11 @@ class Ready:
         "_returned",
         "beyond",
         "beyond_bytes",
+        "blocked",
+        "blocked_bytes",
+        "blocked_cost",
         "disk_refs",
         "frontier",
-        "parked",
-        "parked_bytes",
-        "parked_cost",
         "resident",
         "resident_bytes",
     )  # fmt: skip
@@ -80,19 +80,19 @@ class Ready:
         self.frontier = NO_FRONTIER
         self.beyond = 0
         self.beyond_bytes = 0
-        self.parked = 0
-        self.parked_bytes = 0
-        self.parked_cost = 0
+        self.blocked = 0
+        self.blocked_bytes = 0
+        self.blocked_cost = 0
 
     @property
     def count(self) -> int:
         """How many items are ready."""
-        return self.resident + self.beyond + self.disk_refs.count + self.parked
+        return self.resident + self.beyond + self.disk_refs.count + self.blocked
 
     @property
     def bytes(self) -> int:
         """And how many bytes their bodies have."""
-        return self.resident_bytes + self.beyond_bytes + self.disk_refs.bytes + self.parked_bytes
+        return self.resident_bytes + self.beyond_bytes + self.disk_refs.bytes + self.blocked_bytes
 
     @property
     def cost(self) -> int:
@@ -114,7 +114,7 @@ class Ready:
             if place != item.id and item.id not in removed:
                 yield place, item.id, item.size
 
-    def give_back(self, place: int, item: Item) -> None:
+    def put_back(self, place: int, item: Item) -> None:
         """An item that was popped, or one whose place is not its id: that stands apart."""
         if item.id in self._removed:
             self._compact()  # it was removed and is back before it was passed over

@@ -158,7 +158,7 @@ class Log(Protocol):
     def write_lazily(self, draft: Draft) -> int:
         """The same, and nobody waits: it is written with what comes next, or when it is marked."""
 
-    def write_recounted(self, draft: Draft, kept: Callable[[], IdSet]) -> int:
+    def write_recounted(self, draft: Draft, readable: Callable[[], IdSet]) -> int:
         """One that speaks of many items at once: these are those that somebody needs behind it."""
 
     def wait_durable(self, lsn: int) -> None:
@@ -331,8 +331,8 @@ class JournalLog(Records):
             self.mark()
         return self.lsn_appended
 
-    def write_recounted(self, draft: Draft, kept: Callable[[], IdSet]) -> int:
-        self.lsn_appended = self._journal.append_flush(draft, kept())
+    def write_recounted(self, draft: Draft, readable: Callable[[], IdSet]) -> int:
+        self.lsn_appended = self._journal.append_flush(draft, readable())
         self.mark()
         return self.lsn_appended
 

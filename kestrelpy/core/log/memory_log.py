@@ -110,7 +110,7 @@ class MemoryLog:
     def write_lazily(self, draft: Draft) -> int:
         return 0
 
-    def write_recounted(self, draft: Draft, kept: Callable[[], IdSet]) -> int:
+    def write_recounted(self, draft: Draft, readable: Callable[[], IdSet]) -> int:
         return 0
 
     def wait_durable(self, lsn: int) -> None:

@@ -134,8 +134,8 @@ class SharedLog(Records):
             Draft(_DONE, item.id, began_ms, small, unix_ms, meta, b"", self.number, put_lsn)
         )
 
-    def write_recounted(self, draft: Draft, kept: Callable[[], IdSet]) -> int:
-        return self.base.write_recounted(draft._replace(reader=self.number), kept)
+    def write_recounted(self, draft: Draft, readable: Callable[[], IdSet]) -> int:
+        return self.base.write_recounted(draft._replace(reader=self.number), readable)
 
     def _without_room(self) -> int | None:
         return self.base.lsn_appended if self.base.is_full else None

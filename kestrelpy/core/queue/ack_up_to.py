@@ -76,7 +76,7 @@ class AckUpTo:
         reader, at = self._queue.reader, self._at
         ready = reader.ready
         is_far = ready.resident or ready.disk_refs.count or reader.leases
-        if not is_far or reader.key_gate.keys.parked.count:
+        if not is_far or reader.key_gate.keys.blocked.count:
             return self._marker
         firsts = reader.live.first_from(at + 1), reader.markers.first_from(at + 1)
         first = min((number for number in firsts if number), default=self._marker)
@@ -119,8 +119,8 @@ class AckUpTo:
         not full by a guess.
         """
         ready, keyed, left = reader.ready, reader.key_gate, reader.live_bytes
-        parked, freed = keyed.drop_parked(gone)
-        left -= parked
+        blocked, freed = keyed.drop_blocked(gone)
+        left -= blocked
         if ready.beyond and ready.frontier <= marker:
             count = reader.ready_line.count_unlent(ready.frontier, min(marker, reader.live.last))
             share = count if reader.policy.max_bytes is None else ready.beyond

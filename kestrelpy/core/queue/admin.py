@@ -70,7 +70,7 @@ class Admin:
         elif id_ >= reader.ready.frontier:
             return Waiting.LOGGED
         keyed = reader.key_gate
-        if id_ in keyed.keys.parked and id_ not in keyed.whole:
+        if id_ in keyed.keys.blocked and id_ not in keyed.whole:
             return Waiting.LOGGED
         item = reader.ready.at(id_) or keyed.whole.get(id_)
         if item is None:
@@ -87,17 +87,17 @@ class Admin:
         """
         reader, ready = self._queue.reader, self._queue.reader.ready
         keyed = reader.key_gate
-        is_parked = id_ in keyed.keys.parked
+        is_blocked_here = id_ in keyed.keys.blocked
         item = ready.at(id_) or keyed.whole.get(id_)
         if id_ in reader.delays:
             _, body_bytes = reader.delays.find(id_, self._queue.clock.offset_ms)
             reader.delays.remove(id_, body_bytes)
-            key = reader.held.get(id_, NO_KEY)
+            key = reader.held_keys.get(id_, NO_KEY)
         elif item is not None:
             body_bytes, key = item.size, item.key
-            if not is_parked:
+            if not is_blocked_here:
                 ready.remove(item)
-        elif not is_parked and not ready.disk_refs.remove(id_, body_bytes):
+        elif not is_blocked_here and not ready.disk_refs.remove(id_, body_bytes):
             ready.drop_beyond(body_bytes)
             ready.advance(ready.frontier)
         if key:
@@ -156,5 +156,5 @@ class Admin:
             reader.ready_line.look_ahead()
         else:
             item.lsn = max(item.lsn, lsn)  # it is shown when that is stored
-            reader.ready_line.take_back(item, place)
+            reader.ready_line.put_back(item, place)
         return lsn

@@ -4,10 +4,10 @@
              done  lent  gone  ready dead  ready ready      after=2 sees 4, 5, 6, 7 ...
 
 What is done is there too, as long as the queue retains it. An item that is put at once has its id
-for a marker, so the set of those that are kept (`Queue.kept`) says it all; one that was delayed
-first has another (`Subscription.markers`). Their bodies are in memory or in the log: `item` finds the
-one, `journal.read.range_scan` and `lookup` the other. A queue that lives in memory has all of them
-here.
+for a marker, so the set of those that are kept (`Queue.readable`) says it all; one that was delayed
+first has another (`Subscription.markers`). Their bodies are in memory or in the log: `item` finds
+the one, `journal.read.range_scan` and `lookup` the other. A queue that lives in memory has all of
+them here.
 
 One rule: looking changes nothing, not even what has expired: that is passed over, and cleared away
 by those whose work it is.
@@ -33,7 +33,7 @@ class Browse:
 
     def __init__(self, queue: Queue, reader: Subscription | None = None) -> None:
         self._reader = reader or queue.reader
-        self.ids = queue.kept
+        self.ids = queue.readable
 
     def first(self, after: int) -> int:
         """The first marker behind this one; 0: there is none."""

@@ -41,7 +41,7 @@ class ChildStart:
         needed, log = queue.needed_now(), on_disk(queue.log)
         if queue.retained is None or log is None:
             return needed
-        ids = queue.kept.copy()
+        ids = queue.readable.copy()
         for segment in log.journal.ledger.busy:
             first, last = segment.item_first, segment.item_last
             stays = needed.between(first, last).both(ids.between(first, last))
@@ -85,7 +85,7 @@ class ChildStart:
         assert queue.unseen is not None
         new = {entry.item for entry in begins.delayed}
         queue.reader.delays.share(new.__contains__, queue.unseen.due)
-        child.ready_line.begin(*out_of_order.settle(queue.unseen.due.__contains__))
+        child.ready_line.begin(*out_of_order.finish(queue.unseen.due.__contains__))
         if child.log.backlog is not None:
             return
         places = {each.item: each.place for each in begins.placed}
@@ -98,4 +98,4 @@ class ChildStart:
             if id_ in child.delays:
                 child.delays.items[id_] = item
             else:
-                child.ready_line.take_back(item, places.get(id_, id_))
+                child.ready_line.put_back(item, places.get(id_, id_))

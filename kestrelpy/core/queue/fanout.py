@@ -47,15 +47,15 @@ class FanOut:
         queue.unseen.due.add(item.id, item.size, due_ms, delay.is_date)
         queue.alarm.need(due_ms - queue.clock.offset_ms if delay.is_date else due_ms)
         for child in queue.eager[:]:
-            child.put_off(item, delay, now_ms)
+            child.arrive_later(item, delay, now_ms)
             if not child.wants_each:
                 queue.eager.remove(child)
-        queue.unseen.put_off(item.id, item.size)
+        queue.unseen.delay(item.id, item.size)
         if item.expires_ms or self._idle_sweep.age_ms:
-            self._idle_sweep.put_off(item)
+            self._idle_sweep.delay(item)
         self.tell_soon()
 
-    def pass_on(self, item: Item, now_ms: int) -> None:
+    def forward(self, item: Item, now_ms: int) -> None:
         """Give an item, just put, to the children alone; without any it is for nobody, and gone."""
         if self._queue.children:
             self.arrive(item, now_ms)

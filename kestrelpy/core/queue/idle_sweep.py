@@ -49,7 +49,7 @@ class IdleSweep:
         if expires_ms < self.due_ms:
             self.need(expires_ms)
 
-    def put_off(self, item: Item) -> None:
+    def delay(self, item: Item) -> None:
         """This one was put for all too, and is to be released for them: until then it is looked
         for nowhere."""
         assert self._queue.unseen is not None

@@ -66,7 +66,8 @@ class Queue(QueueState):
     ) -> None:  # fmt: skip
         """`declared` are settings by a client, which only the shell reads: it makes the policy."""
         super().__init__(
-            name, generation, policy, log, clock, to_resume, timers, now_ms, memory, to_read, declared
+            name, generation, policy, log, clock, to_resume, timers, now_ms, memory, to_read,
+            declared,
         )
         self.idle_sweep = IdleSweep(self)  # finds the items that expire in lazy children
         self.fanout = FanOut(self, self.idle_sweep)
@@ -128,10 +129,10 @@ class Queue(QueueState):
         if stamp is not None and stamp.origin is not None:
             self._open_origin(item, stamp.origin)
         if passes_on:
-            self.fanout.pass_on(item, now_ms)
+            self.fanout.forward(item, now_ms)
             return item.lsn
         reader = self.reader
-        reader.ready_line.keep(item)
+        reader.ready_line.add(item)
         if reader.waiters.count:
             reader.serve(now_ms)
         if self.children:
@@ -201,7 +202,7 @@ class Queue(QueueState):
         if not self.passes_on:
             self.reader.delay(item, delay, now_ms, bool(self.children))
         elif not self.children:
-            self.fanout.pass_on(item, now_ms)
+            self.fanout.forward(item, now_ms)
         if self.children:
             self.fanout.arrive_later(item, delay, now_ms)
         return item.lsn
@@ -371,7 +372,7 @@ class Queue(QueueState):
         self.fanout.set_passing(policy.fanout_only, now_ms)
         return lsn
 
-    def pass_over(self, nominal: Nominal, now_ms: int) -> int:
+    def skip(self, nominal: Nominal, now_ms: int) -> int:
         """Nothing is put for this schedule's times up to this one; the record to wait for.
 
         Raises ServerError when the journal has failed or has no room for it.
@@ -383,8 +384,8 @@ class Queue(QueueState):
         self._apply_nominal(nominal)
         return self.log.nominal(nominal, now_ms + self.clock.offset_ms)
 
-    def attach(self, log: Log, kept: IdSet | None = None) -> None:
-        """Write to this log from now on. `kept` are the items that a start has found in it."""
+    def attach(self, log: Log, readable: IdSet | None = None) -> None:
+        """Write to this log from now on. `readable` are the items that a start has found in it."""
         self.log = log
         self.reader.log = SharedLog(log, 0, self) if self.children else log
         for child in self.children.values():
@@ -393,7 +394,7 @@ class Queue(QueueState):
         if not log.identity:
             self.dedupe.fresh.keep_nothing()
         log.attached(self.reserve.count, self._first_open, self.retention.lose)
-        self._tell_log(kept)
+        self._tell_log(readable)
 
     def know(self, secret: bytes) -> None:
         """What ids and keys are hashed with; before any is remembered, or what it was then."""
@@ -407,12 +408,12 @@ class Queue(QueueState):
         first = next((origin.lsn for origin in self.origins.values()), NONE_OPEN)
         return min([first, *(child.named_lsn for child in self.children.values())])
 
-    def _tell_log(self, kept: IdSet | None = None) -> None:
+    def _tell_log(self, readable: IdSet | None = None) -> None:
         """A queue that only lives in memory cannot leave anything to its log."""
         self.log.archive_to = self.policy.archive_to
         in_memory = self.log.backlog is None
         self.reader.residency.limit(UNLIMITED if in_memory else self.policy.max_memory_bytes)
-        self.retention.begin(kept)
+        self.retention.begin(readable)
 
     def tick(self, now_ms: int, steps: int) -> int:
         """Do what is due, in at most `steps` steps; returns how many were taken."""
@@ -460,8 +461,8 @@ class Queue(QueueState):
         dues = [due for due in (r.next_due() for r in self.readers) if due is not None]
         if self.unseen is not None and self.unseen.due.count:
             dues.append(self.unseen.due.next_due(self.clock.offset_ms) or 0)
-        if (kept := self.retained) is not None and kept.look_ms is not None:
-            dues.append(kept.look_ms)
+        if (readable := self.retained) is not None and readable.look_ms is not None:
+            dues.append(readable.look_ms)
         due = min(dues, default=None)
         self.dedupe.begin_sweeping(self.policy, now_ms)
         if self.dedupe.due_ms != NOT_DUE:
@@ -498,9 +499,9 @@ class Queue(QueueState):
             paused=reader.paused, declared=self.declared, epochs=dict(self.epochs),
             origins=self.origins.copy(),
             delayed=reader.delays.entries(self.clock.offset_ms), placed=Placed.of(reader),
-            held=dict(reader.held),
+            held=dict(reader.held_keys),
             readers=[child.state(self.clock.offset_ms) for child in self.children.values()],
             passes_on=self.passes_on, is_tombstone=self.is_tombstone,
             memory=self.dedupe.remembered(self.policy),
-            retained=self.kept.copy() if self.retained else None,
+            retained=self.readable.copy() if self.retained else None,
         )  # fmt: skip

@@ -29,8 +29,8 @@ class Retention:
     def __init__(self, queue: QueueState) -> None:
         self._queue = queue
 
-    def begin(self, kept: IdSet | None = None) -> None:
-        """Retain items, or cease to, as the policy says; `kept` is what a start has found."""
+    def begin(self, readable: IdSet | None = None) -> None:
+        """Retain items, or cease to, as the policy says; `readable` is what a start has found."""
         queue = self._queue
         policy, reader, log = queue.policy, queue.reader, queue.log
         if log.backlog is None:
@@ -43,9 +43,9 @@ class Retention:
                 reader.markers.keep_only(reader.live)
             return
         if queue.retained is None:
-            queue.retained = RetainedIds(kept or reader.live.copy(), queue.last_number)
+            queue.retained = RetainedIds(readable or reader.live.copy(), queue.last_number)
             if reader.markers.hidden.count:  # a snapshot may know items that have gone since
-                there = IdSet.union([queue.kept, reader.live])
+                there = IdSet.union([queue.readable, reader.live])
                 reader.markers.lose(1, queue.last_number, there)
         queue.retained.look_ms = 0 if policy.retain_ms else None
 

@@ -111,10 +111,10 @@ class QueueState:
         return self.next_number - 1
 
     @property
-    def kept(self) -> IdSet:
+    def readable(self) -> IdSet:
         """The items whose puts must stay in the log: observers see them."""
-        kept = self.retained
-        return self.reader.live if kept is None else kept.up_to(self.next_number - 1)
+        readable = self.retained
+        return self.reader.live if readable is None else readable.up_to(self.next_number - 1)
 
     @property
     def is_empty(self) -> bool:

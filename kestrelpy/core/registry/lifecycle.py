@@ -197,7 +197,8 @@ class Lifecycle(Registry):
 
     def _enroll(self, child_queue: ChildQueue, now_ms: int) -> None:
         """Into the books, with whoever waits for it."""
-        child_queue.name = child_queue.child.name = child_queue.parent.name + b"+" + child_queue.child.part
+        child = child_queue.child
+        child_queue.name = child.name = child_queue.parent.name + b"+" + child.part
         if child_queue.name in self.queues:
             return  # this one, or that of a remnant: then it comes when that has gone
         self.queues[child_queue.name] = child_queue

@@ -142,7 +142,7 @@ class Replay:
         for child in self._queue.children.values():
             child.pass_number(number)
 
-    def kept(self, segments: Sequence[Segment]) -> IdSet:
+    def readable(self, segments: Sequence[Segment]) -> IdSet:
         """What is in the log of these segments, done or not; asked for once, behind `finish`."""
         return found(self._snapshot, self._numbered, self._queue.needed_now(), segments)
 

@@ -107,11 +107,11 @@ class ReplayLine:
         reader.attempts = state.attempts
         reader.paused = state.paused
         for dead in sorted(state.dead, key=lambda d: d.order):
-            reader.dead.bury(
+            reader.dead.add(
                 dead.item, dead.attempts, dead.reason, dead.died_ms, dead.body_bytes, dead.order
             )
         self.out_of_order.restore(state.delayed, state.placed)
-        reader.held.update(state.held)
+        reader.held_keys.update(state.held)
         for lease in state.leased:
             self._lend(lease)
 
@@ -120,7 +120,7 @@ class ReplayLine:
         reader = self.reader
         if not reader.live:
             reader.live_bytes = 0
-        reader.ready_line.begin(*self.out_of_order.settle(shared))
+        reader.ready_line.begin(*self.out_of_order.finish(shared))
 
     def leave_all(self) -> None:
         """Nothing is here any more, and nobody holds anything."""
@@ -184,7 +184,7 @@ class ReplayLine:
         self._leases.pop(id_, None)
         if id_ in reader.live and id_ not in reader.dead.deaths:
             reader._apply_returned(id_, record.small)
-            self.out_of_order.put_off(record)
+            self.out_of_order.delay(record)
 
     def _dead(self, record: Record) -> None:
         reader, id_ = self.reader, record.item
@@ -244,4 +244,4 @@ class ReplayLine:
         reader = self.reader
         if lease.item in reader.live:
             self._leases[lease.item] = lease
-            self.out_of_order.lend(lease.item)
+            self.out_of_order.leased(lease.item)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from journal.sets.id_set import IdSet
-from kestrelpy.core.index.key_locks import KeyLocks, Parked
+from kestrelpy.core.index.key_locks import Blocked, KeyLocks
 from kestrelpy.core.index.memory_budget import UNLIMITED
 from kestrelpy.core.index.ready_list import ITEM_COST
 from kestrelpy.core.item import Item, bare_item
@@ -62,7 +62,7 @@ class KeyGate:
         """Does another item have its key, or a part of it?"""
         return bool(item.key) and self.keys.blocker(item.id, item.key) is not None
 
-    def pass_over(self, found: tuple[int, Item], now_ms: int) -> tuple[int, Item] | None:
+    def skip_blocked(self, found: tuple[int, Item], now_ms: int) -> tuple[int, Item] | None:
         """The first item that may be lent, from `found` on; expired ones are gone by then.
 
         None: there is none, or that is not known yet; then it is gone on with soon.
@@ -78,7 +78,7 @@ class KeyGate:
                 self._count()
                 if not is_over and (not key or keys.take(id_, key)):
                     return following
-                ready.give_back(place, item)
+                ready.put_back(place, item)
                 state.alarm.need(now_ms + _SOON_MS)
                 return None
             if is_over:
@@ -173,7 +173,7 @@ class KeyGate:
             self.drop(item)
         state.counters.expired += 1
         if state.policy.expire_to:
-            self._outbox.bury(item, state.attempts.get(item.id), 0, unix_ms, EXPIRED)
+            self._outbox.dead_letter(item, state.attempts.get(item.id), 0, unix_ms, EXPIRED)
         else:
             state._apply_done(item.id, item.size)
             state.log.expired(item, unix_ms)
@@ -213,10 +213,10 @@ class KeyGate:
             if id_ in live and is_here(id_):
                 self.drop_unread(id_, 0)
 
-    def drop_parked(self, ids: IdSet) -> tuple[int, list[Parked]]:
+    def drop_blocked(self, ids: IdSet) -> tuple[int, list[Blocked]]:
         """Those of these that wait for others are gone: the bytes of their bodies, and what became
         possible by that, for `put_back`."""
-        if not self.keys.parked.count:
+        if not self.keys.blocked.count:
             return 0, []
         gone, freed = self.keys.leave(ids)
         for id_ in gone:
@@ -236,21 +236,21 @@ class KeyGate:
             item = bare_item(id_, body_bytes, key=value)  # it waits for its whole key
         return item or bare_item(id_, body_bytes)
 
-    def _free(self, id_: int, freed: list[Parked]) -> None:
-        self._state.held.pop(id_, None)
+    def _free(self, id_: int, freed: list[Blocked]) -> None:
+        self._state.held_keys.pop(id_, None)
         self._forget_whole(id_)
         self.put_back(freed)
 
-    def put_back(self, freed: list[Parked]) -> None:
+    def put_back(self, freed: list[Blocked]) -> None:
         """These wait for nobody any more, and are in the line again."""
         back = [(self._forget_whole(each[0]), each) for each in freed]
         self._count()
         ready_line = self.ready_line
-        for item, (parked, place, body_bytes) in back:
+        for item, (blocked, place, body_bytes) in back:
             if item is not None:
-                ready_line.take_back(item, place)
+                ready_line.put_back(item, place)
             else:
-                ready_line.stand(place, parked, body_bytes)
+                ready_line.stand(place, blocked, body_bytes)
                 ready_line.look_ahead()
 
     def _forget_whole(self, id_: int) -> Item | None:
@@ -261,17 +261,17 @@ class KeyGate:
 
     def _count(self) -> None:
         ready, keys = self._state.ready, self.keys
-        ready.parked, ready.parked_bytes = len(keys.parked), keys.parked_bytes
-        ready.parked_cost = self.cost
+        ready.blocked, ready.blocked_bytes = len(keys.blocked), keys.blocked_bytes
+        ready.blocked_cost = self.cost
 
     # -- lent, and given back ---------------------------------------------------------------
 
-    def lend(self, item: Item) -> None:
+    def lease(self, item: Item) -> None:
         """An item that has a key is lent."""
         keys = self.keys
         self.in_flight += len(keys.values(item.key)) if keys.matches_any else 1
 
-    def take_back(self, item: Item) -> None:
+    def unlease(self, item: Item) -> None:
         """It is lent no more; its claims stay until it ends."""
         keys = self.keys
         self.in_flight -= len(keys.values(item.key)) if keys.matches_any else 1
@@ -282,7 +282,7 @@ class KeyGate:
             if entry.key:
                 self.keys.hold(entry.item, entry.key)
                 self.in_flight += len(self.keys.values(entry.key))
-        for id_, key in self._state.held.items():
+        for id_, key in self._state.held_keys.items():
             self.keys.hold(id_, key)
 
     def clear(self, spared: IdSet) -> None:
@@ -291,7 +291,7 @@ class KeyGate:
         trash.take(self.whole)
         self.keys.clear(trash)
         self.whole, self.whole_bytes = {}, 0
-        self._state.keep_held(spared)
+        self._state.keep_held_keys(spared)
         if self.in_flight:
             for lease in self._state.leases:
                 item = lease.item

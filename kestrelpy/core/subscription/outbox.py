@@ -44,14 +44,14 @@ class Outbox:
             state.outgoing += dead
             state.alarm.need(AT_ONCE_MS)
 
-    def bury(
+    def dead_letter(
         self, item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes
     ) -> int:
         """Make a dead letter of an item that is out of the line; return the record to wait for."""
         state = self._state
         state._apply_dead(item.id, attempts, reason, unix_ms, item.size)
-        state.markers.keep(item.id, item.marker)
-        state.dead.keep(item, state.log.backlog is None)
+        state.markers.remember(item.id, item.marker)
+        state.dead.store(item, state.log.backlog is None)
         self.send_on((item.id,))
         if reason == EXPIRED and state.log.is_full:
             return 0  # a restart finds it in the line, past its expiry

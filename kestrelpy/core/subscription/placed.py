@@ -17,11 +17,11 @@ Where = tuple[int, int, int]  # place, id, size
 class Placed:
     """The same of a reader that has many; `few` are in memory, or lent."""
 
-    __slots__ = ("_delayed", "_disk_refs", "_few", "_hidden", "_marker_index", "_parked")
+    __slots__ = ("_blocked", "_delayed", "_disk_refs", "_few", "_hidden", "_marker_index")
 
     def __init__(self, reader: Subscription, few: list[Where]) -> None:
         self._few = few
-        self._parked = reader.key_gate.keys.rows()
+        self._blocked = reader.key_gate.keys.rows()
         self._disk_refs = reader.ready.disk_refs.copy()
         self._marker_index = reader.markers.copy()
         self._hidden = self._marker_index.hidden
@@ -33,13 +33,13 @@ class Placed:
             if id_ in self._hidden:
                 marker_of[id_] = marker
         known = set(marker_of) if markers.retains else set()
-        parked = {
+        blocked = {
             (place, id_, size)
-            for row in self._parked
+            for row in self._blocked
             for id_, place, size in row
             if place != id_
         }
-        for where in (self._few, self._disk_refs, sorted(parked)):
+        for where in (self._few, self._disk_refs, sorted(blocked)):
             for place, id_, size in where:
                 yield PlacedEntry(id_, place, marker_of.pop(id_, id_), size)
         for id_ in self._delayed.without(self._hidden):
@@ -65,7 +65,7 @@ class Placed:
             ]
         if (
             reader.out_of_order.count or reader.markers.hidden.count or reader.delays.ids.count
-            or ready.disk_refs.ids.count or reader.key_gate.keys.parked.count
+            or ready.disk_refs.ids.count or reader.key_gate.keys.blocked.count
         ):  # fmt: skip
             return cls(reader, few)
         # Of thousands of children most are so.

@@ -81,7 +81,7 @@ class ReadyLine:
             state.leased_bytes -= len(lease.item.body)
             lease.item = lease.item.without_body()
 
-    def keep(self, item: Item) -> None:
+    def add(self, item: Item) -> None:
         """An arrival, into the line: in memory, or left to the log."""
         state = self._state
         ready = state.ready
@@ -99,7 +99,7 @@ class ReadyLine:
         if item.expires_ms:
             state.watch.add(item)
 
-    def take_back(self, item: Item, place: int) -> None:
+    def put_back(self, item: Item, place: int) -> None:
         """It is back at its place; the youngest make room for it if need be.
 
         Without its body it is read again when it is next; so is one that stands apart and for
@@ -114,7 +114,7 @@ class ReadyLine:
             return
         if is_out_of_order:
             state.out_of_order.add(item.id)
-        ready.give_back(place, item)
+        ready.put_back(place, item)
         if place >= ready.frontier:
             state.watch.forget(item.id)
         elif item.expires_ms and item.id not in state.watch.watched:
@@ -123,7 +123,7 @@ class ReadyLine:
         if cost <= allowed + _SLACK_BYTES or state.residency.grow(cost):
             return
         if state.log.backlog is not None:
-            most = allowed - allowed // _SPARE_PART - state.leased_bytes - ready.parked_cost
+            most = allowed - allowed // _SPARE_PART - state.leased_bytes - ready.blocked_cost
             self._leave(ready.evict(most))
 
     def _leave(self, gone: list[Item]) -> None:
@@ -213,7 +213,7 @@ class ReadyLine:
         if id_ < ready.frontier:
             return
         if id_ > ready.frontier:
-            self.pass_over(id_ - 1)
+            self.skip_lost(id_ - 1)
         if not self._is_plain(id_) or id_ not in state.live:
             ready.advance(id_ + 1)
             return
@@ -227,7 +227,7 @@ class ReadyLine:
         if item.expires_ms:
             state.watch.add(item)
 
-    def pass_over(self, last: int) -> None:
+    def skip_lost(self, last: int) -> None:
         """Items from the frontier up to `last` are not in the log any more: damaged, and named.
 
         They stay among those that are there, so that their segment does; a start tries again.
@@ -278,7 +278,7 @@ class ReadyLine:
         ready = self._state.ready
         if ready.beyond and ready.resident < REFILL_ITEMS:
             self.refill(unix_ms)
-        if ready.parked:
+        if ready.blocked:
             oldest = self._gate.oldest(ready.first_place())
             if oldest is not None:
                 return oldest
@@ -364,7 +364,7 @@ class ReadyLine:
                 continue  # it is gone
             item = state.bound(item_of(record, state.markers.of(record.item, place)))
             item.lsn = max(item.lsn, self._lsn_of(place))
-            ready.give_back(place, item)
+            ready.put_back(place, item)
             if item.expires_ms and place < ready.frontier:
                 state.watch.add(item)
         self.look_ahead()

@@ -53,21 +53,21 @@ class OutOfOrder:
             markers.hide(item)
             self._marker_index.append((marker, item))
             if marker != place:
-                markers.keep(item, marker)
+                markers.remember(item, marker)
 
     def put(self, record: Record, size: int) -> None:
         """It was stored, and is not available."""
         self._reader.markers.hide(record.item)
         self._delay(record, size)
 
-    def put_off(self, record: Record) -> None:
+    def delay(self, record: Record) -> None:
         """It was given back, to its place or with a due time."""
         id_, markers = record.item, self._reader.markers
         if not record.meta or not self._delay(record, 0):
             return
         place = self._places.pop(id_, 0)
         if place:
-            markers.keep(id_, markers.of(id_, place))
+            markers.remember(id_, markers.of(id_, place))
 
     def release(self, id_: int, place: int, size: int, is_there: bool) -> None:
         """It is at this place from now on, and nowhere else."""
@@ -86,7 +86,7 @@ class OutOfOrder:
         if id_ in self._reader.markers.hidden:
             self._marker_index.append((place, id_))
 
-    def lend(self, id_: int) -> None:
+    def leased(self, id_: int) -> None:
         """It was lent, so it was released."""
         self._delayed.pop(id_, None)
 
@@ -97,7 +97,7 @@ class OutOfOrder:
             place = self._places.pop(id_, 0)
             if place and id_ in self._reader.live:
                 markers = self._reader.markers
-                markers.keep(id_, markers.of(id_, place))
+                markers.remember(id_, markers.of(id_, place))
 
     @property
     def ids(self) -> set[int]:
@@ -129,7 +129,7 @@ class OutOfOrder:
         new = {id_: entry for id_, entry in self._delayed.items() if markers.is_new(id_)}
         shared.update(new)
 
-    def settle(self, shared: Callable[[int], bool] | None = None) -> tuple[list[int], int]:
+    def finish(self, shared: Callable[[int], bool] | None = None) -> tuple[list[int], int]:
         """Everything is known: the stubs of what is ready, and the bytes of all that is apart.
 
         A lease by token is told the place of its item. When those that are `shared` are due,
@@ -151,7 +151,8 @@ class OutOfOrder:
                 disk_refs.append(pack(place, id_, self._sizes[id_]))
         for id_ in sorted(self._delayed.keys() | (self._places.keys() - leases.entries.keys())):
             reader.out_of_order.add(id_)
-        reader.markers.restore([(m, i) for m, i in self._marker_index if i in reader.markers.hidden])
+        hidden = reader.markers.hidden
+        reader.markers.restore([(m, i) for m, i in self._marker_index if i in hidden])
         size = sum(packed & 0xFFFFFFFF for packed in disk_refs)
         return disk_refs, size + reader.delays.bytes
 
@@ -164,7 +165,7 @@ class OutOfOrder:
             size = said if isinstance(said, int) else size
             key = meta.get(Tag.KEY)
             if isinstance(key, bytes):
-                self._reader.held[record.item] = key
+                self._reader.held_keys[record.item] = key
         self._delayed[record.item] = DelayedEntry(record.item, due_ms, size)
         self._sizes[record.item] = size
         return True

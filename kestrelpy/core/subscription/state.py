@@ -56,7 +56,7 @@ class SubscriptionState:
         "damages",
         "dead",
         "delays",
-        "held",
+        "held_keys",
         "leased_bytes",
         "leases",
         "live",
@@ -98,7 +98,7 @@ class SubscriptionState:
         number: int = 0,
         tokens: TokenRange | None = None,
     ) -> None:
-        """A subscription that needs a read adds itself to `to_read`, a served waiter to `to_resume`."""
+        """It adds itself to `to_read` when it needs a read, and served waiters to `to_resume`."""
         self.name = name
         self.number = number  # in the records about it; 0: the queue's own consumers
         self.policy = policy
@@ -112,7 +112,7 @@ class SubscriptionState:
         self.ready = Ready(self.out_of_order)
         self.placings: deque[tuple[int, int]] = deque()
         self.watch = ExpiryWatch(alarm, clock)
-        self.held: dict[int, bytes] = {}  # the keys of items that were given back for later
+        self.held_keys: dict[int, bytes] = {}  # the keys of items that were given back for later
         self.leases = Leases()
         self.leased_bytes = 0  # of the bodies of leased items that are in memory
         self.dead = DeadLetters()
@@ -142,7 +142,7 @@ class SubscriptionState:
         """The memory that the ready list and the bodies of leased items take, in bytes."""
         ready = self.ready
         resident = ready.resident_bytes + ready.resident * ITEM_COST
-        return resident + ready.parked_cost + self.leased_bytes
+        return resident + ready.blocked_cost + self.leased_bytes
 
     @property
     def latest_marker(self) -> int:
@@ -199,8 +199,8 @@ class SubscriptionState:
             self.live_bytes -= body_bytes
         if self.out_of_order.count:
             self.out_of_order.discard(id_)
-        if self.held:
-            self.held.pop(id_, None)
+        if self.held_keys:
+            self.held_keys.pop(id_, None)
         if self.markers.hidden.count:
             self.markers.forget(id_)
         if self.attempts:
@@ -222,10 +222,10 @@ class SubscriptionState:
         if self.attempts:
             self.attempts.set(id_, 0)
         self.watch.forget(id_)
-        self.held.pop(id_, None)
+        self.held_keys.pop(id_, None)
         if self.residency.grains and not self.ready.resident:
             self.tidy()
-        self.dead.bury(id_, attempts, reason, died_ms, body_bytes)
+        self.dead.add(id_, attempts, reason, died_ms, body_bytes)
 
     def _apply_flushed(self, spared: IdSet, last_id: int, live_bytes: int) -> None:
         """Of all items up to `last_id` these and the dead stay, with so many bytes of bodies."""
@@ -234,17 +234,18 @@ class SubscriptionState:
         self.live.discard_range(1, last_id, stay)
         out_of_order.discard_range(1, out_of_order.last, stay.both(out_of_order))
         self.markers.keep_only(stay)
-        self.keep_held(spared)
+        self.keep_held_keys(spared)
         self.live_bytes = live_bytes
 
     def _apply_upto(self, marker: int, stay: IdSet, live_bytes: int) -> None:
         """Of all items up to the marker these stay, with so many bytes of bodies."""
-        live, held = self.live, self.held
+        live, held = self.live, self.held_keys
         there = live.between(1, marker)
         gone = there.without(stay)
         live.discard_range(1, marker, there.both(stay))
         self.attempts.keep_only(live, marker)
-        self.out_of_order.discard_range(1, marker, self.out_of_order.between(1, marker).without(gone))
+        apart = self.out_of_order
+        apart.discard_range(1, marker, apart.between(1, marker).without(gone))
         for id_ in gone.both(self.markers.hidden):
             self.markers.forget(id_)
         if held:
@@ -257,6 +258,6 @@ class SubscriptionState:
         self.tokens.below = max(below, self.tokens.below)
         self._next_token = self._tokens_below = self.tokens.below
 
-    def keep_held(self, spared: IdSet) -> None:
-        if self.held:
-            self.held = {id_: key for id_, key in self.held.items() if id_ in spared}
+    def keep_held_keys(self, spared: IdSet) -> None:
+        if self.held_keys:
+            self.held_keys = {id_: key for id_, key in self.held_keys.items() if id_ in spared}

@@ -74,7 +74,7 @@ class Subscription(SubscriptionState):
         number: int = 0,
         tokens: TokenRange | None = None,
     ) -> None:
-        """A subscription that needs a read adds itself to `to_read`, a served waiter to `to_resume`."""
+        """It adds itself to `to_read` when it needs a read, and served waiters to `to_resume`."""
         super().__init__(
             name, policy, log, clock, to_resume, alarm, memory, to_read, number, tokens
         )
@@ -128,10 +128,10 @@ class Subscription(SubscriptionState):
             lease.dead = True
             lease.attempts = self.dead.deaths[item.id].attempts
         elif item.key:
-            self.key_gate.lend(item)
+            self.key_gate.lease(item)
         self.leases.grant(lease)
         if lease_ms:
-            self.by_token.lend(lease, lease_ms)
+            self.by_token.begin(lease, lease_ms)
         self.counters.opened += 1
         if attempts:
             self.counters.redelivered += 1
@@ -146,7 +146,7 @@ class Subscription(SubscriptionState):
             self.ready_line.look_ahead()
         found = ready.pop()
         if found is not None and (found[1].expires_ms or found[1].key):
-            return self.key_gate.pass_over(found, now_ms)
+            return self.key_gate.skip_blocked(found, now_ms)
         return found
 
     def first(self, now_ms: int, dead: bool = False) -> Item | None:
@@ -210,18 +210,18 @@ class Subscription(SubscriptionState):
             self.serve(now_ms)  # another item may be possible, or another lease
         return lsn
 
-    def give_back(
+    def nack(
         self, lease: Lease, now_ms: int, reason: bytes, delay: Delay | None = None
     ) -> int:
         """It goes back to its place, is put off, or dies; returns the record to wait for."""
-        lsn = self.take_back(lease, now_ms, reason, delay=delay)
+        lsn = self.nack_one(lease, now_ms, reason, delay=delay)
         if self.waiters:
             self.serve(now_ms)
         return lsn
 
-    def bury(self, lease: Lease, now_ms: int, reason: bytes) -> int:
+    def dead_letter(self, lease: Lease, now_ms: int, reason: bytes) -> int:
         """It goes to the dead line now, however many attempts it has; the record to wait for."""
-        lsn = self.take_back(lease, now_ms, reason, True)
+        lsn = self.nack_one(lease, now_ms, reason, True)
         if self.waiters:
             self.serve(now_ms)
         return lsn
@@ -232,10 +232,10 @@ class Subscription(SubscriptionState):
         item = lease.item
         self.leased_bytes -= len(item.body)
         if item.key and not lease.dead:
-            self.key_gate.take_back(item)
+            self.key_gate.unlease(item)
         return item
 
-    def take_back(
+    def nack_one(
         self, lease: Lease, now_ms: int, reason: bytes, buries: bool = False,
         delay: Delay | None = None,
     ) -> int:  # fmt: skip
@@ -244,7 +244,7 @@ class Subscription(SubscriptionState):
         unix_ms = now_ms + self.clock.offset_ms
         self.counters.cancelled += 1
         if lease.dead:
-            self.dead.give_back(item, log.backlog is None)
+            self.dead.put_back(item, log.backlog is None)
             self.outbox.send_on((item.id,))
             return log.returned(item, lease.attempts, began_ms, unix_ms, reason, lease.by_token)
         counts = buries or reason != DEFERRED
@@ -252,7 +252,7 @@ class Subscription(SubscriptionState):
         most = policy.max_attempts
         if buries or (most is not None and attempts >= most and counts):
             self.key_gate.end(item)
-            return self.outbox.bury(item, attempts, began_ms, unix_ms, reason)
+            return self.outbox.dead_letter(item, attempts, began_ms, unix_ms, reason)
         if attempts == ATTEMPTS_NOTED and counts:
             self.outbox.note_attempts(item.id)
         self._apply_returned(item.id, attempts)
@@ -260,13 +260,13 @@ class Subscription(SubscriptionState):
             delay = Delay(policy.retry_ms(attempts))
         due_ms = delay.due_ms(unix_ms) if delay is not None else 0
         if delay is None or due_ms <= unix_ms:
-            self.ready_line.take_back(item, lease.place)
+            self.ready_line.put_back(item, lease.place)
             return log.returned(item, attempts, began_ms, unix_ms, reason, lease.by_token)
         if item.key:
-            self.held[item.id] = item.key
+            self.held_keys[item.id] = item.key
         before = log.lsn_appended
         lsn = log.returned(item, attempts, began_ms, unix_ms, reason, lease.by_token, due_ms)
-        self.markers.keep(item.id, item.marker)
+        self.markers.remember(item.id, item.marker)
         self.delay(item, delay, now_ms)
         if lsn == before and log.backlog is not None:
             self.delays.unlogged.add(item.id)
@@ -297,7 +297,7 @@ class Subscription(SubscriptionState):
             self.ready_line.placed(place, lsn)
         else:
             item.marker = item.marker or place
-            self.ready_line.take_back(item, place)
+            self.ready_line.put_back(item, place)
 
     def renew(self, lease: Lease, lease_ms: int, now_ms: int) -> int:
         """The holder has `lease_ms` from now; returns the record to wait for, 0: none."""
@@ -385,7 +385,7 @@ class Subscription(SubscriptionState):
             self.counters.lease_expired += 1
             if not lease.by_token:
                 lease.holder.overdue.append(self)
-            self.take_back(lease, now_ms, OVERDUE)
+            self.nack_one(lease, now_ms, OVERDUE)
         taken = len(over) + self.sweep(now_ms, steps - len(over))
         if taken and self.residency.grains:
             self.tidy()

@@ -33,7 +33,7 @@ class TokenLeases:
     def __init__(self, state: SubscriptionState) -> None:
         self._state = state
 
-    def lend(self, lease: Lease, lease_ms: int) -> None:
+    def begin(self, lease: Lease, lease_ms: int) -> None:
         """Make this lease, granted just now, one by token."""
         item, unix_ms = lease.item, lease.began_ms
         key = item.key if not lease.dead else NO_KEY  # death released it
@@ -75,7 +75,7 @@ class TokenLeases:
             marker = state.markers.of(entry.item, place)
             if death is not None:
                 place = death.order
-                state.dead.lend(entry.item)
+                state.dead.lease(entry.item)
             lease = Lease(
                 bare_item(entry.item, entry.body_bytes, marker, entry.key), place,
                 state.token_holder, state, entry.token, entry.delivery - 1, entry.began_ms,

@@ -59,7 +59,7 @@ class InFlight:
 
     __slots__ = (
         "_doubted", "_leaving", "_orphans", "_over", "_registry", "_staying", "_stored",
-        "_stranded", "_told", "mover", "quiet",
+        "_stranded", "_told", "mover", "unawaited",
     )  # fmt: skip
 
     def __init__(self, registry: Registry, over: Callable[[TransferRequest, int], None]) -> None:
@@ -74,7 +74,7 @@ class InFlight:
         self._stranded: dict[Queue, list[_Stored]] = {}
         self._staying: set[Queue] = set()  # deleted ones whose files could not be removed
         self._told: dict[Queue, int] = {}  # deleted ones whose logs say so, and by which record
-        self.quiet: dict[Queue, None] = {}
+        self.unawaited: dict[Queue, None] = {}
 
     # -- from now on under way --------------------------------------------------------------
 
@@ -91,10 +91,12 @@ class InFlight:
             here = Origin(target.server_id, target.name, copy, target.generation)
             Source(reader).leave(lease, here.as_target, now_ms)
             return
-        reader.leases.pass_on(lease, self.mover)
+        reader.leases.forward(lease, self.mover)
         self._await_copy(files, (lsn, copy, None, source, lease))
 
-    def stored(self, order: TransferRequest, lease: Lease, target: Queue, copy: int, lsn: int) -> None:
+    def stored(
+        self, order: TransferRequest, lease: Lease, target: Queue, copy: int, lsn: int
+    ) -> None:
         """This item of an order, lent to the mover, is `copy` in `target` by the record `lsn`."""
         target.log.wait_durable(lsn)
         self._await_copy(target, (lsn, copy, order, order.source, lease))
@@ -108,13 +110,13 @@ class InFlight:
     @property
     def are_any(self) -> bool:
         """Is anything under way?"""
-        return bool(self._stored or self._leaving or self.quiet)
+        return bool(self._stored or self._leaving or self.unawaited)
 
-    def take_quiet(self) -> list[Queue]:
+    def take_unawaited(self) -> list[Queue]:
         """Those in whose logs something stands that nobody waits for, since the last time."""
-        quiet = [*self.quiet]
-        self.quiet.clear()
-        return quiet
+        unawaited = [*self.unawaited]
+        self.unawaited.clear()
+        return unawaited
 
     # -- one after the other ----------------------------------------------------------------
 
@@ -167,7 +169,7 @@ class InFlight:
         if is_awaited:
             source.log.wait_durable(leaving.lsn)
         else:  # nobody waits for a hand-off's
-            self.quiet[source.files] = None
+            self.unawaited[source.files] = None
         self._leaving.setdefault(source, deque()).append(leaving)
 
     def _settle(self, source: Queue, now_ms: int) -> int:
@@ -197,8 +199,8 @@ class InFlight:
 
     def _close(self, target: Queue, copies: list[int], now_ms: int) -> None:
         if target.log.failure is None and not target.is_going:
-            Target(target).settle(copies, now_ms, lazily=True)
-            self.quiet[target.files] = None
+            Target(target).close_origins(copies, now_ms, lazily=True)
+            self.unawaited[target.files] = None
 
     def _orphan(self, source: Queue, target: Queue, copies: list[int], now_ms: int) -> None:
         """Its source is deleted: the original is gone when that is on disk, or the files are gone.
@@ -314,7 +316,7 @@ class InFlight:
                 if origin.is_of(queue.name):
                     Target(queue).tell_left(copy, origin, now_ms)
                 else:
-                    Target(queue).settle([copy], now_ms)
+                    Target(queue).close_origins([copy], now_ms)
                 continue
             there = Origin(queue.server_id, queue.name, copy, queue.generation)
             lsn = Source(source.reader).leave_unread(

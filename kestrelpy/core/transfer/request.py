@@ -72,7 +72,7 @@ class TransferRequest:
         self.left = 0
         self.refusal = self.refusal or reason
 
-    def pass_over(self) -> bool:
+    def skip(self) -> bool:
         """The first is not taken and goes behind all others: is the next one tried now?"""
         self.ids.rotate(-1)
         self.passed += 1

@@ -64,7 +64,7 @@ class Source:
         if reader.out_of_order.count:
             reader.out_of_order.discard(item.id)
         if item.key:
-            reader.key_gate.lend(item)
+            reader.key_gate.lease(item)
         return self._lend(item, place, mover, reader.attempts.get(item.id))
 
     def _lend(self, item: Item, place: int, mover: Holder, attempts: int) -> Lease:
@@ -82,9 +82,9 @@ class Source:
         item = reader.end(lease)
         reader.moving -= 1
         if lease.dead:
-            reader.dead.give_back(item, reader.log.backlog is None)
+            reader.dead.put_back(item, reader.log.backlog is None)
         else:
-            reader.ready_line.take_back(item, lease.place)
+            reader.ready_line.put_back(item, lease.place)
 
     def leave(
         self, lease: Lease, target: bytes, now_ms: int, lazily: bool = False
@@ -123,7 +123,7 @@ class Source:
         """
         reader = self._reader
         ready, lease = reader.ready, reader.leases.of(id_)
-        key = reader.held.get(id_, NO_KEY)
+        key = reader.held_keys.get(id_, NO_KEY)
         if lease is not None:
             item = reader.end(lease)
             key = NO_KEY if lease.dead else item.key
@@ -201,17 +201,17 @@ class Target:
         copy.lsn = log.put(copy)
         queue._apply_opened(copy.id, origin.put_by(copy.lsn))
         if passes_on:
-            queue.fanout.pass_on(copy, now_ms)
+            queue.fanout.forward(copy, now_ms)
             return copy
         reader = queue.reader
-        reader.ready_line.keep(copy)
+        reader.ready_line.add(copy)
         if reader.waiters:
             reader.serve(now_ms)
         if queue.children:
             queue.fanout.arrive(copy, now_ms)
         return copy
 
-    def settle(self, copies: list[int], now_ms: int, lazily: bool = False) -> None:
+    def close_origins(self, copies: list[int], now_ms: int, lazily: bool = False) -> None:
         """The items that these were made of are gone, on disk; `lazily` as in `leave`."""
         queue = self._queue
         origins, unix_ms = queue.origins, now_ms + queue.clock.offset_ms
@@ -230,4 +230,4 @@ def hand_back(lease: Lease, now_ms: int) -> None:
     """What was handed off to a queue that is gone, unstored: it is where it was, uncounted."""
     reader = lease.owner
     assert isinstance(reader, Subscription)
-    reader.give_back(lease, now_ms, DEFERRED)
+    reader.nack(lease, now_ms, DEFERRED)

@@ -212,7 +212,7 @@ class Transfers:
             self.refusals.append(
                 f"queue {source}: what is to go to {target} stays in its dead line: {reason}"
             )
-        if item and order.pass_over():
+        if item and order.skip():
             return False
         self._orders.pop(order, None)
         self._registry.call_later(now_ms + order.rest(), order)

@@ -134,7 +134,7 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
         ("lease_expired", counters.lease_expired),
         ("duplicates", counters.duplicates),
         ("keys_in_flight", keyed.in_flight),
-        ("keys_blocked", keyed.keys.blocked),
+        ("keys_blocked", keyed.keys.blocked_values),
         ("closes_without_open", counters.closes_without_open),
         ("gaps", counters.gaps),
         ("children", len(queue.children)),

@@ -285,7 +285,7 @@ class Observing:
         talk, kept = self._talk, Browse(queue)
         answer = Answer(view.most, view.since_ms)
         while not queue.deleted:
-            kept.ids = queue.kept
+            kept.ids = queue.readable
             log, first = queue.log, kept.first(after)
             is_stored = first <= log.item_stored or log.lsn_stored >= log.lsn_appended
             if first and is_stored and not answer.is_full:

@@ -26,9 +26,9 @@ def end_lease(target: Target, lease: Lease, reader: Subscription, now_ms: int) -
     if target.ending is Ending.CONFIRM:
         return reader.confirm(lease, now_ms)
     if target.why is not None:
-        return reader.bury(lease, now_ms, target.why)
+        return reader.dead_letter(lease, now_ms, target.why)
     reason = ABORTED if target.ending is Ending.GIVE_BACK else DEFERRED
-    return reader.give_back(lease, now_ms, reason, target.delay)
+    return reader.nack(lease, now_ms, reason, target.delay)
 
 
 def note_nothing_open(talk: Talk, target: Target, queue: Queue | None) -> None:

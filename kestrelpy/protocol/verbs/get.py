@@ -382,7 +382,7 @@ class Fetching:
         lease = waiter.lease if waiter is not None else None
         if lease is not None and lease.by_token and lease in lease.holder.leases:
             assert isinstance(lease.owner, Subscription)
-            lease.owner.give_back(lease, now_ms, DEFERRED)
+            lease.owner.nack(lease, now_ms, DEFERRED)
 
     def hear_end(self) -> None:
         """The client says no more: a wait ends here, with nothing."""

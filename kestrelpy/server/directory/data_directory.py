@@ -230,7 +230,7 @@ class DataDirectory:
             )
         target = JournalLog(store, dirty, queue.policy.sync_ms, queue.state)
         target.holds(queue.declared, queue.reader.paused, queue.epochs, unix_ms)
-        queue.attach(target, replay.kept(journal.segments) if queue.policy.retains else None)
+        queue.attach(target, replay.readable(journal.segments) if queue.policy.retains else None)
         replay.close()
         broker.adopt(queue, now_ms)
         found.damages += recovery.damages + chunks.damages

@@ -129,7 +129,7 @@ class ReadBack:
         if not lost:
             return False
         backlog.give_up()
-        reader.ready_line.pass_over(lost)
+        reader.ready_line.skip_lost(lost)
         self._look_again(reader, target)
         return True
 
@@ -137,7 +137,12 @@ class ReadBack:
         """What stands apart and is next."""
         journal, disk_refs = target.journal, reader.ready.disk_refs
         is_shared = isinstance(reader.log, SharedLog)
-        if is_shared and disk_refs.count and not disk_refs.is_fetching and self._shared.is_reading(target):
+        if (
+            is_shared
+            and disk_refs.count
+            and not disk_refs.is_fetching
+            and self._shared.is_reading(target)
+        ):
             return False  # it takes what that read finds
         wanted = reader.ready_line.begin_fetch()
         if not wanted:

@@ -69,7 +69,7 @@ def test_after_a_flush_and_a_kill_the_key_of_what_was_put_off_is_free() -> None:
 
     stage.kill()
 
-    assert stage.queue("jobs").reader.held == {}
+    assert stage.queue("jobs").reader.held_keys == {}
     assert stage.say("bob", b"get jobs") == value(b"jobs", b"3")
 
 

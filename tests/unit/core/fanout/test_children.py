@@ -25,7 +25,8 @@ from tests.support.queues import QueueInHand, make_queue
 AUDIT = b"jobs+audit"
 # What a child is asked as any queue is: this is its parent's, and the same object ...
 PARENTS = (
-    "alarm", "created_ms", "declared", "dedupe", "generation", "idle_sweep", "memory", "next_number",
+    "alarm", "created_ms", "declared", "dedupe", "generation", "idle_sweep", "memory",
+    "next_number",
     "origins", "server_id", "reserve", "clock", "_complained_ms",
 )  # fmt: skip
 # A child has none: it has no log of its own.
@@ -163,7 +164,7 @@ def test_a_restart_finds_each_reader_as_it_was() -> None:
     while lease is None and q.read_back():
         lease = audit.reader.open(Holder("eve"), 0)
     assert lease is not None
-    audit.reader.bury(lease, 0, b"why")
+    audit.reader.dead_letter(lease, 0, b"why")
     late = child_of(q, b"jobs+late", begin=2)
     q.broker.remove_child(child_of(q, b"jobs+gone"), 0)
     q.close(q.open())
@@ -181,7 +182,7 @@ def test_a_restart_finds_each_reader_as_it_was() -> None:
 def test_what_is_for_nobody_but_observers_is_kept_for_them() -> None:
     q = make_queue(fanout_only=True, retain_ms=None)
     assert q.put(b"seen")
-    assert (list(q.queue.kept), list(q.queue.needed_now())) == ([1], [])
+    assert (list(q.queue.readable), list(q.queue.needed_now())) == ([1], [])
     assert list(q.restarted().queue.needed_now()) == []
 
 
@@ -193,7 +194,7 @@ def test_moving_on_spares_what_is_on_its_way_elsewhere() -> None:
     while lease is None:
         lease = audit.reader.open(Holder("eve"), 0)
         q.read_back()
-    audit.child.leases.pass_on(lease, q.broker.moves.in_flight.mover)
+    audit.child.leases.forward(lease, q.broker.moves.in_flight.mover)
     AckUpTo(audit, 2).finish(0)
     assert list(audit.reader.live) == [1]
     assert list(q.restarted().broker.queues[AUDIT].reader.live) == [1]

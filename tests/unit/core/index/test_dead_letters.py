@@ -260,9 +260,9 @@ def test_at_the_tenth_attempt_one_line_names_item_and_setting(most: int | None, 
 def test_when_the_last_of_the_dead_is_gone_none_is_left_in_the_line() -> None:
     dead = DeadLetters()
     for id_ in (1, 2, 3):
-        dead.bury(id_, 1, b"abort", 0, 1)
+        dead.add(id_, 1, b"abort", 0, 1)
     for id_ in (2, 3, 1):
         dead.forget(id_, False)
     assert dead._line == []
-    dead.bury(2, 1, b"abort", 0, 1)
+    dead.add(2, 1, b"abort", 0, 1)
     assert dead.missing == 2

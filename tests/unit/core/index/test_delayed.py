@@ -213,7 +213,7 @@ def test_on_a_full_disk_what_is_given_back_later_leaves_no_record_and_comes_all_
     q.put(b"x")
     lease = q.open()
     q.queue.log.no_room = "full"
-    q.reader.give_back(lease, q.now_ms, b"abort", Delay(100))
+    q.reader.nack(lease, q.now_ms, b"abort", Delay(100))
     q.pass_time(100)
     assert q.story == "put 1 x"
     assert q.ready == [b"x"]
@@ -249,7 +249,7 @@ def test_a_restart_finds_everything_as_it_was(seed: int) -> None:
         elif (lease := q.may_open(lease_ms=random.choice([0, 0, 1000]))) is not None:
             delay = random.choice([None, Delay(random.randrange(1, 40))])
             if random.random() < 0.7:
-                q.reader.give_back(lease, q.now_ms, random.choice([b"abort", b"defer"]), delay)
+                q.reader.nack(lease, q.now_ms, random.choice([b"abort", b"defer"]), delay)
             elif random.random() < 0.5:
                 q.close(lease)
     for lease in [each for each in q.reader.leases if not each.by_token]:

@@ -35,8 +35,8 @@ def test_the_first_of_a_key_may_be_lent_and_the_others_wait() -> None:
     assert claim(keys, 1, A)
     assert not claim(keys, 2, A)
     assert claim(keys, 3, B)
-    assert list(keys.parked) == [2]
-    assert keys.parked_bytes == 10
+    assert list(keys.blocked) == [2]
+    assert keys.blocked_bytes == 10
 
 
 def test_asking_again_changes_nothing() -> None:
@@ -55,7 +55,7 @@ def test_when_an_item_ends_the_next_of_its_key_is_possible() -> None:
 
     assert keys.end(1, A, 10) == [(2, 2, 10)]
     assert claim(keys, 2, A), "it has its key already"
-    assert list(keys.parked) == [3]
+    assert list(keys.blocked) == [3]
 
 
 def test_one_whose_number_is_the_size_of_a_body_leaves_its_own_place_in_a_row() -> None:
@@ -67,7 +67,7 @@ def test_one_whose_number_is_the_size_of_a_body_leaves_its_own_place_in_a_row() 
 
     assert keys.end(10, A, 10) == []
 
-    assert list(keys.parked) == [8, 9, 11]
+    assert list(keys.blocked) == [8, 9, 11]
     assert [ids(keys.end(id_, A, 10)) for id_ in (7, 8, 9, 11)] == [[8], [9], [11], []]
 
 
@@ -114,7 +114,7 @@ def test_one_that_waits_may_end_too_and_those_behind_it_go_on() -> None:
     claim(keys, 3, B)
 
     assert ids(keys.end(2, AB, 10)) == [3]
-    assert keys.parked_bytes == 0
+    assert keys.blocked_bytes == 0
     assert ids(keys.end(1, A, 10)) == []
     assert ids(keys.end(3, B, 10)) == []
     assert len(keys) == 0
@@ -134,7 +134,7 @@ def test_what_is_held_since_before_is_first_and_parks_nobody() -> None:
     keys.hold(8, BC)
 
     assert (keys.holder(A), keys.holder(B), keys.holder(C)) == (9, 9, 8)
-    assert not keys.parked
+    assert not keys.blocked
     assert not claim(keys, 1, A)
     assert ids(keys.end(9, AB, 10)) == [1]
     assert keys.holder(B) == 0
@@ -155,9 +155,9 @@ def test_values_that_somebody_waits_for_are_counted() -> None:
     for id_, wanted in enumerate((A, A, A, B, B, C), 1):
         claim(keys, id_, wanted)
 
-    assert keys.blocked == 2
+    assert keys.blocked_values == 2
     keys.end(4, B, 10)
-    assert keys.blocked == 1
+    assert keys.blocked_values == 1
     assert len(keys) == 3
 
 
@@ -278,14 +278,14 @@ class KeysMachine(RuleBasedStateMachine):
     @invariant()
     def it_knows_who_waits(self) -> None:
         waiting = sorted(set(self.claims) - self.possible)
-        assert list(self.keys.parked) == waiting
-        assert self.keys.parked_bytes == 10 * len(waiting)
+        assert list(self.keys.blocked) == waiting
+        assert self.keys.blocked_bytes == 10 * len(waiting)
         for id_, mine in self.claims.items():
             assert (self.keys.blocker(id_, mine) is None) == (id_ in self.possible)
         values = {v for mine in self.claims.values() for v in self.keys.values(mine)}
         assert len(self.keys) == len(values)
         rivals = [sum(v in self.keys.values(m) for m in self.claims.values()) for v in values]
-        assert self.keys.blocked == sum(count > 1 for count in rivals)
+        assert self.keys.blocked_values == sum(count > 1 for count in rivals)
         oldest = self.keys.oldest()
         assert (oldest[0][0] if oldest else None) == min(waiting, default=None)
 

@@ -89,7 +89,7 @@ def test_a_removed_item_may_come_back_before_it_was_passed_over() -> None:
 def test_a_removed_item_that_comes_back_stands_at_its_new_place() -> None:
     line, (first, second, third) = Ready(), (item(1), item(2), item(3))
     for place, each in ((5, first), (3, second), (9, third)):
-        line.give_back(place, each)
+        line.put_back(place, each)
     line.remove(first)
     line.give_back(1, first)
     assert popped(line) == [1, 2, 3]
@@ -135,7 +135,7 @@ def test_bodies_of_removed_items_do_not_fill_the_memory(is_back: bool) -> None:
     if is_back:
         lent = [first for _ in items if (first := line.pop()) is not None]
         for place, each in lent:
-            line.give_back(place, each)
+            line.put_back(place, each)
     for removed, each in enumerate(items[1:], 1):
         line.remove(each)
         kept = sum(each.size for each in line._line) + sum(i.size for _, i in line._returned)
@@ -166,7 +166,7 @@ def test_any_mixture_leaves_by_place() -> None:
             elif choice == 3 and out:
                 place = random.choice(sorted(out))
                 model[place] = out.pop(place)
-                line.give_back(place, model[place])
+                line.put_back(place, model[place])
             elif choice == 4 and model:
                 line.remove(model.pop(random.choice(sorted(model))))
             assert line.count == len(model), f"seed {seed}"
@@ -378,7 +378,7 @@ def test_any_mixture_with_some_apart_leaves_by_place() -> None:
                 if random.random() < 0.5:
                     out_of_order(line, gone.id)
                     places[gone.id] = random.choice((place, number)) if place != gone.id else number
-                    line.give_back(places[gone.id], item(gone.id))
+                    line.put_back(places[gone.id], item(gone.id))
             elif choice == 3:
                 out_of_order(line, 1000 + number)
                 places[1000 + number] = number

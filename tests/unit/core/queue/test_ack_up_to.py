@@ -85,7 +85,7 @@ def do_something(q: QueueInHand, random: Random) -> None:
         q.may_open(random.choice("ab"), lease_ms=random.choice((0, 40, 1000)))
     elif choice <= 6 and leases:
         lease, delay = random.choice(leases), random.choice((None, Delay(random.randrange(1, 90))))
-        lease.owner.give_back(lease, q.now_ms, b"abort", delay)
+        lease.owner.nack(lease, q.now_ms, b"abort", delay)
     elif choice == 7 and leases:
         q.bury(random.choice(leases))
     elif choice == 8:

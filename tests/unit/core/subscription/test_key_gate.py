@@ -334,11 +334,11 @@ def test_keys_in_flight_and_blocked_are_counted() -> None:
     assert q.may_open() is None
     keyed = q.reader.key_gate
 
-    assert (keyed.in_flight, keyed.keys.blocked) == (3, 2)
+    assert (keyed.in_flight, keyed.keys.blocked_values) == (3, 2)
     q.close(leases[0])
-    assert (keyed.in_flight, keyed.keys.blocked) == (2, 1)
+    assert (keyed.in_flight, keyed.keys.blocked_values) == (2, 1)
     q.hang_up()
-    assert (keyed.in_flight, keyed.keys.blocked) == (0, 1)
+    assert (keyed.in_flight, keyed.keys.blocked_values) == (0, 1)
 
 
 def test_beyond_max_memory_skipped_items_wait_on_disk_and_come_back_in_order() -> None:
@@ -381,7 +381,7 @@ def test_what_was_put_off_is_first_for_its_key_after_a_start_from_a_snapshot(
         life.put(body, key=text_of(b"A"))
     lease = life.open()
     assert lease is not None
-    life.reader.give_back(lease, life.now_ms, ABORTED, Delay(1000))
+    life.reader.nack(lease, life.now_ms, ABORTED, Delay(1000))
     if due_first:
         life.pass_time(1000)
     for _ in range(30):

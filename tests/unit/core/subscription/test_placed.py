@@ -60,9 +60,9 @@ def end(life: Life, lease: Lease, late: Delay | None, how: int) -> None:
     if how == 0:
         life.reader.confirm(lease, life.now_ms)
     elif how == 1:
-        life.reader.bury(lease, life.now_ms, b"why")
+        life.reader.dead_letter(lease, life.now_ms, b"why")
     elif how == 2 or not lease.by_token:
-        life.reader.give_back(lease, life.now_ms, DEFERRED, late)
+        life.reader.nack(lease, life.now_ms, DEFERRED, late)
 
 
 @pytest.mark.parametrize("seed", range(40))

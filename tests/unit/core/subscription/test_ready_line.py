@@ -63,7 +63,7 @@ def test_who_waits_is_served_however_many_others_stand_before(want: Want, gone: 
         for lease in leases:
             assert lease is not None
             if gone == "dead":
-                q.reader.give_back(lease, 0, ABORTED)
+                q.reader.nack(lease, 0, ABORTED)
             elif gone == "confirmed":
                 q.reader.confirm(lease, 0)
     q.commit()
@@ -172,7 +172,7 @@ def test_a_dead_item_without_a_segment_is_hidden_and_named(monkeypatch: pytest.M
         q.put(b"%d" % n)
         lease = q.open()
         assert lease is not None
-        q.reader.give_back(lease, 0, ABORTED)
+        q.reader.nack(lease, 0, ABORTED)
     q.commit()
     q = q.killed()
     q.log.journal.segments[0].item_first = 2  # as if the first stood in another one
@@ -189,7 +189,7 @@ def test_dead_items_of_any_size_are_read_back_one_after_the_other(
         q.put(b"x" * size)
         lease = q.open()
         assert lease is not None
-        q.reader.give_back(lease, 0, ABORTED)
+        q.reader.nack(lease, 0, ABORTED)
     q.commit()
     sizes = []
     while (lease := q.open(dead=True)) is not None:
@@ -223,7 +223,7 @@ def test_what_was_never_written_when_a_journal_failed_is_no_damage(attempts: int
     q.commit()
     assert q.log.failure is not None
     for lease in leases:
-        q.reader.give_back(lease, 0, ABORTED)
+        q.reader.nack(lease, 0, ABORTED)
     assert q.peek(dead=attempts is not None) == b"0"
     q.reader.open(q.who("anna"), 0, attempts is not None)
     assert q.peek(dead=attempts is not None) is None
@@ -267,7 +267,7 @@ def test_attempts_are_kept_however_far_away_an_item_is() -> None:
     leases = [q.open() for _ in range(100)]
     for lease in leases:
         assert lease is not None
-        q.reader.give_back(lease, 0, ABORTED)
+        q.reader.nack(lease, 0, ABORTED)
     assert q.reader.ready.count == 100
     again = [q.open() for _ in range(100)]
     assert [lease.attempts for lease in again if lease is not None] == [1] * 100
@@ -298,7 +298,7 @@ def test_an_expiry_that_was_watched_is_forgotten_with_what_is_left_to_the_log() 
     q.reader.ready.evict(0)
     for lease in leases:
         assert lease is not None
-        q.reader.give_back(lease, 0, ABORTED)
+        q.reader.nack(lease, 0, ABORTED)
     q.reader.ready_line._leave(q.reader.ready.evict(0))
     q.pass_time(2000)
     q.settle()
@@ -346,7 +346,7 @@ def test_what_was_let_go_while_it_was_lent_comes_back_in_its_order() -> None:
     q.commit()
     leases = lend(q, 120)
     for lease in leases[::2] + leases[1::2]:
-        q.reader.give_back(lease, 0, ABORTED)
+        q.reader.nack(lease, 0, ABORTED)
     assert q.reader.ready.count == 200
     assert q.reader.ready.bytes == 200 * 1003
     assert q.take_all() == bodies
@@ -368,7 +368,8 @@ def test_a_confirmed_item_needs_no_body() -> None:
 
 
 def test_a_queue_in_memory_lets_go_of_nothing() -> None:
-    broker = Broker(lambda *_: Policy(max_memory_bytes=0), lambda _: MemoryLog(), ClockOffset(WALL_MS), 1)
+    policy = Policy(max_memory_bytes=0)
+    broker = Broker(lambda *_: policy, lambda _: MemoryLog(), ClockOffset(WALL_MS), 1)
     broker.memory.limit = 0
     queue = broker.create(NAME, 0)
     queue.put(b"only here", 0, 0, 0)
@@ -395,7 +396,7 @@ def three_with_the_second_back_bare() -> Life:
     q.settle()
     lease = q.reader.leases.by_token(second.token)
     assert lease is not None
-    q.reader.give_back(lease, q.now_ms, ABORTED)
+    q.reader.nack(lease, q.now_ms, ABORTED)
     return q
 
 

@@ -149,7 +149,7 @@ def test_a_dead_item_whose_segment_is_rewritten_while_it_is_read_is_found_in_the
     lease = life.open()
     assert lease is not None
     life.reader.ready_line.said(lease)
-    life.reader.give_back(lease, 0, ABORTED)
+    life.reader.nack(lease, 0, ABORTED)
     life.commit()
     store = life.log.store
     there = store.one(lease.item.id)
@@ -196,7 +196,7 @@ def test_an_item_that_came_back_ten_times_is_worth_a_line(
     for _ in range(12):
         lease = life.open()
         assert lease is not None
-        life.reader.give_back(lease, life.now_ms, ABORTED)
+        life.reader.nack(lease, life.now_ms, ABORTED)
         life.settle()
     assert [r.getMessage() for r in caplog.records] == [
         "queue jobs: item 1 came back 10 times; at max_attempts = 100 it is dead"

@@ -79,7 +79,7 @@ def test_what_stands_apart_comes_at_its_place(life: Life) -> None:
     for lease in leases:
         assert lease is not None
         life.reader.ready_line.said(lease)
-        life.reader.give_back(lease, life.now_ms, ABORTED)
+        life.reader.nack(lease, life.now_ms, ABORTED)
     life.commit()
     assert life.reader.ready.disk_refs.count
     fault = be_short(life, 2)
@@ -95,7 +95,7 @@ def test_a_dead_item_is_shown_when_it_can_be_read(life: Life) -> None:
         lease = life.open()
         assert lease is not None
         life.reader.ready_line.said(lease)
-        life.reader.give_back(lease, life.now_ms, ABORTED)
+        life.reader.nack(lease, life.now_ms, ABORTED)
     life.commit()
     assert life.reader.dead.sought == 1
     fault = be_short(life, 2)
@@ -130,7 +130,7 @@ def test_what_stands_apart_and_cannot_be_read_is_named_at_once(life: Life) -> No
     lease = life.open()
     assert lease is not None
     life.reader.ready_line.said(lease)
-    life.reader.give_back(lease, life.now_ms, ABORTED)
+    life.reader.nack(lease, life.now_ms, ABORTED)
     life.commit()
     assert life.reader.ready.disk_refs.count == 1
     life.disk.faults = [Fault("read", "*.segment", times=1 << 20, error=errno.EIO)]

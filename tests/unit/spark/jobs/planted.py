@@ -7,7 +7,7 @@
 
 A story is told to a `Pen`: a queue's own line, or a child's. It returns what the audit has to name:
 an item, or words that one of its sentences has. Of one rule all stories stand in one journal, the
-legal ones between the others, but those that are told `out_of_order` because they reach what is near.
+legal ones between the others, but those that are told `apart` because they reach what is near.
 
 One rule: what is not planted must not be found, so each journal has as many breaches as stories.
 """

@@ -90,7 +90,7 @@ class Fanned(Story):
             reader.confirm(lease, life.now_ms)
         else:
             delay = Delay(delay_ms) if delay_ms else None
-            reader.give_back(lease, life.now_ms, b"abort", delay)
+            reader.nack(lease, life.now_ms, b"abort", delay)
         life.commit()
 
     def confirm_up_to(self, name: bytes, marker: int) -> None:
