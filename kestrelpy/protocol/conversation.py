@@ -39,12 +39,12 @@ from kestrelpy.protocol.parse.target import nearest
 from kestrelpy.protocol.ports import Host
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies
 from kestrelpy.protocol.verbs.admin import answer_plain
-from kestrelpy.protocol.verbs.browse import Observing
-from kestrelpy.protocol.verbs.children import delete_child, move_on
+from kestrelpy.protocol.verbs.browse import Browser
+from kestrelpy.protocol.verbs.children import ack_up_to, delete_child
 from kestrelpy.protocol.verbs.delete_item import remove, withdraw
-from kestrelpy.protocol.verbs.end_lease import named
-from kestrelpy.protocol.verbs.get import Fetching
-from kestrelpy.protocol.verbs.set import Storing
+from kestrelpy.protocol.verbs.end_lease import find_lease
+from kestrelpy.protocol.verbs.get import GetHandler
+from kestrelpy.protocol.verbs.set import SetHandler
 
 log = logging.getLogger("kestrelpy.conversation")
 
@@ -63,9 +63,26 @@ class Conversation:
     """One client's requests and answers. The shell owns the socket."""
 
     __slots__ = (
-        "_elapsed", "_is_handing_off", "_order", "_suggests_ms", "broker", "closing", "fetching",
-        "has_overrun", "holder", "host", "is_behind", "is_touched", "last_command_ms", "parser",
-        "paused", "replies", "shell", "storing", "stream", "wants_bytes",
+        "_elapsed",
+        "_is_handing_off",
+        "_suggests_ms",
+        "_transfer",
+        "broker",
+        "closing",
+        "get_handler",
+        "has_overrun",
+        "holder",
+        "host",
+        "is_behind",
+        "is_touched",
+        "last_command_ms",
+        "parser",
+        "paused",
+        "replies",
+        "set_handler",
+        "shell",
+        "stream",
+        "wants_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -75,10 +92,10 @@ class Conversation:
         self.host = host
         self._elapsed = host.elapsed
         self.replies = Replies(self)
-        self.storing = Storing(self)
-        self.parser = Parser(self.storing.limit_of, lines)
-        self.fetching = Fetching(self, peer)
-        self.holder = self.fetching.holder
+        self.set_handler = SetHandler(self)
+        self.parser = Parser(self.set_handler.limit_of, lines)
+        self.get_handler = GetHandler(self, peer)
+        self.holder = self.get_handler.holder
         self.stream: Iterator[bytes] | None = None
         self.closing = False
         self.is_behind = False  # has more come in than was carried out by now?
@@ -89,7 +106,7 @@ class Conversation:
         self.shell: object = None
         self.wants_bytes = 0  # of memory, for an answer that waits for it
         self.last_command_ms = now_ms
-        self._order: Order | None = None
+        self._transfer: Order | None = None
         self._suggests_ms = now_ms
 
     # -- the turn ---------------------------------------------------------------------------
@@ -148,22 +165,22 @@ class Conversation:
             self.last_command_ms = now_ms
             try:
                 if isinstance(command, Store):
-                    self.storing.store(command, now_ms)
+                    self.set_handler.store(command, now_ms)
                     handoff = command.line.handoff
                     # The next open is carried out with the answer.
                     self._is_handing_off = handoff is not None and not handoff.token
                 elif isinstance(command, Fetch):
-                    self.stream = self.fetching.fetch(command, now_ms)
+                    self.stream = self.get_handler.fetch(command, now_ms)
                 else:
                     self._carry_out(command, now_ms)
             except Refused as refused:
-                self.refuse(refused, command.quiet)
+                self.refuse(refused, command.noreply)
 
     def _carry_out(self, command: Command, now_ms: int) -> None:
         if isinstance(command, Delete):
             (self._confirm if command.token else self._delete)(command, now_ms)
         elif isinstance(command, Upto):
-            move_on(self, command, now_ms)
+            ack_up_to(self, command, now_ms)
         elif isinstance(command, Remove):
             self.stream = remove(self, command, now_ms)
         elif isinstance(command, Withdraw):
@@ -180,7 +197,7 @@ class Conversation:
         """Must the next command wait?"""
         if self.closing or self.paused or self.stream is not None:
             return True
-        if self.fetching.waiter is not None:
+        if self.get_handler.waiter is not None:
             return True
         replies = self.replies
         if self._is_handing_off and replies.held:
@@ -189,7 +206,7 @@ class Conversation:
         return in_flight > 0 and (
             in_flight >= HELD_REPLIES_MAX
             or replies.value_bytes >= HELD_BYTES_MAX
-            or self.storing.stored_bytes >= HELD_BYTES_MAX
+            or self.set_handler.stored_bytes >= HELD_BYTES_MAX
         )
 
     def output(self) -> bytes:
@@ -198,9 +215,9 @@ class Conversation:
         if replies.held:
             replies.release()
             if not replies.held:
-                self.storing.stored_bytes = 0
+                self.set_handler.stored_bytes = 0
         else:
-            self.storing.stored_bytes = 0
+            self.set_handler.stored_bytes = 0
         return replies.take() if replies.out else b""
 
     @property
@@ -225,9 +242,9 @@ class Conversation:
         """Does it wait for an item, for one to be read, for some to be moved, or for memory?"""
         if self.wants_bytes:
             return True
-        if self._order is not None and not self._order.is_over:
+        if self._transfer is not None and not self._transfer.is_over:
             return True
-        return self.fetching.is_held_up
+        return self.get_handler.is_held_up
 
     @property
     def is_idle(self) -> bool:
@@ -240,45 +257,45 @@ class Conversation:
         self.stream = None  # the rest of a long answer is for nobody
         self.parser.clear()  # a circle holds it, and garbage is seldom looked for
         self.replies.clear()
-        if self._order is not None:
-            self._order.give_up("whoever asked for it hung up")
-        self.fetching.hang_up(now_ms)
+        if self._transfer is not None:
+            self._transfer.give_up("whoever asked for it hung up")
+        self.get_handler.hang_up(now_ms)
         self.broker.hang_up(self.holder, now_ms)
 
-    def observer(self) -> Observing:
+    def browser(self) -> Browser:
         """What reads by marker for it."""
-        return self.fetching.observer()
+        return self.get_handler.browser()
 
-    def await_order(self, order: Order) -> None:
+    def await_transfer(self, order: Order) -> None:
         """Carry out nothing further before this has been moved."""
-        self._order = order
+        self._transfer = order
 
     def leave(self) -> None:
         """The server is going: nothing is given back, so no attempt is counted."""
         self.closing = True
-        waiter = self.fetching.waiter
+        waiter = self.get_handler.waiter
         if waiter is not None and not waiter.done:
-            self.fetching.stop_waiting()
+            self.get_handler.stop_waiting()
 
-    def hear_end(self) -> None:
+    def note_eof(self) -> None:
         """The client says no more. It may be gone, so nothing that comes later is handed to it."""
-        self.fetching.hear_end()
+        self.get_handler.note_eof()
 
-    def resume(self, waiter: Waiter, now_ms: int) -> None:
+    def end_wait(self, waiter: Waiter, now_ms: int) -> None:
         """Say how a wait has ended; what came in meanwhile is carried out when it goes on."""
-        if self.fetching.resume(waiter):
+        if self.get_handler.end_wait(waiter):
             self.last_command_ms = now_ms
 
-    def refuse(self, refused: Refused, quiet: bool = False) -> None:
+    def refuse(self, refused: Refused, noreply: bool = False) -> None:
         """Say no; with noreply say nothing and count it."""
-        if quiet:
+        if noreply:
             self.broker.counters.refused_quietly += 1
         else:
             self.replies.say(refused.line() + b"\r\n")
 
     def store(self, command: Store, now_ms: int) -> None:
         """Carry out a set or the like; raises Refused."""
-        self.storing.store(command, now_ms)
+        self.set_handler.store(command, now_ms)
 
     # -- the rest ---------------------------------------------------------------------------
 
@@ -287,9 +304,9 @@ class Conversation:
         queue = self.broker.queues.get(command.name)
         if queue is not None and queue.log.failure is not None:
             queue.raise_failed()
-        lease = named(command.token, queue, now_ms)
+        lease = find_lease(command.token, queue, now_ms)
         lsn = queue.reader.confirm(lease, now_ms) if queue is not None and lease is not None else 0
-        if not command.quiet:
+        if not command.noreply:
             self._say_ended(b"DELETED\r\n", queue if lease is not None else None, lsn)
 
     def _say_ended(self, word: bytes, queue: Queue | None, lsn: int) -> None:
@@ -313,23 +330,23 @@ class Conversation:
             delete_child(self, command, queue, now_ms)
             return
         queue = self.broker.delete(command.name, now_ms)
-        if command.quiet:
+        if command.noreply:
             return
         if queue is None:
             self.replies.say(b"NOT_FOUND\r\n")
         elif queue.is_remnant:
             self.replies.hold(b"DELETED\r\n", queue.log, queue.log.lsn_appended)
         else:
-            self.replies.hold(b"DELETED\r\n", self.host.removal(queue), 1)
+            self.replies.hold(b"DELETED\r\n", self.host.files_gone(queue), 1)
 
     def _touch(self, command: Touch, now_ms: int) -> None:
         queue = self.broker.queues.get(command.name)
         if queue is not None and queue.log.failure is not None:
             queue.raise_failed()
         if command.token:
-            lease = named(command.token, queue, now_ms)
+            lease = find_lease(command.token, queue, now_ms)
         else:
-            lease = self.fetching.oldest(queue)
+            lease = self.get_handler.oldest(queue)
             if queue is not None and queue.reader in self.holder.overdue:
                 lease = None
         lsn = 0
@@ -337,7 +354,7 @@ class Conversation:
             if lease.by_token and queue.log.no_room:
                 raise ServerError(queue.log.no_room)
             lsn = queue.reader.renew(lease, command.seconds * 1000, now_ms)
-        if not command.quiet:
+        if not command.noreply:
             self._say_ended(b"TOUCHED\r\n", queue if lease is not None else None, lsn)
 
     def _bad(self, command: Bad, now_ms: int) -> None:
@@ -345,7 +362,7 @@ class Conversation:
             self._complain(command.log)
         if command.closes:
             self.closing = True
-        if not command.quiet:
+        if not command.noreply:
             line = command.line
             if command.unknown and now_ms >= self._suggests_ms:
                 self._suggests_ms = now_ms + SUGGESTION_MS

@@ -19,7 +19,7 @@ MANY: Final = "many addresses"
 
 
 @dataclass(slots=True)
-class _Said:
+class _Logged:
     """When a line was last logged for a key, and how many were not since."""
 
     at_ms: int
@@ -29,20 +29,20 @@ class _Said:
 class LogLimit:
     """Counts the lines of one server."""
 
-    __slots__ = ("_said",)
+    __slots__ = ("_logged",)
 
     def __init__(self) -> None:
-        self._said: dict[str, _Said] = {}
+        self._logged: dict[str, _Logged] = {}
 
     def take(self, key: str, now_ms: int) -> str | None:
         """Return the end of a line that may be logged now; None: it may not, and is counted."""
-        if key not in self._said and len(self._said) >= KEYS_MAX:
-            self._forget_quiet(now_ms)
-            if len(self._said) >= KEYS_MAX:
+        if key not in self._logged and len(self._logged) >= KEYS_MAX:
+            self._drop_stale(now_ms)
+            if len(self._logged) >= KEYS_MAX:
                 key = MANY
-        said = self._said.get(key)
+        said = self._logged.get(key)
         if said is None:
-            self._said[key] = _Said(now_ms)
+            self._logged[key] = _Logged(now_ms)
             return ""
         if now_ms - said.at_ms < INTERVAL_MS:
             said.left += 1
@@ -53,17 +53,17 @@ class LogLimit:
     def rest(self, now_ms: int) -> list[str]:
         """Return lines on what was not logged and no later line counts; call it now and then."""
         lines = []
-        for key, said in self._said.items():
+        for key, said in self._logged.items():
             if said.left and now_ms - said.at_ms >= INTERVAL_MS:
                 lines.append(f"{key}: {said.left} more lines like the last one were not logged")
                 said.left, said.at_ms = 0, now_ms
         return lines
 
-    def _forget_quiet(self, now_ms: int) -> None:
+    def _drop_stale(self, now_ms: int) -> None:
         """Keys with nothing to say any more give their room to others."""
-        for key, said in [*self._said.items()]:
+        for key, said in [*self._logged.items()]:
             if not said.left and now_ms - said.at_ms >= INTERVAL_MS:
-                del self._said[key]
+                del self._logged[key]
 
 
 def address_of(peer: str) -> str:

@@ -82,13 +82,13 @@ class Host(Protocol):
     def shutdown(self) -> None:
         """Drain and end."""
 
-    def removal(self, queue: Queue) -> Gate:
+    def files_gone(self, queue: Queue) -> Gate:
         """Opens when the deleted queue's files are gone for good."""
 
-    def clearance(self, queue: Queue) -> Gate | None:
+    def earlier_files_gone(self, queue: Queue) -> Gate | None:
         """Opens when no earlier queue of this one's name can come back; None: none can."""
 
-    def observe(self, log: Log, work: Work, talk: Talk) -> None:
+    def start_read(self, log: Log, work: Work, talk: Talk) -> None:
         """Read from this log on a thread, and turn to the conversation when it is over."""
 
     def declaration(self, name: bytes, body: bytes) -> bytes:
@@ -101,7 +101,7 @@ class Host(Protocol):
         """up, readonly or quiescent."""
 
 
-class Observer(Protocol):
+class ItemReader(Protocol):
     """Reads items that only the log has, for one conversation.
 
     Each generator yields nothing while a read is under way, and is resumed when that is over.
@@ -133,11 +133,11 @@ class Talk(Protocol):
     def store(self, command: Store, now_ms: int) -> None:
         """Carry out a set or the like; raises Refused."""
 
-    def await_order(self, order: Order) -> None:
+    def await_transfer(self, order: Order) -> None:
         """Carry out nothing further before this has been moved."""
 
-    def refuse(self, refused: Refused, quiet: bool = False) -> None:
+    def refuse(self, refused: Refused, noreply: bool = False) -> None:
         """Say no."""
 
-    def observer(self) -> Observer:
+    def browser(self) -> ItemReader:
         """Return what reads by marker for it."""

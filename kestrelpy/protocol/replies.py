@@ -60,7 +60,7 @@ class Gate:
         self.lsn_written = self.lsn_stored = 1
 
 
-class Together:
+class JointReply:
     """The answers to several keys as one reply: true when all of them are, or the first error.
 
     It is filled like `Replies`, and then held by them as what its own data waits for.
@@ -129,7 +129,7 @@ class Replies:
 
     def __init__(self, conversation: object) -> None:
         self._conversation = conversation
-        self._rests: Together | None = None
+        self._rests: JointReply | None = None
         self.out: list[bytes] = []
         self.held: deque[tuple[bytes, Awaited, int, int]] = deque()
         self.value_bytes = 0  # of the items among them; whoever adds one counts it
@@ -162,7 +162,7 @@ class Replies:
     def rest_on(self, log: Awaited, stored: int) -> None:
         """The next answer is true only if this record is stored, too."""
         if log.lsn_stored < stored:
-            self._rests = self._rests or Together()
+            self._rests = self._rests or JointReply()
             self._rests.hold(b"", log, stored)
 
     def rest_on_nothing(self) -> None:
@@ -209,7 +209,7 @@ _THE_SAME: Final = Gate()  # nothing is waited for there
 
 
 def say(
-    to: Replies | Together, data: bytes, awaited: Awaited | None, stored: int, written: int
+    to: Replies | JointReply, data: bytes, awaited: Awaited | None, stored: int, written: int
 ) -> None:
     """Now, or behind these records of a log."""
     if awaited is None:

@@ -51,7 +51,7 @@ def _next_bytes(broker: Broker, target: Target, now_ms: int) -> int:
     queue = broker.queues.get(target.name)
     if queue is None or target.view is not None or target.key:
         return 0
-    if not (target.takes or target.lends or target.peeks):
+    if not (target.takes or target.opens or target.peeks):
         return 0
     item = queue.reader.first(now_ms, target.dead)
     return item.size if item is not None else 0

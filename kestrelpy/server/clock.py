@@ -12,7 +12,7 @@ from typing import Final
 _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 # The wall is followed in steps of this size, so that the jitter of reading two clocks one after
 # the other moves nothing.
-WALL_STEP_MS: Final = 10
+OFFSET_STEP_MS: Final = 10
 
 # Seconds on a clock that never steps: how long something took.
 elapsed: Final = time.perf_counter
@@ -23,6 +23,6 @@ def now_ms() -> int:
     return time.clock_gettime_ns(_STEADY) // 1_000_000
 
 
-def wall_offset_ms() -> int:
+def wall_clock_offset_ms() -> int:
     """What to add to `now_ms` to get milliseconds since 1970."""
     return time.time_ns() // 1_000_000 - now_ms()

@@ -40,10 +40,10 @@ from kestrelpy.server.descriptors import OWN, raise_file_limit, share
 from kestrelpy.server.directory.data_directory import DataDirectory, Found
 from kestrelpy.server.directory.owner_only import name_what_is_open
 from kestrelpy.server.journals.committer import Committer
-from kestrelpy.server.journals.journal_jobs import Background
+from kestrelpy.server.journals.journal_jobs import JournalJobs
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.process import collecting_nothing, return_large_memory, settle_down
-from kestrelpy.server.queue_deletion import Removals
+from kestrelpy.server.queue_deletion import QueueDeletions
 from kestrelpy.server.reloading import Reload, refuse_at_start
 from kestrelpy.server.schedules import Schedules
 from kestrelpy.server.turn import Turn
@@ -98,26 +98,28 @@ class Daemon:
         self._lowered = ""  # what was said of that
         self._began_with = config
         self.broker = Broker(
-            self.policies.of, self._make_log, Wall(clock.wall_offset_ms()), config.server.max_queues
+            self.policies.of, self._make_log, Wall(clock.wall_clock_offset_ms()),
+            config.server.max_queues,
         )
         self._loop = loop = asyncio.get_running_loop()
         sizes = Sizes(journal.segment_min_bytes, journal.segment_max_bytes, journal.batch_max_bytes)
         self.directory = DataDirectory(self._files, str(config.server.data_dir), sizes)
-        self.removals = Removals(self.broker, self.directory, self._start_task)
-        self.removal, self.clearance = self.removals.gate, self.removals.clearance
-        self.turn = Turn(self.broker, loop, self._dirty, self.removals.begin)
-        self.removals.turn = self.turn
+        self.deletions = QueueDeletions(self.broker, self.directory, self._start_task)
+        self.files_gone = self.deletions.gate
+        self.earlier_files_gone = self.deletions.earlier_files_gone
+        self.turn = Turn(self.broker, loop, self._dirty, self.deletions.begin)
+        self.deletions.turn = self.turn
         self.committer = Committer(
-            self._files, loop, self.turn.synced, self.turn.spare_ready, self.turn.shortage
+            self._files, loop, self.turn.synced, self.turn.segment_ready, self.turn.shortage
         )
         self.turn.committer = self.committer
         self.schedules = self.turn.schedules = Schedules(self.broker, lambda: self.mode)
         self.timetable = self.schedules.timetable
-        self.background = self.turn.background = Background(
-            self._files, loop, self.turn.read_back, self.turn.settled, self.committer.remove,
-            self.turn.observed, self.turn.shortage,
+        self.journal_jobs = self.turn.journal_jobs = JournalJobs(
+            self._files, loop, self.turn.read_back, self.turn.retire_segments,
+            self.committer.remove, self.turn.browse_read, self.turn.shortage,
         )  # fmt: skip
-        self.observe = self.background.observe
+        self.start_read = self.journal_jobs.start_read
         self.memory = ConnectionMemory(config.server.max_connection_memory_bytes)
         self.room: Room = self.memory
         self._limit()
@@ -163,8 +165,9 @@ class Daemon:
         self.schedules.put_in_force(self.config, clock.now_ms())
         for queue in self.broker.logged:
             if isinstance(queue.log, JournalLog) and queue.log.journal.ledger.replaced:
-                self.turn.settled(queue.log)  # a crash came before they were archived or removed
-        self.turn.owe()  # what is ready is read back before it is asked for
+                # The crash came before these segments were archived or removed.
+                self.turn.retire_segments(queue.log)
+        self.turn.schedule()  # what is ready is read back before it is asked for
         self._say(
             f"ready: data in {self.directory.path}, {found.queues} queues, {found.items} items, "
             f"{sync_call_name()} takes "
@@ -214,8 +217,8 @@ class Daemon:
             await asyncio.sleep(0.01)
         for connection in self._connections:
             connection.abort()
-        self.background.close()
-        await self.committer.settle(DRAIN_SECONDS)
+        self.journal_jobs.close()
+        await self.committer.drain(DRAIN_SECONDS)
         self.turn.stop()
         await wrap(self._close_journals)()
         self.directory.unlock()
@@ -315,7 +318,7 @@ class Daemon:
             else:
                 gate.open()
             self.turn.touch_all(gate.waiting_stored)
-            self.turn.owe()
+            self.turn.schedule()
 
     async def _take_configuration(self, config: Config) -> None:
         """Put it in force for everything; raises ConfigError, and nothing has changed.
@@ -330,7 +333,7 @@ class Daemon:
         self._share_files()
         self.broker.queues_max = config.server.max_queues
         while not reload.go_on(clock.now_ms()):
-            self.turn.owe()
+            self.turn.schedule()
             await asyncio.sleep(0)
         self.schedules.put_in_force(config, clock.now_ms())
         self._taken(config)

@@ -35,7 +35,7 @@ log = logging.getLogger("kestrelpy")
 _LOOK_SECONDS: Final = 0.001  # at what has to end before the files go
 
 
-class Removals:
+class QueueDeletions:
     """Owned by the loop's thread."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Removals:
         gate = self._gates[queue] = Gate()
         return gate
 
-    def clearance(self, queue: Queue) -> Gate | None:
+    def earlier_files_gone(self, queue: Queue) -> Gate | None:
         """Opens when no earlier queue of this one's name can come back; None: none can."""
         if not would_come_back(self._broker, queue, self._going):
             return None
@@ -102,9 +102,9 @@ class Removals:
         journal.abandon()
         assert self.turn is not None
         assert self.turn.committer is not None
-        assert self.turn.background is not None
+        assert self.turn.journal_jobs is not None
         self.turn.committer.let_go(target)
-        self.turn.background.let_go(target)
+        self.turn.journal_jobs.let_go(target)
         self.turn.files.rested(target)
         if self._broker.moves.passages.doubts(queue):
             why = "an item that came here is in doubt until a restart, for its journal failed"
@@ -114,7 +114,7 @@ class Removals:
             return
         try:
             remove = partial(wrap(self._directory.remove_queue), queue)
-            await self.turn.shortage.patiently(journal.folder, remove)
+            await self.turn.shortage.retry(journal.folder, remove)
         except OSError as error:
             log.error("queue %s: its files were not removed: %s", name, error)
             why = os.strerror(error.errno) if error.errno else str(error)
@@ -128,14 +128,14 @@ class Removals:
     def _touch(self, conversations: set[object]) -> None:
         assert self.turn is not None
         self.turn.touch_all(conversations)
-        self.turn.owe()  # for the moves
+        self.turn.schedule()  # for the moves
 
     def _is_needed(self, queue: Queue, target: JournalLog) -> bool:
         """Is something under way with its files, or would somebody miss them?"""
         commit, turn = target.journal.commit, self.turn
         assert turn is not None
         assert turn.committer is not None
-        assert turn.background is not None
+        assert turn.journal_jobs is not None
         # In a shortage nobody waits for what is stored: it is refused. What another queue's log
         # still has to say is waited for, or an item that was handed off would come back.
         has_all = target.no_room or target.lsn_stored >= commit.lsn_appended
@@ -144,7 +144,7 @@ class Removals:
             commit.lsn_in_flight
             or turn.committer.is_preparing(target)
             or turn.committer.is_removing(target)
-            or turn.background.is_busy(target)
+            or turn.journal_jobs.is_busy(target)
             or not (commit.failure or (has_all and not is_held))
             or would_come_back(self._broker, queue, self._going)
             or self._broker.moves.passages.follows(queue)

@@ -26,9 +26,9 @@ from kestrelpy.core.subscription.subscription import Reader
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.server import clock
-from kestrelpy.server.gathering import Gathering
+from kestrelpy.server.commit_delay import CommitDelay
 from kestrelpy.server.journals.committer import Committer
-from kestrelpy.server.journals.journal_jobs import Background
+from kestrelpy.server.journals.journal_jobs import JournalJobs
 from kestrelpy.server.journals.later_syncs import LaterSyncs
 from kestrelpy.server.journals.open_journals import OpenJournals
 from kestrelpy.server.journals.shortage import Shortage
@@ -38,17 +38,17 @@ from kestrelpy.server.shares import DIRECT_SECONDS, Sharer, Shares
 log = logging.getLogger("kestrelpy.turn")
 
 # The wall clock is looked at this often, and at every timer.
-WALL_CHECK_MS: Final = 1000
+OFFSET_CHECK_MS: Final = 1000
 # Readers that one turn has read back for; the next one goes on with the others.
-FEEDS_MAX: Final = 16
+READS_MAX: Final = 16
 # A journal with nothing to do for so long says that it is synced, and closes its files.
 REST_SECONDS: Final = 1.0
 
 
-class Speaker(Sharer, Protocol):
+class TurnConnection(Sharer, Protocol):
     """A connection, as the turn sees it."""
 
-    def speak(self, now_ms: int) -> None:
+    def flush_output(self, now_ms: int) -> None:
         """Send what is true."""
 
     def go_on(self, now_ms: int, until: float) -> None:
@@ -73,87 +73,87 @@ class Turn:
         self._dirty = dirty
         self._removed = removed
         self._touched: list[Conversation] = []
-        self._owed = False
+        self._is_scheduled = False
         self._is_over = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
-        self._wall_checked_ms = 0
+        self._offset_checked_ms = 0
         self._later = LaterSyncs(loop, self._sync_later)
         self._resting: dict[JournalLog, asyncio.TimerHandle] = {}
-        self.gathering = Gathering()
+        self.commit_delay = CommitDelay()
         self.committer: Committer | None = None
-        self.background: Background | None = None
+        self.journal_jobs: JournalJobs | None = None
         self.shortage = Shortage(loop)
-        self.files = OpenJournals(loop, self.shortage, self._sync_now, self.spare_ready)
+        self.files = OpenJournals(loop, self.shortage, self._sync_now, self.segment_ready)
         self.schedules: Schedules | None = None
-        self._starving: OrderedDict[Reader, None] = OrderedDict()  # to be read back for
+        self._deferred_reads: OrderedDict[Reader, None] = OrderedDict()  # to be read back for
         self.shares = Shares(clock.elapsed)
-        self._woken: deque[Waiter] = deque()  # to be told
+        self._to_resume: deque[Waiter] = deque()  # to be told
 
     def touch(self, conversation: Conversation) -> None:
         """This connection may have something to say."""
         if not conversation.is_touched:
             conversation.is_touched = True
             self._touched.append(conversation)
-        if not self._owed:
-            self.owe()
+        if not self._is_scheduled:
+            self.schedule()
 
     def stop(self) -> None:
         """No more turns: the journals are being closed by somebody else."""
         self._is_over = True
 
-    def owe(self) -> None:
+    def schedule(self) -> None:
         """Run in this turn of the loop, after what is ready now."""
-        if not self._owed and not self._is_over:
-            self._owed = True
+        if not self._is_scheduled and not self._is_over:
+            self._is_scheduled = True
             self._loop.call_soon(self._run)
 
     # -- the turn ---------------------------------------------------------------------------
 
     def _run(self) -> None:
-        self._owed = False
+        self._is_scheduled = False
         if self._is_over:
             return
         now_ms = clock.now_ms()
         broker = self._broker
-        if now_ms - self._wall_checked_ms >= WALL_CHECK_MS:
-            self._check_wall(now_ms)
+        if now_ms - self._offset_checked_ms >= OFFSET_CHECK_MS:
+            self._check_clock_offset(now_ms)
         due = broker.next_due()
         if due is not None and due <= now_ms:
             broker.tick(now_ms)
         if self.schedules is not None:
             self.schedules.look(now_ms)
-        if broker.woken or self._woken:
-            self._resume_woken(now_ms)
+        if broker.woken or self._to_resume:
+            self._end_waits(now_ms)
         if broker.moves.is_active:
             self._move(now_ms)
         if broker.deleted:
             self._sweep_deleted()
         if self._dirty:
             self._commit_dirty(now_ms)
-        if broker.hungry or self._starving:
-            self._feed_hungry()
+        if broker.hungry or self._deferred_reads:
+            self._schedule_reads()
         dirty = len(self._dirty)
-        self._speak(now_ms)
+        self._flush_output(now_ms)
         self._sync_awaited()
         syncs = self.committer.in_flight if self.committer is not None else 0
-        self.gathering.end_turn(now_ms, bool(self.shares), syncs)
+        self.commit_delay.end_turn(now_ms, bool(self.shares), syncs)
         if self.shares:
             self._share_out(now_ms)
-        if len(self._dirty) > dirty or broker.woken or self._woken or broker.deleted:
-            self.owe()  # what went on has changed something
+        if len(self._dirty) > dirty or broker.woken or self._to_resume or broker.deleted:
+            self.schedule()  # what went on has changed something
         self.shares.renew()
         self._arm(now_ms)
 
-    def _resume_woken(self, now_ms: int) -> None:
+    def _end_waits(self, now_ms: int) -> None:
         """Say how waits have ended: of many, of large items, some in each turn."""
-        woken, until = self._woken, clock.elapsed() + DIRECT_SECONDS
-        woken += self._broker.take_woken()
-        while woken:
-            waiter = woken.popleft()
+        waiters, until = self._to_resume, clock.elapsed() + DIRECT_SECONDS
+        waiters += self._broker.take_woken()
+        while waiters:
+            waiter = waiters.popleft()
             conversation = waiter.conversation
             assert isinstance(conversation, Conversation)
-            conversation.resume(waiter, now_ms)
+            conversation.end_wait(waiter, now_ms)
             self.touch(conversation)
             if clock.elapsed() >= until:
                 break
@@ -173,34 +173,34 @@ class Turn:
             if isinstance(target, JournalLog):
                 self._later.put_off(target)
         if moves.has_more:
-            self.owe()
+            self.schedule()
 
     def _sweep_deleted(self) -> None:
         deleted, self._broker.deleted[:] = self._broker.deleted[:], []
         for queue in deleted:
             self._removed(queue)
 
-    def _feed_hungry(self) -> None:
+    def _schedule_reads(self) -> None:
         """Have read back what is needed next; what is not written yet is asked for again."""
-        assert self.background is not None
-        starving, again, fed = self._starving, [], 0
+        assert self.journal_jobs is not None
+        deferred, again, fed = self._deferred_reads, [], 0
         for reader in self._broker.take_hungry():
-            starving[reader] = None
+            deferred[reader] = None
             if reader.waiters:  # a client waits: that comes first
-                starving.move_to_end(reader, last=False)
-        while starving and fed < FEEDS_MAX:
-            reader, _ = starving.popitem(last=False)
-            if self.background.feed(reader):
+                deferred.move_to_end(reader, last=False)
+        while deferred and fed < READS_MAX:
+            reader, _ = deferred.popitem(last=False)
+            if self.journal_jobs.schedule_read(reader):
                 fed += 1
             else:
                 again.append(reader)
-        if starving:
-            self.owe()
-        starving.update(dict.fromkeys(again))
+        if deferred:
+            self.schedule()
+        deferred.update(dict.fromkeys(again))
 
     def _commit_dirty(self, now_ms: int) -> None:
         """Write every journal with something pending, once no more is coming in this breath."""
-        quiet = self.gathering.is_over(now_ms)
+        quiet = self.commit_delay.is_over(now_ms)
         wall_ms = now_ms + self._broker.wall.offset_ms
         dirty = self._dirty[:]
         self._dirty.clear()
@@ -223,7 +223,7 @@ class Turn:
             else:
                 self._dirty.append(target)
         if not quiet and self._dirty:
-            self.owe()
+            self.schedule()
 
     def _write(self, target: JournalLog, wall_ms: int) -> None:
         """Write what is pending and wake whoever waited for that."""
@@ -238,13 +238,13 @@ class Turn:
         target.advance()
         self.files.wrote(target, wall_ms)
         if journal.wants_spare:
-            committer.prepare_spare(target, wall_ms)
-        if journal.upkeep.wants_snapshot and self.background is not None:
-            self.background.snapshot(target, wall_ms)
+            committer.preallocate(target, wall_ms)
+        if journal.upkeep.wants_snapshot and self.journal_jobs is not None:
+            self.journal_jobs.snapshot(target, wall_ms)
             committer.sync(target)
         if journal.can_write:
             target.mark()
-            self.owe()
+            self.schedule()
         if target.waiting_written or target.sync_ms != 0 or target.failure is not None:
             self._touch_waiting(target)
         self._report_failure(target)
@@ -252,8 +252,8 @@ class Turn:
     def _report_failure(self, target: JournalLog) -> None:
         if target.failure is not None and not target.is_reported:
             target.is_reported = True
-            if self.background is not None:
-                self.background.let_go(target)
+            if self.journal_jobs is not None:
+                self.journal_jobs.let_go(target)
             log.critical("%s; this queue acknowledges nothing until a restart", target.failure)
 
     def _sync(self, target: JournalLog) -> None:
@@ -278,7 +278,7 @@ class Turn:
     def _sync_now(self, target: JournalLog) -> None:
         if target.journal.has_pending:
             target.mark()
-            self.owe()
+            self.schedule()
         elif self.committer is not None:
             self.committer.sync(target)
 
@@ -287,7 +287,7 @@ class Turn:
             return
         if target.journal.has_pending:  # nobody waited for that, and it went with nothing else
             target.wait_durable(target.lsn_appended)
-            self.owe()
+            self.schedule()
         else:
             self.committer.sync(target)  # if one is in flight, its end sees that there is more
 
@@ -300,31 +300,31 @@ class Turn:
             stored, target.waiting_stored = target.waiting_stored, set()
             self.touch_all(stored)
 
-    def _speak(self, now_ms: int) -> None:
+    def _flush_output(self, now_ms: int) -> None:
         """Each connection sends all that is true with one write."""
         self.shares.renew()
         touched = self._touched
         self._touched = []
         for conversation in touched:
             conversation.is_touched = False
-            connection = cast(Speaker, conversation.shell)
+            connection = cast(TurnConnection, conversation.shell)
             try:
-                connection.speak(now_ms)
+                connection.flush_output(now_ms)
             except Exception:  # a mistake of ours: this connection ends, the others do not
                 log.exception("speaking to %s", conversation.holder.name)
                 connection.abort()
 
     def _share_out(self, now_ms: int) -> None:
         """Go on with connections that have more to do than their share, as far as a turn allows."""
-        for sharer, until in self.shares.take(now_ms, self.gathering.is_hurried):
-            connection = cast(Speaker, sharer)
+        for sharer, until in self.shares.take(now_ms, self.commit_delay.is_hurried):
+            connection = cast(TurnConnection, sharer)
             try:
                 connection.go_on(now_ms, until)
             except Exception:  # a mistake of ours: this connection ends, the others do not
                 log.exception("carrying out more")
                 connection.abort()
         if self.shares:
-            self.owe()
+            self.schedule()
 
     # -- what comes back --------------------------------------------------------------------
 
@@ -333,9 +333,9 @@ class Turn:
         target.advance()
         self._touch_waiting(target)
         self._report_failure(target)
-        if self.background is not None:
-            self.background.settle(target)
-        self.settled(target)
+        if self.journal_jobs is not None:
+            self.journal_jobs.log_advanced(target)
+        self.retire_segments(target)
         commit = target.journal.commit
         if target.waiting_stored:
             target.mark()
@@ -343,7 +343,7 @@ class Turn:
             self._sync(target)
         elif target not in self._resting:
             self._resting[target] = self._loop.call_later(REST_SECONDS, self._rest, target)
-        self.owe()
+        self.schedule()
 
     def _rest(self, target: JournalLog) -> None:
         del self._resting[target]
@@ -353,13 +353,13 @@ class Turn:
             target.journal.rest(clock.now_ms() + self._broker.wall.offset_ms)
             self.files.rested(target)
 
-    def settled(self, target: JournalLog) -> None:
+    def retire_segments(self, target: JournalLog) -> None:
         """Segments may be superfluous now."""
         dead = target.take_dead(clock.now_ms() + self._broker.wall.offset_ms)
         if dead and self.committer is not None:
             self.committer.remove(target, dead)
         if self._dirty:
-            self.owe()  # something was said again, so that more may go
+            self.schedule()  # something was said again, so that more may go
 
     def read_back(self, reader: Reader) -> None:
         """What was ordered for this reader is there, or will never be."""
@@ -367,17 +367,17 @@ class Turn:
         reader.line.refill(now_ms + self._broker.wall.offset_ms)
         if reader.waiters:
             reader.serve(now_ms)
-        self.owe()
+        self.schedule()
 
-    def observed(self, talk: Talk) -> None:
+    def browse_read(self, talk: Talk) -> None:
         """What its observer asked for has been read."""
         assert isinstance(talk, Conversation)
         self.touch(talk)
 
-    def spare_ready(self, target: JournalLog) -> None:
+    def segment_ready(self, target: JournalLog) -> None:
         """There is a segment to go on in, or one that may be opened again."""
         target.mark()
-        self.owe()
+        self.schedule()
 
     def touch_all(self, conversations: set[object]) -> None:
         """What these waited for may have come."""
@@ -387,10 +387,10 @@ class Turn:
 
     # -- time -------------------------------------------------------------------------------
 
-    def _check_wall(self, now_ms: int) -> None:
-        self._wall_checked_ms = now_ms
-        offset_ms = clock.wall_offset_ms()
-        if abs(offset_ms - self._broker.wall.offset_ms) >= clock.WALL_STEP_MS:
+    def _check_clock_offset(self, now_ms: int) -> None:
+        self._offset_checked_ms = now_ms
+        offset_ms = clock.wall_clock_offset_ms()
+        if abs(offset_ms - self._broker.wall.offset_ms) >= clock.OFFSET_STEP_MS:
             self._broker.step_wall(offset_ms)
 
     def _arm(self, now_ms: int) -> None:
@@ -406,10 +406,10 @@ class Turn:
         self._timer_ms = due
         if due is not None:
             # Dates are checked against the wall at least once a second.
-            wait_ms = min(max(due - now_ms, 0), WALL_CHECK_MS)
+            wait_ms = min(max(due - now_ms, 0), OFFSET_CHECK_MS)
             self._timer = self._loop.call_later(wait_ms / 1000, self._ring)
 
     def _ring(self) -> None:
         self._timer = None
         self._timer_ms = None
-        self.owe()
+        self.schedule()

@@ -56,8 +56,25 @@ class Target:
     """
 
     __slots__ = (
-        "at_version", "begin", "dead", "delay", "ending", "full", "is_plain", "key", "lease_ms",
-        "lends", "name", "once", "options", "parent", "peeks", "raw", "view", "wait_ms", "why",
+        "at_version",
+        "begin",
+        "dead",
+        "delay",
+        "ending",
+        "full",
+        "is_plain",
+        "key",
+        "lease_ms",
+        "name",
+        "once",
+        "opens",
+        "options",
+        "parent",
+        "peeks",
+        "raw",
+        "view",
+        "wait_ms",
+        "why",
     )  # fmt: skip
 
     def __init__(
@@ -73,7 +90,7 @@ class Target:
         self.begin = begin
         self.at_version = at_version  # 0: the last
         self.options = options
-        self.lends = "open" in options
+        self.opens = "open" in options
         self.peeks = "peek" in options
         self.dead = "dead" in options and "abort" not in options
         self.lease_ms = tokens.lease_ms
@@ -93,7 +110,7 @@ class Target:
         """The same, as another echo wants it."""
         made = _new(Target)
         made.raw, made.name, made.options = raw, self.name, self.options
-        made.lends, made.peeks, made.dead, made.full = self.lends, self.peeks, self.dead, self.full
+        made.opens, made.peeks, made.dead, made.full = self.opens, self.peeks, self.dead, self.full
         made.lease_ms, made.why, made.view = self.lease_ms, self.why, self.view
         made.wait_ms, made.ending, made.delay = self.wait_ms, self.ending, self.delay
         made.key, made.parent, made.once = self.key, self.parent, self.once
@@ -104,7 +121,7 @@ class Target:
     @property
     def takes(self) -> bool:
         """A plain get: hand out and confirm at once."""
-        return not (self.lends or self.peeks or self.ending is not None)
+        return not (self.opens or self.peeks or self.ending is not None)
 
 
 class StoreLine:
@@ -116,11 +133,11 @@ class StoreLine:
 
     __slots__ = (
         "declares", "epoch", "expected", "expiry", "flags", "handoff", "id", "is_plain", "key",
-        "quiet", "scope", "size", "target", "verb",
+        "noreply", "scope", "size", "target", "verb",
     )  # fmt: skip
 
     def __init__(
-        self, target: Target, verb: bytes, flags: int, expiry: int, size: int, quiet: bool,
+        self, target: Target, verb: bytes, flags: int, expiry: int, size: int, noreply: bool,
         expected: int | None,
     ) -> None:  # fmt: skip
         self.target = target
@@ -128,7 +145,7 @@ class StoreLine:
         self.flags = flags
         self.expiry = expiry
         self.size = size
-        self.quiet = quiet
+        self.noreply = noreply
         self.expected = expected
         self.key = target.key
         self.id, self.scope, self.epoch, _, self.handoff = target.once
@@ -139,7 +156,7 @@ class StoreLine:
         """The same line with another id, key, version or token."""
         made = _new(StoreLine)
         made.target, made.verb, made.flags = self.target, self.verb, self.flags
-        made.expiry, made.size, made.quiet = self.expiry, self.size, self.quiet
+        made.expiry, made.size, made.noreply = self.expiry, self.size, self.noreply
         made.scope, made.epoch, made.declares = self.scope, self.epoch, False
         made.is_plain = self.is_plain
         _, made.id, made.key, made.expected, handoff = varies
@@ -155,29 +172,29 @@ class StoreLine:
 class Store:
     """A line with its body."""
 
-    __slots__ = ("body", "line", "quiet")
+    __slots__ = ("body", "line", "noreply")
 
     def __init__(self, line: StoreLine) -> None:
         self.line = line
-        self.quiet = line.quiet
+        self.noreply = line.noreply
         self.body = b""
 
 
 class Fetch:
     """`get`, `gets`. `token` names the lease that its one key ends; 0: the connection's."""
 
-    __slots__ = ("numbered", "quiet", "targets", "token")
+    __slots__ = ("noreply", "numbered", "targets", "token")
 
     def __init__(self, targets: list[Target], numbered: bool, token: int = 0) -> None:
         self.targets = targets
         self.numbered = numbered
         self.token = token
-        self.quiet = False
+        self.noreply = False
 
     def naming(self, token: int, line: bytes) -> Fetch:
         """The same, of another lease; `line` is how it was sent: an item is given with that."""
         targets = self.targets
-        if targets[0].lends:
+        if targets[0].opens:
             targets = [targets[0].sent_as(line.split(None, 2)[1])]
         return Fetch(targets, self.numbered, token)
 
@@ -185,77 +202,77 @@ class Fetch:
 class Delete:
     """`delete q`, or what a token names is done (0: none does)."""
 
-    __slots__ = ("name", "quiet", "token")
+    __slots__ = ("name", "noreply", "token")
 
-    def __init__(self, name: bytes, token: int, quiet: bool) -> None:
+    def __init__(self, name: bytes, token: int, noreply: bool) -> None:
         self.name = name
         self.token = token
-        self.quiet = quiet
+        self.noreply = noreply
 
     def naming(self, token: int, line: bytes) -> Delete:
         """The same, of another lease."""
-        return Delete(self.name, token, self.quiet)
+        return Delete(self.name, token, self.noreply)
 
 
 class Remove:
     """`delete q/item=<n>`, `delete q/dead/item=<n>`: one item, that waits or is dead."""
 
-    __slots__ = ("dead", "item", "name", "quiet")
+    __slots__ = ("dead", "item", "name", "noreply")
 
-    def __init__(self, name: bytes, item: int, dead: bool, quiet: bool) -> None:
+    def __init__(self, name: bytes, item: int, dead: bool, noreply: bool) -> None:
         self.name = name
         self.item = item
         self.dead = dead
-        self.quiet = quiet
+        self.noreply = noreply
 
 
 class Upto:
     """`delete q+cursor/upto=<marker>`: everything of that reader is confirmed up to there."""
 
-    __slots__ = ("marker", "quiet", "target")
+    __slots__ = ("marker", "noreply", "target")
 
-    def __init__(self, target: Target, marker: int, quiet: bool) -> None:
+    def __init__(self, target: Target, marker: int, noreply: bool) -> None:
         self.target = target
         self.marker = marker
-        self.quiet = quiet
+        self.noreply = noreply
 
 
 class Withdraw:
     """`delete q/id=<id>`: an item that waits, by the id it was stored with."""
 
-    __slots__ = ("id", "name", "quiet")
+    __slots__ = ("id", "name", "noreply")
 
-    def __init__(self, name: bytes, id_: bytes, quiet: bool) -> None:
+    def __init__(self, name: bytes, id_: bytes, noreply: bool) -> None:
         self.name = name
         self.id = id_
-        self.quiet = quiet
+        self.noreply = noreply
 
 
 class Touch:
     """`touch q <seconds>`: renew the lease that a token names (0: the connection's)."""
 
-    __slots__ = ("name", "quiet", "seconds", "token")
+    __slots__ = ("name", "noreply", "seconds", "token")
 
-    def __init__(self, name: bytes, token: int, seconds: int, quiet: bool) -> None:
+    def __init__(self, name: bytes, token: int, seconds: int, noreply: bool) -> None:
         self.name = name
         self.token = token
         self.seconds = seconds
-        self.quiet = quiet
+        self.noreply = noreply
 
     def naming(self, token: int, line: bytes) -> Touch:
         """The same, of another lease."""
-        return Touch(self.name, token, self.seconds, self.quiet)
+        return Touch(self.name, token, self.seconds, self.noreply)
 
 
 class Plain:
     """Every other verb, with its words."""
 
-    __slots__ = ("quiet", "verb", "words")
+    __slots__ = ("noreply", "verb", "words")
 
-    def __init__(self, verb: bytes, words: list[bytes], quiet: bool = False) -> None:
+    def __init__(self, verb: bytes, words: list[bytes], noreply: bool = False) -> None:
         self.verb = verb
         self.words = words
-        self.quiet = quiet
+        self.noreply = noreply
 
 
 class Bad:
@@ -264,15 +281,15 @@ class Bad:
     `unknown` is an option that there is not: the answer may name the nearest one.
     """
 
-    __slots__ = ("closes", "line", "log", "quiet", "unknown")
+    __slots__ = ("closes", "line", "log", "noreply", "unknown")
 
     def __init__(
-        self, line: bytes, closes: bool = False, quiet: bool = False, log: str = "",
+        self, line: bytes, closes: bool = False, noreply: bool = False, log: str = "",
         unknown: str = "",
     ) -> None:  # fmt: skip
         self.line = line
         self.closes = closes
-        self.quiet = quiet
+        self.noreply = noreply
         self.log = log
         self.unknown = unknown
 

@@ -133,7 +133,7 @@ class Parser:
         """
         if not isinstance(self._pending, Store):
             return False
-        self._pending, self._parts = bad(refusal, self._pending.quiet), None
+        self._pending, self._parts = bad(refusal, self._pending.noreply), None
         return True
 
     def clear(self) -> None:
@@ -238,30 +238,30 @@ class Parser:
         self, verb: bytes, words: list[bytes], line: bytes, varies: Cut | None
     ) -> Command | None:
         """`<verb> <key> <flags> <expiry> <bytes> [<version>] [noreply]`, then the body."""
-        quiet = words[-1] == b"noreply"
+        noreply = words[-1] == b"noreply"
         if len(words) < 5 or not words[4].isdigit() or len(words[4]) > 10:
             form = b"CLIENT_ERROR bad byte count: " + verb + b" <key> <flags> <expiry> <bytes>"
-            return Bad(form, closes=True, quiet=quiet)
+            return Bad(form, closes=True, noreply=noreply)
         size = int(words[4])
         if size > BODY_BYTES_ABSURD:
             absurd = b"CLIENT_ERROR bad byte count: above 1 GiB"
-            return Bad(absurd, closes=True, quiet=quiet)
+            return Bad(absurd, closes=True, noreply=noreply)
         try:
-            meaning = self._store_line(verb, words, size, quiet)
+            meaning = self._store_line(verb, words, size, noreply)
         except Refused as refused:
-            return self._begin_body(bad(refused, quiet), size)
+            return self._begin_body(bad(refused, noreply), size)
         if size > BODY_BYTES_SMALL:
             limit = self._limit_of(meaning.target.name)
             if size > limit:
                 text = f"SERVER_ERROR item too large ({size} bytes, limit {limit})"
-                return self._begin_body(Bad(text.encode(), quiet=quiet), size)
+                return self._begin_body(Bad(text.encode(), noreply=noreply), size)
         elif varies is None:
             self._remember(line, meaning)
         elif verb != b"cas" or len(words) == _CAS_WORDS:
             self._remember_cut(varies, meaning)
         return self._take_body(meaning, self._at)
 
-    def _store_line(self, verb: bytes, words: list[bytes], size: int, quiet: bool) -> StoreLine:
+    def _store_line(self, verb: bytes, words: list[bytes], size: int, noreply: bool) -> StoreLine:
         """What the line asks for; raises Refused, and the body is skipped."""
         if verb in (b"append", b"prepend"):
             raise ServerError(_NOT_SUPPORTED)
@@ -282,8 +282,8 @@ class Parser:
             raise ClientError("bad flags: a number below 4294967296 is allowed")
         expected = target.once.expected
         if verb == b"cas":  # some clients drop a version of 0
-            expected = parse_version(words[5]) if len(words) > 5 + quiet else 0
-        return StoreLine(target, verb, int(flags), _seconds(expiry), size, quiet, expected)
+            expected = parse_version(words[5]) if len(words) > 5 + noreply else 0
+        return StoreLine(target, verb, int(flags), _seconds(expiry), size, noreply, expected)
 
     def _take_body(self, line: StoreLine, at: int) -> Command | None:
         """The body, if it is here in whole; else the command waits for it."""
@@ -319,8 +319,8 @@ class Parser:
         elif data[at : at + 2] in (b"", b"\r"):
             return None
         else:
-            quiet = self._pending is not None and self._pending.quiet
-            return Bad(b"CLIENT_ERROR bad data chunk", closes=True, quiet=quiet)
+            noreply = self._pending is not None and self._pending.noreply
+            return Bad(b"CLIENT_ERROR bad data chunk", closes=True, noreply=noreply)
         self._searched = self._at
         command, self._pending = self._pending, None
         parts, self._parts = self._parts, None
@@ -348,7 +348,7 @@ class Parser:
             return Bad(b"CLIENT_ERROR option lease goes with gets: its answer names the token")
         if len(targets) == 1:
             return Fetch(targets, numbered, named[0][1])
-        if sum(t.lends for t in targets) > 1:
+        if sum(t.opens for t in targets) > 1:
             return Bad(b"CLIENT_ERROR only one key of a get may open")
         for word in ("t", "n", "lease", "token"):
             if any(word in t.options for t in targets):
@@ -356,41 +356,41 @@ class Parser:
         return Fetch(targets, numbered)
 
     def _other(self, verb: bytes, words: list[bytes]) -> Command | None:
-        quiet = len(words) > 1 and words[-1] == b"noreply"
+        noreply = len(words) > 1 and words[-1] == b"noreply"
         try:
             if verb == b"delete":
-                return self._delete(words, quiet)
+                return self._delete(words, noreply)
             if verb == b"touch":
-                return self._touch(words, quiet)
+                return self._touch(words, noreply)
         except Refused as refused:
-            return bad(refused, quiet)
+            return bad(refused, noreply)
         if verb in (b"incr", b"decr"):
-            return Bad(b"SERVER_ERROR " + _NOT_SUPPORTED.encode(), quiet=quiet)
+            return Bad(b"SERVER_ERROR " + _NOT_SUPPORTED.encode(), noreply=noreply)
         if verb in _PLAIN:
-            return Plain(verb, words[1 : len(words) - quiet], quiet)
+            return Plain(verb, words[1 : len(words) - noreply], noreply)
         if verb[0] == _BINARY_MAGIC:
             return _binary()
         if verb in _LATER:
             text = b"CLIENT_ERROR " + verb + b" is not available in this version yet"
-            return Bad(text, quiet=quiet)
-        return Bad(b"ERROR", quiet=quiet)
+            return Bad(text, noreply=noreply)
+        return Bad(b"ERROR", noreply=noreply)
 
-    def _delete(self, words: list[bytes], quiet: bool) -> Command:
-        arguments = words[1 : len(words) - quiet]
+    def _delete(self, words: list[bytes], noreply: bool) -> Command:
+        arguments = words[1 : len(words) - noreply]
         # Older clients send "delete <key> 0": the time of a kind of delete that is long gone.
         if not arguments or arguments[1:] not in ([], [b"0"]):
             raise ClientError("delete needs a queue: delete <queue>")
-        return parse_deletion(arguments[0], quiet)
+        return parse_deletion(arguments[0], noreply)
 
-    def _touch(self, words: list[bytes], quiet: bool) -> Command:
-        arguments = words[1 : len(words) - quiet]
+    def _touch(self, words: list[bytes], noreply: bool) -> Command:
+        arguments = words[1 : len(words) - noreply]
         if len(arguments) != 2:
             raise ClientError("touch needs a queue and seconds: touch <queue> <seconds>")
         name, token = parse_lease(arguments[0], "touch")
         seconds = arguments[1]
         if not seconds.isdigit() or len(seconds) > 10 or not int(seconds):
             raise ClientError("bad seconds: a whole number above 0 is allowed")
-        return Touch(name, token, int(seconds), quiet)
+        return Touch(name, token, int(seconds), noreply)
 
 
 def _seconds(word: bytes) -> int:
@@ -400,18 +400,18 @@ def _seconds(word: bytes) -> int:
     return int(word)
 
 
-def bad(refused: Refused, quiet: bool = False) -> Bad:
+def bad(refused: Refused, noreply: bool = False) -> Bad:
     """Return the answer to a line that is refused as it stands."""
     unknown = refused.option if isinstance(refused, UnknownOption) else ""
-    return Bad(refused.line(), quiet=quiet, unknown=unknown)
+    return Bad(refused.line(), noreply=noreply, unknown=unknown)
 
 
 def _binary() -> Bad:
     return Bad(
-        b"ERROR", closes=True, quiet=True,
+        b"ERROR", closes=True, noreply=True,
         log="binary memcache protocol refused: set the client to the text (ASCII) protocol",
     )  # fmt: skip
 
 
 def _http() -> Bad:
-    return Bad(b"ERROR", closes=True, quiet=True, log="HTTP request refused on the memcache port")
+    return Bad(b"ERROR", closes=True, noreply=True, log="HTTP request refused on the memcache port")

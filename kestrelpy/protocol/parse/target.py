@@ -130,12 +130,12 @@ def parse_lease(raw: bytes, verb: str) -> tuple[bytes, int]:
     return target.name, token
 
 
-def parse_deletion(raw: bytes, quiet: bool) -> Delete | Remove | Upto | Withdraw:
+def parse_deletion(raw: bytes, noreply: bool) -> Delete | Remove | Upto | Withdraw:
     """What a delete names: a queue, a lease, an item, an id, a marker; raises ClientError."""
     parts = raw.split(b"/")
     named = [part for part in parts[1:] if part.partition(b"=")[0] in (b"item", b"id", b"upto")]
     if not named:
-        return Delete(*parse_lease(raw, "delete"), quiet)
+        return Delete(*parse_lease(raw, "delete"), noreply)
     if len(raw) > KEY_BYTES_MAX:
         parse_target(raw)
     word, equals, value = named[0].partition(b"=")
@@ -151,13 +151,13 @@ def parse_deletion(raw: bytes, quiet: bool) -> Delete | Remove | Upto | Withdraw
         raise ClientError(f"option {min(odd)} does not go with delete and {option}")
     if option == "item":
         item = parse_number("item", readable(value) if equals else None)
-        return Remove(target.name, item, target.dead, quiet)
+        return Remove(target.name, item, target.dead, noreply)
     if option == "upto":
-        return Upto(target, parse_whole("upto", readable(value) if equals else None), quiet)
+        return Upto(target, parse_whole("upto", readable(value) if equals else None), noreply)
     id_ = unquote_to_bytes(value)
     if not id_:
         raise ClientError("option id needs a value, for instance id=4711")
-    return Withdraw(target.name, id_, quiet)
+    return Withdraw(target.name, id_, noreply)
 
 
 def refuse_later(word: str) -> None:

@@ -3,7 +3,7 @@
     stats q/item=7  ──▶ gone                          lent ──▶ to whom, until when
                     ──▶ ready ──▶ paused, behind how many others, next
                     ──▶ delayed ──▶ until when
-                    ──▶ dead ──▶ of what              (only the log has it? it is read: `Observing`)
+                    ──▶ dead ──▶ of what              (only the log has it? it is read: `Browser`)
 
 One rule: looking changes nothing, and a long look is taken in slices.
 """
@@ -121,7 +121,7 @@ def _stored(talk: Talk, queue: Queue, id_: int) -> Generator[bytes, None, _Store
     item = lease.item if lease is not None else kept.item(id_)
     if item is not None and item.stored_ms:
         return _as_stored(item)
-    item = yield from talk.observer().item(queue, id_)
+    item = yield from talk.browser().item(queue, id_)
     return _as_stored(item) if item is not None else None
 
 
@@ -156,7 +156,7 @@ def _facts(
     lease, death = reader.leases.of(id_), reader.dead.deaths.get(id_)
     key = stored.key if stored is not None else NO_KEY
     if lease is not None:
-        why = _why_lent(lease, queue, talk.last_command_ms)
+        why = _why_leased(lease, queue, talk.last_command_ms)
     elif death is not None:
         why = _why_dead(reader, death)
     elif state == DONE:
@@ -201,7 +201,7 @@ def _bytes(stored: _Stored | None, death: DeadEntry | None) -> object:
     return stored.body_bytes if stored is not None else _NONE
 
 
-def _why_lent(lease: Lease, queue: Queue, now_ms: int) -> str:
+def _why_leased(lease: Lease, queue: Queue, now_ms: int) -> str:
     until = "it_hangs_up"
     if lease.deadline_ms is not None:
         until = str(lease.deadline_ms + queue.wall.offset_ms)

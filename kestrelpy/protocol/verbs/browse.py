@@ -36,10 +36,10 @@ from kestrelpy.errors import Unread
 from kestrelpy.protocol.parse.commands import Target
 from kestrelpy.protocol.parse.options import View
 from kestrelpy.protocol.ports import Talk
-from kestrelpy.protocol.replies import Replies, Together
-from kestrelpy.protocol.verbs.browse_displaced import RELEASED_MAX, Released
-from kestrelpy.protocol.verbs.children import mentioned
-from kestrelpy.protocol.verbs.value_line import Shape, standing
+from kestrelpy.protocol.replies import JointReply, Replies
+from kestrelpy.protocol.verbs.browse_displaced import DISPLACED_MAX, DisplacedRead
+from kestrelpy.protocol.verbs.children import mention_child
+from kestrelpy.protocol.verbs.value_line import Shape, state_words
 
 ANSWER_BYTES_MAX: Final = 4 << 20
 # After so many pieces of the log an answer is given what was found by then.
@@ -51,10 +51,10 @@ _PLACES_MAX: Final = 16
 _SEARCHES_MAX: Final = 3
 _NO_MARKER: Final = 1 << 63  # nothing is ever behind it
 _expires, _body = itemgetter(4), itemgetter(5)  # of a put
-_PLAIN: Final = standing(READY, 0)
+_PLAIN: Final = state_words(READY, 0)
 
 
-class Reading:
+class BrowseRead:
     """One piece of reading for an observer; `run` blocks and belongs on a thread.
 
     When it `is_over`, there is what was `found`, or where to `begin`, or an `error`; of one put the
@@ -65,7 +65,9 @@ class Reading:
         "begin", "error", "found", "is_over", "lines", "order", "record", "released", "shape",
     )  # fmt: skip
 
-    def __init__(self, order: Gathering | TimeSearch | Released | ReadOne, shape: Shape) -> None:
+    def __init__(
+        self, order: Gathering | TimeSearch | DisplacedRead | ReadOne, shape: Shape
+    ) -> None:
         self.order = order
         self.shape = shape
         self.found: Gathered | None = None
@@ -84,7 +86,7 @@ class Reading:
                 self.begin = self.order.run(files)
             elif isinstance(self.order, ReadOne):
                 self.record = self.order.run(files)
-            elif isinstance(self.order, Released):
+            elif isinstance(self.order, DisplacedRead):
                 self.released = self.order.run(files)
                 self.lines = self.shape.lines(self.released)
             else:
@@ -146,7 +148,7 @@ class Answer:
             is_plain = kept.is_plain and not any(put[6] or put[7] for put in puts)
             lines = [
                 b"%b%b\r\n%b\r\n" % (
-                    line, _PLAIN if is_plain else standing(*kept.state(put[0]), put[6], put[7]),
+                    line, _PLAIN if is_plain else state_words(*kept.state(put[0]), put[6], put[7]),
                     put[5],
                 )
                 for line, put in zip(lines, puts, strict=True)
@@ -154,23 +156,23 @@ class Answer:
         return b"".join((*lines, end)), puts[0][1]
 
 
-class Observing:
+class Browser:
     """The observer of one conversation."""
 
-    __slots__ = ("_holder", "_places", "_reading", "_talk", "at_end", "waiter")
+    __slots__ = ("_holder", "_positions", "_read_job", "_talk", "at_end", "waiter")
 
     def __init__(self, talk: Talk, holder: Holder, at_end: bool) -> None:
         self._talk = talk
         self._holder = holder
-        self._places: dict[tuple[bytes, int], Place] = {}
-        self._reading: Reading | None = None
+        self._positions: dict[tuple[bytes, int], Place] = {}
+        self._read_job: BrowseRead | None = None
         self.waiter: Waiter | None = None
         self.at_end = at_end  # the client says no more: it does not wait any more either
 
     @property
     def is_held_up(self) -> bool:
         """Does it wait for the disk, or for something to arrive?"""
-        reading, waiter = self._reading, self.waiter
+        reading, waiter = self._read_job, self.waiter
         return (reading is not None and not reading.is_over) or (
             waiter is not None and not waiter.done
         )
@@ -190,7 +192,7 @@ class Observing:
         )
 
     def observe(
-        self, target: Target, numbered: bool, end: bytes, to: Replies | Together
+        self, target: Target, numbered: bool, end: bytes, to: Replies | JointReply
     ) -> Iterator[bytes]:
         """Answer one key. Where it is held up it yields nothing, and is gone on with later."""
         talk, view = self._talk, target.view
@@ -202,7 +204,7 @@ class Observing:
         after, since_ms = view.after, view.since_ms
         while True:
             queue = talk.broker.queues.get(target.name)
-            queue = queue or mentioned(talk, target, talk.last_command_ms)
+            queue = queue or mention_child(talk, target, talk.last_command_ms)
             if queue is not None:
                 if view.most > 1 and not talk.host.room.reserve(talk, ANSWER_BYTES_MAX):
                     while talk.wants_bytes:
@@ -249,7 +251,7 @@ class Observing:
             order = gather.order(disk.journal, place, id_, id_, kept.ids, 1, ANSWER_BYTES_MAX)
             if order is None or queue.deleted:
                 break
-            reading = yield from self._run(disk, Reading(order, Shape(b"", False, False)))
+            reading = yield from self._run(disk, BrowseRead(order, Shape(b"", False, False)))
             if disk.journal.segment_numbered(order.extent.number) is None:
                 place, lost = None, lost + 1  # it was rewritten meanwhile
                 continue
@@ -271,7 +273,7 @@ class Observing:
             one = log.journal.backlog.one(id_)
             if one is None or queue.deleted:
                 break
-            reading = yield from self._run(log, Reading(one, Shape(b"", False, False)))
+            reading = yield from self._run(log, BrowseRead(one, Shape(b"", False, False)))
             if reading.record is not None:
                 return item_of(reading.record)
             if log.journal.segment_numbered(one.number) is not None:
@@ -318,7 +320,7 @@ class Observing:
                 answer.add(puts, shape.lines(puts))
                 return first
         if (disk := on_disk(log)) is not None:
-            if (pairs := kept.released(first, log.item_stored, min(wanted, RELEASED_MAX))):
+            if (pairs := kept.released(first, log.item_stored, min(wanted, DISPLACED_MAX))):
                 return (yield from self._read_released(disk, pairs, answer, shape))
             return (yield from self._read(queue, kept, disk, first, answer, shape))
         most = min(wanted, SLICE_ITEMS)
@@ -337,7 +339,7 @@ class Observing:
 
         What is damaged is passed over: the ready line meets it too, and names it.
         """
-        journal, places = log.journal, self._places
+        journal, places = log.journal, self._positions
         key = (queue.name, queue.generation)
         reader, last = queue.reader, log.item_stored
         other = reader.marks.first_from(first)
@@ -349,7 +351,7 @@ class Observing:
         )  # fmt: skip
         if order is None:
             return max(last, first)
-        reading = yield from self._run(log, Reading(order, shape))
+        reading = yield from self._run(log, BrowseRead(order, shape))
         answer.readings += 1
         if journal.segment_numbered(order.extent.number) is None:
             return first - 1  # rewritten or removed meanwhile: look again
@@ -368,8 +370,8 @@ class Observing:
     ) -> Generator[bytes, None, int]:
         """Add items whose markers are no ids; returns up to which marker was looked."""
         some = log.journal.backlog.some([id_ for _, id_ in pairs])
-        order = Released(some, pairs, answer.room, answer.since_ms)
-        reading = yield from self._run(log, Reading(order, shape))
+        order = DisplacedRead(some, pairs, answer.room, answer.since_ms)
+        reading = yield from self._run(log, BrowseRead(order, shape))
         answer.readings += 1
         if any(log.journal.segment_numbered(e.number) is None for e, _ in some.parts):
             return pairs[0][0] - 1  # rewritten or removed meanwhile: look again
@@ -384,7 +386,7 @@ class Observing:
             return Kept(queue).since(since_ms)
         for _ in range(_SEARCHES_MAX):
             order = gather.since(log.journal, since_ms)
-            reading = yield from self._run(log, Reading(order, shape))
+            reading = yield from self._run(log, BrowseRead(order, shape))
             numbers = [extent.number for extent, _ in order.extents]
             if reading.error is None and all(map(log.journal.segment_numbered, numbers)):
                 return reading.begin
@@ -405,12 +407,12 @@ class Observing:
                 return answer.puts[0][1]
         return marker
 
-    def _run(self, log: Log, reading: Reading) -> Generator[bytes, None, Reading]:
+    def _run(self, log: Log, reading: BrowseRead) -> Generator[bytes, None, BrowseRead]:
         """Have it read; raises ServerError after a shortage: what is there nobody knows then."""
-        self._reading = reading
-        self._talk.host.observe(log, reading, self._talk)
+        self._read_job = reading
+        self._talk.host.start_read(log, reading, self._talk)
         yield b""
-        self._reading = None
+        self._read_job = None
         assert reading.is_over, "a reading that came to no end"
         error = reading.error
         if error is not None and is_shortage(error):

@@ -15,10 +15,10 @@ from journal.read.lookup import ReadSome
 from journal.read.range_scan import Put
 
 # Read at once: they may be large, and how large shows when they are read.
-RELEASED_MAX: Final = 32
+DISPLACED_MAX: Final = 32
 
 
-class Released:
+class DisplacedRead:
     """Some of them, each with its marker; `run` blocks and belongs on a thread.
 
     They were stored at `since_ms` or later once the first such one was met.

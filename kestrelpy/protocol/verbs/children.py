@@ -23,25 +23,25 @@ from kestrelpy.protocol.parse.names import parent_of
 from kestrelpy.protocol.ports import Talk
 
 
-def mentioned(talk: Talk, target: Target, now_ms: int) -> Queue | None:
+def mention_child(talk: Talk, target: Target, now_ms: int) -> Queue | None:
     """The child that this names and that was not there; None: it is none, or nothing is wanted.
 
     Raises Refused where naming it does not make it.
     """
-    if not (target.parent and (target.takes or target.lends or target.peeks)):
+    if not (target.parent and (target.takes or target.opens or target.peeks)):
         return None
     begin = target.begin
     return _made(talk, target.name, begin.after + 1 if begin is not None else None, now_ms)
 
 
-def note_asked(talk: Talk, queue: Queue | None, now_ms: int) -> None:
+def note_request(talk: Talk, queue: Queue | None, now_ms: int) -> None:
     """Somebody comes for the items of this child; whoever named it just now may not be answered."""
     if isinstance(queue, Branch):
         queue.child.asked_ms = now_ms
         talk.replies.rest_on(queue.log, queue.child.named_lsn)
 
 
-def begins_at_a_time(talk: Talk, target: Target) -> bool:
+def begins_at_time(talk: Talk, target: Target) -> bool:
     """Is this a child that is to begin at a time, and is not there yet?"""
     begin, queues = target.begin, talk.broker.queues
     if begin is None or not begin.since_ms:
@@ -57,7 +57,7 @@ def mention_since(
     if begin is None or queue is None:
         return
     try:
-        marker = yield from talk.observer().find_begin(queue, begin.since_ms)
+        marker = yield from talk.browser().find_begin(queue, begin.since_ms)
         if target.name not in talk.broker.queues:
             _made(talk, target.name, marker, talk.last_command_ms)
         stream = fetch(talk.last_command_ms)
@@ -98,7 +98,7 @@ def _made(talk: Talk, name: bytes, begin: int | None, now_ms: int) -> Branch:
     return branch
 
 
-def move_on(talk: Talk, command: Upto, now_ms: int) -> None:
+def ack_up_to(talk: Talk, command: Upto, now_ms: int) -> None:
     """`delete q+cursor/upto=<marker>`."""
     target = command.target
     if talk.host.mode == "quiescent":
@@ -106,12 +106,12 @@ def move_on(talk: Talk, command: Upto, now_ms: int) -> None:
     queue = talk.broker.queues.get(target.name)
     if queue is None:
         if not target.parent:
-            if not command.quiet:
+            if not command.noreply:
                 talk.replies.say(b"NOT_FOUND\r\n")
             return
         queue = _new_cursor(talk, command, now_ms)
-    note_asked(talk, queue, now_ms)
-    if command.quiet:
+    note_request(talk, queue, now_ms)
+    if command.noreply:
         talk.replies.rest_on_nothing()  # nor does an answer to something else
     upto = UpTo(queue, command.marker)
     upto.step(now_ms)
@@ -131,11 +131,11 @@ def _go_on(talk: Talk, command: Upto, queue: Queue, upto: UpTo) -> Iterator[byte
             upto.step(talk.last_command_ms)
         _say_done(talk, command, queue, upto)
     except Refused as refused:
-        talk.refuse(refused, command.quiet)
+        talk.refuse(refused, command.noreply)
 
 
 def _say_done(talk: Talk, command: Upto, queue: Queue, upto: UpTo) -> None:
-    if command.quiet:
+    if command.noreply:
         return
     if queue.policy.confirms_synced:
         talk.replies.hold(b"DELETED\r\n", queue.log, upto.lsn)
@@ -154,10 +154,10 @@ def _new_cursor(talk: Talk, command: Upto, now_ms: int) -> Branch:
 
 def delete_child(talk: Talk, command: Delete, branch: Branch, now_ms: int) -> None:
     """`delete orders+audit`: allowed, and its journal has not failed."""
-    log, earlier = branch.log, talk.host.clearance(branch.parent)
+    log, earlier = branch.log, talk.host.earlier_files_gone(branch.parent)
     lsn = remove(talk.broker, branch, now_ms)
     talk.broker.counters.queue_deletes += 1
-    if command.quiet:
+    if command.noreply:
         return
     if earlier is not None:  # which may have a child of this name, too
         talk.replies.rest_on(earlier, 1)

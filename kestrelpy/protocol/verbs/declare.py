@@ -71,7 +71,7 @@ def _declare_later(broker: Broker, queue: Queue, declared: bytes, now_ms: int) -
 
 
 def _answer(talk: Talk, command: Store, word: bytes, log: Log, lsn: int) -> None:
-    if not command.quiet:
+    if not command.noreply:
         talk.replies.hold(word, log, lsn)
     elif word == _NOT_STORED:
         talk.broker.counters.refused_quietly += 1

@@ -29,16 +29,16 @@ def remove(talk: Talk, command: Remove, now_ms: int) -> Iterator[bytes] | None:
         raise ServerError(f"{talk.host.mode}: this server removes nothing now")
     queue = talk.broker.queues.get(command.name)
     if queue is None:
-        _say(talk, command.quiet, None, None)
+        _say(talk, command.noreply, None, None)
         return None
     if queue.log.failure is not None:
         queue.raise_failed()
     if command.dead:
-        _say(talk, command.quiet, queue, purge(queue, command.item, now_ms))
+        _say(talk, command.noreply, queue, purge(queue, command.item, now_ms))
         return None
     if waiting(queue.reader, command.item, now_ms) is Waiting.LOGGED:
-        return _read_and_cancel(talk, queue, command.item, command.quiet)
-    _cancel(talk, queue, command.item, command.quiet, None)
+        return _read_and_cancel(talk, queue, command.item, command.noreply)
+    _cancel(talk, queue, command.item, command.noreply, None)
     return None
 
 
@@ -49,36 +49,36 @@ def withdraw(talk: Talk, command: Withdraw, now_ms: int) -> Iterator[bytes] | No
     if queue is not None:
         wall_ms = now_ms + queue.wall.offset_ms
         item = queue.ids.item_of(command.id, queue.policy, wall_ms)
-    return remove(talk, Remove(command.name, item, False, command.quiet), now_ms)
+    return remove(talk, Remove(command.name, item, False, command.noreply), now_ms)
 
 
-def _read_and_cancel(talk: Talk, queue: Queue, id_: int, quiet: bool) -> Iterator[bytes]:
+def _read_and_cancel(talk: Talk, queue: Queue, id_: int, noreply: bool) -> Iterator[bytes]:
     if id_ > queue.log.item_stored:
         talk.replies.hold(b"", queue.log, queue.log.lsn_appended)
         yield b""
     try:
-        put = yield from talk.observer().find(queue, id_)
+        put = yield from talk.browser().find(queue, id_)
         if queue.log.failure is not None:
             queue.raise_failed()
         wall_ms = talk.last_command_ms + queue.wall.offset_ms
         if put is not None and Kept(queue).has_expired(id_, put[4], wall_ms):
-            _say(talk, quiet, None, None)  # cleared away when it is read for somebody
+            _say(talk, noreply, None, None)  # cleared away when it is read for somebody
         elif put is None and waiting(queue.reader, id_, talk.last_command_ms) is Waiting.LOGGED:
             _raise_unreadable(queue, id_)
         else:
-            _cancel(talk, queue, id_, quiet, put)
+            _cancel(talk, queue, id_, noreply, put)
     except Refused as refused:
-        talk.refuse(refused, quiet)
+        talk.refuse(refused, noreply)
 
 
-def _cancel(talk: Talk, queue: Queue, id_: int, quiet: bool, put: Put | None) -> None:
+def _cancel(talk: Talk, queue: Queue, id_: int, noreply: bool, put: Put | None) -> None:
     where = waiting(queue.reader, id_, talk.last_command_ms)
     if where is Waiting.LOST:
         _raise_unreadable(queue, id_)
     is_here = where in (Waiting.HERE, Waiting.LOGGED, Waiting.DELAYED) and not queue.deleted
     size, key = (len(put[5]), put[6]) if put is not None else (0, NO_KEY)
     lsn = cancel(queue, id_, size, talk.last_command_ms, key) if is_here else None
-    _say(talk, quiet, queue, lsn)
+    _say(talk, noreply, queue, lsn)
 
 
 def _raise_unreadable(queue: Queue, id_: int) -> None:
@@ -86,8 +86,8 @@ def _raise_unreadable(queue: Queue, id_: int) -> None:
     raise ServerError(f"item {id_} of {name} cannot be read back, so it stays: see the log")
 
 
-def _say(talk: Talk, quiet: bool, queue: Queue | None, lsn: int | None) -> None:
-    if quiet:
+def _say(talk: Talk, noreply: bool, queue: Queue | None, lsn: int | None) -> None:
+    if noreply:
         return
     if queue is None or lsn is None:
         talk.replies.say(b"NOT_FOUND\r\n")

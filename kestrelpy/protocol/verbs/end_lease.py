@@ -17,7 +17,7 @@ from kestrelpy.protocol.ports import Talk
 log = logging.getLogger("kestrelpy.conversation")
 
 
-def named(token: int, queue: Queue | None, now_ms: int) -> Lease | None:
+def find_lease(token: int, queue: Queue | None, now_ms: int) -> Lease | None:
     """The lease of this queue that the token names; None: there is none, or it is over."""
     return find(queue.reader, token, now_ms) if queue is not None else None
 

@@ -17,7 +17,7 @@ from kestrelpy.protocol.parse.commands import Target
 from kestrelpy.protocol.verbs.value_line import full_value, value
 
 
-class Waiting:
+class PendingGet:
     """A fetch that waits, and the record of the close before it, if there was one."""
 
     __slots__ = ("awaited", "numbered", "stored", "target", "written")
@@ -32,7 +32,7 @@ class Waiting:
         self.written = written
 
 
-def shown(target: Target, numbered: bool, item: Item, reader: Reader, end: bytes) -> bytes:
+def peek_reply(target: Target, numbered: bool, item: Item, reader: Reader, end: bytes) -> bytes:
     """What a peek answers."""
     if target.full:
         return full_value(target.raw, item, end, item.marker, *state_of(reader, item.id))
@@ -47,7 +47,7 @@ def why_unread(target: Target, queue: Queue | None, now_ms: int) -> str:
     return queue.reader.unread if is_busy else ""
 
 
-def patiently(observe: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
+def retry_unread(observe: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
     """Answer one key among several: what the others were given is said, so a shortage is waited
     out, however often it takes to `observe`."""
     while True:

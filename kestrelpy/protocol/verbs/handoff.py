@@ -95,7 +95,7 @@ def _again(talk: Talk, command: Store) -> Iterator[bytes]:
     try:
         talk.store(command, talk.last_command_ms)
     except Refused as refused:
-        talk.refuse(refused, command.quiet)
+        talk.refuse(refused, command.noreply)
     yield b""
 
 
@@ -123,13 +123,13 @@ def _confirm_later(
             raise LeaseExpired(found.reader.name)
         _confirm(talk, command, found, talk.last_command_ms)
     except Refused as refused:
-        talk.refuse(refused, command.quiet)
+        talk.refuse(refused, command.noreply)
     yield b""
 
 
 def _confirm(talk: Talk, command: Store, found: Given, now_ms: int) -> None:
     lsn = found.reader.confirm(found.lease, now_ms)
-    if not command.quiet:
+    if not command.noreply:
         talk.replies.hold(_STORED, found.source.log, lsn)
 
 

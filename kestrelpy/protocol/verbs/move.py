@@ -81,8 +81,8 @@ def _redrive_each(
             queue.reader.serve(now_ms)
         yield b""
     if queue.log.no_room and not count:
-        talk.refuse(ServerError(queue.log.no_room), command.quiet)
-    elif not command.quiet:
+        talk.refuse(ServerError(queue.log.no_room), command.noreply)
+    elif not command.noreply:
         talk.replies.hold(b"%d\r\n" % count, queue.log, queue.log.lsn_appended)
 
 
@@ -100,7 +100,7 @@ def _source(talk: Talk, command: Plain, name: bytes, target: bytes) -> Queue | N
         raise ServerError(f"{talk.host.mode}: this server moves nothing now")
     queue = talk.broker.queues.get(name)
     if queue is None:
-        if not command.quiet:
+        if not command.noreply:
             talk.replies.say(b"NOT_FOUND\r\n")
     elif queue.log.failure is not None:
         queue.raise_failed()
@@ -109,7 +109,7 @@ def _source(talk: Talk, command: Plain, name: bytes, target: bytes) -> Queue | N
 
 def _begin(talk: Talk, command: Plain, order: Order) -> None:
     talk.broker.moves.request(order)
-    talk.await_order(order)
+    talk.await_transfer(order)
     talk.stream = _answer(talk, command, order)
 
 
@@ -117,7 +117,7 @@ def _answer(talk: Talk, command: Plain, order: Order) -> Iterator[bytes]:
     """Asked for when the order is over."""
     assert order.is_over
     if order.refusal and not order.moved:
-        talk.refuse(ServerError(order.refusal), command.quiet)
-    elif not command.quiet:
+        talk.refuse(ServerError(order.refusal), command.noreply)
+    elif not command.noreply:
         talk.replies.say(b"%d\r\n" % order.moved)
     yield b""

@@ -27,7 +27,7 @@ from kestrelpy.errors import ClientError, Refused, ServerError
 from kestrelpy.protocol.parse.commands import Store, StoreLine
 from kestrelpy.protocol.parse.names import parent_of
 from kestrelpy.protocol.ports import Talk
-from kestrelpy.protocol.replies import HELD_BYTES_MAX, Together
+from kestrelpy.protocol.replies import HELD_BYTES_MAX, JointReply
 from kestrelpy.protocol.verbs.children import child_to_store_in
 from kestrelpy.protocol.verbs.declare import declare
 from kestrelpy.protocol.verbs.handoff import (
@@ -54,10 +54,10 @@ _new: Final = tuple.__new__  # half the cost of calling a named tuple
 _RELATIVE_SECONDS_MAX: Final = 30 * 24 * 3600  # memcached's border between an age and a date
 
 
-class Storing:
+class SetHandler:
     """The `set` side of one conversation. `stored_bytes` are in sets not yet answered."""
 
-    __slots__ = ("_quiet_bytes", "_talk", "broker", "host", "replies", "stored_bytes")
+    __slots__ = ("_noreply_bytes", "_talk", "broker", "host", "replies", "stored_bytes")
 
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
@@ -65,7 +65,7 @@ class Storing:
         self.host = talk.host
         self.replies = talk.replies
         self.stored_bytes = 0
-        self._quiet_bytes = 0
+        self._noreply_bytes = 0
 
     def store(self, command: Store, now_ms: int) -> None:
         """Store an item, or say why not; raises Refused, and nothing has changed."""
@@ -91,7 +91,7 @@ class Storing:
                 return
             queue = self._made(line, name, command.body, now_ms)
             if queue is None:  # of what nobody wrote; and a refusal leaves nothing behind
-                self._say_refused(_refusal(line, NOT_FOUND), command.quiet, None)
+                self._say_refused(_refusal(line, NOT_FOUND), command.noreply, None)
                 return
         if line.is_plain and not line.key and queue.policy.keys.rule is None:  # nearly all are
             expires_ms = line.expiry and _expires_ms(line.expiry, now_ms + broker.wall.offset_ms)
@@ -109,14 +109,14 @@ class Storing:
         if found is not None and lsn >= 0 and queue.passes_on and is_for_nobody(queue):
             confirm_repeated(self._talk, command, found, queue, now_ms)
         elif lsn >= 0:
-            if command.quiet:
-                self._bound_quiet(len(command.body), queue.log, lsn)
+            if command.noreply:
+                self._bound_noreply(len(command.body), queue.log, lsn)
             else:
                 self.replies.hold(STORED, queue.log, lsn)
         elif found is not None and lsn == DUPLICATE and _refusal(line, lsn) is STORED:
             confirm_repeated(self._talk, command, found, queue, now_ms)
         else:
-            self._say_refused(_refusal(line, lsn), command.quiet, queue.log)
+            self._say_refused(_refusal(line, lsn), command.noreply, queue.log)
 
     def _store_in_each(self, command: Store, names: tuple[bytes, ...], now_ms: int) -> None:
         """By an alias: whoever refuses does not keep the others from it.
@@ -129,7 +129,7 @@ class Storing:
         for name in names:
             if parent_of(name):
                 _refuse_child(line, name)
-        done, did, errors = Together(), 0, list[Refused]()
+        done, did, errors = JointReply(), 0, list[Refused]()
         for name in names:
             try:
                 queue = broker.queues.get(name) or self._made(line, name, body, now_ms)
@@ -140,12 +140,12 @@ class Storing:
                 continue
             did += lsn >= 0 or _refusal(line, lsn) is STORED
             done.hold(b"", queue.log, lsn if lsn >= 0 else queue.log.lsn_appended)
-            if command.quiet and lsn >= 0:
-                self._bound_quiet(len(body), queue.log, lsn)
+            if command.noreply and lsn >= 0:
+                self._bound_noreply(len(body), queue.log, lsn)
         if len(errors) == len(names):
             raise errors[0]
         self.stored_bytes += len(body) * len(names)
-        if not command.quiet:
+        if not command.noreply:
             self.replies.hold(STORED if did == len(names) else NOT_STORED, done, 1)
         elif did < len(names):
             broker.counters.refused_quietly += 1
@@ -157,21 +157,21 @@ class Storing:
                 alias = name.decode("ascii")
                 raise ClientError(f"confirm needs queues, and {alias} is an alias of several")
 
-    def _say_refused(self, word: bytes, quiet: bool, log: Log | None) -> None:
+    def _say_refused(self, word: bytes, noreply: bool, log: Log | None) -> None:
         """Nothing was stored. That rests on what is: it is not said before that is on disk."""
-        if quiet:
+        if noreply:
             self.broker.counters.refused_quietly += word is not STORED
         elif log is None:
             self.replies.say(word)
         else:
             self.replies.hold(word, log, log.lsn_appended)
 
-    def _bound_quiet(self, body_bytes: int, log: Log, lsn: int) -> None:
+    def _bound_noreply(self, body_bytes: int, log: Log, lsn: int) -> None:
         """noreply promises nothing, but neither may it fill the memory: now and then an empty
         reply holds this connection back until the disk has caught up."""
-        self._quiet_bytes += body_bytes + RECORD_BYTES
-        if self._quiet_bytes >= HELD_BYTES_MAX:
-            self._quiet_bytes = 0
+        self._noreply_bytes += body_bytes + RECORD_BYTES
+        if self._noreply_bytes >= HELD_BYTES_MAX:
+            self._noreply_bytes = 0
             self.stored_bytes = HELD_BYTES_MAX
             self.replies.hold(b"", log, lsn)
 

@@ -20,8 +20,8 @@ from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ClientError
 from kestrelpy.protocol.parse.commands import Target
 from kestrelpy.protocol.ports import Talk
-from kestrelpy.protocol.replies import Replies, Together
-from kestrelpy.protocol.verbs.browse import Observing
+from kestrelpy.protocol.replies import JointReply, Replies
+from kestrelpy.protocol.verbs.browse import Browser
 from kestrelpy.protocol.verbs.value_line import full_value, value
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def check_stream(target: Target, queue: Queue | None) -> None:
 
 
 def show_stream(
-    talk: Talk, observer: Observing, target: Target, numbered: bool, end: bytes,
-    to: Replies | Together,
+    talk: Talk, browser: Browser, target: Target, numbered: bool, end: bytes,
+    to: Replies | JointReply,
 ) -> Iterator[bytes]:  # fmt: skip
     """Answer one key= with peek. Held up, it yields nothing, and is gone on with later."""
     counters = talk.broker.counters
@@ -60,7 +60,7 @@ def show_stream(
         written = queue.versions.of(key, queue.policy, wall_ms)
         version = target.at_version or written.version
         if 0 < version <= written.version:
-            item = yield from _walk(talk, observer, queue, written.item, written.version - version)
+            item = yield from _walk(talk, browser, queue, written.item, written.version - version)
     if queue is None or item is None or not _is_shown(talk, queue, item):
         counters.get_misses += 1
         to.say(end)
@@ -76,21 +76,21 @@ def show_stream(
 
 
 def _walk(
-    talk: Talk, observer: Observing, queue: Queue, id_: int, back: int
+    talk: Talk, browser: Browser, queue: Queue, id_: int, back: int
 ) -> Generator[bytes, None, Item | None]:
     """The item so many versions before this one; None: it is not kept."""
     for step in range(1, back + 1):
         if step % _STEPS_AT_ONCE == 0:
             yield b""  # others have their turn
-        item = yield from _item(talk, observer, queue, id_)
+        item = yield from _item(talk, browser, queue, id_)
         if item is None or item.stamp is None or not item.stamp.previous:
             return None
         id_ = item.stamp.previous
-    return (yield from _item(talk, observer, queue, id_))
+    return (yield from _item(talk, browser, queue, id_))
 
 
 def _item(
-    talk: Talk, observer: Observing, queue: Queue, id_: int
+    talk: Talk, browser: Browser, queue: Queue, id_: int
 ) -> Generator[bytes, None, Item | None]:
     kept = Kept(queue)
     if queue.deleted or not kept.has(id_):
@@ -101,7 +101,7 @@ def _item(
     if id_ > queue.log.item_stored and queue.log.failure is None:
         talk.replies.hold(b"", queue.log, queue.log.lsn_appended)  # it is read when it is there
         yield b""
-    return (yield from observer.item(queue, id_))
+    return (yield from browser.item(queue, id_))
 
 
 def _is_shown(talk: Talk, queue: Queue, item: Item) -> bool:

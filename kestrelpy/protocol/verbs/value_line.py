@@ -47,7 +47,7 @@ class Shape:
         ]
 
 
-def standing(state: bytes, attempts: int, key: bytes = b"", id_: bytes = b"") -> bytes:
+def state_words(state: bytes, attempts: int, key: bytes = b"", id_: bytes = b"") -> bytes:
     """`<attempts> <state> <key> <id>`; the key is canonical, and said in words."""
     return b"%d %b %b %b" % (
         attempts, state, in_words(key).encode("ascii") or b"-", _quoted(id_)
@@ -61,7 +61,7 @@ def full_value(
     body = item.body
     return b"VALUE %b %d %d %d %d %b %b\r\n%b\r\n%b" % (
         key, item.flags, len(body), number, item.stored_ms, _date(item.expires_ms),
-        standing(state, attempts, item.key, item.stamp.id if item.stamp is not None else b""),
+        state_words(state, attempts, item.key, item.stamp.id if item.stamp is not None else b""),
         body, end,
     )  # fmt: skip
 

@@ -32,7 +32,7 @@ _NO_MEMORY: Final = (
 )
 
 
-class Door(Host, Protocol):
+class DaemonPort(Host, Protocol):
     """The daemon, as a connection sees it."""
 
     broker: Broker
@@ -57,7 +57,7 @@ class Connection(asyncio.Protocol):
         "heavy_until_ms", "held_bytes", "is_lined_up", "is_local", "moved_ms",
     )  # fmt: skip
 
-    def __init__(self, daemon: Door) -> None:
+    def __init__(self, daemon: DaemonPort) -> None:
         self._daemon = daemon
         self._turn = daemon.turn
         self._shares = daemon.turn.shares
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
         if until:
             conversation.feed(data, now_ms, until)
             shares.note(self, conversation.has_overrun, now_ms)
-            self._turn.gathering.feed(now_ms)
+            self._turn.commit_delay.note_input(now_ms)
         else:
             conversation.take_in(data)
         if self._reading and self._is_ahead(conversation):
@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
         """The client has said all it will say; what it asked for is still answered."""
         self._at_end = True
         if self.conversation is not None:
-            self.conversation.hear_end()
+            self.conversation.note_eof()
             self._turn.touch(self.conversation)
         return True
 
@@ -149,9 +149,9 @@ class Connection(asyncio.Protocol):
         self._daemon.dismiss(self)
         if not self._daemon.is_leaving:
             conversation.hang_up(clock.now_ms())
-            self._turn.owe()
+            self._turn.schedule()
 
-    def speak(self, now_ms: int) -> None:
+    def flush_output(self, now_ms: int) -> None:
         """Send what is true; go on with what was held back by what was not."""
         conversation, transport = self.conversation, self._transport
         if conversation is None or transport is None:
@@ -161,7 +161,7 @@ class Connection(asyncio.Protocol):
             conversation.go_on(now_ms, until)  # what comes next may be answered along with it
             self._shares.note(self, conversation.has_overrun, now_ms)
             data += conversation.output()
-            self._turn.owe()  # whatever that began goes on by turns
+            self._turn.schedule()  # whatever that began goes on by turns
         if data:
             self._daemon.broker.counters.bytes_written += len(data)
             self._unsent_bytes += len(data)
@@ -174,7 +174,7 @@ class Connection(asyncio.Protocol):
             self._unsent_bytes = 0
         if conversation.has_more:
             self._shares.line_up(self, now_ms)
-            self._turn.owe()
+            self._turn.schedule()
         if not self._reading:
             self._read_on()
         if conversation.is_finished or (self._at_end and self._nothing_left(conversation)):

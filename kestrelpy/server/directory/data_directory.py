@@ -67,7 +67,7 @@ class DataDirectory:
         self._damaged_id = ""  # a sentence on the file it is kept in
         self.tokens = TokenFile(self.patient, path)
         self._lock: Handle | None = None
-        self._remnants: list[Queue] = []  # the broker's: their folders stay
+        self._tombstones: list[Queue] = []  # the broker's: their folders stay
 
     def lock(self) -> None:
         """Own it; raises DirectoryLocked or OSError. Blocks."""
@@ -119,7 +119,7 @@ class DataDirectory:
         What is kept from behind the last known sync is on disk again when this returns.
         """
         found = Found()
-        self._remnants = broker.remnants
+        self._tombstones = broker.remnants
         damaged = (self._damaged_id, self.tokens.read(wall_ms))
         found.notes += [each for each in damaged if each]
         lives = dict[bytes, list[tuple[int, str]]]()  # of each queue, by generation
@@ -138,7 +138,7 @@ class DataDirectory:
         newest = {queue_name: each[-1] for queue_name, each in lives.items()}
         earlier = [name for each in lives.values() for _, name in each[:-1]]
         for name in sorted(earlier, key=lambda each: parse_folder_name(each)[1]):
-            queue = self._keep_tokens(broker, name, now_ms)
+            queue = self._save_tokens(broker, name, now_ms)
             queue.catch_up()
             if not queue.origins and not any(child.live for child in queue.children.values()):
                 self.remove(os.path.join(self.path, name))
@@ -175,7 +175,7 @@ class DataDirectory:
         is_damaged = any(damage.kind != "torn" for damage in recovery.damages)
         return recovery.lsn_next > 1 or recovery.snapshot is not None or is_damaged
 
-    def _keep_tokens(self, broker: Broker, folder: str, now_ms: int) -> Queue:
+    def _save_tokens(self, broker: Broker, folder: str, now_ms: int) -> Queue:
         """What this one may have issued is remembered beyond its end; what it was."""
         queue = broker.fresh(*parse_folder_name(folder), now_ms)
         queue.deleted = True
@@ -184,7 +184,7 @@ class DataDirectory:
             _replayed(self.patient, path, queue)
         except JournalError:
             queue.reader._apply_tokens(queue.reader.tokens_below + TOKENS_SKIPPED)
-        self.tokens.keep(queue.reader.tokens_below)
+        self.tokens.save(queue.reader.tokens_below)
         return queue
 
     def _recover_one(
@@ -273,9 +273,9 @@ class DataDirectory:
         Else a queue of this name would come back with the next start. Its tokens are remembered.
         """
         name, generation = queue.name, queue.generation
-        self.tokens.keep(queue.reader.tokens_below, generation)
+        self.tokens.save(queue.reader.tokens_below, generation)
         found = [(parse_folder_name(folder)[1], folder) for folder in self.patient.names(self.path)]
-        stay = {other.generation for other in [*self._remnants] if other.name == name}
+        stay = {other.generation for other in [*self._tombstones] if other.name == name}
         for made, folder in sorted(found):
             if 0 < made <= generation and made not in stay and folder == folder_name(name, made):
                 self.remove(os.path.join(self.path, folder))

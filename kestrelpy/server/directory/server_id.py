@@ -59,7 +59,7 @@ def take_server_id(files: Files, folder: str) -> tuple[str, str]:
         source = "as the journals say" if votes else "a new one, for no journal says it"
         damaged += f"; this server is {taken.decode()}, {source}"
     try:
-        file.mend(copies, taken)
+        file.repair(copies, taken)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise  # on a full disk the next start does it

@@ -107,7 +107,7 @@ class TokenFile:
             if self._is_old:
                 self._write(found)
             else:
-                self._file.mend(copies, found.word)
+                self._file.repair(copies, found.word)
         return wrong
 
     def rise_above(self, known: int) -> None:
@@ -116,9 +116,9 @@ class TokenFile:
         If the number of the deleted queues is lost, theirs is taken for no higher than that.
         """
         if self._is_lost:
-            self.keep(known + TOKENS_SKIPPED)
+            self.save(known + TOKENS_SKIPPED)
 
-    def keep(self, below: int, generation: int = 0) -> None:
+    def save(self, below: int, generation: int = 0) -> None:
         """Remember a queue that goes; on disk on return. Blocks.
 
         Many at once are written together, as in a group commit. A full disk that has no room for

@@ -86,7 +86,7 @@ class WordFile:
         finally:
             handle.close()
 
-    def mend(self, copies: Copies, word: bytes) -> None:
+    def repair(self, copies: Copies, word: bytes) -> None:
         """Write the file again unless both copies hold this word. Blocks."""
         if self._files.size(self.path) == FILE_BYTES:
             self.write(word, copies)

@@ -31,10 +31,10 @@ log = logging.getLogger("kestrelpy.committer")
 
 # Enough that one hanging file system call does not hold up the syncs of other queues.
 SYNC_THREADS_MAX: Final = 8
-SPARE_RETRY_SECONDS: Final = 1.0
+PREALLOCATE_RETRY_SECONDS: Final = 1.0
 _ARCHIVE_NAMES_MAX: Final = 100
 RECYCLED_LOOK_SECONDS: Final = 0.05
-_SPARE: Final = "spare"  # the cause of a stall
+_PREALLOCATION: Final = "spare"  # the cause of a stall
 
 _Job = tuple[JournalLog, SyncJob]
 
@@ -106,13 +106,13 @@ class Committer:
         target.journal.finish_sync(error)
         self._finished(target)
 
-    def prepare_spare(self, target: JournalLog, time_ms: int) -> None:
+    def preallocate(self, target: JournalLog, time_ms: int) -> None:
         """Have the next segment written, off the loop."""
         self._preparing.add(target)
-        self._start(self._prepare_spare(target, target.journal.order_spare(
+        self._start(self._preallocate(target, target.journal.order_spare(
             time_ms, self.reserve_bytes)))  # fmt: skip
 
-    async def _prepare_spare(self, target: JournalLog, order: SpareOrder) -> None:
+    async def _preallocate(self, target: JournalLog, order: SpareOrder) -> None:
         journal = target.journal
         while True:
             self._preparing.add(target)
@@ -133,9 +133,10 @@ class Committer:
             # Until then it counts as ordered; a segment that is emptied meanwhile may be taken.
             journal.spares.is_ordered = True
             if short is not None:
-                await asyncio.sleep(self._shortage.pause((target, _SPARE), order.path, short))
-            waited = 0.0 if short is None else SPARE_RETRY_SECONDS
-            while waited < SPARE_RETRY_SECONDS and not journal.spares.recycled[0]:
+                waiting = (target, _PREALLOCATION)
+                await asyncio.sleep(self._shortage.pause(waiting, order.path, short))
+            waited = 0.0 if short is None else PREALLOCATE_RETRY_SECONDS
+            while waited < PREALLOCATE_RETRY_SECONDS and not journal.spares.recycled[0]:
                 if target.is_reported:
                     break
                 await asyncio.sleep(RECYCLED_LOOK_SECONDS)
@@ -152,8 +153,8 @@ class Committer:
                 if not (target.is_short or target.is_reported):
                     log.info("%s: there is room again", order.path)
                 self.without_room.remove(target)
-                target.stall(_SPARE, "")
-            self._shortage.over((target, _SPARE))
+                target.stall(_PREALLOCATION, "")
+            self._shortage.over((target, _PREALLOCATION))
             return
         reason, is_short = error.strerror or str(error), is_shortage(error)
         if not (is_short or target.no_room or target.is_reported):
@@ -161,10 +162,10 @@ class Committer:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         state = "disk full: no room for" if is_full else "nothing is stored: cannot prepare"
         again = "; it is tried again" if is_short else ""
-        target.stall(_SPARE, f"{state} the next segment ({reason}){again}", is_short)
+        target.stall(_PREALLOCATION, f"{state} the next segment ({reason}){again}", is_short)
         self.without_room.add(target)
         if not is_short:
-            self._shortage.over((target, _SPARE))
+            self._shortage.over((target, _PREALLOCATION))
 
     def is_preparing(self, target: JournalLog) -> bool:
         """True if a thread makes a segment for it; between two attempts none does."""
@@ -199,7 +200,7 @@ class Committer:
                     archive = archived_path(target.archive_to, path)
                 keep = recycled_path(path) if journal.spares.may_recycle else ""
                 retire = partial(self._retire, self._files, path, archive, keep)
-                kept, size = await self._shortage.patiently(path, retire)
+                kept, size = await self._shortage.retry(path, retire)
                 if kept:
                     journal.spares.recycled = (kept, size)
                 paths.popleft()
@@ -214,7 +215,7 @@ class Committer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def settle(self, seconds: float) -> bool:
+    async def drain(self, seconds: float) -> bool:
         """Wait until no sync is in flight; False: one still is after that long."""
         for task in list(self._tasks):
             task.cancel()

@@ -47,11 +47,11 @@ T = TypeVar("T")
 # KNOWN FLAW: a read that the disk never ends holds up the end of the process, like its threads.
 READ_THREADS: Final = 4
 # Observers have threads of their own: however many there are, consumers do not wait behind them.
-OBSERVER_THREADS: Final = 2
+BROWSE_THREADS: Final = 2
 RETRY_SECONDS: Final = 1.0
 PAUSE_SECONDS_MAX: Final = 0.05
 # Who observes is told after so many attempts that there is a shortage: after less than a second.
-OBSERVER_TRIES_MAX: Final = 4
+BROWSE_TRIES_MAX: Final = 4
 
 
 class Pause:
@@ -70,7 +70,7 @@ class Pause:
         self._since = time.monotonic()
 
 
-class Background:
+class JournalJobs:
     """Owned by the loop's thread. `read` is told which reader has more to take."""
 
     def __init__(
@@ -78,20 +78,21 @@ class Background:
         files: Files,
         loop: asyncio.AbstractEventLoop,
         read: Callable[[Reader], None],
-        settled: Callable[[JournalLog], None],
+        compacted: Callable[[JournalLog], None],
         outdated: Callable[[JournalLog, list[str]], None],
-        observed: Callable[[Talk], None],
+        browse_read: Callable[[Talk], None],
         shortage: Shortage | None = None,
     ) -> None:
-        """`outdated` is given segments that another one stands for, `observed` whose read ended."""
+        """`outdated` gets the segments that another one replaces; `browse_read` gets the
+        conversation whose read has ended."""
         self._shortage = shortage or Shortage(loop)
         self._sleep: Sleep = asyncio.sleep
         self._files = files
         self._loop = loop
-        self._settled = settled
+        self._compacted = compacted
         self._outdated = outdated
-        self._observed = observed
-        self._observers = ThreadPoolExecutor(OBSERVER_THREADS, thread_name_prefix="kestrelpy-look")
+        self._browse_read = browse_read
+        self._browsers = ThreadPoolExecutor(BROWSE_THREADS, thread_name_prefix="kestrelpy-look")
         self._readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="kestrelpy-read")
         # One, and its own: rewriting takes its time, and spares must not wait behind it.
         self._rewriter = ThreadPoolExecutor(1, thread_name_prefix="kestrelpy-rewrite")
@@ -105,20 +106,20 @@ class Background:
 
     # -- reading back -----------------------------------------------------------------------
 
-    def feed(self, reader: Reader) -> bool:
+    def schedule_read(self, reader: Reader) -> bool:
         """Have read back what `reader` needs next; False: nothing of it can be read yet."""
-        return self._reading.feed(reader)
+        return self._reading.schedule_read(reader)
 
-    def observe(self, log: Log, work: Work, talk: Talk) -> None:
+    def start_read(self, log: Log, work: Work, talk: Talk) -> None:
         """Have read what this conversation's observer asked for."""
         target = on_disk(log)
         assert target is not None, "a queue in memory has nothing to be read"
-        self._start(target, self._observe(work, talk))
+        self._start(target, self._browse(work, talk))
 
-    async def _observe(self, work: Work, talk: Talk) -> None:
+    async def _browse(self, work: Work, talk: Talk) -> None:
         try:
-            for _ in range(OBSERVER_TRIES_MAX):
-                await wrap(work.run)(self._files, executor=self._observers)
+            for _ in range(BROWSE_TRIES_MAX):
+                await wrap(work.run)(self._files, executor=self._browsers)
                 error = work.error
                 if error is None or not is_shortage(error):
                     break
@@ -127,7 +128,7 @@ class Background:
         finally:
             if not self._ending.is_set():  # else nobody is answered any more
                 work.is_over = True
-                self._observed(talk)
+                self._browse_read(talk)
 
     def _name(self, reader: Reader, target: JournalLog) -> None:
         """Say what was found to be damaged, and keep a copy of it."""
@@ -142,7 +143,7 @@ class Background:
 
     async def _set_aside(self, target: JournalLog, damages: list[Damage]) -> None:
         try:
-            await self._patiently(
+            await self._retry(
                 target, wrap(set_aside), self._files, target.journal.folder, damages
             )
         except OSError as error:
@@ -158,7 +159,7 @@ class Background:
         """It has failed, or is deleted: what waits for its log to get on waits in vain."""
         self._snapshots.pop(target, None)
 
-    def settle(self, target: JournalLog) -> None:
+    def log_advanced(self, target: JournalLog) -> None:
         """The log got on: what waited for that is done now."""
         job = self._snapshots.get(target)
         if job is not None and target.journal.commit.lsn_durable >= job.snapshot.lsn:
@@ -168,27 +169,27 @@ class Background:
     async def _write_snapshot(self, target: JournalLog, job: SnapshotJob) -> None:
         journal = target.journal
         try:
-            await self._patiently(target, wrap(job.run), self._files, Pause(self._ending).pause)
+            await self._retry(target, wrap(job.run), self._files, Pause(self._ending).pause)
         except OSError as error:
             if target.failure is None:
                 log.error("%s: no snapshot: %s", journal.folder, error.strerror)
             self._loop.call_later(RETRY_SECONDS, journal.upkeep.finish_snapshot, job, False)
             return
         await self._remove(target, journal.upkeep.finish_snapshot(job, True))
-        self._settled(target)
-        self._carry(target, job)
-        self._merge(target, job)
+        self._compacted(target)
+        self._compact(target, job)
+        self._merge_dedupe(target, job)
 
     async def _remove(self, target: JournalLog, outdated: list[str]) -> None:
         for path in outdated:
             try:
-                await self._patiently(target, wrap(self._files.remove), path)
+                await self._retry(target, wrap(self._files.remove), path)
             except OSError as error:
                 log.error("%s: not removed: %s", path, error.strerror)
 
     # -- what is remembered -----------------------------------------------------------------
 
-    def _merge(self, target: JournalLog, snapshot: SnapshotJob) -> None:
+    def _merge_dedupe(self, target: JournalLog, snapshot: SnapshotJob) -> None:
         """Have some of the files of remembered ids and versions made into one."""
         job = target.journal.upkeep.begin_merge(snapshot, Pause(self._ending).pause)
         if job is not None:
@@ -197,7 +198,7 @@ class Background:
     async def _write_merged(self, target: JournalLog, job: MergeJob) -> None:
         merged: Chunk | None = None
         try:
-            merged = await self._patiently(target, self._on_rewriter(job.run), self._files)
+            merged = await self._retry(target, self._on_rewriter(job.run), self._files)
         except ChunkDamaged as damaged:
             log.error("%s", damaged)
         except OSError as error:  # a full disk, most likely; the next snapshot tries again
@@ -207,7 +208,7 @@ class Background:
 
     # -- rewriting --------------------------------------------------------------------------
 
-    def _carry(self, target: JournalLog, snapshot: SnapshotJob) -> None:
+    def _compact(self, target: JournalLog, snapshot: SnapshotJob) -> None:
         """Have the next segments rewritten that are mostly done with, if there are any."""
         journal = target.journal
         chosen = journal.upkeep.choose(snapshot.snapshot.lsn, snapshot.time_ms)
@@ -223,7 +224,7 @@ class Background:
         journal, goes_on = target.journal, True
         survivors: Segment | None = None
         try:
-            survivors = await self._patiently(target, self._on_rewriter(job.run), self._files)
+            survivors = await self._retry(target, self._on_rewriter(job.run), self._files)
             goes_on = survivors is not None  # else not before the next snapshot
         except DamagedVictim as damaged:
             log.error("%s", damaged)
@@ -236,18 +237,18 @@ class Background:
         outdated = journal.upkeep.finish_carry(chosen, job, survivors)
         if outdated:
             self._outdated(target, outdated)
-        self._settled(target)
+        self._compacted(target)
         if goes_on:
-            self._carry(target, snapshot)
+            self._compact(target, snapshot)
 
     # -- tasks ------------------------------------------------------------------------------
 
-    async def _patiently(
+    async def _retry(
         self, target: JournalLog, work: Callable[..., Awaitable[T]], *args: object
     ) -> T:
         """Do it on a thread, and again as long as a shortage is all that stops it."""
         folder = target.journal.folder
-        return await self._shortage.patiently(folder, lambda: work(*args), self._sleep)
+        return await self._shortage.retry(folder, lambda: work(*args), self._sleep)
 
     def _on_reader(self, work: Callable[[Files], T]) -> Callable[[Files], Awaitable[T]]:
         return partial(wrap(work), executor=self._readers)
@@ -281,5 +282,5 @@ class Background:
         for task in list(self._tasks):
             task.cancel()
         self._ending.set()
-        for threads in (self._readers, self._observers, self._rewriter):
+        for threads in (self._readers, self._browsers, self._rewriter):
             threads.shutdown(wait=False, cancel_futures=True)

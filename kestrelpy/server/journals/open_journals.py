@@ -41,7 +41,7 @@ class OpenJournals:
         self._sync = sync
         self._again = again
         self.most = NO_LIMIT
-        self._holding: dict[JournalLog, None] = {}  # by when they were written last
+        self._open: dict[JournalLog, None] = {}  # by when they were written last
         self._waiting: dict[JournalLog, asyncio.TimerHandle] = {}
         self._stalled: set[JournalLog] = set()  # until they could open theirs
         self._is_stuck = False  # none could let go in this turn
@@ -49,7 +49,7 @@ class OpenJournals:
     @property
     def count(self) -> int:
         """How many hold descriptors."""
-        return len(self._holding)
+        return len(self._open)
 
     def begin_turn(self) -> None:
         """Others may have become able to rest."""
@@ -61,13 +61,13 @@ class OpenJournals:
 
     def has_room_for(self, target: JournalLog, wall_ms: int) -> bool:
         """True if it may open its files now; else a turn is owed when there is room."""
-        if len(self._holding) < self.most or target in self._holding:
+        if len(self._open) < self.most or target in self._open:
             return True
         if self._is_stuck:
             return False
         if self._let_go(1, wall_ms):
             return True
-        oldest = list(islice(self._holding, _LOOKS_MAX))
+        oldest = list(islice(self._open, _LOOKS_MAX))
         for each in oldest:
             if not each.no_room:
                 self._sync(each)  # nobody may wait for that
@@ -76,7 +76,7 @@ class OpenJournals:
 
     def wrote(self, target: JournalLog, wall_ms: int) -> None:
         """A turn had it write."""
-        journal, holding = target.journal, self._holding
+        journal, holding = target.journal, self._open
         error = journal.shortage
         if error is None or target.failure is not None:
             if target in self._stalled:
@@ -99,12 +99,12 @@ class OpenJournals:
 
     def rested(self, target: JournalLog) -> None:
         """It holds none any more."""
-        self._holding.pop(target, None)
+        self._open.pop(target, None)
 
     def _let_go(self, most: int, wall_ms: int) -> int:
         """Have up to so many rest that can, written longest ago first; returns how many did."""
         count = 0
-        for target in list(islice(self._holding, _LOOKS_MAX)):
+        for target in list(islice(self._open, _LOOKS_MAX)):
             journal = target.journal
             if journal.is_resting:
                 journal.rest(wall_ms)
@@ -112,7 +112,7 @@ class OpenJournals:
                 journal.abandon()
             else:
                 continue
-            del self._holding[target]
+            del self._open[target]
             count += 1
             if count == most:
                 break

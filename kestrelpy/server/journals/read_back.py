@@ -25,7 +25,7 @@ from kestrelpy.core.log.shared_log import SharedLog, on_disk
 from kestrelpy.core.subscription.subscription import Reader
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.server import clock
-from kestrelpy.server.journals.read_cache import SharedReads
+from kestrelpy.server.journals.read_cache import ReadCache
 from kestrelpy.server.journals.shortage import Shortage
 
 log = logging.getLogger("kestrelpy.background")
@@ -61,14 +61,14 @@ class ReadBack:
         self._on_thread = on_thread
         self._shortage = shortage
         self._read_done = done
-        self._name = name
+        self._log_damage = name
         self._start = start
-        self._shared = SharedReads(loop)
+        self._cache = ReadCache(loop)
         self._reviving: set[Reader] = set()
         self._log_limit = LogLimit()
         self._waiting: set[Reader] = set()  # to be tried again after a shortage
 
-    def feed(self, reader: Reader) -> bool:
+    def schedule_read(self, reader: Reader) -> bool:
         """Have read back what `reader` needs next; False: nothing of it can be read yet."""
         if reader in self._waiting:
             return True
@@ -80,14 +80,14 @@ class ReadBack:
         target = on_disk(reader.log)
         if target is None:
             return True
-        self._name(reader, target)
+        self._log_damage(reader, target)
         return (
-            self._feed_dead(reader, target)
-            & self._feed_line(reader, target)
-            & self._feed_stubs(reader, target)
+            self._read_dead_letter(reader, target)
+            & self._read_ready(reader, target)
+            & self._read_out_of_order(reader, target)
         )
 
-    def _feed_dead(self, reader: Reader, target: JournalLog) -> bool:
+    def _read_dead_letter(self, reader: Reader, target: JournalLog) -> bool:
         missing, journal = reader.dead.sought, target.journal
         if not missing or reader in self._reviving:
             return True
@@ -109,7 +109,7 @@ class ReadBack:
         elif id_ == reader.dead.sought:
             reader.dead.hide(id_)  # never written, most likely: that is no damage
 
-    def _feed_line(self, reader: Reader, target: JournalLog) -> bool:
+    def _read_ready(self, reader: Reader, target: JournalLog) -> bool:
         ready, backlog = reader.ready, reader.log.backlog
         if not ready.beyond or backlog is None:
             return True
@@ -133,16 +133,16 @@ class ReadBack:
         self._look_again(reader, target)
         return True
 
-    def _feed_stubs(self, reader: Reader, target: JournalLog) -> bool:
+    def _read_out_of_order(self, reader: Reader, target: JournalLog) -> bool:
         """What stands apart and is next."""
         journal, stubs = target.journal, reader.ready.stubs
         is_shared = isinstance(reader.log, SharedLog)
-        if is_shared and stubs.count and not stubs.is_fetching and self._shared.is_reading(target):
+        if is_shared and stubs.count and not stubs.is_fetching and self._cache.is_reading(target):
             return False  # it takes what that read finds
         wanted = reader.line.begin_fetch()
         if not wanted:
             return True
-        if is_shared and (known := self._shared.of(target, wanted)):
+        if is_shared and (known := self._cache.of(target, wanted)):
             reader.line.fetched(known)
             reader.ready.stubs.put_back()
             self._look_again(reader, target)
@@ -150,7 +150,7 @@ class ReadBack:
         some = journal.backlog.some(wanted)
         if some.parts:
             if is_shared:
-                self._shared.begin(target)
+                self._cache.begin(target)
             self._start(target, self._fetch(reader, target, some, wanted))
             return True
         if journal.has_pending and target.failure is None:
@@ -169,8 +169,8 @@ class ReadBack:
             found = await self._on_thread(some.run)(self._files)
             records = found.records
         finally:
-            if self._shared.is_reading(target):
-                self._shared.end(target, records)
+            if self._cache.is_reading(target):
+                self._cache.end(target, records)
         reader.line.fetched(records.values())
         if found.shortage is not None:
             reader.ready.stubs.put_back()
@@ -186,12 +186,12 @@ class ReadBack:
                 log.error("%s: item %d cannot be read: %s", target.journal.folder, id_, reason)
                 reader.line.hide_stub(id_)
         reader.ready.stubs.put_back()
-        self._name(reader, target)
+        self._log_damage(reader, target)
         self._read_done(reader)
 
     def _look_again(self, reader: Reader, target: JournalLog) -> None:
         """There is something to take, or to miss: in the next turn, so that others have theirs."""
-        self._name(reader, target)
+        self._log_damage(reader, target)
         self._loop.call_soon(self._read_done, reader)
 
     async def _read(

@@ -15,20 +15,20 @@ from typing import Final
 from journal.format.record import Record
 from kestrelpy.core.log.log import JournalLog
 
-KEPT_SECONDS: Final = 1.0
+CACHED_SECONDS: Final = 1.0
 
 
-class SharedReads:
+class ReadCache:
     """Of all journals with several readers; one read of items by their ids for each at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._reading: set[JournalLog] = set()
-        self._kept: dict[JournalLog, Mapping[int, Record]] = {}
+        self._cached: dict[JournalLog, Mapping[int, Record]] = {}
 
     def of(self, target: JournalLog, wanted: Iterable[int]) -> list[Record]:
         """Those of these that were read just now."""
-        kept = self._kept.get(target)
+        kept = self._cached.get(target)
         return [kept[id_] for id_ in wanted if id_ in kept] if kept else []
 
     def is_reading(self, target: JournalLog) -> bool:
@@ -43,9 +43,9 @@ class SharedReads:
         """It is over, and this is what it found; nothing: it failed."""
         self._reading.discard(target)
         if found:
-            self._kept[target] = found
-            self._loop.call_later(KEPT_SECONDS, self._forget, target, found)
+            self._cached[target] = found
+            self._loop.call_later(CACHED_SECONDS, self._forget, target, found)
 
     def _forget(self, target: JournalLog, found: Mapping[int, Record]) -> None:
-        if self._kept.get(target) is found:
-            del self._kept[target]
+        if self._cached.get(target) is found:
+            del self._cached[target]

@@ -72,7 +72,7 @@ class Shortage:
             "files can be opened again: after %.1f s, for which up to %d waited", seconds, most
         )
 
-    async def patiently(
+    async def retry(
         self, path: str, work: Callable[[], Awaitable[T]], sleep: Sleep = asyncio.sleep
     ) -> T:
         """Do it again and again until it is no shortage that stops it."""

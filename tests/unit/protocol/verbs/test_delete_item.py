@@ -30,7 +30,7 @@ def test_an_item_is_cancelled_that_stands_on_disk_after_more_confirms_than_one_r
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("WALKED_BYTES_MAX", "PIECE_BYTES_OF_ONE", "NEAR_ITEMS"):
-        monkeypatch.setattr(f"journal.gather.{name}", 200)
+        monkeypatch.setattr(f"journal.read.range_scan.{name}", 200)
     stage = Stage()
     stage.set_queue(max_memory=1)
     stage.say("a", b"set jobs 0 0 1", b"1")

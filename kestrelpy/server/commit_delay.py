@@ -17,34 +17,34 @@ from typing import Final
 from kestrelpy.server.process import SWITCH_SECONDS, SWITCH_SECONDS_HURRIED
 
 # While requests keep coming in, a sync is put off by this much at most.
-GATHER_MS_MAX: Final = 3
+DELAY_MS_MAX: Final = 3
 # For so long after a small request came a sync thread gets the interpreter sooner: a sync takes
 # about half a millisecond.
 HURRY_MS: Final = 3
 
 
-class Gathering:
+class CommitDelay:
     """Owned by the turn. Connections that are heavy have no part in it."""
 
-    __slots__ = ("_fed", "_hurry_until_ms", "_since_ms", "_switch", "is_hurried")
+    __slots__ = ("_has_input", "_hurry_until_ms", "_since_ms", "_switch", "is_hurried")
 
     def __init__(self, switch: Callable[[float], None] = sys.setswitchinterval) -> None:
         """`switch` sets how long a thread waits for the interpreter, in seconds."""
         self._switch = switch
-        self._fed = False  # have bytes come in in this turn?
+        self._has_input = False  # have bytes come in in this turn?
         self._since_ms = 0  # 0: nothing is put off
         self._hurry_until_ms = 0
         self.is_hurried = False
 
-    def feed(self, now_ms: int) -> None:
+    def note_input(self, now_ms: int) -> None:
         """Note that bytes have come from a connection."""
-        self._fed = True
+        self._has_input = True
         self._hurry_until_ms = now_ms + HURRY_MS
 
     def is_over(self, now_ms: int) -> bool:
         """Return whether what is pending is written now; asked in each turn in which some is."""
         self._since_ms = self._since_ms or now_ms
-        if self._fed and now_ms - self._since_ms < GATHER_MS_MAX:
+        if self._has_input and now_ms - self._since_ms < DELAY_MS_MAX:
             return False
         self._since_ms = 0
         return True
@@ -54,7 +54,7 @@ class Gathering:
 
         `is_crowded`: others use up their shares; `syncs` are in flight.
         """
-        self._fed = False
+        self._has_input = False
         if self.is_hurried is not (is_crowded and syncs > 0 and now_ms < self._hurry_until_ms):
             self.is_hurried = not self.is_hurried
             self._switch(SWITCH_SECONDS_HURRIED if self.is_hurried else SWITCH_SECONDS)
