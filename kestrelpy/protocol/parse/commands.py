@@ -1,30 +1,30 @@
-"""The commands as slotted classes: where the wire's words end and the house's begin.
+"""The commands as slotted classes: the words of the wire and the names in the code.
 
-    on the wire          in the house
+    on the wire          in the code
     ---------------      ---------------------------------
-    open                 lends: a lease
+    open                 opens: leases an item
     close                ending CONFIRM
     abort, defer         ending GIVE_BACK, DEFER
-    abort/dead=<why>     ending GIVE_BACK, why: buried
-    lease=<duration>     lease_ms: lent by token
+    abort/dead=<why>     ending GIVE_BACK, why: to the dead letters
+    lease=<duration>     lease_ms: a lease by token
     token=<n>            token: the lease that is meant; of the command, not of its key
     peek                 peeks
-    after=, since=, n=   view: what an observer sees, by marker
+    after=, since=, n=   view: the items to browse, by marker
     full                 full: all that is known about an item
     t=<duration>         wait_ms
     delay=, at=          delay: when it becomes available
     key=<k>[,<k>...]     key: the values of an item's key
-    id=, scope=, epoch=  once: so that it is stored once
-    expect=<v>, cas      expected: how many items were written under the key
-    confirm[=<q>:<n>]    handoff: what is confirmed in the same step
+    id=, scope=, epoch=  once: deduplication
+    expect=<v>, cas      expected: the version of the key
+    confirm[=<q>:<n>]    handoff: the item confirmed in the same step
     at_version=<v>       at_version: which item of a key
-    from=, since=        begin: where a child that is new begins
-    upto=<marker>        Upto: everything up to there is confirmed
+    from=, since=        begin: where a new child begins
+    upto=<marker>        Upto: confirm all items up to there
     declare              declares: settings instead of an item
-    q/dead               dead: the dead line
-    get without open     take: lend and confirm in one step
+    q/dead               dead: the dead letters
+    get without open     takes: lease and confirm in one step
 
-One rule: a command that exists is well formed; what is not became a `Bad` with its answer.
+One rule: a command object is well formed; a malformed request becomes a `Bad` with its reply.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Ending(Enum):
 
 
 class Target:
-    """A parsed key. `raw` is echoed as sent. The token in it is the command's: see `Fetch`.
+    """A parsed key. `raw` is echoed as sent. The token in it belongs to the command: see `Fetch`.
 
-    `is_plain`: it names a queue of its own, and neither a key of it nor a marker.
+    `is_plain` is True for a queue that is no child, without a key or a marker.
     """
 
     __slots__ = (
@@ -85,10 +85,10 @@ class Target:
     ) -> None:  # fmt: skip
         self.raw = raw
         self.name = name
-        self.parent = parent_of(name)  # of a fan-out child: whose items it reads
+        self.parent = parent_of(name)  # of a fan-out child: the queue whose items it reads
         self.once = once
         self.begin = begin
-        self.at_version = at_version  # 0: the last
+        self.at_version = at_version  # 0: the last one
         self.options = options
         self.opens = "open" in options
         self.peeks = "peek" in options
@@ -107,7 +107,7 @@ class Target:
         self.is_plain = not (self.parent or view or key or begin)
 
     def sent_as(self, raw: bytes) -> Target:
-        """The same, as another echo wants it."""
+        """Return the same target for a line that was sent in another form."""
         made = _new(Target)
         made.raw, made.name, made.options = raw, self.name, self.options
         made.opens, made.peeks, made.dead, made.full = self.opens, self.peeks, self.dead, self.full
@@ -120,15 +120,15 @@ class Target:
 
     @property
     def takes(self) -> bool:
-        """A plain get: hand out and confirm at once."""
+        """True for a plain get: hand out and confirm at once."""
         return not (self.opens or self.peeks or self.ending is not None)
 
 
 class StoreLine:
     """The line of a `set`, `add`, `cas` or `replace`, before its body.
 
-    `expected`: so many items were written under the key; None: it does not matter. `is_plain`: a
-    set that says nothing of ids or what it confirms, but perhaps of a key.
+    `expected` is the version that the key must have; None if any will do. `is_plain` is True for a
+    set without an id and without a hand-off; it may have a key.
     """
 
     __slots__ = (
@@ -153,7 +153,7 @@ class StoreLine:
         self.is_plain = verb == b"set" and not (self.id or self.handoff)
 
     def naming(self, varies: Cut) -> StoreLine:
-        """The same line with another id, key, version or token."""
+        """Return the same line with another id, key, version or token."""
         made = _new(StoreLine)
         made.target, made.verb, made.flags = self.target, self.verb, self.flags
         made.expiry, made.size, made.noreply = self.expiry, self.size, self.noreply
@@ -165,7 +165,7 @@ class StoreLine:
 
     @property
     def only_if_empty(self) -> bool:
-        """An `add` that names neither an id nor a key: only into a queue that holds nothing."""
+        """True for an `add` without an id and a key: it stores only into an empty queue."""
         return self.verb == b"add" and not self.id and not self.key
 
 
@@ -192,7 +192,7 @@ class Fetch:
         self.noreply = False
 
     def naming(self, token: int, line: bytes) -> Fetch:
-        """The same, of another lease; `line` is how it was sent: an item is given with that."""
+        """Return the same request for another lease; `line` is the form that it was sent in."""
         targets = self.targets
         if targets[0].opens:
             targets = [targets[0].sent_as(line.split(None, 2)[1])]
@@ -200,7 +200,7 @@ class Fetch:
 
 
 class Delete:
-    """`delete q`, or what a token names is done (0: none does)."""
+    """`delete q`, or the confirm of the lease that the token names (0: no token)."""
 
     __slots__ = ("name", "noreply", "token")
 
@@ -210,12 +210,12 @@ class Delete:
         self.noreply = noreply
 
     def naming(self, token: int, line: bytes) -> Delete:
-        """The same, of another lease."""
+        """Return the same request for another lease."""
         return Delete(self.name, token, self.noreply)
 
 
 class Remove:
-    """`delete q/item=<n>`, `delete q/dead/item=<n>`: one item, that waits or is dead."""
+    """`delete q/item=<n>`, `delete q/dead/item=<n>`: remove one waiting item or dead letter."""
 
     __slots__ = ("dead", "item", "name", "noreply")
 
@@ -227,7 +227,7 @@ class Remove:
 
 
 class Upto:
-    """`delete q+cursor/upto=<marker>`: everything of that reader is confirmed up to there."""
+    """`delete q+cursor/upto=<marker>`: confirm all items of that subscription up to there."""
 
     __slots__ = ("marker", "noreply", "target")
 
@@ -238,7 +238,7 @@ class Upto:
 
 
 class Withdraw:
-    """`delete q/id=<id>`: an item that waits, by the id it was stored with."""
+    """`delete q/id=<id>`: remove a waiting item by the id it was stored with."""
 
     __slots__ = ("id", "name", "noreply")
 
@@ -260,7 +260,7 @@ class Touch:
         self.noreply = noreply
 
     def naming(self, token: int, line: bytes) -> Touch:
-        """The same, of another lease."""
+        """Return the same request for another lease."""
         return Touch(self.name, token, self.seconds, self.noreply)
 
 
@@ -276,9 +276,9 @@ class Plain:
 
 
 class Bad:
-    """A request that cannot be carried out: its answer, and whether the connection must end.
+    """A request that cannot be executed: its reply, and whether the connection must end.
 
-    `unknown` is an option that there is not: the answer may name the nearest one.
+    `unknown` is an option that does not exist: the reply may name the nearest one.
     """
 
     __slots__ = ("closes", "line", "log", "noreply", "unknown")

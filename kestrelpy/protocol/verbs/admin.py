@@ -1,6 +1,6 @@
-"""The verbs that are neither stored nor fetched: flush, stats, status and the like.
+"""The verbs beside get and set: flush, stats, status, pause, retry and others.
 
-One rule: what may take long answers in slices, one per turn.
+One rule: a long reply leaves in slices, one per turn.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SWEEP_STEPS: Final = 1000
 
 
 def answer_plain(conversation: Talk, command: Plain, now_ms: int) -> None:
-    """Carry out one of them."""
+    """Execute one of them."""
     _VERBS[command.verb](conversation, command, now_ms)
 
 
@@ -74,7 +74,7 @@ def _flush_each(
             continue
         if queue.log.failure is None:
             done.hold(b"", queue.log, queue.flush(conversation.last_command_ms))
-        else:  # failed since we looked: what waits for more of it becomes the error
+        else:  # failed since the check above: a wait for more becomes the error
             done.hold(b"", queue.log, queue.log.lsn_appended + 1)
         yield b""
     conversation.replies.hold(b"" if noreply else b"OK\r\n", done, 1)
@@ -157,7 +157,7 @@ def _pause(conversation: Talk, command: Plain, now_ms: int) -> None:
 
 
 def _retry(conversation: Talk, command: Plain, now_ms: int) -> None:
-    """`retry <queue> <item>`: a delayed item is available now."""
+    """`retry <queue> <item>`: make a delayed item available now."""
     if len(command.words) != 2:
         raise ClientError("retry needs a queue and an item: retry <queue> <number>")
     name, number = command.words

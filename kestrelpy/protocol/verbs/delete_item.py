@@ -1,12 +1,12 @@
-"""Single items removed on request: one that waits is cancelled, a dead one purged.
+"""Single items removed on request: a waiting item is cancelled, a dead letter purged.
 
-    delete q/item=7       it waits ──▶ gone: DELETED        lent, dead, gone ──▶ NOT_FOUND
-    delete q/id=4711      the item that was stored under this id, as by its number: the id itself
-                          stays remembered, for whoever repeats its set must not bring it back
-    delete q/dead/item=7  it is dead and nobody holds it ──▶ gone: DELETED
+    delete q/item=7       it waits ──▶ gone: DELETED        leased, dead, gone ──▶ NOT_FOUND
+    delete q/id=4711      the same for the item stored under this id: the id itself stays
+                          remembered, so that a repeated set does not bring the item back
+    delete q/dead/item=7  a dead letter that is not leased ──▶ gone: DELETED
 
-One rule: how large an item is that goes stands in the record of it, so one that only the log has is
-read first; whatever happens to it meanwhile is looked at again.
+One rule: the record of a removal holds the item's size, so an item that only the log has is read
+first; its state is checked again after the read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kestrelpy.protocol.ports import Talk
 
 
 def remove(talk: Talk, command: Remove, now_ms: int) -> Iterator[bytes] | None:
-    """Do it and answer; the rest of it, if something has to be read first, is returned."""
+    """Remove an item and reply; return the rest of the work if the item has to be read first."""
     if talk.host.mode != "up":
         raise ServerError(f"{talk.host.mode}: this server removes nothing now")
     queue = talk.broker.queues.get(command.name)
@@ -43,7 +43,7 @@ def remove(talk: Talk, command: Remove, now_ms: int) -> Iterator[bytes] | None:
 
 
 def withdraw(talk: Talk, command: Withdraw, now_ms: int) -> Iterator[bytes] | None:
-    """The same for the item that was stored under an id, which stays remembered."""
+    """Remove the item that was stored under an id; the id stays remembered."""
     queue = talk.broker.queues.get(command.name)
     item = 0
     if queue is not None:
@@ -62,7 +62,7 @@ def _read_and_cancel(talk: Talk, queue: Queue, id_: int, noreply: bool) -> Itera
             queue.raise_failed()
         wall_ms = talk.last_command_ms + queue.wall.offset_ms
         if put is not None and Kept(queue).has_expired(id_, put[4], wall_ms):
-            _say(talk, noreply, None, None)  # cleared away when it is read for somebody
+            _say(talk, noreply, None, None)  # it is removed when a consumer reaches it
         elif put is None and waiting(queue.reader, id_, talk.last_command_ms) is Waiting.LOGGED:
             _raise_unreadable(queue, id_)
         else:

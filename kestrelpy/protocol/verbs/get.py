@@ -1,9 +1,8 @@
-"""What one connection fetches, holds and waits for.
+"""The `get` side of one connection: fetch, lease, wait, end a lease.
 
     check (refuses, changes nothing) -> end a lease -> hand out | wait | nothing -> reply, held
 
-One rule: everything that can be refused is refused before anything is changed, over all the keys
-of one request.
+One rule: all refusals come before the first change, across all keys of one request.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ from kestrelpy.protocol.verbs.streams import check_stream, show_stream
 from kestrelpy.protocol.verbs.value_line import full_value, value
 
 _END: Final = b"END\r\n"
-STEP_KEYS: Final = 8  # of one get, before others have their turn: half a millisecond
-UNREAD_MS: Final = 100  # until one key of several looks again for what could not be read
+STEP_KEYS: Final = 8  # of one get, before other connections have their turn: half a millisecond
+UNREAD_MS: Final = 100  # until one key of several is tried again after a failed read
 
 
 class GetHandler:
@@ -68,7 +67,7 @@ class GetHandler:
 
     @property
     def is_held_up(self) -> bool:
-        """Does it wait for an item, or for the disk?"""
+        """True if it waits for an item, or for the disk."""
         return self.waiter is not None or (
             self._browser is not None and self._browser.is_held_up
         )
@@ -76,7 +75,7 @@ class GetHandler:
     # -- fetching ---------------------------------------------------------------------------
 
     def fetch(self, command: Fetch, now_ms: int) -> Iterator[bytes] | None:
-        """Answer it, begin to wait, or refuse it; the rest of a long answer is returned."""
+        """Answer the request, begin to wait, or refuse it; return the rest of a long reply."""
         targets = command.targets
         if self.host.mode == "quiescent" and any(t.takes or t.opens or t.peeks for t in targets):
             raise ServerError("quiescent: this server hands out nothing now")
@@ -130,23 +129,23 @@ class GetHandler:
         return self.browser().observe(target, numbered, end, to)
 
     def browser(self) -> Browser:
-        """What reads by marker for this conversation, made when it is needed first."""
+        """Return the browser of this conversation, made at its first use."""
         if self._browser is None:
             self._browser = Browser(self._talk, self.holder, self.at_end)
         return self._browser
 
     def _fetch_each(self, command: Fetch, now_ms: int) -> Iterator[bytes]:
-        """Several keys, each in turn, as one reply; a long one leaves in several."""
+        """Answer several keys in turn as one reply; a long one leaves in parts."""
         part = JointReply()
         for number, target in enumerate(command.targets):
             if number and not number % STEP_KEYS:
-                yield b""  # others have their turn
+                yield b""  # other connections have their turn
             if part.value_bytes >= HELD_BYTES_MAX:
                 self.replies.value_bytes += part.value_bytes
                 self.replies.hold(part.data, part, 1)
                 yield b""
                 if part.failure is not None:
-                    return  # the error was the end of the answer
+                    return  # the error was the end of the reply
                 part = JointReply()
             if target.view is not None or target.key:
                 observe = partial(self._observe, target, command.numbered, b"", part)
@@ -170,7 +169,7 @@ class GetHandler:
     def _check(
         self, target: Target, queue: Queue | None, now_ms: int, token: int = 0
     ) -> Lease | None:
-        """Refuse what may not be done, before anything is; returns the lease it would end."""
+        """Refuse the request before it changes anything; return the lease that it would end."""
         holder = self.holder
         if queue is not None and not target.peeks and queue.log.failure is not None:
             queue.raise_failed()
@@ -199,10 +198,10 @@ class GetHandler:
         return lease
 
     def _forgive(self, target: Target, queue: Queue | None) -> bool:
-        """Did a lease of this queue end under the client's hands? One such mark is taken away.
+        """Return True if a lease of this queue expired under the client, and clear one such mark.
 
-        An open forgets them all, unless another item of the queue is open: then each mark
-        stands for a close that is still to come, and that must not end another lease.
+        An open clears all marks, unless another item of the queue is open: then each mark stands
+        for a close that is still to come, and that close must not end another lease.
         """
         overdue = self.holder.overdue
         if queue is None or queue.reader not in overdue:
@@ -223,7 +222,7 @@ class GetHandler:
         end: bytes,
         to: Replies | JointReply,
     ) -> None:
-        """Answer one key; `end` closes the answer (nothing, among several keys)."""
+        """Answer one key; `end` closes the reply (it is empty among several keys)."""
         counters = self.broker.counters
         awaited: Log | None = None
         written = stored = 0
@@ -235,9 +234,9 @@ class GetHandler:
         )
         if target.ending is not None:
             if was_over:
-                pass  # it went back already; nobody's fault, nothing to count
+                pass  # the item is back already, and the client made no mistake: nothing to count
             elif lease is None or queue is None:
-                if not target.opens:  # with close/open a worker begins
+                if not target.opens:  # a worker begins with close/open
                     note_nothing_open(self._talk, target, queue)
             else:
                 awaited = queue.log
@@ -274,7 +273,7 @@ class GetHandler:
         written: int,
         to: Replies | JointReply,
     ) -> bool:
-        """Say the next item, lent, taken or peek_reply; False: there is none."""
+        """Reply with the next item, leased, taken or peeked; return False if there is none."""
         reader = queue.reader
         if target.peeks:
             item = reader.first(now_ms, target.dead)
@@ -285,7 +284,8 @@ class GetHandler:
             to.hold(data, queue.log, item.lsn)
             return True
         if reader.waiters.count and reader.waiters.first(target.dead) is not None:
-            reader.serve(now_ms)  # others came first; what has just been read back may be for all
+            # other waiters come first, and a read may have been for all of them
+            reader.serve(now_ms)
             if reader.waiters.first(target.dead) is not None:
                 return False
         lease = reader.open(self.holder, now_ms, target.dead, target.lease_ms)
@@ -316,7 +316,8 @@ class GetHandler:
             number = lease.token if target.opens else item.marker
             if target.opens:
                 stored = max(stored, reader.tokens_lsn)
-                if not lease.by_token:  # else it is known by it since it was lent
+                # a lease by token has been known by its token since it began
+                if not lease.by_token:
                     reader.leases.show(lease)
         if lease.by_token:
             written = max(written, lease.lsn)
@@ -332,7 +333,7 @@ class GetHandler:
             reader.line.said(lease)
 
     def oldest(self, queue: Queue | None) -> Lease | None:
-        """This connection's oldest open item of that queue."""
+        """Return this connection's oldest open item of that queue."""
         if queue is None:
             return None
         reader = queue.reader
@@ -353,7 +354,7 @@ class GetHandler:
         )
 
     def end_wait(self, waiter: Waiter) -> bool:
-        """The wait is over: say what came of it; False: this wait was over before."""
+        """Answer a wait that is over; return False if it had ended before."""
         if waiter.want is Want.OBSERVE:
             return self._browser is not None and self._browser.waiter is waiter
         if self.waiter is not waiter or self._pending is None:
@@ -373,7 +374,7 @@ class GetHandler:
                 replies.value_bytes += len(data)
                 replies.hold(data, reader.log, item.lsn)
             elif lease is not None:
-                # A close before the wait was of the same queue: its record comes first.
+                # The close before the wait was of the same queue: its record comes first.
                 stored = waiter.done_lsn if reader.policy.confirms_synced else 0
                 stored = max(stored, pending.stored)
                 written = max(waiter.done_lsn, pending.written)
@@ -381,7 +382,7 @@ class GetHandler:
         return True
 
     def stop_waiting(self) -> None:
-        """It waits no more; what it was served in this very turn is among the holder's leases."""
+        """End the wait; an item served in this turn is among the holder's leases."""
         waiter, self.waiter = self.waiter, None
         if waiter is not None:
             self.broker.give_up(waiter)
@@ -389,7 +390,7 @@ class GetHandler:
             self._browser.stop_waiting()
 
     def hang_up(self, now_ms: int) -> None:
-        """The client is gone: what it was lent by a token that it never learned goes back."""
+        """End the wait, and give back a lease by a token that the client never received."""
         waiter = self.waiter
         self.stop_waiting()
         lease = waiter.lease if waiter is not None else None
@@ -398,7 +399,7 @@ class GetHandler:
             lease.owner.give_back(lease, now_ms, DEFERRED)
 
     def note_eof(self) -> None:
-        """The client says no more: a wait ends here, with nothing."""
+        """End the wait with nothing: the client sends no more."""
         self.at_end = True
         if self._browser is not None:
             self._browser.at_end = True

@@ -4,9 +4,9 @@
     gets acc/key=A/peek/at_version=3     VALUE ... 3      7 ──▶ 6 ──▶ 5 ──▶ 4 ──▶ 3: each item's
                                                           record names the one before it
 
-What only the log has is read off the loop, one item at a time, and whoever hangs up ends the walk.
+Items that only the log has are read off the loop, one at a time; a hang-up ends the walk.
 
-One rule: an item is shown as of the moment of the answer: if it is kept, and when it is stored.
+One rule: an item is shown as of the moment of the reply: if it is retained, and when it is stored.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from kestrelpy.protocol.verbs.value_line import full_value, value
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-_STEPS_AT_ONCE: Final = 200  # about 2 ms, where all of them are in memory
+_STEPS_AT_ONCE: Final = 200  # about 2 ms if all of them are in memory
 
 
 def check_stream(target: Target, queue: Queue | None) -> None:
-    """Raises ClientError where a version cannot be looked for, or what is named is no key."""
+    """Raise ClientError if the queue keeps no versions, or the key is not valid for it."""
     if queue is None or not target.key:
         return
     queue.policy.keys.key_of(queue.name, target.key, b"")
@@ -47,7 +47,7 @@ def show_stream(
     talk: Talk, browser: Browser, target: Target, numbered: bool, end: bytes,
     to: Replies | JointReply,
 ) -> Iterator[bytes]:  # fmt: skip
-    """Answer one key= with peek. Held up, it yields nothing, and is gone on with later."""
+    """Answer one key= with peek. While it has to wait it yields nothing; the caller resumes it."""
     counters = talk.broker.counters
     counters.cmd_peek += 1
     queue = talk.broker.queues.get(target.name)
@@ -78,10 +78,10 @@ def show_stream(
 def _walk(
     talk: Talk, browser: Browser, queue: Queue, id_: int, back: int
 ) -> Generator[bytes, None, Item | None]:
-    """The item so many versions before this one; None: it is not kept."""
+    """Return the item `back` versions before this one; None if it is not retained."""
     for step in range(1, back + 1):
         if step % _STEPS_AT_ONCE == 0:
-            yield b""  # others have their turn
+            yield b""  # other connections have their turn
         item = yield from _item(talk, browser, queue, id_)
         if item is None or item.stamp is None or not item.stamp.previous:
             return None
@@ -99,7 +99,7 @@ def _item(
     if item is not None:
         return item
     if id_ > queue.log.item_stored and queue.log.failure is None:
-        talk.replies.hold(b"", queue.log, queue.log.lsn_appended)  # it is read when it is there
+        talk.replies.hold(b"", queue.log, queue.log.lsn_appended)  # it is read when it is stored
         yield b""
     return (yield from browser.item(queue, id_))
 
