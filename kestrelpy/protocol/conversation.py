@@ -257,10 +257,10 @@ class Conversation:
         """End the conversation: the client is gone. Its leases are given back, its waits end."""
         self.closing = True
         self.stream = None  # the rest of a long reply has no reader
-        self.parser.clear()  # breaks a reference cycle, which the garbage collector would find late
+        self.parser.clear()  # breaks a reference cycle
         self.replies.clear()
         if self._transfer is not None:
-            self._transfer.give_up("whoever asked for it hung up")
+            self._transfer.give_up("the client hung up")
         self.get_handler.hang_up(now_ms)
         self.broker.hang_up(self.holder, now_ms)
 

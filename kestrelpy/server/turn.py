@@ -1,12 +1,12 @@
-"""The turn: once per turn of the loop, commit what is pending and speak what has become true.
+"""The turn: once per turn of the loop, commit the pending records and send the true replies.
 
-    due work -> who was served -> write every dirty journal -> start its sync -> send what is true
+    due work -> ended waits -> write every dirty journal -> start its sync -> send true replies
              -> go on with connections that used up their share
 
-Requests that come in one breath share a write and a sync: as long as the sockets have more, a
-sync is put off for a few turns, three milliseconds at most.
+Requests that come together share a write and a sync: while the sockets have more, the commit is
+delayed for a few turns, three milliseconds at most.
 
-One rule: nothing is sent before the journal it rests on has been written.
+One rule: no reply leaves before the journal it rests on has been written.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from kestrelpy.server.shares import DIRECT_SECONDS, Sharer, Shares
 
 log = logging.getLogger("kestrelpy.turn")
 
-# The wall clock is looked at this often, and at every timer.
+# The clock offset is checked this often, and at every timer.
 OFFSET_CHECK_MS: Final = 1000
-# Readers that one turn has read back for; the next one goes on with the others.
+# Subscriptions that one turn schedules reads for; the next one goes on with the others.
 READS_MAX: Final = 16
-# A journal with nothing to do for so long says that it is synced, and closes its files.
+# A journal without work for this long records that it is synced, and closes its files.
 REST_SECONDS: Final = 1.0
 
 
@@ -49,17 +49,17 @@ class TurnConnection(Sharer, Protocol):
     """A connection, as the turn sees it."""
 
     def flush_output(self, now_ms: int) -> None:
-        """Send what is true."""
+        """Send the replies that are true."""
 
     def go_on(self, now_ms: int, until: float) -> None:
-        """Carry out more, until that moment of the clock `elapsed`."""
+        """Execute more, until that moment of the clock `elapsed`."""
 
     def abort(self) -> None:
-        """End it now."""
+        """Close it at once."""
 
 
 class Turn:
-    """Owes itself to the loop whenever something happened, and runs once for all of it."""
+    """Schedules itself on the loop after an event, and runs once for all events."""
 
     def __init__(
         self,
@@ -86,12 +86,12 @@ class Turn:
         self.shortage = Shortage(loop)
         self.files = OpenJournals(loop, self.shortage, self._sync_now, self.segment_ready)
         self.schedules: Schedules | None = None
-        self._deferred_reads: OrderedDict[Reader, None] = OrderedDict()  # to be read back for
+        self._deferred_reads: OrderedDict[Reader, None] = OrderedDict()  # reads for later turns
         self.shares = Shares(clock.elapsed)
-        self._to_resume: deque[Waiter] = deque()  # to be told
+        self._to_resume: deque[Waiter] = deque()  # ended waits that are not answered yet
 
     def touch(self, conversation: Conversation) -> None:
-        """This connection may have something to say."""
+        """Look at this connection in the next turn: it may have something to send."""
         if not conversation.is_touched:
             conversation.is_touched = True
             self._touched.append(conversation)
@@ -99,7 +99,7 @@ class Turn:
             self.schedule()
 
     def stop(self) -> None:
-        """No more turns: the journals are being closed by somebody else."""
+        """Run no more turns: the journals are being closed."""
         self._is_over = True
 
     def schedule(self) -> None:
@@ -141,12 +141,12 @@ class Turn:
         if self.shares:
             self._share_out(now_ms)
         if len(self._dirty) > dirty or broker.woken or self._to_resume or broker.deleted:
-            self.schedule()  # what went on has changed something
+            self.schedule()  # there is something new to commit or to send
         self.shares.renew()
         self._arm(now_ms)
 
     def _end_waits(self, now_ms: int) -> None:
-        """Say how waits have ended: of many, of large items, some in each turn."""
+        """Answer ended waits, of many or of large items only some in each turn."""
         waiters, until = self._to_resume, clock.elapsed() + DIRECT_SECONDS
         waiters += self._broker.take_woken()
         while waiters:
@@ -159,7 +159,7 @@ class Turn:
                 break
 
     def _move(self, now_ms: int) -> None:
-        """Moves go on as far as they can."""
+        """Advance the transfers as far as possible."""
         moves = self._broker.moves
         moves.advance(now_ms)
         for order in moves.take_over():
@@ -181,7 +181,7 @@ class Turn:
             self._removed(queue)
 
     def _schedule_reads(self) -> None:
-        """Have read back what is needed next; what is not written yet is asked for again."""
+        """Schedule the next reads; a read of items that are not written yet is deferred."""
         assert self.journal_jobs is not None
         deferred, again, fed = self._deferred_reads, [], 0
         for reader in self._broker.take_hungry():
@@ -199,8 +199,8 @@ class Turn:
         deferred.update(dict.fromkeys(again))
 
     def _commit_dirty(self, now_ms: int) -> None:
-        """Write every journal with something pending, once no more is coming in this breath."""
-        quiet = self.commit_delay.is_over(now_ms)
+        """Write every journal with pending records, once the batch is complete."""
+        is_over = self.commit_delay.is_over(now_ms)
         wall_ms = now_ms + self._broker.wall.offset_ms
         dirty = self._dirty[:]
         self._dirty.clear()
@@ -209,30 +209,30 @@ class Turn:
             if self.files.is_waiting(target):
                 target.cleaned()  # it is marked again when it is tried again
                 continue
-            # What is pending behind a sync that is under way is written when it is over, all at
-            # once, unless somebody waits for the write alone.
-            may_write = quiet and not target.journal.commit.lsn_in_flight
+            # Records pending during a sync are written when it is over, all at once, unless a
+            # connection waits for the write alone.
+            may_write = is_over and not target.journal.commit.lsn_in_flight
             is_now = may_write or target.waiting_written
             if is_now and self.files.has_room_for(target, wall_ms):
                 target.cleaned()
                 self._write(target, wall_ms)
-                if quiet or not target.waiting_stored:
+                if is_over or not target.waiting_stored:
                     self._sync(target)
                 else:
                     target.mark()
             else:
                 self._dirty.append(target)
-        if not quiet and self._dirty:
+        if not is_over and self._dirty:
             self.schedule()
 
     def _write(self, target: JournalLog, wall_ms: int) -> None:
-        """Write what is pending and wake whoever waited for that."""
+        """Write the pending records and wake the connections that wait for the write."""
         journal = target.journal
         committer = self.committer
         assert committer is not None
         try:
             journal.write(wall_ms)
-        except Exception as error:  # a mistake of ours: this queue stops, the others do not
+        except Exception as error:  # a bug: this queue stops, the others do not
             log.exception("writing the journal of %s", journal.folder)
             journal.commit.fail(JournalFailed(f"{journal.folder}: {error!r}"))
         target.advance()
@@ -257,7 +257,7 @@ class Turn:
             log.critical("%s; this queue acknowledges nothing until a restart", target.failure)
 
     def _sync(self, target: JournalLog) -> None:
-        """Start a sync now if somebody waits for it, else soon."""
+        """Start a sync now if a connection waits for it, otherwise defer it."""
         assert self.committer is not None
         sync_ms = target.sync_ms
         is_awaited = target.awaited_lsn > target.journal.commit.lsn_durable
@@ -267,8 +267,8 @@ class Turn:
             self._later.put_off(target)
 
     def _sync_awaited(self) -> None:
-        """Sync soon what connections wait for that were told of the sync before: with what those
-        send next that were answered, or at once while others keep the loop busy."""
+        """Sync soon for connections that the sync before answered: together with their next
+        requests, or at once while others keep the loop busy."""
         for target in self._later.take_awaited():
             if self.shares:
                 self._sync(target)
@@ -285,14 +285,15 @@ class Turn:
     def _sync_later(self, target: JournalLog) -> None:
         if self.committer is None or self._is_over:
             return
-        if target.journal.has_pending:  # nobody waited for that, and it went with nothing else
+        if target.journal.has_pending:  # no connection waited for it
             target.wait_durable(target.lsn_appended)
             self.schedule()
         else:
             self.committer.sync(target)  # if one is in flight, its end sees that there is more
 
     def _touch_waiting(self, target: JournalLog) -> None:
-        """Whoever a write may have answered; and whoever waits for more, when more is stored."""
+        """Wake the connections that wait for a write; and when more is stored, those that wait for
+        that."""
         written, target.waiting_written = target.waiting_written, set()
         self.touch_all(written)
         if target.lsn_stored > target.lsn_told or target.failure is not None:
@@ -301,7 +302,7 @@ class Turn:
             self.touch_all(stored)
 
     def _flush_output(self, now_ms: int) -> None:
-        """Each connection sends all that is true with one write."""
+        """Send all true replies of each connection with one write."""
         self.shares.renew()
         touched = self._touched
         self._touched = []
@@ -310,26 +311,26 @@ class Turn:
             connection = cast(TurnConnection, conversation.shell)
             try:
                 connection.flush_output(now_ms)
-            except Exception:  # a mistake of ours: this connection ends, the others do not
-                log.exception("speaking to %s", conversation.holder.name)
+            except Exception:  # a bug: this connection ends, the others do not
+                log.exception("sending replies to %s", conversation.holder.name)
                 connection.abort()
 
     def _share_out(self, now_ms: int) -> None:
-        """Go on with connections that have more to do than their share, as far as a turn allows."""
+        """Go on with connections that have more than their share, within the limits of a turn."""
         for sharer, until in self.shares.take(now_ms, self.commit_delay.is_hurried):
             connection = cast(TurnConnection, sharer)
             try:
                 connection.go_on(now_ms, until)
-            except Exception:  # a mistake of ours: this connection ends, the others do not
-                log.exception("carrying out more")
+            except Exception:  # a bug: this connection ends, the others do not
+                log.exception("executing more")
                 connection.abort()
         if self.shares:
             self.schedule()
 
-    # -- what comes back --------------------------------------------------------------------
+    # -- results ----------------------------------------------------------------------------
 
     def synced(self, target: JournalLog) -> None:
-        """A sync has finished: more is true, and what was appended meanwhile is next."""
+        """A sync has finished: more is true, and the records appended meanwhile are next."""
         target.advance()
         self._touch_waiting(target)
         self._report_failure(target)
@@ -354,15 +355,15 @@ class Turn:
             self.files.rested(target)
 
     def retire_segments(self, target: JournalLog) -> None:
-        """Segments may be superfluous now."""
+        """Remove the segments without live records."""
         dead = target.take_dead(clock.now_ms() + self._broker.wall.offset_ms)
         if dead and self.committer is not None:
             self.committer.remove(target, dead)
         if self._dirty:
-            self.schedule()  # something was said again, so that more may go
+            self.schedule()  # a record was written again, so that more may go
 
     def read_back(self, reader: Reader) -> None:
-        """What was ordered for this reader is there, or will never be."""
+        """The read of this subscription is over."""
         now_ms = clock.now_ms()
         reader.line.refill(now_ms + self._broker.wall.offset_ms)
         if reader.waiters:
@@ -370,17 +371,17 @@ class Turn:
         self.schedule()
 
     def browse_read(self, talk: Talk) -> None:
-        """What its observer asked for has been read."""
+        """The read of this conversation's browser is over."""
         assert isinstance(talk, Conversation)
         self.touch(talk)
 
     def segment_ready(self, target: JournalLog) -> None:
-        """There is a segment to go on in, or one that may be opened again."""
+        """There is a segment to write to, or one that may be opened again."""
         target.mark()
         self.schedule()
 
     def touch_all(self, conversations: set[object]) -> None:
-        """What these waited for may have come."""
+        """Look at these conversations in the next turn."""
         for conversation in conversations:
             assert isinstance(conversation, Conversation)
             self.touch(conversation)
@@ -394,7 +395,7 @@ class Turn:
             self._broker.step_wall(offset_ms)
 
     def _arm(self, now_ms: int) -> None:
-        """One timer for everything that comes due."""
+        """Set one timer for everything that is due."""
         due = self._broker.next_due()
         if self.schedules is not None:
             due = sooner(due, self.schedules.next_due())
@@ -405,7 +406,7 @@ class Turn:
             self._timer = None
         self._timer_ms = due
         if due is not None:
-            # Dates are checked against the wall at least once a second.
+            # Dates are checked against the wall clock at least once a second.
             wait_ms = min(max(due - now_ms, 0), OFFSET_CHECK_MS)
             self._timer = self._loop.call_later(wait_ms / 1000, self._ring)
 

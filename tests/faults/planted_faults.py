@@ -988,7 +988,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a client that is gone leaves its body in memory",
         "kestrelpy/protocol/conversation.py",
-        "        self.parser.clear()  # a circle holds it, and garbage is seldom looked for\n",
+        "        self.parser.clear()  # breaks a reference cycle\n",
         "",
         TESTS_OF_SHARES,
     ),

@@ -127,7 +127,7 @@ def patched(world: World) -> Iterator[None]:
             (clock, "elapsed", elapsed),
             (committer, "threading", SimpleNamespace(Thread=lambda **n: _thread(world, **n))),
             (committer, "SimpleQueue", lambda: _jobs(world)),
-            (daemon, "settle_down", nothing),
+            (daemon, "tune_interpreter", nothing),
             (patience, "time", SimpleNamespace(sleep=nothing)),
             (daemon, "Connection", SimConnection),
             (daemon, "raise_file_limit", lambda *_: 1 << 16),

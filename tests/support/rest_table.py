@@ -225,7 +225,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_tombstones": INSIDE,
     },
     "server.commit_delay.CommitDelay": {
-        "_fed _since_ms _hurry_until_ms is_hurried": "of the last turns with a write",
+        "_has_input _since_ms _hurry_until_ms is_hurried": "of the last turns with a write",
     },
     "server.journals.later_syncs.LaterSyncs": {},
     "server.connections.listeners.Listeners": {"_servers _socket": WORKS, "_backlog": SETTING},
@@ -365,7 +365,7 @@ _VALUES: Final[dict[str, str]] = {
     "only methods, or what others fill in": """
         journal.tools.live_set.Source journal.files.Files journal.files.Handle
         core.key_rule.KeyRule core.log.log.Log core.log.records.Records core.schedules.Times
-        core.log.shared_log.Needs protocol.ports.Host protocol.ports.Observer protocol.ports.Room
+        core.log.shared_log.Needs protocol.ports.Host protocol.ports.ItemReader protocol.ports.Room
         protocol.ports.Talk protocol.ports.Work protocol.replies.Awaited
         server.connections.connection.DaemonPort server.connections.memory.Holder
         server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnConnection

@@ -131,7 +131,9 @@ def refuse_delay(word: str, options: frozenset[str]) -> None:
             + ("5s" if word == "delay" else "1789000000.5")
         )
     if "dead" in options:
-        raise ClientError(f"dead and {word} contradict each other: what is buried does not come")
+        raise ClientError(
+            f"dead and {word} contradict each other: a dead letter does not become available"
+        )
 
 
 def parse_key(part: bytes) -> tuple[bytes, ...]:

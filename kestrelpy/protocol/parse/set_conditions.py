@@ -52,15 +52,15 @@ def parse_once(values: Mapping[str, str | None], raw: Mapping[str, bytes]) -> On
     if ("scope" in values) != ("epoch" in values):
         there, missing = ("scope", "epoch") if "scope" in values else ("epoch", "scope")
         raise ClientError(
-            f"option {there} needs {missing} beside it, for instance jobs/id=4711/scope=s1/epoch=7"
+            f"option {there} needs {missing}, for instance jobs/id=4711/scope=s1/epoch=7"
         )
     if scope and not id_:
         raise ClientError(
-            "option scope needs id beside it, for instance jobs/id=4711/scope=s1/epoch=7"
+            "option scope needs id, for instance jobs/id=4711/scope=s1/epoch=7"
         )
     expected = parse_whole("expect", values["expect"]) if "expect" in values else None
     if expected is not None and "key" not in values:
-        raise ClientError("option expect needs key beside it, for instance acc/key=A/expect=3")
+        raise ClientError("option expect needs key, for instance acc/key=A/expect=3")
     handoff = None
     if "confirm" in values:
         _, equals, value = raw["confirm"].partition(b"=")
@@ -96,13 +96,13 @@ def parse_handoff(value: bytes) -> Handoff:
     if not colon:
         raise ClientError(
             "option confirm names a queue and a token, for instance confirm=jobs:1048577, or "
-            "nothing: what this connection holds open"
+            "nothing: the item that this connection has open"
         )
     check_name(queue)
     token = int(number) if number.isdigit() and len(number) <= _DIGITS_MAX else 0
     if not 0 < token < TOKEN_BELOW:
         raise ClientError(
-            "option confirm: its token, behind the last colon, must be the number that gets q/open "
+            "option confirm: its token, after the last colon, must be the number that gets q/open "
             f"answered, from 1 to {TOKEN_BELOW - 1}"
         )
     return Handoff(queue, token)

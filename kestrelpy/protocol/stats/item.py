@@ -62,7 +62,7 @@ def item_lines(talk: Talk, queue: Queue | None, value: bytes) -> Iterator[bytes]
         latest = min(latest, log.item_stored)  # an item not stored by now never will be
     if id_ > latest:
         name = queue.name.decode("ascii")
-        raise ClientError(f"item {id_} of {name} was not given yet, the latest is {latest}")
+        raise ClientError(f"item {id_} of {name} is not assigned yet, the latest is {latest}")
     if id_ > log.item_stored:
         talk.replies.hold(b"", log, log.lsn_appended)  # it is shown when it is stored
     return _item_lines(talk, queue, id_)

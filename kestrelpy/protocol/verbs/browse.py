@@ -415,7 +415,7 @@ class Browser:
         self._talk.host.start_read(log, reading, self._talk)
         yield b""
         self._read_job = None
-        assert reading.is_over, "a reading that came to no end"
+        assert reading.is_over, "a read without an end"
         error = reading.error
         if error is not None and is_shortage(error):
             raise Unread(f"the queue's files cannot be read now ({error.strerror}); try again")

@@ -65,7 +65,7 @@ def _declare_later(broker: Broker, queue: Queue, declared: bytes, now_ms: int) -
     if policy.durable != queue.policy.durable:
         there = "on disk" if queue.policy.durable else "in memory"
         raise ClientError(
-            f"durable cannot change while the queue is there, and it is {there}: delete it first"
+            f"durable cannot change while the queue exists, and it is {there}: delete it first"
         )
     return queue.declare(declared, policy, now_ms)
 

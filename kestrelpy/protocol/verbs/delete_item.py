@@ -83,7 +83,7 @@ def _cancel(talk: Talk, queue: Queue, id_: int, noreply: bool, put: Put | None) 
 
 def _raise_unreadable(queue: Queue, id_: int) -> None:
     name = queue.name.decode("ascii")
-    raise ServerError(f"item {id_} of {name} cannot be read back, so it stays: see the log")
+    raise ServerError(f"item {id_} of {name} cannot be read, so it stays: see the log")
 
 
 def _say(talk: Talk, noreply: bool, queue: Queue | None, lsn: int | None) -> None:

@@ -107,8 +107,8 @@ class GetHandler:
         for target in targets:
             if target.begin is not None and begins_at_time(self._talk, target):
                 raise ClientError(
-                    f"{target.name.decode('ascii')} is not there yet: where it begins is looked "
-                    "for by its time, mention it in a get of its own"
+                    f"{target.name.decode('ascii')} does not exist yet: a child that "
+                    "begins at a time is mentioned in a get of its own"
                 )
             queue = self.broker.queues.get(target.name)
             check_stream(target, queue)
@@ -183,7 +183,7 @@ class GetHandler:
             if holder.overdue and closes and self._forgive(target, queue):
                 raise LeaseExpired(target.name)
         if target.delay is not None and lease is not None and lease.dead:
-            raise ClientError("what is lent from the dead line goes back to it at once")
+            raise ClientError("a leased dead letter goes back to the dead letters at once")
         if target.lease_ms:
             if queue is not None and queue.log.no_room:
                 raise ServerError(queue.log.no_room)

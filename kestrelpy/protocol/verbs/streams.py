@@ -40,7 +40,7 @@ def check_stream(target: Target, queue: Queue | None) -> None:
         if not queue.policy.durable:
             remedy = "it is in memory (durable)"
         name = queue.name.partition(b"+")[0].decode("ascii")
-        raise ClientError(f"at_version: queue {name} keeps nothing that is done; {remedy}")
+        raise ClientError(f"at_version: queue {name} retains no completed items; {remedy}")
 
 
 def show_stream(

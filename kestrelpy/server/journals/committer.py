@@ -1,9 +1,9 @@
-"""Syncs on threads, one in flight per journal; segments prepared and removed off the loop.
+"""Syncs on threads, one in flight per journal; segments preallocated and removed off the loop.
 
-A worker thread owns a job for one batch and nothing else; what came of it returns to the loop's
-thread before anyone looks at it.
+A worker thread owns a job for one batch and nothing else; the result returns to the loop's thread
+first.
 
-One rule: a sync is never retried, and its outcome is believed only when it has finished.
+One rule: a sync is never retried, and its outcome counts only when it has finished.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kestrelpy.server.journals.shortage import Shortage
 
 log = logging.getLogger("kestrelpy.committer")
 
-# Enough that one hanging file system call does not hold up the syncs of other queues.
+# Enough that one hanging file system call does not delay the syncs of other queues.
 SYNC_THREADS_MAX: Final = 8
 PREALLOCATE_RETRY_SECONDS: Final = 1.0
 _ARCHIVE_NAMES_MAX: Final = 100
@@ -40,7 +40,7 @@ _Job = tuple[JournalLog, SyncJob]
 
 
 class Committer:
-    """Starts syncs and tells `finished` on the loop's thread what came of each."""
+    """Starts syncs and reports each result to `finished` on the loop's thread."""
 
     def __init__(
         self,
@@ -66,10 +66,10 @@ class Committer:
         self._prepare = wrap(SpareOrder.prepare)
         self._retire = wrap(_retire)
         self.without_room: set[JournalLog] = set()
-        self.reserve_bytes = 0  # of the disk, which a new segment leaves free
+        self.reserve_bytes = 0  # of the disk, left free by a new segment
 
     def sync(self, target: JournalLog) -> None:
-        """Start a sync of what is written, if there is something and none is in flight."""
+        """Start a sync of the written records, if there are any and no sync is in flight."""
         job = target.journal.begin_sync()
         if job is None:
             return
@@ -82,7 +82,7 @@ class Committer:
         self._jobs.put((target, job))
 
     def _work(self) -> None:
-        """A sync thread's life."""
+        """The loop of a sync thread."""
         while True:
             work = self._jobs.get()
             if work is None:
@@ -93,11 +93,11 @@ class Committer:
                 job.run()
             except OSError as failed:
                 error = failed
-            except Exception as failed:  # whatever it was: not known to be on disk
+            except Exception as failed:  # any error: not known to be on disk
                 error = OSError(errno.EIO, f"{type(failed).__name__}: {failed}")
             try:
                 self._loop.call_soon_threadsafe(self._report, target, error)
-            except RuntimeError:  # the loop is closed: nobody is left to be told
+            except RuntimeError:  # the loop is closed: there is no receiver
                 return
 
     def _report(self, target: JournalLog, error: OSError | None) -> None:
@@ -107,7 +107,7 @@ class Committer:
         self._finished(target)
 
     def preallocate(self, target: JournalLog, time_ms: int) -> None:
-        """Have the next segment written, off the loop."""
+        """Write the next segment off the loop."""
         self._preparing.add(target)
         self._start(self._preallocate(target, target.journal.order_spare(
             time_ms, self.reserve_bytes)))  # fmt: skip
@@ -129,8 +129,8 @@ class Committer:
                 journal.spare_ready(order, handle)
                 self._prepared(target)
                 return
-            self._prepared(target)  # whoever waits hears of it
-            # Until then it counts as ordered; a segment that is emptied meanwhile may be taken.
+            self._prepared(target)  # the waiting connections get the reason
+            # Until then it counts as requested; a segment that is emptied meanwhile may be taken.
             journal.spares.is_ordered = True
             if short is not None:
                 waiting = (target, _PREALLOCATION)
@@ -141,13 +141,14 @@ class Committer:
                     break
                 await asyncio.sleep(RECYCLED_LOOK_SECONDS)
                 waited += RECYCLED_LOOK_SECONDS
-            if target.is_reported:  # deleted or failed meanwhile: nobody needs it
+            if target.is_reported:  # deleted or failed meanwhile: it is not needed
                 self._tell(target, order, None)
                 return
             order = journal.order_spare(order.header.created_ms, self.reserve_bytes)
 
     def _tell(self, target: JournalLog, order: SpareOrder, error: OSError | None) -> None:
-        """Say what came of an order: why there is no segment, or (None) that there is."""
+        """Report the result of a preallocation: why there is no segment, or (None) that there
+        is."""
         if error is None:
             if target in self.without_room:
                 if not (target.is_short or target.is_reported):
@@ -172,7 +173,7 @@ class Committer:
         return target in self._preparing
 
     def remove(self, target: JournalLog, paths: list[str]) -> None:
-        """Take away segments that hold nothing alive, off the loop and strictly in this order.
+        """Remove segments without live records, off the loop and strictly in this order.
 
         A later segment may hold the confirms of an earlier one: it stays until that is gone.
         """
@@ -184,11 +185,11 @@ class Committer:
             self._start(self._remove_each(target, waiting))
 
     def let_go(self, target: JournalLog) -> None:
-        """It is deleted: what could not be removed goes with its folder, or stays there."""
+        """Forget a deleted journal: its other segments go with its folder, or stay there."""
         self._removals.pop(target, None)
 
     def is_removing(self, target: JournalLog) -> bool:
-        """Is a segment of this journal being removed now?"""
+        """True if a segment of this journal is being removed now."""
         return target in self._removing
 
     async def _remove_each(self, target: JournalLog, paths: deque[str]) -> None:
@@ -216,7 +217,7 @@ class Committer:
         task.add_done_callback(self._tasks.discard)
 
     async def drain(self, seconds: float) -> bool:
-        """Wait until no sync is in flight; False: one still is after that long."""
+        """Wait until no sync is in flight; return False if one still is after that time."""
         for task in list(self._tasks):
             task.cancel()
         deadline = self._loop.time() + seconds
@@ -228,9 +229,9 @@ class Committer:
 
 
 def _retire(files: Files, path: str, archive_path: str, keep: str) -> tuple[str, int]:
-    """Take a segment away: the file to be used again and its size; "" and 0: there is none."""
+    """Remove a segment; return the file to recycle and its size, or "" and 0 without one."""
     for number in range(_ARCHIVE_NAMES_MAX):
-        # A file of that name may be there from another life of this data directory.
+        # A file of that name may exist from another life of this data directory.
         name = f"{archive_path}.{number}" if archive_path and number else archive_path
         with contextlib.suppress(FileExistsError):
             kept = retire(files, path, name, keep)

@@ -1,11 +1,11 @@
-"""Bodies read back for the ready line, what stands apart of it, and the dead.
+"""Reads of bodies for the ready list, the out-of-order items and the dead letters.
 
-    turn ──▶ feed ──▶ ordered of the journal ──▶ a thread ──▶ taken in, and whoever waits is served
-                                                    │
-                                                    └─ a shortage: asked for again after a pause
+    turn ──▶ schedule_read ──▶ a thread ──▶ items taken in, waiting clients served
+                                  │
+                                  └─ a shortage: scheduled again after a pause
 
-One rule: what could not be read for want of a descriptor or memory is not damaged and not gone: it
-stays the next one, and whoever asks for it waits or hears why.
+One rule: an item that a shortage of descriptors or memory leaves unread is neither damaged nor
+gone. It stays the next one, and a client that asks for it waits or gets the reason.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class OnThread(Protocol):
     """Threads for reads."""
 
     def __call__(self, work: Callable[[Files], T]) -> Callable[[Files], Awaitable[T]]:
-        """The same work, done on one of them."""
+        """Return the same work as a call on one of them."""
 
 
 class ReadBack:
@@ -54,8 +54,8 @@ class ReadBack:
         name: Callable[[Reader, JournalLog], None],
         start: Callable[[JournalLog, Coroutine[object, object, None]], None],
     ) -> None:
-        """`done` is told which reader has more to take, `name` whose damage is to be named; `start`
-        has a task run that counts as work on this journal."""
+        """`done` gets a subscription with more items to take; `name` logs the damage of one;
+        `start` runs a task that counts as work on this journal."""
         self._files = files
         self._loop = loop
         self._on_thread = on_thread
@@ -66,10 +66,10 @@ class ReadBack:
         self._cache = ReadCache(loop)
         self._reviving: set[Reader] = set()
         self._log_limit = LogLimit()
-        self._waiting: set[Reader] = set()  # to be tried again after a shortage
+        self._waiting: set[Reader] = set()  # tried again after a shortage
 
     def schedule_read(self, reader: Reader) -> bool:
-        """Have read back what `reader` needs next; False: nothing of it can be read yet."""
+        """Schedule the next read of `reader`; return False if it cannot read yet."""
         if reader in self._waiting:
             return True
         for note in reader.notes:
@@ -103,11 +103,11 @@ class ReadBack:
         return True
 
     def _hide(self, reader: Reader, target: JournalLog, id_: int) -> None:
-        """A dead item that is not offered before the next start: there is no body."""
+        """Hide a dead letter without a body until the next start."""
         if target.failure is None:
             reader.line.hide(id_)
         elif id_ == reader.dead.sought:
-            reader.dead.hide(id_)  # never written, most likely: that is no damage
+            reader.dead.hide(id_)  # most likely never written: that is no damage
 
     def _read_ready(self, reader: Reader, target: JournalLog) -> bool:
         ready, backlog = reader.ready, reader.log.backlog
@@ -124,7 +124,7 @@ class ReadBack:
                 self._look_again(reader, target)
             return True
         if target.failure is not None:
-            return True  # what was never written is not damage, and never comes
+            return True  # an item that was never written is not damaged, and never comes
         lost = backlog.lost_up_to(ready.frontier)
         if not lost:
             return False
@@ -134,11 +134,11 @@ class ReadBack:
         return True
 
     def _read_out_of_order(self, reader: Reader, target: JournalLog) -> bool:
-        """What stands apart and is next."""
+        """Read the next out-of-order items."""
         journal, stubs = target.journal, reader.ready.stubs
         is_shared = isinstance(reader.log, SharedLog)
         if is_shared and stubs.count and not stubs.is_fetching and self._cache.is_reading(target):
-            return False  # it takes what that read finds
+            return False  # it takes the results of that read
         wanted = reader.line.begin_fetch()
         if not wanted:
             return True
@@ -181,7 +181,7 @@ class ReadBack:
         again = target.journal.backlog.some(missing)
         for id_ in missing:
             number = some.number(id_)
-            if number and again.number(id_) == number:  # else written, or rewritten, meanwhile
+            if number and again.number(id_) == number:  # otherwise written, or compacted, meanwhile
                 reason = found.reasons.get(id_, "not found")
                 log.error("%s: item %d cannot be read: %s", target.journal.folder, id_, reason)
                 reader.line.hide_stub(id_)
@@ -190,7 +190,7 @@ class ReadBack:
         self._read_done(reader)
 
     def _look_again(self, reader: Reader, target: JournalLog) -> None:
-        """There is something to take, or to miss: in the next turn, so that others have theirs."""
+        """Take or skip items in the next turn, so that other subscriptions have their turn."""
         self._log_damage(reader, target)
         self._loop.call_soon(self._read_done, reader)
 
@@ -212,7 +212,7 @@ class ReadBack:
         self._read_done(reader)
 
     def _try_later(self, reader: Reader, target: JournalLog, error: OSError) -> None:
-        """Nothing could be read for the moment: what is needed is asked for again after a pause."""
+        """Schedule the read again after a pause: a shortage stopped it."""
         reason = os.strerror(error.errno or 0)
         reader.unread = f"the next item cannot be read now ({reason}); it is tried again"
         seconds = self._shortage.pause(reader, target.journal.folder, error)
@@ -226,7 +226,7 @@ class ReadBack:
         ready = reader.ready
         if ready.beyond or ready.stubs.count or reader.dead.sought:
             reader.ask()
-        else:  # gone meanwhile: nobody needs it
+        else:  # gone meanwhile: no consumer needs it
             self._can_read(reader)
         self._read_done(reader)
 
@@ -252,7 +252,7 @@ class ReadBack:
         if record is not None:
             reader.line.revive(record)
         elif again is not None and again.number != one.number:
-            reader.ask()  # that segment was rewritten meanwhile
+            reader.ask()  # its segment was compacted meanwhile
         else:
             log.error("%s: item %d cannot be read: %s", one.path, one.item, reason)
             self._hide(reader, target, one.item)
