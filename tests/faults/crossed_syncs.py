@@ -16,7 +16,7 @@ STARTS = (
 TORN = ("tests/unit/journal/read/test_readahead.py", *STARTS)
 LATER = ("tests/unit/server/journals/test_later_syncs.py", "tests/unit/server/test_turn.py")
 HURRY = (
-    "tests/unit/server/test_gathering.py", "tests/process/test_process.py",
+    "tests/unit/server/test_commit_delay.py", "tests/process/test_process.py",
     "tests/unit/server/test_shares.py",
     "tests/unit/server/test_turn.py",
 )  # fmt: skip
@@ -114,28 +114,28 @@ SYNCS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "the interpreter is hurried where nobody uses up a share",
-        "kestrelpy/server/gathering.py",
+        "kestrelpy/server/commit_delay.py",
         "(is_crowded and syncs > 0 and",
         "(syncs > 0 and",
         HURRY,
     ),
     Fault(
         "the interpreter is hurried though no sync is under way",
-        "kestrelpy/server/gathering.py",
+        "kestrelpy/server/commit_delay.py",
         "(is_crowded and syncs > 0 and",
         "(is_crowded and",
         HURRY,
     ),
     Fault(
         "the interpreter is hurried as long as somebody uses up a share",
-        "kestrelpy/server/gathering.py",
+        "kestrelpy/server/commit_delay.py",
         " and now_ms < self._hurry_until_ms):",
         "):",
         HURRY,
     ),
     Fault(
         "the interpreter stays hurried",
-        "kestrelpy/server/gathering.py",
+        "kestrelpy/server/commit_delay.py",
         "SWITCH_SECONDS_HURRIED if self.is_hurried else SWITCH_SECONDS)",
         "SWITCH_SECONDS_HURRIED)",
         HURRY,

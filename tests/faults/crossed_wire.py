@@ -147,14 +147,14 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         'confirms = "synced": a close that goes on to wait is answered unsynced',
         "kestrelpy/protocol/verbs/get.py",
-        "                stored = max(stored, waiting.stored)\n",
+        "                stored = max(stored, pending.stored)\n",
         "",
         WIRE,
     ),
     Fault(
         "a close that goes on to wait is answered unwritten",
         "kestrelpy/protocol/verbs/get.py",
-        "written = max(waiter.done_lsn, waiting.written)",
+        "written = max(waiter.done_lsn, pending.written)",
         "written = waiter.done_lsn",
         WIRE,
     ),
@@ -176,8 +176,8 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a close whose wait ends with nothing is answered unwritten",
         "kestrelpy/protocol/verbs/get.py",
-        "            say(self.replies, _END, waiting.awaited, waiting.stored, "
-        "waiting.written)\n",
+        "            say(self.replies, _END, pending.awaited, pending.stored, "
+        "pending.written)\n",
         "            self.replies.say(_END)\n",
         WIRE,
     ),

@@ -119,8 +119,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "out of files: a get answers END for what cannot be read now",
         FETCHING,
-        "            if unread and waiting.awaited is None:\n",
-        "            if unread and not waiting.target:\n",
+        "            if unread and pending.awaited is None:\n",
+        "            if unread and not pending.target:\n",
         TESTS_OF_A_SHORTAGE,
     ),
     Fault(
@@ -140,8 +140,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "out of files: more journals than their share keep their files open",
         "kestrelpy/server/journals/open_journals.py",
-        "        if len(self._holding) < self.most or target in self._holding:\n",
-        "        if self.most or target in self._holding:\n",
+        "        if len(self._open) < self.most or target in self._open:\n",
+        "        if self.most or target in self._open:\n",
         TESTS_OF_A_SHORTAGE,
     ),
     # -- syncs -----------------------------------------------------------------------------
@@ -375,7 +375,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a deleted queue takes the knowledge of its tokens with it",
         "kestrelpy/server/directory/data_directory.py",
-        "        self.tokens.keep(queue.reader.tokens_below, generation)\n        found",
+        "        self.tokens.save(queue.reader.tokens_below, generation)\n        found",
         "        found",
         ("tests/unit/server/directory/test_token_file.py",),
     ),
@@ -988,7 +988,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a client that is gone leaves its body in memory",
         "kestrelpy/protocol/conversation.py",
-        "        self.parser.clear()  # a circle holds it, and garbage is seldom looked for\n",
+        "        self.parser.clear()  # breaks a reference cycle\n",
         "",
         TESTS_OF_SHARES,
     ),

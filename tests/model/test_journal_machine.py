@@ -149,7 +149,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.order is not None)
     @rule()
-    def prepare_spare(self) -> None:
+    def preallocate(self) -> None:
         order, self.order = self.order, None
         assert order is not None
 

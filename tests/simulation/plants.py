@@ -378,7 +378,7 @@ def never_at_rest() -> Any:
     def make(real: Around) -> Around:
         def arm(turn: Turn, now_ms: int) -> None:
             real(turn, now_ms)
-            turn.owe()
+            turn.schedule()
 
         return arm
 

@@ -25,7 +25,7 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import NOT_STORED, Queue
 from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.server.directory.data_directory import DataDirectory
-from kestrelpy.server.journals.journal_jobs import Background
+from kestrelpy.server.journals.journal_jobs import JournalJobs
 from tests.support.journals import TINY
 from tests.support.memory_disk import MemoryDisk
 
@@ -76,7 +76,7 @@ async def no_sleep(_: float) -> None:
     """Time is nothing in the hand."""
 
 
-class HandBackground(Background):
+class HandBackground(JournalJobs):
     """Collects what is to be done on threads."""
 
     def __init__(self, life: Life) -> None:
@@ -182,7 +182,7 @@ class Life:
     def feed(self) -> None:
         """The end of a turn."""
         hungry = dict.fromkeys(self.starving + self.broker.take_to_read())
-        self.starving = [r for r in hungry if not self.background.feed(r)]
+        self.starving = [r for r in hungry if not self.background.schedule_read(r)]
 
     def do_some(self, nth: int = 0) -> bool:
         """One turn, and one thing that is to be done off the loop."""
@@ -216,7 +216,7 @@ class Life:
             job.run()
             journal.finish_sync(None)
         self.log.advance()
-        self.background.settle(self.log)
+        self.background.log_advanced(self.log)
         self.settled(self.log)
 
     def killed(self) -> Life:

@@ -206,18 +206,18 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "has_overrun": "how the last share of a turn ended",
         "closing": "it says no more",
     },
-    "protocol.verbs.get.Fetching": {"at_end": "its client says no more"},
-    "protocol.log_limit.LogLimit": {"_said": "lines of the last minute, bounded"},
-    "protocol.log_limit._Said": {"at_ms left": CLOCK},
+    "protocol.verbs.get.GetHandler": {"at_end": "its client says no more"},
+    "protocol.log_limit.LogLimit": {"_logged": "lines of the last minute, bounded"},
+    "protocol.log_limit._Logged": {"at_ms left": CLOCK},
     "protocol.parse.parser.Parser": {"_lines": CACHE, "_data _at _searched": BUFFER},
-    "protocol.verbs.browse.Observing": {
+    "protocol.verbs.browse.Browser": {
         "at_end": "its client says no more",
-        "_places": "where this connection read last, bounded",
+        "_positions": "where this connection read last, bounded",
     },
     "protocol.replies.Replies": {},
-    "protocol.verbs.set.Storing": {"stored_bytes _quiet_bytes": "of the current turn"},
+    "protocol.verbs.set.SetHandler": {"stored_bytes _noreply_bytes": "of the current turn"},
     # -- server -------------------------------------------------------------------------------
-    "server.journals.journal_jobs.Background": {},
+    "server.journals.journal_jobs.JournalJobs": {},
     "server.journals.committer.Committer": {
         "_threads _idle": "sync threads stay until the process ends",
         "reserve_bytes": SETTING,
@@ -238,22 +238,22 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "server.directory.data_directory.DataDirectory": {
         "path server_id _damaged_id": NAME,
-        "_remnants": INSIDE,
+        "_tombstones": INSIDE,
     },
-    "server.gathering.Gathering": {
-        "_fed _since_ms _hurry_until_ms is_hurried": "of the last turns with a write",
+    "server.commit_delay.CommitDelay": {
+        "_has_input _since_ms _hurry_until_ms is_hurried": "of the last turns with a write",
     },
     "server.journals.later_syncs.LaterSyncs": {},
     "server.connections.listeners.Listeners": {"_servers _socket": WORKS, "_backlog": SETTING},
     "server.journals.open_journals.OpenJournals": {
         "most": SETTING,
-        "_holding": "journals that were written a moment ago and have not rested yet",
+        "_open": "journals that were written a moment ago and have not rested yet",
     },
     "server.policies.Policies": {},
     "server.journals.read_back.ReadBack": {},
-    "server.queue_deletion.Removals": {},
+    "server.queue_deletion.QueueDeletions": {},
     "server.schedules.Schedules": {},
-    "server.journals.read_cache.SharedReads": {},
+    "server.journals.read_cache.ReadCache": {},
     "server.shares.Shares": {"_direct_until": CLOCK},
     "server.journals.shortage.Shortage": {
         "_most _began": "of the latest shortage",
@@ -264,7 +264,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_is_there _is_old _is_lost": ON_DISK,
     },
     "server.turn.Turn": {
-        "_timer _timer_ms _wall_checked_ms": CLOCK,
+        "_timer _timer_ms _offset_checked_ms": CLOCK,
     },
     "server.directory.word_file.WordFile": {"path": NAME},
 }
@@ -331,9 +331,9 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.parse.commands.Plain protocol.parse.commands.Remove protocol.parse.commands.Store
         protocol.parse.commands.Touch protocol.parse.commands.Upto
         protocol.parse.commands.Withdraw protocol.verbs.handoff.Given protocol.stats.item._Stored
-        protocol.verbs.browse.Answer protocol.verbs.browse.Reading
-        protocol.verbs.browse_displaced.Released protocol.replies.Gate protocol.replies.Together
-        protocol.verbs.get_wait.Waiting
+        protocol.verbs.browse.Answer protocol.verbs.browse.BrowseRead
+        protocol.verbs.browse_displaced.DisplacedRead protocol.replies.Gate
+        protocol.replies.JointReply protocol.verbs.get_wait.PendingGet
     """,
     _AT_START: """
         journal.tools.live_set.Account journal.tools.live_set.Line journal.recovery.chain.Chain
@@ -385,10 +385,10 @@ _VALUES: Final[dict[str, str]] = {
         journal.files.Files journal.files.Handle
         core.key_rule.KeyRule core.log.log.Log core.log.records.Records core.schedules.Times
         core.fanout.child.Parent core.log.shared_log.Needs core.subscription.ready_line.Gate
-        protocol.ports.Host protocol.ports.Observer protocol.ports.Room
+        protocol.ports.Host protocol.ports.ItemReader protocol.ports.Room
         protocol.ports.Talk protocol.ports.Work protocol.replies.Awaited
-        server.connections.connection.Door server.connections.memory.Holder
-        server.journals.read_back.OnThread server.shares.Sharer server.turn.Speaker
+        server.connections.connection.DaemonPort server.connections.memory.Holder
+        server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnConnection
     """,
     "held by its task alone; it keeps the names that it found at its last look": """
         server.connections.sweep.ConnectionSweep

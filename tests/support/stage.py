@@ -133,11 +133,11 @@ class Stage:
     def shutdown(self) -> None:
         self.shut_down = True
 
-    def removal(self, queue: Queue) -> Gate:
+    def files_gone(self, queue: Queue) -> Gate:
         gate = self._gates[queue] = Gate()
         return gate
 
-    def clearance(self, queue: Queue) -> Gate | None:
+    def earlier_files_gone(self, queue: Queue) -> Gate | None:
         if not self.broker.would_come_back(queue, self._removing):
             return None
         self._clearing.append((queue, Gate()))
@@ -146,7 +146,7 @@ class Stage:
     def set_mode(self, mode: str) -> None:
         self.mode = mode
 
-    def observe(self, log: Log, work: Work, talk: Talk) -> None:
+    def start_read(self, log: Log, work: Work, talk: Talk) -> None:
         self._observing.append(work)
 
     # -- settings ---------------------------------------------------------------------------
@@ -274,7 +274,7 @@ class Stage:
 
     def end(self, name: str) -> None:
         """The client says no more."""
-        self.client(name).conversation.hear_end()
+        self.client(name).conversation.note_eof()
         self.work()
 
     # -- the turn ---------------------------------------------------------------------------
@@ -300,7 +300,7 @@ class Stage:
         for waiter in broker.take_to_resume():
             conversation = waiter.conversation
             assert isinstance(conversation, Conversation)
-            conversation.resume(waiter, self.now_ms)
+            conversation.end_wait(waiter, self.now_ms)
             moved = True
         if broker.moves.is_active:
             moved |= self._move()
@@ -325,7 +325,7 @@ class Stage:
             queue.log.waiting_stored.clear()
             queue.log.waiting_written.clear()
         for client in list(self.clients.values()):
-            moved |= self._speak(client)
+            moved |= self._flush_output(client)
         return moved or (self.reads and bool(self._observing))
 
     def _move(self) -> bool:
@@ -438,7 +438,7 @@ class Stage:
         gate.open()
         return True
 
-    def _speak(self, client: Client) -> bool:
+    def _flush_output(self, client: Client) -> bool:
         conversation = client.conversation
         if client.closed or conversation.paused:
             return False

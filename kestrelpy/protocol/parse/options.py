@@ -2,12 +2,12 @@
 
     q/peek/after=17           the first item after marker 17; after=0 is the beginning
     q/peek/since=1789000000.5 the first item stored at that time or later
-    .../n=500                 at most 500 items in one answer
-    orders+audit/from=17      a child that this creates sees the items from marker 17 on
+    .../n=500                 at most 500 items in one reply
+    orders+audit/from=17      a new child sees the items from marker 17 on
 
-    set jobs/delay=90s        available in 90 s, on a clock that nobody sets
+    set jobs/delay=90s        available in 90 s, on the monotonic clock
     set jobs/at=1789000000.5  available at that time of the wall clock, in unix seconds
-    get jobs/abort/delay=5s   the same for an item given back; defer takes both options, too
+    get jobs/abort/delay=5s   the same for an item given back; defer takes both options as well
 
     set jobs/key=A,B          a key of two texts, A and B
     set jobs/key=a%2Cb        a key of one text: the comma is a part of it
@@ -17,7 +17,7 @@
     get jobs/abort/dead=no%20address  to the dead letters at once, with a reason
 
 One rule: a number that is out of bounds is refused with the bounds; it is never brought into them.
-A time that is over is not refused: the item is available at once. The values of a key are split
+A time in the past is not refused: the item is available at once. The values of a key are split
 first and then decoded, each on its own.
 """
 
@@ -50,26 +50,26 @@ _ABORT: Final = b"abort"
 
 
 class View:
-    """Where an observer begins, and how many items it wants in one answer at most."""
+    """Where a browse begins, and the largest number of items in one reply."""
 
     __slots__ = ("after", "most", "since_ms")
 
     def __init__(self, after: int, since_ms: int, most: int) -> None:
-        """`since_ms` above 0 (wall clock): `after` is to be found."""
+        """If `since_ms` (wall clock) is above 0, `after` is found by it."""
         self.after = after
         self.since_ms = since_ms
         self.most = most
 
 
 class Begin(NamedTuple):
-    """Where a child begins that this makes: behind `after`, or at `since_ms` if that is set."""
+    """Where a new child begins: after the marker `after`, or at `since_ms` if that is set."""
 
     after: int
     since_ms: int
 
 
 class Tokens(NamedTuple):
-    """`lease_ms` 0: not by token. `token` 0: none is named. `why` None: not to be buried."""
+    """`lease_ms` 0: no lease by token. `token` 0: none is named. `why` None: no dead letter."""
 
     lease_ms: int
     token: int
@@ -80,7 +80,8 @@ NO_TOKENS: Final = Tokens(0, 0, None)
 
 
 def parse_begin(values: dict[str, str | None]) -> Begin | None:
-    """What `from=` or `since=` says of a child; None: neither is there. Raises ClientError."""
+    """Return the start of a child that `from=` or `since=` names; None without both. Raise
+    ClientError."""
     if "from" in values and "since" in values:
         raise ClientError("from and since contradict each other")
     if "since" in values:
@@ -91,7 +92,7 @@ def parse_begin(values: dict[str, str | None]) -> Begin | None:
 
 
 def parse_view(values: dict[str, str | None]) -> View | None:
-    """What these options ask for; None: none of them is there. Raises ClientError."""
+    """Return the view that the options ask for; None without such an option. Raise ClientError."""
     after = values.get("after", "0")
     since, most = values.get("since", "0"), values.get("n", "1")
     if "after" in values and "since" in values:
@@ -104,7 +105,7 @@ def parse_view(values: dict[str, str | None]) -> View | None:
 
 
 def parse_number(word: str, text: str | None) -> int:
-    """The number of an item, or a token, that the option `word` names; raises ClientError."""
+    """Return the number of an item, or a token, that the option `word` names; raise ClientError."""
     if text is None or not _NUMBER.fullmatch(text) or not 0 < int(text) < MARKER_BELOW:
         raise ClientError(
             f"option {word}{_was(text)}: it must be a whole number from 1 to {MARKER_BELOW - 1}"
@@ -113,7 +114,7 @@ def parse_number(word: str, text: str | None) -> int:
 
 
 def parse_delay(values: Mapping[str, str | None]) -> Delay | None:
-    """What these options say of it; None: nothing. Raises ClientError."""
+    """Return the delay that the options ask for; None without one. Raise ClientError."""
     if "delay" in values and "at" in values:
         raise ClientError("delay and at contradict each other")
     if "delay" in values:
@@ -122,18 +123,21 @@ def parse_delay(values: Mapping[str, str | None]) -> Delay | None:
 
 
 def refuse_delay(word: str, options: frozenset[str]) -> None:
-    """Raises ClientError where a `get` with these options gives nothing back, or buries it."""
+    """Raise ClientError if a `get` with these options gives no item back, or makes a dead
+    letter."""
     if not any(each in options for each in _GIVING_BACK):
         raise ClientError(
             f"option {word} goes with set, add, abort and defer, for instance q/abort/{word}="
             + ("5s" if word == "delay" else "1789000000.5")
         )
     if "dead" in options:
-        raise ClientError(f"dead and {word} contradict each other: what is buried does not come")
+        raise ClientError(
+            f"dead and {word} contradict each other: a dead letter does not become available"
+        )
 
 
 def parse_key(part: bytes) -> tuple[bytes, ...]:
-    """The canonical values that this option names; raises ClientError."""
+    """Return the canonical values that this option names; raise ClientError."""
     _, _, named = part.partition(b"=")
     if not named:
         raise ClientError("option key needs a value, for instance key=A or key=A,B")
@@ -141,12 +145,12 @@ def parse_key(part: bytes) -> tuple[bytes, ...]:
 
 
 def values_of(named: bytes) -> tuple[bytes, ...]:
-    """The canonical values behind `key=`."""
+    """Return the canonical values after `key=`."""
     return tuple(text_of(unquote_to_bytes(value)) for value in named.split(b","))
 
 
 def parse_tokens(values: Mapping[str, str | None], verb: str) -> Tokens:
-    """What these options say of leases by token; raises ClientError."""
+    """Return what the options say about leases by token; raise ClientError."""
     lease_ms = _lease_ms(values) if "lease" in values else 0
     token = _token(values, verb) if "token" in values else 0
     why = None
@@ -164,9 +168,9 @@ def parse_tokens(values: Mapping[str, str | None], verb: str) -> Tokens:
 
 
 def cut_token(line: bytes) -> tuple[bytes, int]:
-    """A line without its first token, as no line can be, and the token; 0: it has none.
+    """Return a line without its first token, as no real line can be, and the token; 0 without one.
 
-    So the meaning of a line can be kept, although every lease has another number.
+    With that the meaning of a line is cached although every lease has another token.
     """
     parts = _TOKEN_IN_LINE.split(line, 1)
     if len(parts) == 1:
@@ -186,7 +190,7 @@ def _marker(text: str | None, word: str = "after") -> int:
 
 
 def _unix_ms(text: str | None, word: str) -> int:
-    """Return these unix seconds as milliseconds, rounded up; raises ClientError."""
+    """Return these unix seconds as milliseconds, rounded up; raise ClientError."""
     match = _SECONDS.fullmatch(text) if text is not None else None
     if match is None:
         raise ClientError(

@@ -1,11 +1,11 @@
-"""One item by its number: where it is, and why it is not delivered; and why the dead are dead.
+"""One item by its number: where it is and why it is not delivered; and the reasons of dead letters.
 
-    stats q/item=7  ──▶ gone                          lent ──▶ to whom, until when
-                    ──▶ ready ──▶ paused, behind how many others, next
-                    ──▶ delayed ──▶ until when
-                    ──▶ dead ──▶ of what              (only the log has it? it is read: `Observing`)
+    stats q/item=7  ──▶ gone                          lent ──▶ the holder, the deadline
+                    ──▶ ready ──▶ paused, the number of items ahead, next
+                    ──▶ delayed ──▶ its time
+                    ──▶ dead ──▶ the reason          (an item that only the log has is read)
 
-One rule: looking changes nothing, and a long look is taken in slices.
+One rule: inspection changes nothing, and a long count is made in slices.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kestrelpy.protocol.stats.stats import is_shown, lines
 _PER_SLICE: Final = 200
 _COUNTED_PER_SLICE: Final = 20_000
 _NONE: Final = "-"
-_UNESCAPED: Final = "!$&'()*+,:;=@"  # as they are in a line that is split at its blanks
+_UNESCAPED: Final = "!$&'()*+,:;=@"  # left as they are in a line that is split at its blanks
 _END: Final = b"END\r\n"
 
 Fact = tuple[str, object]
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class _Stored(NamedTuple):
-    """What is said of an item where it was put."""
+    """The facts of an item from its put."""
 
     marker: int
     stored_ms: int
@@ -51,24 +51,24 @@ class _Stored(NamedTuple):
 
 
 def item_lines(talk: Talk, queue: Queue | None, value: bytes) -> Iterator[bytes]:
-    """`stats <queue>/item=<n>`; raises ClientError for a number that was not given yet."""
+    """`stats <queue>/item=<n>`; raise ClientError for a number that is not assigned yet."""
     id_ = _number("item", value)
     if queue is None:
         return iter((_END,))
     log = queue.log
     latest = queue.last_number
     if log.failure is not None:
-        latest = min(latest, log.item_stored)  # what is not stored now never will be
+        latest = min(latest, log.item_stored)  # an item not stored by now never will be
     if id_ > latest:
         name = queue.name.decode("ascii")
-        raise ClientError(f"item {id_} of {name} was not given yet, the latest is {latest}")
+        raise ClientError(f"item {id_} of {name} is not assigned yet, the latest is {latest}")
     if id_ > log.item_stored:
         talk.replies.hold(b"", log, log.lsn_appended)  # it is shown when it is stored
     return _item_lines(talk, queue, id_)
 
 
 def token_lines(talk: Talk, queue: Queue | None, value: bytes) -> Iterator[bytes]:
-    """`stats <queue>/token=<n>`: the item that is lent by a token somebody was shown."""
+    """`stats <queue>/token=<n>`: the item leased by a token that a client has seen."""
     token = _number("token", value)
     if queue is None:
         return iter((_END,))
@@ -83,7 +83,7 @@ def _number(word: str, value: bytes) -> int:
 
 
 def dead_lines(queue: Queue | None) -> Iterator[bytes]:
-    """`stats <queue>/dead`: every dead item in the order of dying, a line for each fact."""
+    """`stats <queue>/dead`: all dead letters, oldest first, a line for each fact."""
     deaths = list(queue.reader.dead.deaths.values()) if queue is not None else []
     for some in _sliced(deaths, _PER_SLICE):
         assert queue is not None
@@ -111,7 +111,7 @@ def _item_lines(talk: Talk, queue: Queue, id_: int) -> Iterator[bytes]:
 
 
 def _stored(talk: Talk, queue: Queue, id_: int) -> Generator[bytes, None, _Stored | None]:
-    """What memory knows of it, or else the log; None: it is gone, or cannot be read."""
+    """Return the item's put from memory, or else from the log; None if it is gone or unreadable."""
     reader = queue.reader
     kept = Browse(queue)
     if not kept.has(id_):
@@ -120,7 +120,7 @@ def _stored(talk: Talk, queue: Queue, id_: int) -> Generator[bytes, None, _Store
     item = lease.item if lease is not None else kept.item(id_)
     if item is not None and item.stored_ms:
         return _as_stored(item)
-    item = yield from talk.observer().item(queue, id_)
+    item = yield from talk.browser().item(queue, id_)
     return _as_stored(item) if item is not None else None
 
 
@@ -132,7 +132,7 @@ def _as_stored(item: Item) -> _Stored:
 
 
 def _ahead(reader: Subscription, id_: int) -> Generator[bytes, None, int]:
-    """How many that are ready stand before it."""
+    """Return the number of ready items before it."""
     count = reader.live.count_between(1, id_ - 1)
     lent = [lease.item.id for lease in reader.leases if not lease.dead]
     count -= reader.delays.ids.count_between(1, id_ - 1)
@@ -140,7 +140,7 @@ def _ahead(reader: Subscription, id_: int) -> Generator[bytes, None, int]:
         for some in _sliced(ids, _COUNTED_PER_SLICE):
             count -= sum(other < id_ for other in some)
             yield b""
-    return max(count, 0)  # others went while it was counted
+    return max(count, 0)  # others went during the count
 
 
 def _facts(
@@ -155,7 +155,7 @@ def _facts(
     lease, death = reader.leases.of(id_), reader.dead.deaths.get(id_)
     key = stored.key if stored is not None else NO_KEY
     if lease is not None:
-        why = _why_lent(lease, queue, talk.last_command_ms)
+        why = _why_leased(lease, queue, talk.last_command_ms)
     elif death is not None:
         why = _why_dead(reader, death)
     elif state == DONE:
@@ -200,7 +200,7 @@ def _bytes(stored: _Stored | None, death: DeadEntry | None) -> object:
     return stored.body_bytes if stored is not None else _NONE
 
 
-def _why_lent(lease: Lease, queue: Queue, now_ms: int) -> str:
+def _why_leased(lease: Lease, queue: Queue, now_ms: int) -> str:
     until = "it_hangs_up"
     if lease.deadline_ms is not None:
         until = str(lease.deadline_ms + queue.clock.offset_ms)
@@ -217,7 +217,7 @@ def _why_dead(reader: Subscription, death: DeadEntry) -> str:
 
 
 def _why_ready(talk: Talk, queue: Queue, id_: int, ahead: int, key: bytes) -> str:
-    """What keeps it from being lent to whoever comes next."""
+    """Return why the next open would not lease it."""
     reader, most = queue.reader, queue.policy.max_leased
     if queue.log.failure is not None:
         return "its_journal_failed"
@@ -246,5 +246,5 @@ def _one_word(text: str) -> str:
 
 
 def _word(reason: bytes) -> str:
-    """A client's bytes as one word."""
+    """Return a client's bytes as one word."""
     return quote_from_bytes(reason, _UNESCAPED) if reason else _NONE

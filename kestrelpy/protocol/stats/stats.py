@@ -1,15 +1,15 @@
-"""What `stats` answers, under Kestrel's names, in slices that do not stall the loop.
+"""The replies to `stats`, under Kestrel's names, in slices that do not stall the loop.
 
-Health tells two things apart, for the server (the worst of its queues) and for each queue:
+Health has these states, for each queue and, as the worst of them, for the server:
 
     ok  ->  out_of_files  no descriptor or memory to open a file with: it is tried again, nothing
                         is lost, and it ends by itself
         ->  disk_full   no room to prepare a segment or less than min_disk_free: nothing new is
                         stored, fetching and confirming go on, and it ends by itself
-        ->  abandoned   a child has items, and nobody asked for any for a day: they stay on disk
+        ->  abandoned   a child has items, and no client asked for any for a day: they stay on disk
         ->  failed      a write or a sync failed: nothing is acknowledged until a restart
 
-One rule: every number is read where it lives, when it is asked for.
+One rule: every number is read from its owner at the time of the request.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _QUEUES_PER_SLICE: Final = 100
 _LEASES_PER_SLICE: Final = 200
 _SCHEDULES_PER_SLICE: Final = 100
 _UNESCAPED: Final = "!$&'()*+,:;=@/"
-# Paths are in it, and a line of stats should stay one that can be read.
+# The text holds paths, and a line of stats should stay readable.
 _REASON_CHARACTERS_MAX: Final = 300
 
 State = Literal["ok", "abandoned", "out_of_files", "disk_full", "failed"]
@@ -40,7 +40,7 @@ _WORST_FIRST: Final[tuple[State, ...]] = ("failed", "disk_full", "out_of_files",
 
 
 def state_of(log: Log) -> State:
-    """How a queue's journal is."""
+    """Return the state of a queue's journal."""
     if log.failure is not None:
         return "failed"
     if log.no_room:
@@ -49,7 +49,7 @@ def state_of(log: Log) -> State:
 
 
 def _state(queue: Queue, now_ms: int) -> State:
-    """How a queue, or a child, is."""
+    """Return the state of a queue or a child."""
     state = state_of(queue.log)
     if state == "ok" and queue.reader.unread:
         state = "out_of_files"
@@ -59,13 +59,13 @@ def _state(queue: Queue, now_ms: int) -> State:
 
 
 def health(broker: Broker, now_ms: int) -> State:
-    """The worst state of any queue."""
+    """Return the worst state of any queue."""
     states = {_state(queue, now_ms) for queue in broker.queues.values()}
     return next((state for state in _WORST_FIRST if state in states), "ok")
 
 
 def _reason(queue: Queue, now_ms: int) -> str:
-    """Why it is not ok, as one word: clients split a line of stats at its blanks."""
+    """Return why it is not ok, as one word: clients split a line of stats at its blanks."""
     log = queue.log
     text = str(log.failure) if log.failure is not None else log.no_room or queue.reader.unread
     if not text and isinstance(queue, ChildQueue):
@@ -75,7 +75,7 @@ def _reason(queue: Queue, now_ms: int) -> str:
 
 
 def server_stats(broker: Broker, host: Host, now_ms: int) -> list[tuple[str, object]]:
-    """The global lines, in Kestrel's order, then ours."""
+    """Return the global lines: Kestrel's in Kestrel's order, then ours."""
     counters = broker.counters
     unix_ms = now_ms + broker.clock.offset_ms
     queues = broker.queues.values()
@@ -105,7 +105,7 @@ def server_stats(broker: Broker, host: Host, now_ms: int) -> list[tuple[str, obj
 
 
 def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
-    """One queue's lines without their prefix, in Kestrel's order, then ours."""
+    """Return one queue's lines without their prefix: Kestrel's in Kestrel's order, then ours."""
     reader = queue.reader
     ready, keyed, counters = reader.ready, reader.key_gate, reader.counters
     oldest = reader.ready.first(), next(iter(keyed.whole.values()), None)
@@ -146,7 +146,7 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
 
 
 def stats_lines(broker: Broker, host: Host, now_ms: int) -> Iterator[bytes]:
-    """The whole of `stats`, in slices."""
+    """`stats` in slices."""
     yield lines("", server_stats(broker, host, now_ms))
     names = sorted(broker.queues)
     for start in range(0, len(names), _QUEUES_PER_SLICE):
@@ -164,7 +164,7 @@ def one_queue_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
 
 
 def marker_lines(broker: Broker) -> Iterator[bytes]:
-    """`stats markers`: what observers can read, queue by queue, as far as it is stored."""
+    """`stats markers`: the stored markers that a browser can read, queue by queue."""
     names = sorted(broker.queues)
     for start in range(0, len(names), _QUEUES_PER_SLICE):
         yield b"".join(
@@ -176,7 +176,7 @@ def marker_lines(broker: Broker) -> Iterator[bytes]:
 
 
 def _markers(queue: Queue) -> list[tuple[str, object]]:
-    """The first marker that is kept (the next one: nothing is), the latest (0: none was given)."""
+    """The earliest retained marker (the next one if there is none) and the latest (0: none yet)."""
     latest = min(queue.last_number, queue.log.item_stored)
     first = Browse(queue).first(0)
     return [
@@ -188,7 +188,7 @@ def _markers(queue: Queue) -> list[tuple[str, object]]:
 
 
 def open_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
-    """`stats <queue>/open`: every lent item, a line for each of its facts."""
+    """`stats <queue>/open`: every leased item, a line for each of its facts."""
     leases = queue.reader.leases.all() if queue is not None else []
     for start in range(0, len(leases), _LEASES_PER_SLICE):
         out = []
@@ -213,12 +213,12 @@ def open_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
 
 
 def is_shown(reader: Subscription, lease: Lease) -> bool:
-    """Was somebody told its token, which names it then from any connection?"""
+    """True if a client has seen its token, which then names it from any connection."""
     return reader.leases.by_token(lease.token) is lease
 
 
 def _age_ms(stored_ms: int, unix_ms: int) -> object:
-    """Of an item lent since before a restart only the log knows."""
+    """Return the age; for an item leased since before a restart only the log knows it."""
     return max(unix_ms - stored_ms, 0) if stored_ms else "-"
 
 
@@ -235,7 +235,7 @@ def schedule_lines(timetable: Timetable) -> Iterator[bytes]:
 
 
 def _schedule(running: Running) -> list[tuple[str, object]]:
-    """When it puts next, and how far it has got; a value is one word, so blanks are quoted."""
+    """Its next run and its progress; a value is one word, so blanks are quoted."""
     schedule = running.schedule
     return [
         ("queue", schedule.queue.decode("ascii")),

@@ -1,6 +1,6 @@
-"""Which lease a request means, and how it ends.
+"""The lease that a request ends, and how.
 
-One rule: a token names one lease of the queue it stands with, from any connection, or none at all.
+One rule: a token names one lease of its own queue, from any connection, or none at all.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from kestrelpy.protocol.ports import Talk
 log = logging.getLogger("kestrelpy.conversation")
 
 
-def named(token: int, queue: Queue | None, now_ms: int) -> Lease | None:
-    """The lease of this queue that the token names; None: there is none, or it is over."""
+def find_lease(token: int, queue: Queue | None, now_ms: int) -> Lease | None:
+    """Return the lease of this queue that the token names; None if there is none, or it is over."""
     return queue.reader.by_token.find(token, now_ms) if queue is not None else None
 
 
 def end_lease(target: Target, lease: Lease, reader: Subscription, now_ms: int) -> int:
-    """As the request says; returns the record to wait for."""
+    """End the lease as the request says; return the record to wait for."""
     if target.ending is Ending.CONFIRM:
         return reader.confirm(lease, now_ms)
     if target.why is not None:
@@ -32,7 +32,7 @@ def end_lease(target: Target, lease: Lease, reader: Subscription, now_ms: int) -
 
 
 def note_nothing_open(talk: Talk, target: Target, queue: Queue | None) -> None:
-    """Count, and log once a minute, a close or the like where nothing was open."""
+    """Count a close, abort or defer with nothing open, and log it once a minute."""
     if queue is None or target.ending is None:
         return
     queue.reader.counters.closes_without_open += 1

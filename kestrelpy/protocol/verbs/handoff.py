@@ -1,14 +1,14 @@
-"""Hand-off: what is stored confirms what is held, both or neither.
+"""Hand-off: one set stores an item and confirms another, both or neither.
 
-    set later/confirm              this, and the one item that this connection has open
-    set later/confirm=jobs:17      this, and the lease of jobs that token 17 names
+    set later/confirm              and the one item that this connection has open
+    set later/confirm=jobs:17      and the lease of jobs that token 17 names
 
-    look (refuses, changes nothing) ──▶ the item is on disk itself ──▶ store ──▶ the moves have it
+    look (refuses, changes nothing) ──▶ the item is on disk itself ──▶ store ──▶ a transfer
 
-The answer waits for what was stored, which names the item in the same record. (Where nothing is
-stored because it was before, for what stands for it; the confirm comes after that.)
+The reply waits for the stored record, which names the confirmed item. (If nothing is stored because
+the id was seen before, it waits for the earlier record; the confirm comes after that.)
 
-One rule: until something is stored in its place, the item stays with its holder.
+One rule: the item stays with its holder until another is stored in its place.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _new: Final = tuple.__new__  # half the cost of calling a named tuple
 
 
 class Given(NamedTuple):
-    """What is handed off, and where it is."""
+    """The item that is handed off, and its source."""
 
     source: Queue
     reader: Subscription
@@ -39,7 +39,7 @@ class Given(NamedTuple):
 
     @property
     def origin(self) -> Origin:
-        """As the record of what is stored in its place names it."""
+        """The origin, as the record of the stored item names it."""
         source, item = self.source, self.lease.item
         return _new(
             Origin,
@@ -50,8 +50,8 @@ class Given(NamedTuple):
 def given(
     talk: Talk, name: bytes, target: Queue | None, handoff: Handoff, now_ms: int
 ) -> Given:
-    """What this request hands off, to the `target` of that name; raises Refused, and nothing has
-    changed."""
+    """Return the item that this request hands off to the `target` of that name; raise Refused, and
+    nothing has changed."""
     if target is None:
         _check(name, talk.broker.policy_of(name, b""), True)
     else:
@@ -68,9 +68,9 @@ def given(
 
 
 def must_wait(found: Given, target: Queue | None) -> bool:
-    """Might a crash take the item away, and leave its number to another one?
+    """True if a crash might lose the item and give its number to another one.
 
-    (In one log nothing that comes behind it outlives it.)
+    (In one log no record after it outlives it.)
     """
     if found.lease.item.lsn <= found.source.log.lsn_durable:
         return False
@@ -78,12 +78,12 @@ def must_wait(found: Given, target: Queue | None) -> bool:
 
 
 def is_for_nobody(queue: Queue) -> bool:
-    """Is nothing stored here, that could name what it is made of? Then a confirm alone is left."""
+    """True if the queue stores no record that could name the origin: then it only confirms."""
     return queue.passes_on and not queue.children and queue.retained is None
 
 
 def wait(talk: Talk, command: Store, found: Given) -> None:
-    """Once the item is on disk, carry the request out from its beginning."""
+    """Execute the request from its beginning once the item is on disk."""
     talk.replies.hold(b"", found.source.log, found.lease.item.lsn)
     talk.stream = _again(talk, command)
 
@@ -92,14 +92,15 @@ def _again(talk: Talk, command: Store) -> Iterator[bytes]:
     try:
         talk.store(command, talk.last_command_ms)
     except Refused as refused:
-        talk.refuse(refused, command.quiet)
+        talk.refuse(refused, command.noreply)
     yield b""
 
 
 def confirm_repeated(
     talk: Talk, command: Store, found: Given, target: Queue, now_ms: int
 ) -> None:
-    """It was stored before (or is for nobody): the item is done, once that is on disk."""
+    """Confirm the item of a set that was stored before (or is passed to no child), once that is on
+    disk."""
     log = target.log
     if log is found.source.log or log.lsn_durable >= log.lsn_appended:
         _confirm(talk, command, found, now_ms)
@@ -120,13 +121,13 @@ def _confirm_later(
             raise LeaseExpired(found.reader.name)
         _confirm(talk, command, found, talk.last_command_ms)
     except Refused as refused:
-        talk.refuse(refused, command.quiet)
+        talk.refuse(refused, command.noreply)
     yield b""
 
 
 def _confirm(talk: Talk, command: Store, found: Given, now_ms: int) -> None:
     lsn = found.reader.confirm(found.lease, now_ms)
-    if not command.quiet:
+    if not command.noreply:
         talk.replies.hold(_STORED, found.source.log, lsn)
 
 
@@ -139,15 +140,15 @@ def _named(talk: Talk, handoff: Handoff, now_ms: int) -> Given:
 
 
 def _open(talk: Talk) -> Given:
-    """The one item that this connection has open."""
+    """Return the one item that this connection has open."""
     leases, overdue = talk.holder.leases, talk.holder.overdue
     if not leases:
         if not overdue:
             raise ClientError("nothing to confirm: no item is open on this connection")
-        reader = overdue[-1]  # the mark stands for the close that may come
+        reader = overdue[-1]  # the mark stands for the close that may still come
         assert isinstance(reader, Subscription)
         raise LeaseExpired(reader.name)
-    # Where several may be open, one whose lease has ended may be meant as well.
+    # If several items may be open, the client may mean one whose lease has expired.
     if len(leases) > 1 or (overdue and talk.host.max_open_reads > 1):
         raise ClientError("name it: several items are open, say confirm=<queue>:<token>")
     lease = next(iter(leases))
@@ -157,7 +158,7 @@ def _open(talk: Talk) -> Given:
 
 
 def _check(name: bytes, policy: Policy, is_on_disk: bool) -> None:
-    """Raises ClientError unless this queue can be a side of a hand-off."""
+    """Raise ClientError unless this queue can be a side of a hand-off."""
     if policy.durable and is_on_disk and not policy.sync_ms:
         return
     queue = name.decode("ascii")

@@ -1,1 +1,1 @@
-"""Sockets: one connection each, the memory they share, and where the daemon listens."""
+"""Sockets: one connection each, the memory they share, and the listening sockets."""

@@ -1,7 +1,8 @@
 """One socket: bytes in, replies out in one write per turn.
 
-One rule: a client that does not read is not read from, so its answers are bounded, and neither is
-one that has sent more than its share; and its end, however it comes, gives back what it held.
+One rule: the server does not read from a client that does not read, nor from one that has sent more
+than its share; so replies and requests are bounded. Every end of a connection gives its leases
+back.
 """
 
 from __future__ import annotations
@@ -20,19 +21,20 @@ from kestrelpy.server import clock
 from kestrelpy.server.connections.memory import UNCOUNTED_BYTES, ConnectionMemory
 from kestrelpy.server.turn import Turn
 
-# How much may come in while the conversation is blocked, or has used up its share; then the socket
-# is left alone.
+# Bytes taken in while the conversation is blocked or has used up its share; above that the socket
+# is not read.
 AHEAD_BYTES_MAX: Final = 64 << 10
 WRITE_HIGH_BYTES: Final = 256 << 10
-# A client that sends a body, or reads an answer, moves when so much has come or gone. While memory
-# is short 50 KiB/s are asked of it (`connection_memory.STALL_MS`).
+# A client makes progress if this much of a body has come or of a reply has gone. While memory is
+# short it must make 50 KiB/s (`memory.STALL_MS`).
 PROGRESS_BYTES: Final = 256 << 10
 _NO_MEMORY: Final = (
-    "no memory for this item: it came no further while connections held max_connection_memory"
+    "no memory for this item: its body made no progress while connections held "
+    "max_connection_memory"
 )
 
 
-class Door(Host, Protocol):
+class DaemonPort(Host, Protocol):
     """The daemon, as a connection sees it."""
 
     broker: Broker
@@ -42,14 +44,14 @@ class Door(Host, Protocol):
     is_leaving: bool
 
     def admit(self, connection: Connection) -> bool:
-        """May it stay?"""
+        """Return whether the connection may stay."""
 
     def dismiss(self, connection: Connection) -> None:
-        """It is gone."""
+        """Forget a connection that is gone."""
 
 
 class Connection(asyncio.Protocol):
-    """Between a transport and a conversation."""
+    """The link between a transport and a conversation."""
 
     __slots__ = (
         "_at_end", "_daemon", "_memory", "_moved_bytes", "_reading", "_reserved_bytes", "_shares",
@@ -57,7 +59,7 @@ class Connection(asyncio.Protocol):
         "heavy_until_ms", "held_bytes", "is_lined_up", "is_local", "moved_ms",
     )  # fmt: skip
 
-    def __init__(self, daemon: Door) -> None:
+    def __init__(self, daemon: DaemonPort) -> None:
         self._daemon = daemon
         self._turn = daemon.turn
         self._shares = daemon.turn.shares
@@ -69,10 +71,11 @@ class Connection(asyncio.Protocol):
         self.heavy_until_ms = 0
         self.is_lined_up = False
         self._memory = daemon.memory
-        self._reserved_bytes = 0  # for an answer that is being made
-        self._unsent_bytes = 0  # answers of which not all is sent: each is kept until all of it is
-        self._unsent_mark = 0  # how much of them was unsent when the client moved last
-        self._moved_bytes = 0  # that came since the client moved last
+        self._reserved_bytes = 0  # for a reply that is being made
+        # of replies that are not sent in full: each is held until all of it is
+        self._unsent_bytes = 0
+        self._unsent_mark = 0  # the unsent bytes when the client last made progress
+        self._moved_bytes = 0  # come in since the client last made progress
         self.held_bytes = 0
         self.moved_ms = self.heard_ms = 0
 
@@ -108,7 +111,7 @@ class Connection(asyncio.Protocol):
         if until:
             conversation.feed(data, now_ms, until)
             shares.note(self, conversation.has_overrun, now_ms)
-            self._turn.gathering.feed(now_ms)
+            self._turn.commit_delay.note_input(now_ms)
         else:
             conversation.take_in(data)
         if self._reading and self._is_ahead(conversation):
@@ -123,10 +126,10 @@ class Connection(asyncio.Protocol):
         self._turn.touch(conversation)
 
     def eof_received(self) -> bool:
-        """The client has said all it will say; what it asked for is still answered."""
+        """Note the end of the client's input; its requests are still answered."""
         self._at_end = True
         if self.conversation is not None:
-            self.conversation.hear_end()
+            self.conversation.note_eof()
             self._turn.touch(self.conversation)
         return True
 
@@ -149,19 +152,19 @@ class Connection(asyncio.Protocol):
         self._daemon.dismiss(self)
         if not self._daemon.is_leaving:
             conversation.hang_up(clock.now_ms())
-            self._turn.owe()
+            self._turn.schedule()
 
-    def speak(self, now_ms: int) -> None:
-        """Send what is true; go on with what was held back by what was not."""
+    def flush_output(self, now_ms: int) -> None:
+        """Send the replies that are true; continue with the requests that waited for them."""
         conversation, transport = self.conversation, self._transport
         if conversation is None or transport is None:
             return
         data = conversation.output()
         if data and conversation.has_more and (until := self._shares.until(self, now_ms)):
-            conversation.go_on(now_ms, until)  # what comes next may be answered along with it
+            conversation.go_on(now_ms, until)  # the next replies may leave with these
             self._shares.note(self, conversation.has_overrun, now_ms)
             data += conversation.output()
-            self._turn.owe()  # whatever that began goes on by turns
+            self._turn.schedule()  # the work begun by it continues in turns
         if data:
             self._daemon.broker.counters.bytes_written += len(data)
             self._unsent_bytes += len(data)
@@ -174,7 +177,7 @@ class Connection(asyncio.Protocol):
             self._unsent_bytes = 0
         if conversation.has_more:
             self._shares.line_up(self, now_ms)
-            self._turn.owe()
+            self._turn.schedule()
         if not self._reading:
             self._read_on()
         if conversation.is_finished or (self._at_end and self._nothing_left(conversation)):
@@ -182,11 +185,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_long(self) -> bool:
-        """True while it is in the middle of a long answer."""
+        """True in the middle of a long reply."""
         return self.conversation is not None and self.conversation.stream is not None
 
     def go_on(self, now_ms: int, until: float) -> None:
-        """Carry out more, until that moment of the clock `elapsed`."""
+        """Execute more, until that moment of the clock `elapsed`."""
         conversation = self.conversation
         if conversation is not None and conversation.has_more:
             conversation.go_on(now_ms, until)
@@ -198,7 +201,8 @@ class Connection(asyncio.Protocol):
     # -- memory -----------------------------------------------------------------------------
 
     def reserve(self, size: int) -> bool:
-        """Return whether it may be given so large an answer now; else it is told when it may."""
+        """Return whether a reply of this size may be made now; if not, `go_on_with_room` is called
+        later."""
         if self._reserved_bytes < size:
             if not self._memory.may_go_on(self, size):
                 return False
@@ -211,11 +215,11 @@ class Connection(asyncio.Protocol):
             self._count_memory(self.conversation)
 
     def release(self) -> None:
-        """Give back what was reserved: nothing is made now."""
+        """Release the reserved room: no reply is made now."""
         self._reserve(0)
 
     def _count_memory(self, conversation: Conversation) -> None:
-        """Say what it holds; while memory is short, do not read on."""
+        """Report the memory it holds; while memory is short, stop reading."""
         transport, parser, memory = self._transport, conversation.parser, self._memory
         if transport is None:
             return
@@ -227,7 +231,7 @@ class Connection(asyncio.Protocol):
             self._stop_reading()
 
     def go_on_with_room(self) -> None:
-        """Read on, or have the answer made that there is room for now."""
+        """Read on, or make the reply that there is room for now."""
         self.moved_ms = clock.now_ms()
         conversation = self.conversation
         if conversation is None:
@@ -238,7 +242,7 @@ class Connection(asyncio.Protocol):
         self._turn.touch(conversation)
 
     def look_at_memory(self, now_ms: int) -> None:
-        """Take note of what the client has read since the last time."""
+        """Note how much the client has read since the last look."""
         conversation, transport = self.conversation, self._transport
         if conversation is None or transport is None:
             return
@@ -250,14 +254,14 @@ class Connection(asyncio.Protocol):
             self._unsent_mark, self.moved_ms = unsent, now_ms
 
     def shed(self) -> None:
-        """Let go of what it holds: a body that came no further is refused, other clients end."""
+        """Free the memory it holds: refuse a stalled body, else close the connection."""
         conversation, transport = self.conversation, self._transport
         if conversation is None or transport is None:
             return
         has_dropped = conversation.parser.drop_body(ServerError(_NO_MEMORY))
         if has_dropped:
             self._count_memory(conversation)
-            self._turn.touch(conversation)  # the rest of it is read, and not kept
+            self._turn.touch(conversation)  # the rest of it is read and dropped
         if transport.get_write_buffer_size() or not (
             has_dropped or self.held_bytes <= AHEAD_BYTES_MAX
         ):
@@ -266,15 +270,15 @@ class Connection(asyncio.Protocol):
     # -- reading ----------------------------------------------------------------------------
 
     def _is_ahead(self, conversation: Conversation) -> bool:
-        """True if more has come in than is carried out soon."""
+        """True if more has come in than is executed soon."""
         return conversation.parser.buffered > AHEAD_BYTES_MAX and (
             conversation.is_blocked or conversation.is_behind
         )
 
     def _has_room_to_read(self, conversation: Conversation) -> bool:
-        """Return whether more of a body may come in now; else it is told when it may.
+        """Return whether more of a body may come in now; if not, `go_on_with_room` is called later.
 
-        What comes beside bodies is bounded, and a client that hangs up in a wait has to be heard.
+        Input other than bodies is bounded, and a hang-up during a wait must be noticed.
         """
         parser, memory = conversation.parser, self._memory
         if not memory.is_short or not parser.is_in_body or parser.held_bytes < UNCOUNTED_BYTES:
@@ -297,12 +301,12 @@ class Connection(asyncio.Protocol):
     # -- the end ----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End it from our side; what is written is still sent."""
+        """Close the connection; written bytes are still sent."""
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """End it from our side, now."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 

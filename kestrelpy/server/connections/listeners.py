@@ -1,6 +1,6 @@
-"""Where the daemon listens: a TCP port and, beside it, a Unix socket.
+"""The listening sockets of the daemon: a TCP port and, if wanted, a Unix socket.
 
-One rule: a socket that somebody else answers on is left alone.
+One rule: a socket that another process answers on is left alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 class CannotListen(Exception):
-    """The text says where, and why not."""
+    """The address and the reason."""
 
 
 class Listeners:
@@ -28,7 +28,7 @@ class Listeners:
     async def listen(self, host: str, port: int, path: Path | None) -> list[str]:
         """Listen on the port and, with `path`, on a Unix socket; return a line for each.
 
-        Raises CannotListen.
+        Raise CannotListen.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -48,8 +48,8 @@ class Listeners:
         try:
             if path.is_socket():
                 if await _answers(path):
-                    raise CannotListen(f"cannot listen on {path}: somebody answers there")
-                path.unlink()  # left behind by a daemon that was killed
+                    raise CannotListen(f"cannot listen on {path}: another process answers there")
+                path.unlink()  # left by a daemon that was killed
             listener = await loop.create_unix_server(
                 self._protocol, str(path), backlog=self._backlog
             )
@@ -59,7 +59,7 @@ class Listeners:
         self._socket = path
 
     def close(self) -> None:
-        """Accept nobody any more."""
+        """Accept no more connections."""
         for listener in self._servers:
             listener.close()
 
@@ -70,7 +70,7 @@ class Listeners:
 
 
 async def _answers(path: Path) -> bool:
-    """True if somebody listens on this Unix socket."""
+    """True if a process listens on this Unix socket."""
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     probe.setblocking(False)
     try:

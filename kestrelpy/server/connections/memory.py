@@ -1,14 +1,15 @@
-"""What all connections together hold in memory of requests that come in and answers that go out.
+"""The memory that all connections together hold for requests coming in and replies going out.
 
     used       0 ───────────────── limit ───────────── 2 x limit
     small      go on ────────────────────────────────▶ wait
-    large      go on ─────────────▶ wait, those that need least first; one goes on beyond it
+    large      go on ─────────────▶ wait, the smallest need first; one goes on beyond the limit
 
-A connection holds what it has sent and is not carried out yet, and what it was answered and has not
-read. Large is a body, or an answer, of more than `SMALL_BYTES`. A connection that waits is not read
-from, or its answer is not made; one that moves nothing while memory is short loses what it holds.
+A connection holds the bytes that it sent and that are not executed yet, and the replies that it has
+not read. A body or a reply of more than `SMALL_BYTES` is large. The server does not read from a
+connection that waits, or does not make its reply. A connection without progress while memory is
+short loses the memory it holds.
 
-One rule: there is always one connection that may go on, so that waiting ends.
+One rule: one connection may always go on, so that waiting ends.
 """
 
 from __future__ import annotations
@@ -18,39 +19,38 @@ from typing import Final, Protocol, cast
 
 from kestrelpy.protocol.ports import Talk
 
-# A request or an answer of this size does not wait for another connection's large one.
+# A request or a reply of this size does not wait for another connection's large one.
 SMALL_BYTES: Final = 64 << 10
-# Less than that is not counted: nearly all connections hold nothing most of the time.
+# Smaller amounts are not counted: nearly all connections hold nothing most of the time.
 UNCOUNTED_BYTES: Final = 4 << 10
-# So many go on at once: those behind them a moment later.
+# At most this many go on at once; the next ones a moment later.
 WOKEN_MAX: Final = 100
-# So long a connection may move nothing while memory is short.
+# A connection may be without progress for this long while memory is short.
 STALL_MS: Final = 5000
 
 
 class Holder(Protocol):
-    """A connection, as far as its memory goes."""
+    """A connection, as a holder of memory."""
 
     held_bytes: int
     moved_ms: int
 
     def reserve(self, size: int) -> bool:
-        """Return whether it may be given so large an answer now."""
+        """Return whether a reply of this size may be made now."""
 
     def release(self) -> None:
-        """Give back what was reserved."""
+        """Release the reserved memory."""
 
     def go_on_with_room(self) -> None:
-        """Read on, or have the answer made that there is room for now."""
+        """Read on, or make the reply that there is room for now."""
 
     def shed(self) -> None:
-        """Let go of what it holds."""
+        """Free the memory it holds."""
 
 
 class ConnectionMemory:
-    """One budget for all connections, in bytes. `is_short`: what is large has to wait; `peak`: the
-    most that was used since somebody looked.
-    """
+    """One budget for all connections, in bytes. `is_short`: large requests and replies have to
+    wait. `peak`: the most that was used since the last look."""
 
     __slots__ = ("_favoured", "_holders", "_waiting", "is_short", "limit", "peak", "used")
 
@@ -59,16 +59,16 @@ class ConnectionMemory:
         self.used = self.peak = 0
         self.is_short = False
         self._holders: dict[Holder, None] = {}  # the oldest first
-        self._waiting: dict[Holder, int] = {}  # with how much each still needs
+        self._waiting: dict[Holder, int] = {}  # with the bytes that each still needs
         self._favoured: Holder | None = None  # goes on beyond the limit
 
     @property
     def holders(self) -> list[Holder]:
-        """Those that hold anything, the oldest first."""
+        """The connections that hold memory, the oldest first."""
         return [*self._holders]
 
     def hold(self, holder: Holder, held_bytes: int) -> None:
-        """Take note of how much it holds now."""
+        """Note how much a connection holds now."""
         if held_bytes < UNCOUNTED_BYTES:
             held_bytes = 0
         freed = holder.held_bytes - held_bytes
@@ -86,7 +86,7 @@ class ConnectionMemory:
             self.wake()
 
     def may_go_on(self, holder: Holder, needed: int) -> bool:
-        """Return whether it may hold so much more; else it waits, and is told when it may."""
+        """Return whether it may hold this much more; if not, it waits, and `wake` calls it."""
         if not self.is_short or holder is self._favoured:
             return True
         if holder.held_bytes + needed <= SMALL_BYTES and self.used < 2 * self.limit:
@@ -98,16 +98,15 @@ class ConnectionMemory:
         return False
 
     def reserve(self, talk: Talk, size: int) -> bool:
-        """Return whether there is room for so large an answer; else `talk.wants_bytes` is set, and
-        is 0 again when there is.
-        """
+        """Return whether there is room for a reply of this size. If not, `talk.wants_bytes` is set
+        until there is room."""
         if cast(Holder, talk.shell).reserve(size):
             return True
         talk.wants_bytes = size
         return False
 
     def release(self, talk: Talk) -> None:
-        """Give back what was reserved for an answer that is not made now."""
+        """Release the room reserved for a reply that is not made now."""
         cast(Holder, talk.shell).release()
 
     def is_waiting(self, holder: Holder) -> bool:
@@ -115,7 +114,7 @@ class ConnectionMemory:
         return holder in self._waiting
 
     def change_limit(self, limit: int) -> None:
-        """Take over another limit, and go on with those there is room for."""
+        """Change the limit, and wake the connections that it leaves room for."""
         self.limit = limit
         self.is_short = self.used >= limit
         self.wake()
@@ -129,7 +128,7 @@ class ConnectionMemory:
         self.wake()
 
     def wake(self) -> None:
-        """Have those go on that there is room for, those that need least first; a few at a time."""
+        """Wake the connections that there is room for, the smallest need first, a few at a time."""
         room = self.limit - self.used
         for holder in nsmallest(WOKEN_MAX, self._waiting, key=self._waiting.__getitem__):
             needed = self._waiting[holder]
@@ -141,13 +140,13 @@ class ConnectionMemory:
             del self._waiting[holder]
             holder.go_on_with_room()
             if self._favoured is holder and not holder.held_bytes:
-                self._favoured = None  # it wanted nothing any more
+                self._favoured = None  # it needed nothing any more
 
     def shed(self, now_ms: int) -> int:
-        """While memory is short, let go what stalled connections hold, the oldest first.
+        """While memory is short, free the memory of stalled connections, the oldest first.
 
-        Return how many there were. Where memory is not short any more and others still wait, the
-        one that went on beyond the limit is in their way.
+        Return their number. If memory is no longer short and others still wait, the connection that
+        went on beyond the limit is in their way.
         """
         holders, used_least = self.holders, self.limit // 2
         if not self.is_short:

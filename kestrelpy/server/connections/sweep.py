@@ -1,6 +1,6 @@
-"""The periodic look at connections that do nothing, memory that they hold, abandoned children.
+"""The periodic look at idle connections, the memory they hold, and abandoned children.
 
-One rule: a look costs nothing where nothing is held, and ends nobody who waits or holds an item.
+One rule: it costs nothing if nothing is held, and closes no connection that waits or holds an item.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _log_children = logging.getLogger("kestrelpy.children")
 
 MEMORY_SECONDS: Final = 1.0
 IDLE_SECONDS_MAX: Final = 60.0
-# The allocator may keep that much of what connections held.
+# The allocator may keep this much of the connections' memory.
 TRIM_BYTES: Final = 32 << 20
-# Trimming holds up whoever needs memory meanwhile, for some 30 ms at the most: seldom.
+# Trimming blocks every allocation for up to 30 ms, so it runs seldom.
 TRIM_MS: Final = 10_000
-# A body of which no byte came for so long does not come any more.
+# A body without a new byte for this long is given up.
 BODY_MS: Final = 60_000
 
 
@@ -53,7 +53,7 @@ class ConnectionSweep:
         self._trim_ms = 0  # not before then
 
     async def run(self) -> None:
-        """Look at all of it, until cancelled."""
+        """Run the sweep until cancelled."""
         looked_ms = clock.now_ms()
         while True:
             idle_ms = self._idle_timeout_ms()
@@ -72,18 +72,18 @@ class ConnectionSweep:
                 self.close_idle(now_ms, idle_ms)
 
     def look_at_memory(self, now_ms: int) -> None:
-        """Take note of what was read meanwhile; while memory is short, stalled clients lose it."""
+        """Note what clients have read; while memory is short, stalled clients lose theirs."""
         for holder in self._memory.holders:
             assert isinstance(holder, Connection)
             holder.look_at_memory(now_ms)
         if shed := self._memory.shed(now_ms):
             log.warning(
-                "max_connection_memory is used up: %d clients that moved nothing were refused "
+                "max_connection_memory is used up: %d clients without progress were refused "
                 "their items, or closed", shed,
             )  # fmt: skip
 
     def name_abandoned(self, now_ms: int) -> None:
-        """Log each child that is abandoned: once, and again after it was asked in between."""
+        """Log each abandoned child: once, and again after a request for it."""
         found = {queue.name: queue for queue in self._broker.abandoned(now_ms)}
         for name, queue in found.items():
             if name not in self._abandoned:
@@ -92,7 +92,7 @@ class ConnectionSweep:
         self._abandoned = set(found)
 
     async def _trim(self) -> None:
-        """After a crowd has gone, give back what it took: the allocator keeps much of it."""
+        """Give memory back after a crowd has gone: the allocator keeps much of it."""
         memory = self._memory
         if memory.peak < TRIM_BYTES or memory.used > memory.peak // 4:
             return
@@ -102,13 +102,14 @@ class ConnectionSweep:
             await wrap(trim_memory)()
 
     def close_idle(self, now_ms: int, idle_ms: int | None) -> None:
-        """End connections on which no whole request came for too long, or no more of a body."""
+        """Close connections without a complete request, or without progress in a body, for too
+        long."""
         for connection in list(self._connections):
             conversation = connection.conversation
             if conversation is None:
                 continue
             if _has_stalled(connection, conversation, now_ms, self._memory):
-                self._close(connection, conversation, now_ms, "a body came no further")
+                self._close(connection, conversation, now_ms, "no progress in a body")
             elif (
                 idle_ms is not None
                 and now_ms - max(conversation.last_command_ms, connection.moved_ms) > idle_ms
@@ -130,7 +131,7 @@ class ConnectionSweep:
 def _has_stalled(
     connection: Connection, conversation: Conversation, now_ms: int, memory: ConnectionMemory
 ) -> bool:
-    """True if a body that may come on has not for long."""
+    """True if a body that may come on has made no progress for too long."""
     return (
         conversation.parser.is_in_body
         and now_ms - connection.heard_ms > BODY_MS

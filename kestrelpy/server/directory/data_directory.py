@@ -1,9 +1,9 @@
-"""The data directory: who owns it, which folder belongs to which queue, and what is in it.
+"""The data directory: its lock, the folder of each queue, and recovery.
 
     data/
       lock                     held while a daemon runs
       server-id                made once
-      tokens                   which lease tokens and generations deleted queues may have had
+      tokens                   the lease tokens and generations of deleted queues
       jobs.1763712000/         the queue `jobs`, made at that second: its generation
         0000000001.segment
         set-aside/             copies of what was cut or damaged
@@ -45,7 +45,7 @@ _SYNC_PROBES: Final = 3
 
 @dataclass(slots=True)
 class Found:
-    """What recovery found: for the daemon's first lines and its log."""
+    """The result of recovery, for the daemon's first lines and its log."""
 
     queues: int = 0
     items: int = 0
@@ -59,19 +59,19 @@ class DataDirectory:
     def __init__(
         self, files: Files, path: str, sizes: Sizes, pause: Callable[[], None] = pause
     ) -> None:
-        """What blocks is tried again after a `pause` where a shortage stops it."""
+        """A blocking call that a shortage stops is tried again after a `pause`."""
         self.files = files
         self.patient = patient_files(files, pause)
         self.path = path
         self.sizes = sizes
         self.server_id = ""
-        self._damaged_id = ""  # a sentence on the file it is kept in
+        self._damaged_id = ""  # a sentence on the damaged file of the id
         self.tokens = TokenFile(self.patient, path)
         self._lock: Handle | None = None
-        self._remnants: list[Queue] = []  # the broker's: their folders stay
+        self._tombstones: list[Queue] = []  # the broker's deleted queues whose folders stay
 
     def lock(self) -> None:
-        """Own it; raises DirectoryLocked or OSError. Blocks."""
+        """Lock the directory; raise DirectoryLocked or OSError. Blocks."""
         self.patient.make_folder(self.path)
         self._lock = self.patient.lock(os.path.join(self.path, "lock"))
         self.server_id, self._damaged_id = take_server_id(self.patient, self.path)
@@ -96,31 +96,32 @@ class DataDirectory:
         return min(took)
 
     def unlock(self) -> None:
-        """Somebody else may own it."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
     def new_log(self, queue: Queue, dirty: list[JournalLog]) -> JournalLog:
-        """A journal for a new queue; nothing is on disk until its first segment is prepared."""
+        """Return a journal for a new queue; nothing is on disk until its first segment is
+        prepared."""
         store = Store.new(
             self.files, self.folder(queue), os.urandom(16), self.sizes, queue.checkpoint
         )
         return JournalLog(store, dirty, queue.policy.sync_ms, queue.state)
 
     def folder(self, queue: Queue) -> str:
-        """Where a queue's files are."""
+        """Return the folder of a queue."""
         return os.path.join(self.path, folder_name(queue.name, queue.generation))
 
     def recover(
         self, broker: Broker, dirty: list[JournalLog], now_ms: int, unix_ms: int
     ) -> Found:
-        """Fill the broker from what is on disk; raises JournalError or OSError. Blocks.
+        """Fill the broker from the disk; raise JournalError or OSError. Blocks.
 
-        What is kept from behind the last known sync is on disk again when this returns.
+        The records retained from after the last known sync are on disk again when this returns.
         """
         found = Found()
-        self._remnants = broker.tombstones
+        self._tombstones = broker.tombstones
         damaged = (self._damaged_id, self.tokens.read(unix_ms))
         found.notes += [each for each in damaged if each]
         lives = dict[bytes, list[tuple[int, str]]]()  # of each queue, by generation
@@ -133,28 +134,28 @@ class DataDirectory:
                 lives.setdefault(queue_name, []).append((generation, name))
         for each in lives.values():
             each.sort()
-            # A crash may leave a later one without a record: it makes no earlier one go.
+            # After a crash a later generation may have no record: then it replaces no earlier one.
             while len(each) > 1 and not self._was_written(broker, each[-1][1], now_ms):
                 self.remove(os.path.join(self.path, each.pop()[1]))
         newest = {queue_name: each[-1] for queue_name, each in lives.items()}
         earlier = [name for each in lives.values() for _, name in each[:-1]]
         for name in sorted(earlier, key=lambda each: parse_folder_name(each)[1]):
-            queue = self._keep_tokens(broker, name, now_ms)
+            queue = self._save_tokens(broker, name, now_ms)
             queue.catch_up()
             if not queue.origins and not any(child.live for child in queue.children.values()):
                 self.remove(os.path.join(self.path, name))
                 found.notes.append(f"{name}: an earlier generation, removed")
             else:
-                # It stays for its children, who have their names before those of a later queue,
-                # or until it is on disk that what was moved here is not where it came from.
+                # It stays for its children, whose names take precedence over a later queue's, or
+                # until the transfers into it are on disk at their sources.
                 again = broker.fresh(*parse_folder_name(name), now_ms)
                 self._recover_one(broker, dirty, again, name, now_ms, unix_ms, found)
-                if not again.is_tombstone:  # a crash kept that from the disk
+                if not again.is_tombstone:  # the crash kept its deletion from the disk
                     broker.delete(again.name, now_ms)
         for queue_name, (generation, name) in sorted(newest.items()):
             queue = broker.fresh(queue_name, generation, now_ms)
             self._recover_one(broker, dirty, queue, name, now_ms, unix_ms, found)
-        for queue in (*broker.logged, *broker.deleted):  # of these the files are there still
+        for queue in (*broker.logged, *broker.deleted):  # their files still exist
             broker.moves.in_flight.settle_all(queue, now_ms)
         found.queues = sum(not queue.is_child for queue in broker.queues.values())
         for queue in broker.queues.values():
@@ -167,7 +168,7 @@ class DataDirectory:
         return found
 
     def _was_written(self, broker: Broker, folder: str, now_ms: int) -> bool:
-        """Is there anything that may have been acknowledged?"""
+        """True if it holds a record that may have been acknowledged."""
         queue = broker.fresh(*parse_folder_name(folder), now_ms)
         try:
             recovery, *_ = _replayed(self.patient, os.path.join(self.path, folder), queue)
@@ -176,8 +177,8 @@ class DataDirectory:
         is_damaged = any(damage.kind != "torn" for damage in recovery.damages)
         return recovery.lsn_next > 1 or recovery.snapshot is not None or is_damaged
 
-    def _keep_tokens(self, broker: Broker, folder: str, now_ms: int) -> Queue:
-        """What this one may have issued is remembered beyond its end; what it was."""
+    def _save_tokens(self, broker: Broker, folder: str, now_ms: int) -> Queue:
+        """Save the tokens that this deleted queue may have issued; return the queue."""
         queue = broker.fresh(*parse_folder_name(folder), now_ms)
         queue.deleted = True
         path = os.path.join(self.path, folder)
@@ -185,7 +186,7 @@ class DataDirectory:
             _replayed(self.patient, path, queue)
         except JournalError:
             queue.reader._apply_tokens(queue.reader.tokens_below + TOKENS_SKIPPED)
-        self.tokens.keep(queue.reader.tokens_below)
+        self.tokens.save(queue.reader.tokens_below)
         return queue
 
     def _recover_one(
@@ -204,20 +205,20 @@ class DataDirectory:
         except JournalError as error:
             raise JournalError(f"{path}: {error}") from error
         if not any(n.endswith((".segment", ".snapshot")) for n in recovery.names):
-            # Made and never written: nothing was ever acknowledged here.
+            # Created and never written: no record was ever acknowledged here.
             self.patient.remove_folder(path)
             return
         if checkpoint is not None:
             queue.name = queue.reader.name = checkpoint.name or queue.name
         queue.set_policy(broker.policy_of(queue.name, queue.declared), now_ms)
-        # What was torn was shown to nobody; other lost items keep their numbers to themselves.
+        # No client has seen a torn record; other lost items leave their numbers unused.
         lost = [d.id_last for d in recovery.damages if d.kind != "torn" and d.id_last < ITEM_MAX]
         replay.finish(checkpoint, recovery.lsn_next - 1, max(lost, default=0))
         if any(d.kind in ("corrupt", "truncated") for d in recovery.damages):
             replay.skip_tokens()
         store = recovered_journal(recovery, self.sizes, queue.checkpoint, unix_ms)
         journal = store.writer
-        journal.files = self.files  # it is opened by the loop, which must not block
+        journal.files = self.files  # the loop opens it, and the loop must not block
         journal.abandon()  # ten thousand queues need no descriptor until they are written
         self._remember(queue, store, recovery, chunks, unix_ms)
         kept = queue.needed_now()
@@ -238,7 +239,7 @@ class DataDirectory:
     def _remember(
         self, queue: Queue, store: Store, recovery: Recovery, chunks: Chunks, unix_ms: int
     ) -> None:
-        """Go on with these files of remembered ids and versions; the others are not needed."""
+        """Adopt these files of remembered ids and versions, and remove the obsolete ones."""
         snapshot = recovery.snapshot
         items = snapshot.checkpoint.next_item if snapshot is not None else queue.next_number
         lost = chunks.losses(items - 1, unix_ms)
@@ -251,13 +252,13 @@ class DataDirectory:
             self.patient.remove(path)
 
     def _read_first(self, queue: Queue, unix_ms: int) -> None:
-        """So that the first items are there, or known to be expired, before they are asked for."""
+        """Read the first items, or note that they have expired, before the first request."""
         reader, target, backlog = queue.reader, on_disk(queue.log), queue.log.backlog
         if target is None or backlog is None:
             return
         wanted = reader.ready_line.begin_fetch()
         reader.ready_line.fetched(target.store.some(wanted).run(self.patient).records.values())
-        reader.ready.disk_refs.put_back()  # the others are asked for again, and named
+        reader.ready.disk_refs.put_back()  # the others are read again, and reported
         made = backlog.order(reader.ready.frontier) if reader.ready.beyond else None
         if made is not None:
             life, order = made
@@ -270,14 +271,14 @@ class DataDirectory:
             reader.schedule_read()
 
     def remove_queue(self, queue: Queue) -> None:
-        """Remove a queue's folder, and before it what is left of earlier ones of its name. Blocks.
+        """Remove a queue's folder after those of its earlier generations. Blocks.
 
-        Else a queue of this name would come back with the next start. Its tokens are remembered.
+        Otherwise an earlier queue would come back with the next start. The tokens are saved.
         """
         name, generation = queue.name, queue.generation
-        self.tokens.keep(queue.reader.tokens_below, generation)
+        self.tokens.save(queue.reader.tokens_below, generation)
         found = [(parse_folder_name(folder)[1], folder) for folder in self.patient.names(self.path)]
-        stay = {other.generation for other in [*self._remnants] if other.name == name}
+        stay = {other.generation for other in [*self._tombstones] if other.name == name}
         for made, folder in sorted(found):
             if 0 < made <= generation and made not in stay and folder == folder_name(name, made):
                 self.remove(os.path.join(self.path, folder))
@@ -293,12 +294,12 @@ class DataDirectory:
 def _replayed(
     files: Files, path: str, queue: Queue
 ) -> tuple[Recovery, Replay, Chunks, Checkpoint | None]:
-    """Every record of this folder, applied to a fresh queue, and the newest checkpoint; raises
-    JournalError or OSError."""
+    """Apply every record of this folder to a fresh queue; return that with the newest checkpoint.
+    Raise JournalError or OSError."""
     recovery = Recovery(files, path)
     replay = Replay(queue)
     records = recovery.records()
-    first = next(records, None)  # by now the snapshot to begin with is known
+    first = next(records, None)  # by now the first snapshot is known
     opening, checkpoint = recovery.checkpoint, None
     if opening is not None:  # a folder's name may be cut
         checkpoint = Checkpoint.from_record(opening)

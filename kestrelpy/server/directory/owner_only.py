@@ -1,7 +1,7 @@
-"""A data directory holds the bodies of all items: its owner alone may read and write it.
+"""A data directory holds the bodies of all items: only its owner may read and write it.
 
-The server makes every folder and file so (0700, 0600), whatever the umask says. It changes nothing
-that exists: what others may open is named at the start, with the remedy.
+The server makes every folder and file with 0700 or 0600, whatever the umask. It does not change
+existing ones: a folder or file that others may open is logged at the start, with the remedy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 async def name_what_is_open(files: Files, folder: str) -> None:
-    """Log what others may open. With 10,000 queues it takes 0.25 s, so nothing waits for it."""
+    """Log a folder or file that others may open. With 10,000 queues it takes 0.25 s: nothing waits
+    for it."""
     with suppress(OSError):
         sentence = await wrap(open_to_others)(files, folder)
         if sentence:
@@ -36,14 +37,15 @@ def open_to_others(files: Files, folder: str) -> str:
     for path, mode in _modes(files, folder):
         if mode & _OTHERS and (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             return (
-                f"{path}: others than its owner may open it (mode {stat.S_IMODE(mode):04o}); "
+                f"{path}: other users may open it (mode {stat.S_IMODE(mode):04o}); "
                 f"chmod -R go-rwx {shlex.quote(os.path.abspath(folder))} closes all that is there"
             )
     return ""
 
 
 def _modes(files: Files, folder: str, depth: int = 0) -> Iterator[tuple[str, int]]:
-    """The folder, its queues' folders, and the files in both; not what goes meanwhile."""
+    """Yield the modes of the folder, its queues' folders, and their files, but not of vanishing
+    ones."""
     yield folder, files.mode(folder)
     for name in files.names(folder):
         path = os.path.join(folder, name)

@@ -1,11 +1,11 @@
-"""The file `server-id`: which server this data directory is, made once.
+"""The file `server-id`: the id of the server in this data directory, made once.
 
-Origins of moved items name their server, so a start under another id would take a copy for one of
-another server's and leave the original beside it. Every segment of a journal opens with the id too:
-where the file is damaged, the journals say it. Files of earlier versions hold the id in 33 bytes,
+Origins of moved items name their server. Under another id a start would take a copy for another
+server's and leave the original beside it. Every segment of a journal opens with the id as well: if
+the file is damaged, the journals give it. Files of earlier versions hold the id in 33 bytes,
 without a checksum; they are read once, compared with the journals, and written anew.
 
-One rule: an id that no copy and no journal says is never made up while a journal says another.
+One rule: a new id is never made while a journal names one.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def take_server_id(files: Files, folder: str) -> tuple[str, str]:
         source = "as the journals say" if votes else "a new one, for no journal says it"
         damaged += f"; this server is {taken.decode()}, {source}"
     try:
-        file.mend(copies, taken)
+        file.repair(copies, taken)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise  # on a full disk the next start does it
@@ -67,7 +67,7 @@ def take_server_id(files: Files, folder: str) -> tuple[str, str]:
 
 
 def read_server_id(files: Files, folder: str) -> str:
-    """Return what the file says of itself; empty: nothing, or it is damaged. Blocks."""
+    """Return the id in the file; empty if there is none, or it is damaged. Blocks."""
     file = WordFile(files, os.path.join(folder, NAME))
     if not file.is_there:
         return ""
@@ -87,7 +87,7 @@ def new_id() -> bytes:
 
 
 def _said_by_journals(files: Files, folder: str) -> Counter[bytes]:
-    """Count which ids the newest segments of the journals here open with."""
+    """Count the ids with which the newest segments of the journals here open."""
     said = Counter[bytes]()
     for name in files.names(folder):
         if not parse_folder_name(name)[1]:

@@ -1,17 +1,17 @@
-"""The file `tokens`: which lease tokens and which generations deleted queues may have had.
+"""The file `tokens`: the lease tokens and generations that deleted queues may have had.
 
     tokens     "1048577/1763712000" as a word file: two copies with checksums, written over in place
                tokens below the first number may have been issued, by generations up to the second
 
-A queue's own journal says which of its tokens may have been issued, and its folder which generation
-it is; when they go, this remembers it. So a queue made again under that name never accepts a token
-of the old one, and is never taken for it. If both copies are damaged, both numbers go on from the
-wall clock: tokens as those of queues in memory do, which the clock's number outruns, generations a
-day ahead. Files of earlier versions hold the first number alone, in 32 bytes and without a
-checksum; they are read once and written anew.
+A queue's journal holds the tokens that it may have issued, and its folder's name its generation;
+this file remembers both when they go. So a queue created again under that name never accepts a
+token of the old one, and is never taken for it. If both copies are damaged, both numbers continue
+from the wall clock: the tokens at the number of the clock, like those of queues in memory; the
+generations a day ahead. Files of earlier versions hold the first number alone, in 32 bytes and
+without a checksum; they are read once and written anew.
 
-One rule: both numbers are on disk before the queue's files go, a full disk included: so the file is
-made when there is room, and never grows.
+One rule: both numbers are on disk before the queue's files go, even on a full disk. So the file is
+made while there is room, and never grows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kestrelpy.core.registry.token_floor import TOKENS_PER_MS
 from kestrelpy.server.directory.word_file import WordFile
 
 NAME: Final = "tokens"
-# Queues that are deleted and made again and again run ahead of the clock by one second each.
+# A queue that is deleted and created in a loop runs ahead of the clock by one second each time.
 GENERATIONS_SKIPPED: Final = 86_400
 _OLD_BYTES: Final = 32
 _WORD: Final = re.compile(rb"([1-9][0-9]{0,15})/(0|[1-9][0-9]{0,15})")
@@ -44,25 +44,25 @@ class _Numbers(NamedTuple):
     generation: int = 0
 
     def or_higher(self, other: _Numbers) -> _Numbers:
-        """Of each number the higher one."""
+        """Return the higher one of each number."""
         return _Numbers(max(self.below, other.below), max(self.generation, other.generation))
 
     @property
     def word(self) -> bytes:
-        """As it stands in the file."""
+        """The word in the file."""
         return b"%d/%d" % self
 
 
 class TokenFile:
-    """`below` and `generation` are the numbers. Queues are removed on threads."""
+    """The two numbers, `below` and `generation`. Threads remove queues, so it has locks."""
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files = files
         self._file = WordFile(files, os.path.join(folder, NAME))
-        self._asking = threading.Lock()  # of `_wanted`
-        self._writing = threading.Lock()  # of the file, and of what it holds
+        self._asking = threading.Lock()  # guards `_wanted`
+        self._writing = threading.Lock()  # guards the file and `_held`
         self._is_there = False
-        self._is_old = False  # no room yet for the file of today
+        self._is_old = False  # no room yet for a file of this version
         self._is_lost = False
         self._held = self._wanted = _Numbers()
 
@@ -73,11 +73,11 @@ class TokenFile:
 
     @property
     def generation(self) -> int:
-        """No deleted queue had a higher one."""
+        """The highest generation of a deleted queue."""
         return self._held.generation
 
     def read(self, unix_ms: int) -> str:
-        """Take over what it says, or make it; returns what is wrong with it. Blocks."""
+        """Read the file, or make it; return a sentence on damage. Blocks."""
         if not self._file.is_there:
             with _room_or_later():
                 self._write(self._held)
@@ -107,22 +107,22 @@ class TokenFile:
             if self._is_old:
                 self._write(found)
             else:
-                self._file.mend(copies, found.word)
+                self._file.repair(copies, found.word)
         return wrong
 
     def rise_above(self, known: int) -> None:
-        """The highest number below which a journal says that tokens may have been issued. Blocks.
+        """Raise `below` to the highest number that a journal holds. Blocks.
 
-        If the number of the deleted queues is lost, theirs is taken for no higher than that.
+        If the number of the deleted queues is lost, theirs is assumed to be no higher.
         """
         if self._is_lost:
-            self.keep(known + TOKENS_SKIPPED)
+            self.save(known + TOKENS_SKIPPED)
 
-    def keep(self, below: int, generation: int = 0) -> None:
-        """Remember a queue that goes; on disk on return. Blocks.
+    def save(self, below: int, generation: int = 0) -> None:
+        """Save the numbers of a deleted queue; on disk on return. Blocks.
 
-        Many at once are written together, as in a group commit. A full disk that has no room for
-        the file keeps no queue from going whose tokens were never issued: to delete makes room.
+        Concurrent calls are written together, as in a group commit. A full disk without room for
+        the file does not stop the deletion of a queue that issued no token: a deletion makes room.
         """
         asked = _Numbers(below, generation)
         with self._asking:
@@ -152,7 +152,7 @@ class TokenFile:
             self._is_there, self._is_old = True, False
 
     def _write_old(self, word: bytes) -> None:
-        """In the place of a file of an earlier version: the disk has no room for another.
+        """Write over a file of an earlier version: the disk has no room for another one.
 
         It has no room for the generation either.
         """
@@ -166,7 +166,7 @@ class TokenFile:
 
 @contextlib.contextmanager
 def _room_or_later() -> Iterator[None]:
-    """On a full disk the file is made when a queue is deleted, if that can be."""
+    """On a full disk the file is made when a queue is deleted, if possible."""
     try:
         yield
     except OSError as error:
@@ -175,13 +175,13 @@ def _room_or_later() -> Iterator[None]:
 
 
 def _numbers(word: bytes) -> _Numbers | None:
-    """Return what a copy says; None: it is damaged."""
+    """Return the numbers of a copy; None if it is damaged."""
     match = _WORD.fullmatch(word)
     return _Numbers(int(match[1]), int(match[2])) if match is not None else None
 
 
 def _old_number(data: bytes) -> _Numbers | None:
-    """Return what a file of an earlier version says; None: it is damaged."""
+    """Return the number of a file of an earlier version; None if it is damaged."""
     word = data.rstrip(b"\n ")
     is_whole = data == word + b" " * (_OLD_BYTES - 1 - len(word)) + b"\n"
     return _Numbers(int(word)) if is_whole and _NUMBER.fullmatch(word) else None

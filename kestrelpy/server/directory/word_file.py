@@ -3,10 +3,10 @@
     at 0       <word> <its CRC-32, 8 hex digits>, blanks, a newline: 512 bytes
     at 4096    the same; nothing else of the 8192 bytes is read
 
-One copy is written and synced before the other, so that a power cut leaves one that is whole. A
-disk loses blocks of 4096 bytes, so it does not lose both copies at once. `cat` shows the word.
+One copy is written and synced before the other, so a power cut leaves at least one intact. A disk
+loses blocks of 4096 bytes, so it does not lose both copies at once. `cat` shows the word.
 
-One rule: the file is made when there is room, and a new word is written in its place.
+One rule: the file is made while there is room, and a new word is written in place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 from journal.files import MEDIUM_ERRORS, Files, read_around
 
 FILE_BYTES: Final = 8192
-_COPY_BYTES: Final = 512  # the smallest sector of a disk: it is written whole or not at all
+_COPY_BYTES: Final = 512  # the smallest sector of a disk: it is written completely or not at all
 _PLACES: Final = (0, 4096)
 # Files of earlier versions had one copy without a checksum, in 32 or 33 bytes.
 _OLD_BYTES_MAX: Final = 64
@@ -27,14 +27,14 @@ _OLD_BYTES_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """What a file holds: its whole copies (None: damaged), or, of an earlier version, its text."""
+    """The contents of a file: its copies (None: damaged), or the text of an earlier version."""
 
     words: tuple[bytes | None, ...]
     old: bytes | None = None
 
     @property
     def whole(self) -> list[bytes]:
-        """The copies that are whole."""
+        """The intact copies."""
         return [word for word in self.words if word is not None]
 
 
@@ -56,7 +56,8 @@ class WordFile:
         return os.path.basename(self.path) in self._files.names(os.path.dirname(self.path))
 
     def read(self) -> Copies:
-        """Return what the file holds; bytes that the disk has lost count as damaged. Blocks."""
+        """Return the contents of the file; bytes that the disk has lost count as damaged.
+        Blocks."""
         try:
             size = self._files.size(self.path)
             data = read_around(self._files, self.path, 0, min(size, FILE_BYTES))
@@ -69,7 +70,7 @@ class WordFile:
         return Copies(tuple(_decoded(data[at : at + _COPY_BYTES]) for at in _PLACES))
 
     def make(self, word: bytes) -> None:
-        """Make the file, or put a whole one in the place of another. Blocks."""
+        """Make the file, or replace a damaged one. Blocks."""
         self._files.create(self.path, content(word), FILE_BYTES).close()
 
     def write(self, word: bytes, copies: Copies = NOTHING) -> None:
@@ -86,7 +87,7 @@ class WordFile:
         finally:
             handle.close()
 
-    def mend(self, copies: Copies, word: bytes) -> None:
+    def repair(self, copies: Copies, word: bytes) -> None:
         """Write the file again unless both copies hold this word. Blocks."""
         if self._files.size(self.path) == FILE_BYTES:
             self.write(word, copies)
@@ -106,6 +107,6 @@ def _encoded(word: bytes) -> bytes:
 
 
 def _decoded(copy: bytes) -> bytes | None:
-    """Return the word; None unless every byte is as it was written."""
+    """Return the word; None unless every byte is as written."""
     word = copy.partition(b" ")[0]
     return word if word and copy == _encoded(word) else None

@@ -1,9 +1,9 @@
-"""Syncs on threads, one in flight per journal; segments prepared and removed off the loop.
+"""Syncs on threads, one in flight per journal; segments preallocated and removed off the loop.
 
-A worker thread owns a job for one batch and nothing else; what came of it returns to the loop's
-thread before anyone looks at it.
+A worker thread owns a job for one batch and nothing else; the result returns to the loop's thread
+first.
 
-One rule: a sync is never retried, and its outcome is believed only when it has finished.
+One rule: a sync is never retried, and its outcome counts only when it has finished.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from kestrelpy.server.journals.shortage import Shortage
 
 log = logging.getLogger("kestrelpy.committer")
 
-# Enough that one hanging file system call does not hold up the syncs of other queues.
+# Enough that one hanging file system call does not delay the syncs of other queues.
 SYNC_THREADS_MAX: Final = 8
-SPARE_RETRY_SECONDS: Final = 1.0
+PREALLOCATE_RETRY_SECONDS: Final = 1.0
 _ARCHIVE_NAMES_MAX: Final = 100
 RECYCLED_LOOK_SECONDS: Final = 0.05
-_SPARE: Final = "spare"  # the cause of a stall
+_PREALLOCATION: Final = "spare"  # the cause of a stall
 
 _Job = tuple[JournalLog, SyncJob]
 
 
 class Committer:
-    """Starts syncs and tells `finished` on the loop's thread what came of each."""
+    """Starts syncs and reports each result to `finished` on the loop's thread."""
 
     def __init__(
         self,
@@ -67,10 +67,10 @@ class Committer:
         self._prepare = wrap(SpareOrder.prepare)
         self._retire = wrap(_retire)
         self.without_room: set[JournalLog] = set()
-        self.reserve_bytes = 0  # of the disk, which a new segment leaves free
+        self.reserve_bytes = 0  # of the disk, left free by a new segment
 
     def sync(self, target: JournalLog) -> None:
-        """Start a sync of what is written, if there is something and none is in flight."""
+        """Start a sync of the written records, if there are any and no sync is in flight."""
         job = target.journal.begin_sync()
         if job is None:
             return
@@ -83,7 +83,7 @@ class Committer:
         self._jobs.put((target, job))
 
     def _work(self) -> None:
-        """A sync thread's life."""
+        """The loop of a sync thread."""
         while True:
             work = self._jobs.get()
             if work is None:
@@ -94,11 +94,11 @@ class Committer:
                 job.run()
             except OSError as failed:
                 error = failed
-            except Exception as failed:  # whatever it was: not known to be on disk
+            except Exception as failed:  # any error: not known to be on disk
                 error = OSError(errno.EIO, f"{type(failed).__name__}: {failed}")
             try:
                 self._loop.call_soon_threadsafe(self._report, target, error)
-            except RuntimeError:  # the loop is closed: nobody is left to be told
+            except RuntimeError:  # the loop is closed: there is no receiver
                 return
 
     def _report(self, target: JournalLog, error: OSError | None) -> None:
@@ -107,13 +107,13 @@ class Committer:
         target.journal.finish_sync(error)
         self._finished(target)
 
-    def prepare_spare(self, target: JournalLog, time_ms: int) -> None:
-        """Have the next segment written, off the loop."""
+    def preallocate(self, target: JournalLog, time_ms: int) -> None:
+        """Write the next segment off the loop."""
         self._preparing.add(target)
-        self._start(self._prepare_spare(target, target.journal.order_spare(
+        self._start(self._preallocate(target, target.journal.order_spare(
             time_ms, self.reserve_bytes)))  # fmt: skip
 
-    async def _prepare_spare(self, target: JournalLog, order: SpareOrder) -> None:
+    async def _preallocate(self, target: JournalLog, order: SpareOrder) -> None:
         journal = target.journal
         while True:
             self._preparing.add(target)
@@ -130,31 +130,33 @@ class Committer:
                 journal.spare_ready(order, handle)
                 self._prepared(target)
                 return
-            self._prepared(target)  # whoever waits hears of it
-            # Until then it counts as ordered; a segment that is emptied meanwhile may be taken.
+            self._prepared(target)  # the waiting connections get the reason
+            # Until then it counts as requested; a segment that is emptied meanwhile may be taken.
             journal.spares.is_ordered = True
             if short is not None:
-                await asyncio.sleep(self._shortage.pause((target, _SPARE), order.path, short))
-            waited = 0.0 if short is None else SPARE_RETRY_SECONDS
-            while waited < SPARE_RETRY_SECONDS and not journal.spares.recycled[0]:
+                waiting = (target, _PREALLOCATION)
+                await asyncio.sleep(self._shortage.pause(waiting, order.path, short))
+            waited = 0.0 if short is None else PREALLOCATE_RETRY_SECONDS
+            while waited < PREALLOCATE_RETRY_SECONDS and not journal.spares.recycled[0]:
                 if target.is_reported:
                     break
                 await asyncio.sleep(RECYCLED_LOOK_SECONDS)
                 waited += RECYCLED_LOOK_SECONDS
-            if target.is_reported:  # deleted or failed meanwhile: nobody needs it
+            if target.is_reported:  # deleted or failed meanwhile: it is not needed
                 self._tell(target, order, None)
                 return
             order = journal.order_spare(order.header.created_ms, self.reserve_bytes)
 
     def _tell(self, target: JournalLog, order: SpareOrder, error: OSError | None) -> None:
-        """Say what came of an order: why there is no segment, or (None) that there is."""
+        """Report the result of a preallocation: why there is no segment, or (None) that there
+        is."""
         if error is None:
             if target in self.without_room:
                 if not (target.is_short or target.is_reported):
                     log.info("%s: there is room again", order.path)
                 self.without_room.remove(target)
-                target.stall(_SPARE, "")
-            self._shortage.over((target, _SPARE))
+                target.stall(_PREALLOCATION, "")
+            self._shortage.over((target, _PREALLOCATION))
             return
         reason, is_short = error.strerror or str(error), is_shortage(error)
         if not (is_short or target.no_room or target.is_reported):
@@ -162,17 +164,17 @@ class Committer:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         state = "disk full: no room for" if is_full else "nothing is stored: cannot prepare"
         again = "; it is tried again" if is_short else ""
-        target.stall(_SPARE, f"{state} the next segment ({reason}){again}", is_short)
+        target.stall(_PREALLOCATION, f"{state} the next segment ({reason}){again}", is_short)
         self.without_room.add(target)
         if not is_short:
-            self._shortage.over((target, _SPARE))
+            self._shortage.over((target, _PREALLOCATION))
 
     def is_preparing(self, target: JournalLog) -> bool:
         """True if a thread makes a segment for it; between two attempts none does."""
         return target in self._preparing
 
     def remove(self, target: JournalLog, paths: list[str]) -> None:
-        """Take away segments that hold nothing alive, off the loop and strictly in this order.
+        """Remove segments without live records, off the loop and strictly in this order.
 
         A later segment may hold the confirms of an earlier one: it stays until that is gone.
         """
@@ -184,11 +186,11 @@ class Committer:
             self._start(self._remove_each(target, waiting))
 
     def let_go(self, target: JournalLog) -> None:
-        """It is deleted: what could not be removed goes with its folder, or stays there."""
+        """Forget a deleted journal: its other segments go with its folder, or stay there."""
         self._removals.pop(target, None)
 
     def is_removing(self, target: JournalLog) -> bool:
-        """Is a segment of this journal being removed now?"""
+        """True if a segment of this journal is being removed now."""
         return target in self._removing
 
     async def _remove_each(self, target: JournalLog, paths: deque[str]) -> None:
@@ -200,7 +202,7 @@ class Committer:
                     archive = archived_path(target.archive_to, path)
                 keep = recycled_path(path) if journal.spares.may_recycle else ""
                 retire = partial(self._retire, self._files, path, archive, keep)
-                kept, size = await self._shortage.patiently(path, retire)
+                kept, size = await self._shortage.retry(path, retire)
                 if kept:
                     journal.spares.recycled = (kept, size)
                 paths.popleft()
@@ -215,8 +217,8 @@ class Committer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def settle(self, seconds: float) -> bool:
-        """Wait until no sync is in flight; False: one still is after that long."""
+    async def drain(self, seconds: float) -> bool:
+        """Wait until no sync is in flight; return False if one still is after that time."""
         for task in list(self._tasks):
             task.cancel()
         deadline = self._loop.time() + seconds
@@ -228,9 +230,9 @@ class Committer:
 
 
 def _retire(files: Files, path: str, archive_path: str, keep: str) -> tuple[str, int]:
-    """Take a segment away: the file to be used again and its size; "" and 0: there is none."""
+    """Remove a segment; return the file to recycle and its size, or "" and 0 without one."""
     for number in range(_ARCHIVE_NAMES_MAX):
-        # A file of that name may be there from another life of this data directory.
+        # A file of that name may exist from another life of this data directory.
         name = f"{archive_path}.{number}" if archive_path and number else archive_path
         with contextlib.suppress(FileExistsError):
             kept = retire(files, path, name, keep)

@@ -1,13 +1,12 @@
-"""What the journals need beside writing and syncing, off the loop: bodies read back, snapshots,
-segments rewritten and removed.
+"""Jobs for the journals beside writing and syncing, off the loop: reads, snapshots, compaction.
 
-    turn ──▶ feed, settle ──▶ a thread ──▶ back on the loop: `Backlog.arrived`, `finish_snapshot`
-                                           and the turn is owed
+    turn ──▶ schedule_read, log_advanced ──▶ a thread ──▶ back on the loop: the result is applied
+                                                          and a turn is scheduled
 
-Reads have threads of their own, so that a disk that hangs in a sync does not hold up what the page
-cache has.
+Reads have threads of their own, so that a disk that hangs in a sync does not delay reads from the
+page cache.
 
-One rule: a thread is given a value and the disk, and nothing that the loop owns.
+One rule: a thread gets a value and the disk, and nothing that the loop owns.
 """
 
 from __future__ import annotations
@@ -44,18 +43,18 @@ log = logging.getLogger("kestrelpy.background")
 
 T = TypeVar("T")
 
-# KNOWN FLAW: a read that the disk never ends holds up the end of the process, like its threads.
+# KNOWN FLAW: a read that the disk never ends delays the end of the process, like its threads.
 READ_THREADS: Final = 4
-# Observers have threads of their own: however many there are, consumers do not wait behind them.
-OBSERVER_THREADS: Final = 2
+# Browsers have threads of their own, so that consumers never wait behind them.
+BROWSE_THREADS: Final = 2
 RETRY_SECONDS: Final = 1.0
 PAUSE_SECONDS_MAX: Final = 0.05
-# Who observes is told after so many attempts that there is a shortage: after less than a second.
-OBSERVER_TRIES_MAX: Final = 4
+# A browser gets the error of a shortage after this many attempts: after less than a second.
+BROWSE_TRIES_MAX: Final = 4
 
 
 class Pause:
-    """Sleeps for as long as was worked since the last time: half of one processor at most."""
+    """Sleeps for the time worked since the last pause: half of one processor at most."""
 
     __slots__ = ("_ending", "_since")
 
@@ -64,36 +63,37 @@ class Pause:
         self._since = time.monotonic()
 
     def pause(self) -> None:
-        """Called about every millisecond of work; raises InterruptedError when the daemon ends."""
+        """Called about every millisecond of work; raise InterruptedError when the daemon ends."""
         if self._ending.wait(min(time.monotonic() - self._since, PAUSE_SECONDS_MAX)):
             raise InterruptedError(errno.EINTR, "the daemon ends")
         self._since = time.monotonic()
 
 
-class Background:
-    """Owned by the loop's thread. `read` is told which reader has more to take."""
+class JournalJobs:
+    """Owned by the loop's thread. `read` gets each subscription that has more items to take."""
 
     def __init__(
         self,
         files: Files,
         loop: asyncio.AbstractEventLoop,
         read: Callable[[Subscription], None],
-        settled: Callable[[JournalLog], None],
+        compacted: Callable[[JournalLog], None],
         outdated: Callable[[JournalLog, list[str]], None],
-        observed: Callable[[Talk], None],
+        browse_read: Callable[[Talk], None],
         shortage: Shortage | None = None,
     ) -> None:
-        """`outdated` is given segments that another one stands for, `observed` whose read ended."""
+        """`outdated` gets the segments that another one replaces; `browse_read` gets the
+        conversation whose read has ended."""
         self._shortage = shortage or Shortage(loop)
         self._sleep: Sleep = asyncio.sleep
         self._files = files
         self._loop = loop
-        self._settled = settled
+        self._compacted = compacted
         self._outdated = outdated
-        self._observed = observed
-        self._observers = ThreadPoolExecutor(OBSERVER_THREADS, thread_name_prefix="kestrelpy-look")
+        self._browse_read = browse_read
+        self._browsers = ThreadPoolExecutor(BROWSE_THREADS, thread_name_prefix="kestrelpy-look")
         self._readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="kestrelpy-read")
-        # One, and its own: rewriting takes its time, and spares must not wait behind it.
+        # One thread of its own: compaction takes time, and preallocation must not wait for it.
         self._rewriter = ThreadPoolExecutor(1, thread_name_prefix="kestrelpy-rewrite")
         self._ending = Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -103,34 +103,34 @@ class Background:
         self._snapshots: dict[JournalLog, SnapshotJob] = {}
         self._busy: dict[JournalLog, int] = {}
 
-    # -- reading back -----------------------------------------------------------------------
+    # -- reads ------------------------------------------------------------------------------
 
-    def feed(self, reader: Subscription) -> bool:
-        """Have read back what `reader` needs next; False: nothing of it can be read yet."""
-        return self._reading.feed(reader)
+    def schedule_read(self, reader: Subscription) -> bool:
+        """Schedule the next read of `reader`; return False if it cannot read yet."""
+        return self._reading.schedule_read(reader)
 
-    def observe(self, log: Log, work: Work, talk: Talk) -> None:
-        """Have read what this conversation's observer asked for."""
+    def start_read(self, log: Log, work: Work, talk: Talk) -> None:
+        """Start a read for this conversation's browser."""
         target = on_disk(log)
         assert target is not None, "a queue in memory has nothing to be read"
-        self._start(target, self._observe(work, talk))
+        self._start(target, self._browse(work, talk))
 
-    async def _observe(self, work: Work, talk: Talk) -> None:
+    async def _browse(self, work: Work, talk: Talk) -> None:
         try:
-            for _ in range(OBSERVER_TRIES_MAX):
-                await wrap(work.run)(self._files, executor=self._observers)
+            for _ in range(BROWSE_TRIES_MAX):
+                await wrap(work.run)(self._files, executor=self._browsers)
                 error = work.error
                 if error is None or not is_shortage(error):
                     break
                 await self._sleep(self._shortage.pause(work, "", error))
             self._shortage.over(work)
         finally:
-            if not self._ending.is_set():  # else nobody is answered any more
+            if not self._ending.is_set():  # at the end no reply leaves any more
                 work.is_over = True
-                self._observed(talk)
+                self._browse_read(talk)
 
     def _name(self, reader: Subscription, target: JournalLog) -> None:
-        """Say what was found to be damaged, and keep a copy of it."""
+        """Log the damage that reads have found, and keep a copy of it."""
         backlog = reader.log.backlog or target.store.backlog
         damages = backlog.damages + reader.damages
         if not damages:
@@ -142,7 +142,7 @@ class Background:
 
     async def _set_aside(self, target: JournalLog, damages: list[Damage]) -> None:
         try:
-            await self._patiently(
+            await self._retry(
                 target, wrap(set_aside), self._files, target.journal.folder, damages
             )
         except OSError as error:
@@ -151,15 +151,15 @@ class Background:
     # -- snapshots --------------------------------------------------------------------------
 
     def snapshot(self, target: JournalLog, unix_ms: int) -> None:
-        """Keep the state as of now; it is written when the log is durable up to here."""
+        """Take a snapshot of the state now; it is written when the log is durable up to here."""
         self._snapshots[target] = target.store.upkeep.begin_snapshot(target.state(), unix_ms)
 
     def let_go(self, target: JournalLog) -> None:
-        """It has failed, or is deleted: what waits for its log to get on waits in vain."""
+        """Forget a failed or deleted journal: its log does not advance any more."""
         self._snapshots.pop(target, None)
 
-    def settle(self, target: JournalLog) -> None:
-        """The log got on: what waited for that is done now."""
+    def log_advanced(self, target: JournalLog) -> None:
+        """Run the jobs that waited for the log to advance."""
         job = self._snapshots.get(target)
         if job is not None and target.journal.commit.lsn_durable >= job.snapshot.lsn:
             del self._snapshots[target]
@@ -168,28 +168,28 @@ class Background:
     async def _write_snapshot(self, target: JournalLog, job: SnapshotJob) -> None:
         journal = target.journal
         try:
-            await self._patiently(target, wrap(job.run), self._files, Pause(self._ending).pause)
+            await self._retry(target, wrap(job.run), self._files, Pause(self._ending).pause)
         except OSError as error:
             if target.failure is None:
                 log.error("%s: no snapshot: %s", journal.folder, error.strerror)
             self._loop.call_later(RETRY_SECONDS, target.store.upkeep.finish_snapshot, job, False)
             return
         await self._remove(target, target.store.upkeep.finish_snapshot(job, True))
-        self._settled(target)
-        self._carry(target, job)
-        self._merge(target, job)
+        self._compacted(target)
+        self._compact(target, job)
+        self._merge_dedupe(target, job)
 
     async def _remove(self, target: JournalLog, outdated: list[str]) -> None:
         for path in outdated:
             try:
-                await self._patiently(target, wrap(self._files.remove), path)
+                await self._retry(target, wrap(self._files.remove), path)
             except OSError as error:
                 log.error("%s: not removed: %s", path, error.strerror)
 
-    # -- what is remembered -----------------------------------------------------------------
+    # -- dedupe files -----------------------------------------------------------------------
 
-    def _merge(self, target: JournalLog, snapshot: SnapshotJob) -> None:
-        """Have some of the files of remembered ids and versions made into one."""
+    def _merge_dedupe(self, target: JournalLog, snapshot: SnapshotJob) -> None:
+        """Merge some of the files of remembered ids and versions."""
         job = target.store.upkeep.begin_merge(snapshot, Pause(self._ending).pause)
         if job is not None:
             self._start(target, self._write_merged(target, job))
@@ -197,18 +197,18 @@ class Background:
     async def _write_merged(self, target: JournalLog, job: MergeJob) -> None:
         merged: Chunk | None = None
         try:
-            merged = await self._patiently(target, self._on_rewriter(job.run), self._files)
+            merged = await self._retry(target, self._on_rewriter(job.run), self._files)
         except ChunkDamaged as damaged:
             log.error("%s", damaged)
-        except OSError as error:  # a full disk, most likely; the next snapshot tries again
+        except OSError as error:  # most likely a full disk; the next snapshot tries again
             if target.failure is None:
                 log.warning("%s: chunks not merged: %s", job.folder, error.strerror)
         await self._remove(target, target.store.upkeep.finish_merge(job, merged))
 
-    # -- rewriting --------------------------------------------------------------------------
+    # -- compaction -------------------------------------------------------------------------
 
-    def _carry(self, target: JournalLog, snapshot: SnapshotJob) -> None:
-        """Have the next segments rewritten that are mostly done with, if there are any."""
+    def _compact(self, target: JournalLog, snapshot: SnapshotJob) -> None:
+        """Compact the next segments with few live records, if there are any."""
         upkeep = target.store.upkeep
         chosen = upkeep.choose(snapshot.snapshot.lsn, snapshot.time_ms)
         if chosen:
@@ -223,31 +223,31 @@ class Background:
         goes_on = True
         survivors: Segment | None = None
         try:
-            survivors = await self._patiently(target, self._on_rewriter(job.run), self._files)
+            survivors = await self._retry(target, self._on_rewriter(job.run), self._files)
             goes_on = survivors is not None  # else not before the next snapshot
         except DamagedVictim as damaged:
             log.error("%s", damaged)
             for segment in chosen:
                 segment.damaged |= segment.path == damaged.path
-        except OSError as error:  # a full disk, most likely; the next snapshot tries again
+        except OSError as error:  # most likely a full disk; the next snapshot tries again
             goes_on = False
             if target.failure is None:
                 log.warning("%s: not rewritten: %s", job.path, error.strerror)
         outdated = target.store.upkeep.finish_carry(chosen, job, survivors)
         if outdated:
             self._outdated(target, outdated)
-        self._settled(target)
+        self._compacted(target)
         if goes_on:
-            self._carry(target, snapshot)
+            self._compact(target, snapshot)
 
     # -- tasks ------------------------------------------------------------------------------
 
-    async def _patiently(
+    async def _retry(
         self, target: JournalLog, work: Callable[..., Awaitable[T]], *args: object
     ) -> T:
-        """Do it on a thread, and again as long as a shortage is all that stops it."""
+        """Run the work on a thread, again and again while a shortage stops it."""
         folder = target.journal.folder
-        return await self._shortage.patiently(folder, lambda: work(*args), self._sleep)
+        return await self._shortage.retry(folder, lambda: work(*args), self._sleep)
 
     def _on_reader(self, work: Callable[[Files], T]) -> Callable[[Files], Awaitable[T]]:
         return partial(wrap(work), executor=self._readers)
@@ -256,7 +256,7 @@ class Background:
         return partial(wrap(work), executor=self._rewriter)
 
     def is_busy(self, target: JournalLog) -> bool:
-        """Is anything of this journal being read or written on a thread?"""
+        """True if a thread reads or writes something of this journal."""
         return target in self._busy
 
     def _start(self, target: JournalLog, work: Coroutine[object, object, None]) -> None:
@@ -272,14 +272,14 @@ class Background:
             else:
                 del self._busy[target]
             if not ended.cancelled() and ended.exception() is not None:
-                log.error("a mistake of ours", exc_info=ended.exception())
+                log.error("a bug in the server", exc_info=ended.exception())
 
         task.add_done_callback(done)
 
     def close(self) -> None:
-        """Nothing more is begun; a rewriting stops and leaves nothing, others end by themselves."""
+        """Begin no more jobs; a compaction stops and leaves nothing, others end by themselves."""
         for task in list(self._tasks):
             task.cancel()
         self._ending.set()
-        for threads in (self._readers, self._observers, self._rewriter):
+        for threads in (self._readers, self._browsers, self._rewriter):
             threads.shutdown(wait=False, cancel_futures=True)

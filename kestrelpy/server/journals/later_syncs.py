@@ -1,11 +1,11 @@
-"""Syncs that are put off: nobody waits for them yet, or only those who were told of the one before.
+"""Deferred syncs: no connection waits for them yet, or only those that the sync before answered.
 
-    written, and nobody waits ──▶ LAZY_SECONDS, or what `sync` says ──▶ synced
-                    │ a connection turns out to wait: it was told of the sync before
+    written, no connection waits ──▶ LAZY_SECONDS, or the setting `sync` ──▶ synced
+                    │ a connection waits that the sync before answered
                     ▼
-                  SOON_SECONDS: with what those send next that were answered
+                  SOON_SECONDS: with the next requests of the connections just answered
 
-One rule: a sync that is put off comes by itself, whatever happens.
+One rule: a deferred sync comes by itself, whatever happens.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Final
 
 from kestrelpy.core.log.log import JournalLog
 
-# When nobody waits for a sync (confirms are answered when written), it may come this much later,
-# for all that was written meanwhile. What nobody waits for at all is written then, at the latest.
+# If no connection waits for a sync (confirms are answered when written), it may come this much
+# later, for all records written meanwhile. Pending records without a waiter are written then, at
+# the latest.
 LAZY_SECONDS: Final = 0.01
 SOON_SECONDS: Final = 0.001
 
@@ -31,16 +32,16 @@ class LaterSyncs:
         self._loop = loop
         self._due = due
         self._timers: dict[JournalLog, asyncio.TimerHandle] = {}
-        self._new: list[JournalLog] = []  # put off in this turn
+        self._new: list[JournalLog] = []  # deferred in this turn
 
     def put_off(self, target: JournalLog) -> None:
-        """Sync it later, unless it is put off already."""
+        """Sync it later, unless its sync is deferred already."""
         self._new.append(target)
         if target not in self._timers:
             self._arm(target, max(target.sync_ms, 0) / 1000 or LAZY_SECONDS)
 
     def take_awaited(self) -> Iterator[JournalLog]:
-        """Yield those put off in this turn for whose sync a connection waits."""
+        """Yield the journals deferred in this turn for whose sync a connection waits."""
         new, self._new = self._new, []
         return (target for target in new if target.sync_ms == 0 and target.waiting_stored)
 

@@ -1,9 +1,9 @@
-"""Which journals hold descriptors, and which let go of theirs when there are no more.
+"""The journals that hold descriptors, and those that close their files when there are no more.
 
-    written ──▶ holds them ──▶ nothing more to do for a second ──▶ rests: holds none
-                    └── another one needs them: who was written longest ago rests now
+    written ──▶ holds them ──▶ a second without work ──▶ rests: holds none
+                    └── another one needs them: the one written longest ago rests now
 
-One rule: a journal that cannot open its file waits and is tried again; it has not failed.
+One rule: a journal that cannot open its file waits and tries again; it has not failed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from kestrelpy.server.journals.shortage import Shortage
 # The active segment, the next one, and one that was sealed and is not synced yet.
 DESCRIPTORS_EACH: Final = 3
 NO_LIMIT: Final = 1 << 30
-# So many are looked at for one that can rest: those written longest ago, most likely.
+# At most this many are examined for one that can rest: those written longest ago are the likely
+# ones.
 _LOOKS_MAX: Final = 64
 _OPENING: Final = "opening"  # the cause of a stall
 
 
 class OpenJournals:
-    """Owned by the loop's thread. `most` journals hold descriptors, as far as that is possible."""
+    """Owned by the loop's thread. At most `most` journals hold descriptors, if that is possible."""
 
     def __init__(
         self,
@@ -35,48 +36,49 @@ class OpenJournals:
         sync: Callable[[JournalLog], None],
         again: Callable[[JournalLog], None],
     ) -> None:
-        """`sync` has what is pending written and synced, `again` has a turn write what waits."""
+        """`sync` writes and syncs the pending records; `again` schedules a turn for a waiting
+        journal."""
         self._loop = loop
         self._shortage = shortage
         self._sync = sync
         self._again = again
         self.most = NO_LIMIT
-        self._holding: dict[JournalLog, None] = {}  # by when they were written last
+        self._open: dict[JournalLog, None] = {}  # ordered by their last write
         self._waiting: dict[JournalLog, asyncio.TimerHandle] = {}
         self._stalled: set[JournalLog] = set()  # until they could open theirs
-        self._is_stuck = False  # none could let go in this turn
+        self._is_stuck = False  # none could rest in this turn
 
     @property
     def count(self) -> int:
-        """How many hold descriptors."""
-        return len(self._holding)
+        """The number of journals that hold descriptors."""
+        return len(self._open)
 
     def begin_turn(self) -> None:
-        """Others may have become able to rest."""
+        """Begin a turn: others may have become able to rest."""
         self._is_stuck = False
 
     def is_waiting(self, target: JournalLog) -> bool:
-        """True if it is tried again after a pause."""
+        """True if it tries again after a pause."""
         return target in self._waiting
 
     def has_room_for(self, target: JournalLog, unix_ms: int) -> bool:
-        """True if it may open its files now; else a turn is owed when there is room."""
-        if len(self._holding) < self.most or target in self._holding:
+        """True if it may open its files now; otherwise a turn is scheduled when there is room."""
+        if len(self._open) < self.most or target in self._open:
             return True
         if self._is_stuck:
             return False
         if self._let_go(1, unix_ms):
             return True
-        oldest = list(islice(self._holding, _LOOKS_MAX))
+        oldest = list(islice(self._open, _LOOKS_MAX))
         for each in oldest:
             if not each.no_room:
-                self._sync(each)  # nobody may wait for that
+                self._sync(each)  # it may have no waiter of its own
         self._is_stuck = any(map(_is_about_to_rest, oldest))
-        return not self._is_stuck  # where none will ever let go it is tried beyond the limit
+        return not self._is_stuck  # if none will ever rest, it opens its files beyond the limit
 
     def wrote(self, target: JournalLog, unix_ms: int) -> None:
-        """A turn had it write."""
-        journal, holding = target.journal, self._holding
+        """Note that a turn has written it."""
+        journal, holding = target.journal, self._open
         error = journal.shortage
         if error is None or target.failure is not None:
             if target in self._stalled:
@@ -98,13 +100,13 @@ class OpenJournals:
         self._waiting[target] = self._loop.call_later(seconds, self._try_again, target)
 
     def rested(self, target: JournalLog) -> None:
-        """It holds none any more."""
-        self._holding.pop(target, None)
+        """Note that it holds no descriptors any more."""
+        self._open.pop(target, None)
 
     def _let_go(self, most: int, unix_ms: int) -> int:
-        """Have up to so many rest that can, written longest ago first; returns how many did."""
+        """Let up to `most` journals rest, the longest unwritten first; return their number."""
         count = 0
-        for target in list(islice(self._holding, _LOOKS_MAX)):
+        for target in list(islice(self._open, _LOOKS_MAX)):
             journal = target.journal
             if journal.is_resting:
                 journal.rest(unix_ms)
@@ -112,7 +114,7 @@ class OpenJournals:
                 journal.abandon()
             else:
                 continue
-            del self._holding[target]
+            del self._open[target]
             count += 1
             if count == most:
                 break
@@ -129,7 +131,7 @@ class OpenJournals:
 
 
 def _is_about_to_rest(target: JournalLog) -> bool:
-    """True if a turn is owed when it can: behind a write, a sync, or a segment being prepared."""
+    """True if a turn is scheduled when it can rest: after a write, a sync or a preallocation."""
     journal = target.journal
     if target.no_room:
         return bool(journal.commit.lsn_in_flight)

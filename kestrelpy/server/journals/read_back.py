@@ -1,11 +1,11 @@
-"""Bodies read back for the ready line, what stands apart of it, and the dead.
+"""Reads of bodies for the ready list, the out-of-order items and the dead letters.
 
-    turn ──▶ feed ──▶ ordered of the journal ──▶ a thread ──▶ taken in, and whoever waits is served
-                                                    │
-                                                    └─ a shortage: asked for again after a pause
+    turn ──▶ schedule_read ──▶ a thread ──▶ items taken in, waiting clients served
+                                  │
+                                  └─ a shortage: scheduled again after a pause
 
-One rule: what could not be read for want of a descriptor or memory is not damaged and not gone: it
-stays the next one, and whoever asks for it waits or hears why.
+One rule: an item that a shortage of descriptors or memory leaves unread is neither damaged nor
+gone. It stays the next one, and a client that asks for it waits or gets the reason.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kestrelpy.core.log.shared_log import SharedLog, on_disk
 from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.server import clock
-from kestrelpy.server.journals.read_cache import SharedReads
+from kestrelpy.server.journals.read_cache import ReadCache
 from kestrelpy.server.journals.shortage import Shortage
 
 log = logging.getLogger("kestrelpy.background")
@@ -38,7 +38,7 @@ class OnThread(Protocol):
     """Threads for reads."""
 
     def __call__(self, work: Callable[[Files], T]) -> Callable[[Files], Awaitable[T]]:
-        """The same work, done on one of them."""
+        """Return the same work as a call on one of them."""
 
 
 class ReadBack:
@@ -54,22 +54,22 @@ class ReadBack:
         name: Callable[[Subscription, JournalLog], None],
         start: Callable[[JournalLog, Coroutine[object, object, None]], None],
     ) -> None:
-        """`done` is told which reader has more to take, `name` whose damage is to be named; `start`
-        has a task run that counts as work on this journal."""
+        """`done` gets a subscription with more items to take; `name` logs the damage of one;
+        `start` runs a task that counts as work on this journal."""
         self._files = files
         self._loop = loop
         self._on_thread = on_thread
         self._shortage = shortage
         self._read_done = done
-        self._name = name
+        self._log_damage = name
         self._start = start
-        self._shared = SharedReads(loop)
+        self._cache = ReadCache(loop)
         self._reviving: set[Subscription] = set()
         self._log_limit = LogLimit()
-        self._waiting: set[Subscription] = set()  # to be tried again after a shortage
+        self._waiting: set[Subscription] = set()  # tried again after a shortage
 
-    def feed(self, reader: Subscription) -> bool:
-        """Have read back what `reader` needs next; False: nothing of it can be read yet."""
+    def schedule_read(self, reader: Subscription) -> bool:
+        """Schedule the next read of `reader`; return False if it cannot read yet."""
         if reader in self._waiting:
             return True
         for note in reader.notes:
@@ -80,14 +80,14 @@ class ReadBack:
         target = on_disk(reader.log)
         if target is None:
             return True
-        self._name(reader, target)
+        self._log_damage(reader, target)
         return (
-            self._feed_dead(reader, target)
-            & self._feed_line(reader, target)
-            & self._feed_stubs(reader, target)
+            self._read_dead_letter(reader, target)
+            & self._read_ready(reader, target)
+            & self._read_out_of_order(reader, target)
         )
 
-    def _feed_dead(self, reader: Subscription, target: JournalLog) -> bool:
+    def _read_dead_letter(self, reader: Subscription, target: JournalLog) -> bool:
         missing, journal = reader.dead.sought, target.journal
         if not missing or reader in self._reviving:
             return True
@@ -103,13 +103,13 @@ class ReadBack:
         return True
 
     def _hide(self, reader: Subscription, target: JournalLog, id_: int) -> None:
-        """A dead item that is not offered before the next start: there is no body."""
+        """Hide a dead letter without a body until the next start."""
         if target.failure is None:
             reader.ready_line.hide(id_)
         elif id_ == reader.dead.sought:
-            reader.dead.hide(id_)  # never written, most likely: that is no damage
+            reader.dead.hide(id_)  # most likely never written: that is no damage
 
-    def _feed_line(self, reader: Subscription, target: JournalLog) -> bool:
+    def _read_ready(self, reader: Subscription, target: JournalLog) -> bool:
         ready, backlog = reader.ready, reader.log.backlog
         if not ready.beyond or backlog is None:
             return True
@@ -124,7 +124,7 @@ class ReadBack:
                 self._look_again(reader, target)
             return True
         if target.failure is not None:
-            return True  # what was never written is not damage, and never comes
+            return True  # an item that was never written is not damaged, and never comes
         lost = backlog.lost_up_to(ready.frontier)
         if not lost:
             return False
@@ -133,21 +133,21 @@ class ReadBack:
         self._look_again(reader, target)
         return True
 
-    def _feed_stubs(self, reader: Subscription, target: JournalLog) -> bool:
-        """What stands apart and is next."""
+    def _read_out_of_order(self, reader: Subscription, target: JournalLog) -> bool:
+        """Read the next out-of-order items."""
         journal, disk_refs = target.journal, reader.ready.disk_refs
         is_shared = isinstance(reader.log, SharedLog)
         if (
             is_shared
             and disk_refs.count
             and not disk_refs.is_fetching
-            and self._shared.is_reading(target)
+            and self._cache.is_reading(target)
         ):
-            return False  # it takes what that read finds
+            return False  # it takes the results of that read
         wanted = reader.ready_line.begin_fetch()
         if not wanted:
             return True
-        if is_shared and (known := self._shared.of(target, wanted)):
+        if is_shared and (known := self._cache.of(target, wanted)):
             reader.ready_line.fetched(known)
             reader.ready.disk_refs.put_back()
             self._look_again(reader, target)
@@ -155,7 +155,7 @@ class ReadBack:
         some = target.store.some(wanted)
         if some.parts:
             if is_shared:
-                self._shared.begin(target)
+                self._cache.begin(target)
             self._start(target, self._fetch(reader, target, some, wanted))
             return True
         if journal.has_pending and target.failure is None:
@@ -174,8 +174,8 @@ class ReadBack:
             found = await self._on_thread(some.run)(self._files)
             records = found.records
         finally:
-            if self._shared.is_reading(target):
-                self._shared.end(target, records)
+            if self._cache.is_reading(target):
+                self._cache.end(target, records)
         reader.ready_line.fetched(records.values())
         if found.shortage is not None:
             reader.ready.disk_refs.put_back()
@@ -186,17 +186,17 @@ class ReadBack:
         again = target.store.some(missing)
         for id_ in missing:
             number = some.number(id_)
-            if number and again.number(id_) == number:  # else written, or rewritten, meanwhile
+            if number and again.number(id_) == number:  # otherwise written, or compacted, meanwhile
                 reason = found.reasons.get(id_, "not found")
                 log.error("%s: item %d cannot be read: %s", target.journal.folder, id_, reason)
                 reader.ready_line.hide_stub(id_)
         reader.ready.disk_refs.put_back()
-        self._name(reader, target)
+        self._log_damage(reader, target)
         self._read_done(reader)
 
     def _look_again(self, reader: Subscription, target: JournalLog) -> None:
-        """There is something to take, or to miss: in the next turn, so that others have theirs."""
-        self._name(reader, target)
+        """Take or skip items in the next turn, so that other subscriptions have their turn."""
+        self._log_damage(reader, target)
         self._loop.call_soon(self._read_done, reader)
 
     async def _read(
@@ -217,7 +217,7 @@ class ReadBack:
         self._read_done(reader)
 
     def _try_later(self, reader: Subscription, target: JournalLog, error: OSError) -> None:
-        """Nothing could be read for the moment: what is needed is asked for again after a pause."""
+        """Schedule the read again after a pause: a shortage stopped it."""
         reason = os.strerror(error.errno or 0)
         reader.unread = f"the next item cannot be read now ({reason}); it is tried again"
         seconds = self._shortage.pause(reader, target.journal.folder, error)
@@ -231,7 +231,7 @@ class ReadBack:
         ready = reader.ready
         if ready.beyond or ready.disk_refs.count or reader.dead.sought:
             reader.schedule_read()
-        else:  # gone meanwhile: nobody needs it
+        else:  # gone meanwhile: no consumer needs it
             self._can_read(reader)
         self._read_done(reader)
 
@@ -257,7 +257,7 @@ class ReadBack:
         if record is not None:
             reader.ready_line.revive(record)
         elif again is not None and again.number != one.number:
-            reader.schedule_read()  # that segment was rewritten meanwhile
+            reader.schedule_read()  # its segment was compacted meanwhile
         else:
             log.error("%s: item %d cannot be read: %s", one.path, one.item, reason)
             self._hide(reader, target, one.item)

@@ -1,9 +1,9 @@
-"""No descriptor or memory to spare for a moment: who waits for one, and what the log says of it.
+"""A shortage of descriptors or memory: the pauses between attempts, and its lines in the log.
 
     a file could not be opened ──▶ a pause, longer each time ──▶ tried again ──▶ ... ──▶ over
 
-One rule: nothing was written and nothing is lost, so nothing is given up; one line says that it
-began and one that it is over, however many wait.
+One rule: nothing was written and nothing is lost, so no work is given up. One line says that the
+shortage began and one that it is over, however many wait.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ log = logging.getLogger("kestrelpy.shortage")
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[object]]
 
-# An attempt costs microseconds, so a shortage that passes is noticed soon; one that lasts costs ten
+# An attempt costs microseconds, so the end of a shortage is noticed soon; a lasting one costs ten
 # thousand queues less than a tenth of the loop's time.
 PAUSE_SECONDS: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 1.0
-# It is over when nobody was short for so long: a crowd that comes and goes is one story in the log.
+# A shortage is over after this long without a failed attempt: a crowd that comes and goes is one
+# story in the log.
 OVER_SECONDS: Final = 1.0
 
 
@@ -41,11 +42,11 @@ class Shortage:
 
     @property
     def count(self) -> int:
-        """How many wait."""
+        """The number of those that wait."""
         return len(self._tries)
 
     def pause(self, who: object, path: str, error: OSError) -> float:
-        """Count an attempt that failed; how many seconds `who` waits before the next one."""
+        """Count a failed attempt; return how many seconds `who` waits before the next one."""
         tries = self._tries[who] = self._tries.get(who, 0) + 1
         self._most = max(self._most, len(self._tries))
         if self._ends is not None:
@@ -54,13 +55,13 @@ class Shortage:
         if not self._is_named:
             self._is_named, self._began = True, self._loop.time()
             log.error(
-                "%s: %s: what needs a file waits and is tried again, nothing is lost",
+                "%s: %s: work that needs a file waits and is tried again, nothing is lost",
                 error.filename or path, error.strerror,
             )  # fmt: skip
         return min(PAUSE_SECONDS * tries, PAUSE_SECONDS_MAX)
 
     def over(self, who: object) -> None:
-        """It was not short this time, or does not try any more."""
+        """Note that `who` succeeded, or gave up."""
         if self._tries.pop(who, None) is not None and not self._tries:
             self._ends = self._loop.call_later(OVER_SECONDS, self._end)
 
@@ -69,13 +70,13 @@ class Shortage:
         seconds = self._loop.time() - self._began - OVER_SECONDS
         most, self._most = self._most, 0
         log.warning(
-            "files can be opened again: after %.1f s, for which up to %d waited", seconds, most
+            "files can be opened again after %.1f s; up to %d waited", seconds, most
         )
 
-    async def patiently(
+    async def retry(
         self, path: str, work: Callable[[], Awaitable[T]], sleep: Sleep = asyncio.sleep
     ) -> T:
-        """Do it again and again until it is no shortage that stops it."""
+        """Do the work again and again until no shortage stops it."""
         who = object()
         try:
             while True:

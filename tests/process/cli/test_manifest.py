@@ -115,7 +115,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "made_at is a number": (lambda facts: facts.update(made_at=3), "made_at is 3"),
     "a newer format": (lambda facts: facts.update(format=2), "made by a newer kestrelpy"),
     "format is text": (lambda facts: facts.update(format="1"), "format is '1'"),
-    "no format": (lambda facts: facts.pop("format"), "not what a backup says of itself"),
+    "no format": (lambda facts: facts.pop("format"), "this is no manifest of a backup"),
 }
 
 

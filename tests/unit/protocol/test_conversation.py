@@ -285,7 +285,7 @@ def test_what_is_refused_in_the_middle_of_many_keys_is_the_answer_and_nothing_el
     stage.work()
 
     answer = client.take()
-    assert answer.startswith(b"CLIENT_ERROR at_version: queue late keeps nothing")
+    assert answer.startswith(b"CLIENT_ERROR at_version: queue late retains no")
     assert answer.endswith(b"\r\nVERSION 0.0.0\r\n")
     assert not client.closed
 

@@ -129,7 +129,7 @@ async def test_a_sync_of_a_small_request_gets_the_interpreter_soon_beside_a_floo
         flood, victim = await server.client(), await server.client()
         assert server.daemon is not None
         switched: list[float] = []
-        server.daemon.turn.gathering._switch = switched.append
+        server.daemon.turn.commit_delay._switch = switched.append
         await victim.ask(b"set jobs 0 0 1\r\na\r\n")
         assert switched == [], "nobody else is there"
 
@@ -254,7 +254,7 @@ async def test_what_was_carried_out_while_speaking_is_written_at_once(
     """A hand-off in one breath with its open waits for the item: it is stored while that is said,
     and no other turn may come for long."""
     monkeypatch.setattr("kestrelpy.server.turn.REST_SECONDS", 3600.0)
-    monkeypatch.setattr("kestrelpy.server.turn.WALL_CHECK_MS", 3_600_000)
+    monkeypatch.setattr("kestrelpy.server.turn.OFFSET_CHECK_MS", 3_600_000)
     async with running(tmp_path) as server:
         worker = await server.client()
         for _ in range(3):
@@ -270,7 +270,7 @@ async def test_what_is_begun_behind_the_answer_to_a_hand_off_goes_on_at_once(
 ) -> None:
     """A move behind a hand-off in one breath is begun while that is said, and no other turn may
     come for long."""
-    monkeypatch.setattr("kestrelpy.server.turn.WALL_CHECK_MS", 3_600_000)
+    monkeypatch.setattr("kestrelpy.server.turn.OFFSET_CHECK_MS", 3_600_000)
     async with running(tmp_path, config='[queue_defaults]\nlease = "none"\n') as server:
         worker = await server.client()
         for queue in (b"jobs", b"mail"):

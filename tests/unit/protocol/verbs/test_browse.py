@@ -177,9 +177,9 @@ def test_an_observer_remembers_its_places_in_a_few_queues_only(
     for n in range(9):
         stage.say("producer", b"set q%d 0 0 1" % n, b"x")
         assert b"VALUE" in stage.say("a", b"gets q%d/peek/after=0/n=2" % n)
-    observing = stage.client("a").conversation.fetching._observing
+    observing = stage.client("a").conversation.get_handler._browser
     assert observing is not None
-    assert len(observing._places) <= 3
+    assert len(observing._positions) <= 3
 
 
 def test_a_line_that_names_a_marker_is_not_kept(stage: Stage) -> None:

@@ -37,7 +37,7 @@ async def test_a_socket_on_which_somebody_answers_is_left_to_them(tmp_path: Path
     path = tmp_path / "socket"
     await first.listen("127.0.0.1", 0, path)
 
-    with pytest.raises(CannotListen, match="somebody answers there"):
+    with pytest.raises(CannotListen, match="another process answers there"):
         await second.listen("127.0.0.1", 0, path)
 
     assert path.is_socket()

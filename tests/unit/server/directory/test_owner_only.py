@@ -87,7 +87,7 @@ def test_what_is_open_to_others_is_named_and_not_changed(name: str, tmp_path: Pa
     path = data / name
     path.chmod(0o740)
     assert open_to_others(Disk(), str(data)) == (
-        f"{path}: others than its owner may open it (mode 0740); "
+        f"{path}: other users may open it (mode 0740); "
         f"chmod -R go-rwx '{data}' closes all that is there"
     )
     assert stat.S_IMODE(path.stat().st_mode) == 0o740
@@ -104,12 +104,12 @@ async def test_a_start_names_it_in_one_line(
     async with running(tmp_path / "in") as server:
         peer = await server.client()
         for _ in range(1000):
-            if "others than its owner" in caplog.text:
+            if "other users" in caplog.text:
                 break
             await peer.ask(b"version\r\n")
-    lines = [r.message for r in caplog.records if "others than its owner" in r.message]
+    lines = [r.message for r in caplog.records if "other users" in r.message]
     assert lines == [
-        f"{data}: others than its owner may open it (mode 0755); "
+        f"{data}: other users may open it (mode 0755); "
         f"chmod -R go-rwx {data} closes all that is there"
     ]
     assert stat.S_IMODE(data.stat().st_mode) == 0o755

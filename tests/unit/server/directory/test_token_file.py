@@ -34,7 +34,7 @@ def with_number(below: int) -> MemoryDisk:
     disk = laid()
     file = TokenFile(disk, "data")
     file.read(WALL_MS)
-    file.keep(below)
+    file.save(below)
     return disk
 
 
@@ -50,8 +50,8 @@ def test_what_was_kept_is_on_disk_and_a_lower_number_changes_nothing() -> None:
     disk = laid()
     file = TokenFile(disk, "data")
     file.read(WALL_MS)
-    file.keep(1 << 21)
-    file.keep(1 << 20)
+    file.save(1 << 21)
+    file.save(1 << 20)
     again = TokenFile(disk.crash_clone(Random(0), "lost"), "data")
     assert again.read(WALL_MS) == ""
     assert again.below == 1 << 21
@@ -61,8 +61,8 @@ def test_of_tokens_and_generations_the_highest_are_kept() -> None:
     disk = with_number(77)
     file = TokenFile(disk, "data")
     file.read(WALL_MS)
-    file.keep(5, 1_700_000_002)
-    file.keep(78, 1_700_000_001)
+    file.save(5, 1_700_000_002)
+    file.save(78, 1_700_000_001)
     assert disk.read(PATH) == content(b"78/1700000002")
     again = TokenFile(disk.crash_clone(Random(0), "lost"), "data")
     assert again.read(WALL_MS) == ""
@@ -74,7 +74,7 @@ def test_what_many_threads_keep_at_once_is_written_together() -> None:
     file = TokenFile(disk, "data")
     file.read(WALL_MS)
     with file._writing:  # one of them is being written
-        threads = [threading.Thread(target=file.keep, args=(n, n)) for n in range(2, 42)]
+        threads = [threading.Thread(target=file.save, args=(n, n)) for n in range(2, 42)]
         for thread in threads:
             thread.start()
         while file._wanted != (41, 41):
@@ -158,7 +158,7 @@ def test_a_power_cut_at_any_verb_leaves_the_number_before_or_the_one_after() -> 
             file.read(WALL_MS)
             disk.cut_power_at(step)
             try:
-                file.keep(1 << 21)
+                file.save(1 << 21)
             except PowerCut:
                 again = TokenFile(disk.crash_clone(Random(seed)), "data")
                 assert again.read(WALL_MS) == "", "no accident looks like damage"
@@ -184,9 +184,9 @@ def test_a_file_of_an_earlier_version_is_written_over_on_a_full_disk() -> None:
     disk.faults.append(Fault("create", "*", error=errno.ENOSPC, times=2))
     file = TokenFile(disk, "data")
     assert file.read(WALL_MS) == ""
-    file.keep(1048578)
+    file.save(1048578)
     assert disk.read(PATH) == b"1048578" + b" " * 24 + b"\n"
-    file.keep(1048579)
+    file.save(1048579)
     assert disk.read(PATH) == content(b"1048579/0"), "there is room again"
 
 
@@ -207,7 +207,7 @@ def test_it_is_written_over_in_place_so_that_a_full_disk_does_not_matter() -> No
     file = TokenFile(disk, "data")
     file.read(WALL_MS)
     disk.faults.append(Fault("create", "*", error=errno.ENOSPC, times=100))
-    file.keep(77)
+    file.save(77)
     assert file.below == 77
 
 
@@ -216,7 +216,7 @@ def test_a_start_on_a_full_disk_needs_no_such_file() -> None:
     disk.faults.append(Fault("create", "*", error=errno.ENOSPC, times=1))
     file = TokenFile(disk, "data")
     assert file.read(WALL_MS) == ""
-    file.keep(77)
+    file.save(77)
     assert disk.read(PATH) == content(b"77/0")
 
 
@@ -225,10 +225,10 @@ def test_on_a_full_disk_a_queue_goes_whose_tokens_were_never_issued() -> None:
     disk.faults.append(Fault("create", "*", error=errno.ENOSPC, times=3))
     file = TokenFile(disk, "data")
     file.read(WALL_MS)
-    file.keep(1, 1_700_000_001)
+    file.save(1, 1_700_000_001)
     with pytest.raises(OSError, match="No space left"):
-        file.keep(77, 1_700_000_002)
-    file.keep(1, 1_700_000_003)
+        file.save(77, 1_700_000_002)
+    file.save(1, 1_700_000_003)
     assert disk.read(PATH) == content(b"77/1700000003"), "there is room again"
 
 

@@ -49,7 +49,7 @@ class Bench:
     async def append_and_write(self) -> None:
         self.journal.append(Draft(Kind.PUT, 1, 1, 0, 1, b"", b"x", 0, 0))
         if self.journal.wants_spare:
-            self.committer.prepare_spare(self.log, 1)
+            self.committer.preallocate(self.log, 1)
             await asyncio.wait_for(self.prepared.wait(), 20)
         self.journal.write(1)
 
@@ -112,11 +112,11 @@ async def test_whatever_goes_wrong_in_a_sync_counts_as_its_failure(bench: Bench)
 async def test_a_segment_is_prepared_again_until_there_is_room(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("kestrelpy.server.journals.committer.SPARE_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("kestrelpy.server.journals.committer.PREALLOCATE_RETRY_SECONDS", 0.01)
     caplog.set_level("INFO")
     bench.disk.no_room = True
     bench.journal.append(Draft(Kind.PUT, 1, 1, 0, 1, b"", b"x", 0, 0))
-    bench.committer.prepare_spare(bench.log, 1)
+    bench.committer.preallocate(bench.log, 1)
     while not bench.log.no_room:
         await asyncio.sleep(0.002)
     assert "disk full" in bench.log.no_room
@@ -134,9 +134,9 @@ async def test_settle_waits_for_what_is_in_flight(bench: Bench) -> None:
     await bench.append_and_write()
     bench.disk.go.clear()
     bench.committer.sync(bench.log)
-    assert not await bench.committer.settle(0.02)
+    assert not await bench.committer.drain(0.02)
     bench.disk.go.set()
-    assert await bench.committer.settle(20)
+    assert await bench.committer.drain(20)
 
 
 async def test_segments_go_one_after_the_other_and_none_after_one_that_stays(

@@ -78,7 +78,7 @@ def test_a_snapshot_is_written_once_the_log_is_on_disk_up_to_it(life: Life) -> N
     journal = life.log.journal
     journal.write(0)
     life.background.snapshot(life.log, 0)
-    life.background.settle(life.log)
+    life.background.log_advanced(life.log)
     assert life.background.work == [], "not before its records are durable"
     life.commit()
     life.settle()
@@ -93,7 +93,7 @@ def test_a_snapshot_of_a_journal_that_has_failed_is_not_kept(life: Life) -> None
     life.background.snapshot(life.log, 0)
     life.background.let_go(life.log)
     life.commit()
-    life.background.settle(life.log)
+    life.background.log_advanced(life.log)
     assert life.background.work == []
     assert not life.background._snapshots
 
@@ -209,10 +209,10 @@ def test_many_items_that_came_back_ten_times_are_a_line_a_second(
     now_ms = 5000
     monkeypatch.setattr(clock, "now_ms", lambda: now_ms)
     life.reader.notes += [f"queue jobs: item {n} came back 10 times" for n in range(100)]
-    life.background.feed(life.reader)
+    life.background.schedule_read(life.reader)
     now_ms += 1000
     life.reader.notes.append("queue jobs: item 100 came back 10 times")
-    life.background.feed(life.reader)
+    life.background.schedule_read(life.reader)
     assert caplog.messages == [
         "queue jobs: item 0 came back 10 times",
         "queue jobs: item 100 came back 10 times (99 more like it were not logged)",

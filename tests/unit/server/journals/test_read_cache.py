@@ -10,7 +10,7 @@ from journal.write.segment_file import Sizes
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.child_queue import ChildQueue
-from kestrelpy.server.turn import FEEDS_MAX, Turn
+from kestrelpy.server.turn import READS_MAX, Turn
 from tests.support.life import Life, at_once
 
 
@@ -38,32 +38,33 @@ def test_a_turn_reads_back_for_a_few_and_who_must_wait_holds_up_nobody() -> None
     broker, loop = Mock(), Mock()
     broker.take_to_read.side_effect = [must_wait + may_go, [], [], []]
     turn = Turn(broker, loop, [], Mock())
-    turn.background = Mock()
-    turn.background.feed.side_effect = lambda reader: reader in may_go
+    turn.journal_jobs = Mock()
+    turn.journal_jobs.schedule_read.side_effect = lambda reader: reader in may_go
     fed = []
     for _ in range(4):
-        turn._owed = False
-        turn.background.feed.reset_mock()
-        turn._feed_hungry()
-        fed.append(sum(call.args[0] in may_go for call in turn.background.feed.mock_calls))
-    assert fed == [FEEDS_MAX, FEEDS_MAX, 40 - 2 * FEEDS_MAX, 0]
-    assert not turn._owed, "those who must wait are asked again in a turn that others owe"
-    assert len(turn._starving) == 40
+        turn._is_scheduled = False
+        turn.journal_jobs.schedule_read.reset_mock()
+        turn._schedule_reads()
+        calls = turn.journal_jobs.schedule_read.mock_calls
+        fed.append(sum(call.args[0] in may_go for call in calls))
+    assert fed == [READS_MAX, READS_MAX, 40 - 2 * READS_MAX, 0]
+    assert not turn._is_scheduled, "those who must wait are asked again in a turn that others owe"
+    assert len(turn._deferred_reads) == 40
 
 
 def test_a_reader_for_which_a_client_waits_comes_first_also_if_it_was_in_line_before() -> None:
-    many = [Mock(waiters=0) for _ in range(3 * FEEDS_MAX)]
+    many = [Mock(waiters=0) for _ in range(3 * READS_MAX)]
     broker = Mock()
     turn = Turn(broker, Mock(), [], Mock())
-    turn.background = Mock()
-    turn.background.feed.return_value = True
+    turn.journal_jobs = Mock()
+    turn.journal_jobs.schedule_read.return_value = True
     broker.take_to_read.return_value = many
-    turn._feed_hungry()
+    turn._schedule_reads()
     last = many[-1]
     last.waiters = 1
     broker.take_to_read.return_value = [Mock(waiters=0), last]
-    turn.background.feed.reset_mock()
+    turn.journal_jobs.schedule_read.reset_mock()
 
-    turn._feed_hungry()
+    turn._schedule_reads()
 
-    assert turn.background.feed.mock_calls[0].args == (last,)
+    assert turn.journal_jobs.schedule_read.mock_calls[0].args == (last,)

@@ -68,6 +68,6 @@ async def test_what_is_done_patiently_ends_with_its_own_error(shortage: Shortage
         slept.append(seconds)
 
     with pytest.raises(OSError, match="Input/output error"):
-        await shortage.patiently("data", work, sleep)
+        await shortage.retry("data", work, sleep)
     assert len(slept) == 2
     assert shortage.count == 0
