@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from journal.compaction.compaction import CarryJob, DamagedVictim
-from journal.compaction.maintenance import Upkeep
+from journal.compaction.compaction import CompactionJob, DamagedInput
+from journal.compaction.maintenance import Maintenance
 from journal.files import Files
 from journal.format.checkpoint import Checkpoint
 from journal.read.lookup import ReadOne, ReadSome
-from journal.read.range_scan import Gathered, Gathering, Place, Put, TimeSearch
-from journal.read.readahead import Backlog
-from journal.read.segment_read import ReadOrder
+from journal.read.range_scan import Place, Put, RangeScan, Scanned, TimeSearch
+from journal.read.readahead import ReadAhead
+from journal.read.segment_read import SegmentRead
 from journal.snapshot.job import Memory, SnapshotJob, State
 from journal.write.group_commit import SyncJob
 from journal.write.segment_file import Segment, Sizes, SpareOrder
@@ -28,21 +28,40 @@ from journal.write.segment_list import NONE_OPEN
 from journal.write.writer import Journal
 
 __all__ = [
-    "NONE_OPEN", "Backlog", "CarryJob", "DamagedVictim", "Gathered", "Gathering", "Journal",
-    "Memory", "Place", "Put", "ReadOne", "ReadOrder", "ReadSome", "Segment", "Sizes", "SnapshotJob",
-    "SpareOrder", "State", "Store", "SyncJob", "TimeSearch", "Upkeep",
+    "NONE_OPEN",
+    "CompactionJob",
+    "DamagedInput",
+    "Journal",
+    "Maintenance",
+    "Memory",
+    "Place",
+    "Put",
+    "RangeScan",
+    "ReadAhead",
+    "ReadOne",
+    "ReadSome",
+    "Scanned",
+    "Segment",
+    "SegmentRead",
+    "Sizes",
+    "SnapshotJob",
+    "SpareOrder",
+    "State",
+    "Store",
+    "SyncJob",
+    "TimeSearch",
 ]  # fmt: skip
 
 
 class Store:
     """One queue's log on disk. Not thread-safe: one thread owns it, jobs run elsewhere."""
 
-    __slots__ = ("backlog", "upkeep", "writer")
+    __slots__ = ("maintenance", "read_ahead", "writer")
 
     def __init__(self, writer: Journal) -> None:
         self.writer = writer
-        self.backlog = Backlog(writer)
-        self.upkeep = Upkeep(writer)
+        self.read_ahead = ReadAhead(writer)
+        self.maintenance = Maintenance(writer)
 
     @classmethod
     def new(
@@ -56,9 +75,9 @@ class Store:
         """An empty one; nothing is on disk until its first segment is prepared."""
         return cls(Journal(files, folder, identity, sizes, checkpoint))
 
-    def another_backlog(self) -> Backlog:
+    def another_read_ahead(self) -> ReadAhead:
         """For one more reader, that is at another place of the log."""
-        return Backlog(self.writer)
+        return ReadAhead(self.writer)
 
     def one(self, item: int) -> ReadOne | None:
         """How to read the put of one item; None: no segment holds it, or it is not written yet."""
@@ -73,4 +92,4 @@ class Store:
 
         To be removed in this order, and none behind one that could not be removed.
         """
-        return self.writer.take_dead(self.upkeep.lsns, wall_ms)
+        return self.writer.take_dead(self.maintenance.lsns, wall_ms)

@@ -26,10 +26,10 @@ from journal.errors import JournalError
 from journal.files import SUFFIX_NEW, Files, Handle
 from journal.format import CRC_BYTES, HEADER_BYTES, Draft, Kind, encode, padded
 from journal.format.segment import (
+    COMPACTED,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
     LOG,
-    SURVIVORS,
     SegmentHeader,
     Tally,
 )
@@ -51,7 +51,7 @@ _OPENING: Final = (int(Kind.BATCH), int(Kind.CHECKPOINT))
 assert _FRAME.size == HEADER_BYTES
 
 
-class DamagedVictim(JournalError):
+class DamagedInput(JournalError):
     """Bytes in a segment to be rewritten do not parse. It stays, and who reads it names them."""
 
     def __init__(self, path: str, offset: int) -> None:
@@ -61,7 +61,7 @@ class DamagedVictim(JournalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Victim:
+class Input:
     """What a job has to know of a segment; the loop goes on changing the segment meanwhile.
 
     Its records count from `lsn_first` to `lsn_last`; any later one is superseded.
@@ -87,7 +87,7 @@ class _Put(NamedTuple):
 
 
 @dataclass(slots=True)
-class CarryJob:
+class CompactionJob:
     """Rewrites what is alive in some segments. `run` blocks and belongs on a thread.
 
     `header` has the new file's number and role (the job fills in its capacity and for which ranks
@@ -95,7 +95,7 @@ class CarryJob:
     `pause` is called about every millisecond of work and waits as long as it wants to.
     """
 
-    victims: list[Victim]
+    inputs: list[Input]
     live: IdSet
     path: str
     header: SegmentHeader
@@ -103,49 +103,49 @@ class CarryJob:
     pause: Callable[[], None]
     # How many puts are alive in each victim, their headers and bodies, and their meta and padding.
     # Known after `run`.
-    weights: list[tuple[int, int, int]] = field(default_factory=list)
+    measures: list[tuple[int, int, int]] = field(default_factory=list)
 
     @classmethod
     def of(
         cls, chosen: Sequence[Segment], lsn_limit: int, live: IdSet, path: str,
         header: SegmentHeader, opening: Draft, pause: Callable[[], None],
-    ) -> CarryJob:  # fmt: skip
+    ) -> CompactionJob:  # fmt: skip
         """Of chosen segments; `lsn_limit` is lsn_first of the one behind them, 0: there is none."""
-        assert header.role == SURVIVORS
+        assert header.role == COMPACTED
         limits = [s.lsn_first for s in chosen[1:]] + [lsn_limit or chosen[-1].lsn_last + 1]
-        victims = [
-            Victim(
+        inputs = [
+            Input(
                 s.path, s.number, s.capacity, s.lsn_first, min(s.lsn_last, limit - 1), s.live > 0
             )
             for s, limit in zip(chosen, limits, strict=True)
         ]
-        return cls(victims, live, path, header, opening, pause)
+        return cls(inputs, live, path, header, opening, pause)
 
     def run(self, files: Files) -> Segment | None:
         """The new segment, sealed, on disk with its name; None: it would save too little.
 
         Raises DamagedVictim, and OSError when the disk fails or is full; nothing has changed then.
         """
-        self.weights = []
-        walks = [_Walk(files, victim, self.header.journal) for victim in self.victims]
+        self.measures = []
+        walks = [_Walk(files, source, self.header.journal) for source in self.inputs]
         header = replace(
             self.header,
             first=min(walk.header.rank for walk in walks),
             last=max(walk.header.last or walk.header.segment for walk in walks),
         )
-        lsn_last = max(victim.lsn_last for victim in self.victims)
-        bytes_max = sum(v.capacity for v in self.victims if v.has_live) // 2
-        lsns = self.victims[0].lsn_first, lsn_last
-        out = _Survivors(files, self.path, header, lsns, bytes_max, self.opening.time_ms)
+        lsn_last = max(source.lsn_last for source in self.inputs)
+        bytes_max = sum(v.capacity for v in self.inputs if v.has_live) // 2
+        lsns = self.inputs[0].lsn_first, lsn_last
+        out = _Compacted(files, self.path, header, lsns, bytes_max, self.opening.time_ms)
         try:
             out.open(self.opening)
             for walk in walks:
-                puts_before, live_before, extra_before = out.weight
+                puts_before, live_before, extra_before = out.size
                 for puts in walk.steps(files, self.live):
                     out.add(puts)
                     self.pause()
-                found, live_bytes, extra_bytes = out.weight
-                self.weights.append(
+                found, live_bytes, extra_bytes = out.size
+                self.measures.append(
                     (found - puts_before, live_bytes - live_before, extra_bytes - extra_before)
                 )
             return out.finish()
@@ -153,15 +153,15 @@ class CarryJob:
             out.drop()
             raise
 
-    def weigh(self, chosen: Sequence[Segment]) -> None:
+    def measure(self, chosen: Sequence[Segment]) -> None:
         """Tell the segments what the job has found out, so that `choose` knows it too.
 
         After a start what is alive in them was a guess.
         """
-        for segment, (weighed, live_bytes, extra_bytes) in zip(chosen, self.weights, strict=True):
-            segment.weighed, segment.extra_bytes = weighed, extra_bytes
-            if weighed:
-                segment.live_bytes = live_bytes * segment.live // weighed
+        for segment, (measured, live_bytes, extra_bytes) in zip(chosen, self.measures, strict=True):
+            segment.measured, segment.extra_bytes = measured, extra_bytes
+            if measured:
+                segment.live_bytes = live_bytes * segment.live // measured
 
 
 class _Walk:
@@ -172,51 +172,51 @@ class _Walk:
     records as their footer says. So what stands behind does not matter.
     """
 
-    __slots__ = ("_holes", "_journal", "_left", "_lsn", "_victim", "header")
+    __slots__ = ("_holes", "_input", "_journal", "_left", "_lsn", "header")
 
-    def __init__(self, files: Files, victim: Victim, journal: int) -> None:
-        self._victim = victim
+    def __init__(self, files: Files, source: Input, journal: int) -> None:
+        self._input = source
         self._journal = journal
-        self._lsn = victim.lsn_first
-        header = SegmentHeader.decode(files.read(victim.path, 0, FILE_HEADER_BYTES), victim.path)
+        self._lsn = source.lsn_first
+        header = SegmentHeader.decode(files.read(source.path, 0, FILE_HEADER_BYTES), source.path)
         if (
             header is None
             or header.journal != journal
-            or header.segment != victim.number
-            or header.role not in (LOG, SURVIVORS)
+            or header.segment != source.number
+            or header.role not in (LOG, COMPACTED)
         ):
-            raise DamagedVictim(victim.path, 0)
+            raise DamagedInput(source.path, 0)
         self.header = header
-        self._holes = header.role == SURVIVORS
-        self._left = victim.lsn_last - victim.lsn_first + 1
-        if self._holes and victim.has_live:
+        self._holes = header.role == COMPACTED
+        self._left = source.lsn_last - source.lsn_first + 1
+        if self._holes and source.has_live:
             self._left = self._counted(files)
 
     def _counted(self, files: Files) -> int:
         """How many records the footer counts."""
-        victim = self._victim
-        at = victim.capacity - FOOTER_SPACE_BYTES
-        data = files.read(victim.path, at, FOOTER_SPACE_BYTES)
+        source = self._input
+        at = source.capacity - FOOTER_SPACE_BYTES
+        data = files.read(source.path, at, FOOTER_SPACE_BYTES)
         if len(data) == FOOTER_SPACE_BYTES:
             crc, length, owner, number, position, _, _, _, counted, _, kind = _FRAME.unpack_from(
                 data
             )[:11]
             if (
-                (owner, number, position, kind) == (self._journal, victim.number, at, _FOOTER)
+                (owner, number, position, kind) == (self._journal, source.number, at, _FOOTER)
                 and HEADER_BYTES <= length <= len(data)
                 and crc32(data[CRC_BYTES:length]) == crc
             ):
                 return int(counted)
-        raise DamagedVictim(victim.path, at)
+        raise DamagedInput(source.path, at)
 
     def steps(self, files: Files, live: IdSet) -> Iterator[list[_Put]]:
         """The puts that are alive, after every so many frames and after every piece."""
-        victim = self._victim
-        room_end = victim.capacity - FOOTER_SPACE_BYTES
+        source = self._input
+        room_end = source.capacity - FOOTER_SPACE_BYTES
         base, size = FILE_HEADER_BYTES, PIECE_BYTES
-        while self._left > 0 and victim.has_live:
+        while self._left > 0 and source.has_live:
             wanted = min(size, room_end - base)
-            data = files.read(victim.path, base, wanted)
+            data = files.read(source.path, base, wanted)
             at, stop = 0, -1
             while self._left > 0 and at != stop:
                 stop = at
@@ -226,12 +226,12 @@ class _Walk:
             if not at and self._left > 0:  # not even one frame: it is larger, or cut off
                 size = _length(data)
                 if len(data) < wanted or not len(data) < size <= room_end - base:
-                    raise DamagedVictim(victim.path, base)
+                    raise DamagedInput(source.path, base)
             base += at
 
     def _step(self, data: bytes, base: int, at: int, live: IdSet) -> tuple[list[_Put], int]:
         """Some frames of the piece at `base`: what is alive, and where the next frame stands."""
-        victim, journal, holes = self._victim, self._journal, self._holes
+        source, journal, holes = self._input, self._journal, self._holes
         lsn_next, left, found = self._lsn, self._left, list[_Put]()
         view, last = memoryview(data), len(data) - HEADER_BYTES
         for _ in range(STEP_FRAMES):
@@ -243,28 +243,28 @@ class _Walk:
             ) = _FRAME.unpack_from(data, at)  # fmt: skip
             if (
                 owner != journal
-                or number != victim.number
+                or number != source.number
                 or position != base + at
                 or length < HEADER_BYTES
                 or not (lsn == lsn_next or (holes and lsn > lsn_next))
             ):
-                raise DamagedVictim(victim.path, base + at)
+                raise DamagedInput(source.path, base + at)
             end = at + length
             if end > len(data):
                 break
             if crc32(view[at + CRC_BYTES : end]) != crc:
-                raise DamagedVictim(victim.path, base + at)
+                raise DamagedInput(source.path, base + at)
             if kind not in _OPENING:
                 lsn_next = lsn + 1
                 left -= 1
-                if kind == _PUT and item in live and lsn <= victim.lsn_last:
+                if kind == _PUT and item in live and lsn <= source.lsn_last:
                     found.append(_Put(data[at:end], lsn, item, place, time_ms, meta_bytes))
             at = padded(end)
         self._lsn, self._left = lsn_next, left
         return found, at
 
 
-class _Survivors:
+class _Compacted:
     """The new file while it is written: a name that nobody reads, batch after batch, each synced.
 
     As soon as it is clear that it would be larger than `bytes_max` it is gone, and only counts.
@@ -289,7 +289,7 @@ class _Survivors:
         self._at = FILE_HEADER_BYTES
 
     @property
-    def weight(self) -> tuple[int, int, int]:
+    def size(self) -> tuple[int, int, int]:
         """Puts so far, their headers and bodies, and their meta and padding."""
         return self.puts, self._live_bytes, self.extra_bytes
 
@@ -339,7 +339,7 @@ class _Survivors:
             header.segment, self._path, capacity, None, lsn_first, self._at, self.puts,
             tally=tally, item_first=tally.item_first, item_last=tally.item_last, puts=self.puts,
             live_bytes=self._live_bytes, lsn_last=lsn_last, rank=header.rank,
-            weighed=self.puts, extra_bytes=self.extra_bytes, time_last=tally.time_max,
+            measured=self.puts, extra_bytes=self.extra_bytes, time_last=tally.time_max,
         )  # fmt: skip
         footer = segment.footer(lsn_last + 1, self._time_ms)._replace(item=self.puts)
         out: list[bytes] = [bytes(end - self._at)]

@@ -14,9 +14,9 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from journal.compaction.compaction import CarryJob
+from journal.compaction.compaction import CompactionJob
 from journal.compaction.picker import choose
-from journal.format.segment import SURVIVORS, SegmentHeader, segment_path
+from journal.format.segment import COMPACTED, SegmentHeader, segment_path
 from journal.sets.id_set import IdSet
 from journal.snapshot.dedupe_file import Chunk
 from journal.snapshot.dedupe_merge import MergeJob, choose_merge
@@ -35,7 +35,7 @@ SNAPSHOTS_KEPT: Final = 2
 UNSETTLED_SEGMENTS: Final = 2
 
 
-class Upkeep:
+class Maintenance:
     """When a journal is due for a snapshot or a rewriting, and what has come of it.
 
     `snapshots` are the lsns of those on disk, rising.
@@ -76,7 +76,7 @@ class Upkeep:
 
         `is_changed`: how long has just been said anew.
         """
-        journal, retention = self._journal, self._journal.ledger.retention
+        journal, retention = self._journal, self._journal.segment_list.retention
         if retention.wants_turn(journal.active, wall_ms):
             journal.turns = True
             return True
@@ -203,33 +203,33 @@ class Upkeep:
         What is alive will be told as of `live_lsn`, so all that was put in them is older. (Newer
         snapshots may be on disk by now.)
         """
-        journal = self._journal
-        if journal.ledger.busy or len(self.snapshots) < SNAPSHOTS_KEPT or journal.commit.failure:
+        journal, segments = self._journal, self._journal.segment_list
+        if segments.busy or len(self.snapshots) < SNAPSHOTS_KEPT or journal.commit.failure:
             return []
-        if live_lsn < journal.ledger.revived_lsn:
+        if live_lsn < segments.revived_lsn:
             return []  # it does not tell of what is needed again
         settled_lsn = min(self.snapshots[0], live_lsn)
-        over = journal.ledger.retention.over(journal.segments, wall_ms)
+        over = journal.segment_list.retention.over(journal.segments, wall_ms)
         chosen = choose(journal.segments[:over], settled_lsn, journal.sizes.segment_max)
         durable = journal.commit.lsn_durable
         if any(not s.live and s.emptied_lsn > durable for s in chosen):
             return []  # a power cut may yet bring back what is in one of them
         return chosen
 
-    def begin_carry(
+    def begin_compaction(
         self, chosen: list[Segment], live: IdSet, pause: Callable[[], None], time_ms: int
-    ) -> CarryJob:
-        """The rewriting of what is alive in them, for a thread; give it to `finish_carry`.
+    ) -> CompactionJob:
+        """The rewriting of what is alive in them, for a thread; give it to `finish_compaction`.
 
         `live` are the items of a snapshot that is on disk: one that was confirmed since is carried
         too, because a power cut may take that confirm away.
         """
         journal = self._journal
-        journal.ledger.busy = chosen
-        journal.spares.number += 1
-        number = journal.spares.number
+        journal.segment_list.busy = chosen
+        journal.preallocation.number += 1
+        number = journal.preallocation.number
         header = SegmentHeader(
-            journal.short_identity, journal.identity, number, 0, time_ms, SURVIVORS
+            journal.short_identity, journal.identity, number, 0, time_ms, COMPACTED
         )
         behind = journal.segments[journal.segments.index(chosen[-1]) + 1]
         part = live.between(
@@ -237,14 +237,14 @@ class Upkeep:
         )
         opening = journal.checkpoint().draft(time_ms, journal.commit.lsn_appended)
         path = segment_path(journal.folder, number)
-        return CarryJob.of(chosen, behind.lsn_first, part, path, header, opening, pause)
+        return CompactionJob.of(chosen, behind.lsn_first, part, path, header, opening, pause)
 
-    def finish_carry(
-        self, chosen: list[Segment], job: CarryJob, survivors: Segment | None
+    def finish_compaction(
+        self, chosen: list[Segment], job: CompactionJob, compacted: Segment | None
     ) -> list[str]:
         """It is over. Returns the paths of what the new segment stands for, if there is one."""
-        ledger = self._journal.ledger
-        ledger.busy = []
-        if len(job.weights) == len(chosen):
-            job.weigh(chosen)
-        return ledger.replace(chosen, survivors) if survivors is not None else []
+        segment_list = self._journal.segment_list
+        segment_list.busy = []
+        if len(job.measures) == len(chosen):
+            job.measure(chosen)
+        return segment_list.replace(chosen, compacted) if compacted is not None else []

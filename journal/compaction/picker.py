@@ -23,7 +23,7 @@ from typing import Final
 from journal.compaction.compaction import PIECE_BYTES
 from journal.write.segment_file import BATCH_BYTES, OVERHEAD_BYTES, Segment, whole_sectors
 
-VICTIMS_MAX: Final = 64  # at once: a job reads 4 GiB at most
+INPUTS_MAX: Final = 64  # at once: a job reads 4 GiB at most
 
 
 def choose(segments: Sequence[Segment], settled_lsn: int, segment_max: int) -> list[Segment]:
@@ -36,53 +36,53 @@ def choose(segments: Sequence[Segment], settled_lsn: int, segment_max: int) -> l
     for start, first in enumerate(segments):
         if first.live:
             run = _run_from(segments, start, settled_lsn, segment_max)
-            weight = sum(weight_of(s) for s in run)
-            if run and survivors_bytes(weight) * 2 <= _capacity(run):
+            size = sum(live_frame_bytes(s) for s in run)
+            if run and compacted_bytes(size) * 2 <= _capacity(run):
                 return run
     return []
 
 
-def weight_of(segment: Segment) -> int:
+def live_frame_bytes(segment: Segment) -> int:
     """The bytes of its live puts as frames: never too low while most that were weighed are alive.
 
     Before a job has weighed them it is what they take at least.
     """
     if not segment.live:
         return 0
-    if segment.live * 2 > segment.weighed:
+    if segment.live * 2 > segment.measured:
         return segment.live_bytes + segment.extra_bytes
-    return segment.live_bytes + segment.extra_bytes * segment.live // segment.weighed
+    return segment.live_bytes + segment.extra_bytes * segment.live // segment.measured
 
 
-def survivors_bytes(weight: int) -> int:
+def compacted_bytes(size: int) -> int:
     """The size of a file with live puts of this weight, at most."""
-    return whole_sectors(OVERHEAD_BYTES + _with_batches(weight))
+    return whole_sectors(OVERHEAD_BYTES + _with_batches(size))
 
 
 def _run_from(
     segments: Sequence[Segment], start: int, settled_lsn: int, segment_max: int
 ) -> list[Segment]:
     run: list[Segment] = []
-    weight = 0
-    for segment in islice(segments, start, start + VICTIMS_MAX):
+    size = 0
+    for segment in islice(segments, start, start + INPUTS_MAX):
         if segment.damaged or not 0 < segment.lsn_last <= settled_lsn:
             break
-        more = weight_of(segment)
+        more = live_frame_bytes(segment)
         if segment.live:
             if _with_batches(more) * 2 >= segment.capacity:
                 break
-            if weight and survivors_bytes(weight + more) > segment_max:
+            if size and compacted_bytes(size + more) > segment_max:
                 break
-        weight += more
+        size += more
         run.append(segment)
     while run and not run[-1].live:
         run.pop()
     return run
 
 
-def _with_batches(weight: int) -> int:
+def _with_batches(size: int) -> int:
     # Of two groups in a row, one alone or both together fill a piece.
-    return weight + BATCH_BYTES * -(-2 * weight // PIECE_BYTES)
+    return size + BATCH_BYTES * -(-2 * size // PIECE_BYTES)
 
 
 def _capacity(run: Sequence[Segment]) -> int:

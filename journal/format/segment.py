@@ -36,7 +36,7 @@ SUFFIX_RECYCLED: Final = ".recycled"  # behind a segment's name: waits for its n
 
 # What a file holds. All of them hold frames.
 LOG: Final = 0  # records as they came
-SURVIVORS: Final = 1  # the puts of several segments whose items are alive; it stands for them
+COMPACTED: Final = 1  # the puts of several segments whose items are alive; it stands for them
 SNAPSHOT: Final = 2  # the state of a queue; see `snapshot`
 CHUNK: Final = 3  # a part of the ids and versions that a queue remembers; see `chunks`
 

@@ -21,9 +21,9 @@ from zlib import crc32
 from journal.files import Files
 from journal.format import ALIGN_BYTES, CRC_BYTES, HEADER_BYTES, Kind, Record, padded
 from journal.format.segment import (
+    COMPACTED,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
-    SURVIVORS,
     SegmentHeader,
     segment_number,
 )
@@ -158,19 +158,19 @@ def chain(files: Files, folder: str) -> list[tuple[Frames, int]]:
     votes = Counter(header.journal for header, _, _ in reversed(found))
     owner = votes.most_common(1)[0][0] if votes else 0
     found = [each for each in found if each[0].journal == owner]
-    survivors = [header for header, _, _ in found if header.role == SURVIVORS]
+    compacted = [header for header, _, _ in found if header.role == COMPACTED]
     found.sort(key=lambda each: (each[0].rank, each[0].segment))
     return [
         (frames, lsn)
         for header, frames, lsn in found
-        if not any(_stands_for(one, header) for one in survivors)
+        if not any(_stands_for(one, header) for one in compacted)
     ]
 
 
-def _stands_for(survivors: SegmentHeader, other: SegmentHeader) -> bool:
+def _stands_for(compacted: SegmentHeader, other: SegmentHeader) -> bool:
     last = other.last or other.segment
-    inside = survivors.first <= other.rank and last <= survivors.last
-    return inside and other.segment < survivors.segment
+    inside = compacted.first <= other.rank and last <= compacted.last
+    return inside and other.segment < compacted.segment
 
 
 def _whole_record(piece: bytes, at: int, offset: int) -> Record | None:

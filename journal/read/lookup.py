@@ -19,7 +19,7 @@ from journal.files import Files, is_shortage, read_around
 from journal.format import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, frame_bytes, padded
 from journal.format.segment import FOOTER_SPACE_BYTES
 from journal.read.seek import Extent, find_frame
-from journal.read.segment_read import PLACED, ReadOrder
+from journal.read.segment_read import PLACED, SegmentRead
 from journal.write.segment_file import Segment
 from journal.write.writer import Journal
 
@@ -44,7 +44,7 @@ class ReadOne:
     @classmethod
     def of(cls, journal: Journal, item: int) -> ReadOne | None:
         """Of the item; None: no segment holds it, or it is not written yet."""
-        segment = journal.ledger.holding(item)
+        segment = journal.segment_list.holding(item)
         if segment is None:
             return None
         stop = _stop(journal, segment)
@@ -52,7 +52,7 @@ class ReadOne:
 
     def run(self, files: Files) -> Record | None:
         """The record; None: it is not readable. Blocks; raises OSError."""
-        order = ReadOrder(self.path, self.journal, self.number, -1, self.stop, 0, self.item)
+        order = SegmentRead(self.path, self.journal, self.number, -1, self.stop, 0, self.item)
         start, needed = order.seek(files), 0
         while start < self.stop:
             size = min(max(PIECE_BYTES_OF_ONE, needed), self.stop - start)
@@ -99,7 +99,7 @@ class ReadSome:
         """Of these items; those that no segment holds (yet) are left out."""
         parts: dict[int, tuple[Extent, list[int]]] = {}
         for id_ in sorted(ids):
-            segment = journal.ledger.holding(id_)
+            segment = journal.segment_list.holding(id_)
             if segment is None:
                 continue
             if segment.number not in parts:

@@ -53,7 +53,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class Scanned:
     """`puts` in order; items up to `seen` were looked for; `place` to go on from there."""
 
     puts: list[Put]
@@ -62,7 +62,7 @@ class Gathered:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathering:
+class RangeScan:
     """Puts from item `first` to `last` in one segment, at most `most` of them and `bytes_most` of
     bodies (one in any case), stored at `since_ms` or later once the first such one was met.
 
@@ -84,7 +84,7 @@ class Gathering:
     def of(
         cls, journal: Journal, place: Place | None, first: int, last: int, live: IdSet, most: int,
         bytes_most: int, since_ms: int = 0, hidden: IdSet | None = None,
-    ) -> Gathering | None:  # fmt: skip
+    ) -> RangeScan | None:  # fmt: skip
         """How to read items that are there from `first` on, up to `last`; None: the log has none.
 
         `hidden` ones are passed over.
@@ -127,7 +127,7 @@ class Gathering:
             _extent(journal, segment), start, first, last, wanted, limit, most, bytes_most, since_ms
         )
 
-    def run(self, files: Files) -> Gathered:
+    def run(self, files: Files) -> Scanned:
         """Read and check them. Blocks; raises OSError."""
         extent, walk = self.extent, _Walk(self)
         at = self.start if self.start >= 0 else self._seek(files)
@@ -142,7 +142,7 @@ class Gathering:
             at += walk.go(data, at)
         if at + HEADER_BYTES > stop:
             walk.seen = self.last
-        return Gathered(walk.puts, walk.seen, Place(extent.number, at, walk.seen + 1))
+        return Scanned(walk.puts, walk.seen, Place(extent.number, at, walk.seen + 1))
 
     def _seek(self, files: Files) -> int:
         return self.extent.seek_item(files, self.first)
@@ -153,7 +153,7 @@ class _Walk:
 
     __slots__ = ("_order", "_room", "_since_ms", "is_over", "needed", "puts", "seen")
 
-    def __init__(self, order: Gathering) -> None:
+    def __init__(self, order: RangeScan) -> None:
         self._order = order
         self._room = order.bytes_most
         self._since_ms = order.since_ms

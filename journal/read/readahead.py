@@ -20,7 +20,7 @@ from journal.files import is_shortage
 from journal.format import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, padded
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
 from journal.read.seek import PIECE_BYTES, find_frame
-from journal.read.segment_read import PLACED, ReadOrder
+from journal.read.segment_read import PLACED, SegmentRead
 from journal.write.segment_file import Segment
 from journal.write.writer import Journal
 
@@ -28,7 +28,7 @@ _PUT: Final = int(Kind.PUT)
 _NOT_WHOLE: Final = "not a whole record"
 
 
-class Backlog:
+class ReadAhead:
     """The reading side of one journal that is being written. Owned by the loop's thread.
 
     `_data` are bytes of segment `_number` from `_base` on, taken up to `_at`; the last put among
@@ -66,7 +66,7 @@ class Backlog:
 
     # -- reading ----------------------------------------------------------------------------
 
-    def order(self, item: int) -> tuple[int, ReadOrder] | None:
+    def order(self, item: int) -> tuple[int, SegmentRead] | None:
         """What to read next so that `item` and those behind it can be taken; None: nothing now.
 
         Give it back with `arrived` or `failed`.
@@ -84,7 +84,7 @@ class Backlog:
         self._is_reading = True
         size = max(PIECE_BYTES, self._needed)
         short = self._journal.short_identity
-        return self._life, ReadOrder(segment.path, short, segment.number, start, stop, size, item)
+        return self._life, SegmentRead(segment.path, short, segment.number, start, stop, size, item)
 
     @property
     def is_reading(self) -> bool:

@@ -16,7 +16,7 @@ PLACED: Final = struct.Struct("<IIIII")  # checksum, length, journal, segment, o
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOrder:
+class SegmentRead:
     """Bytes of one segment to be read. `start` -1: from the first put not below `item`."""
 
     path: str

@@ -21,9 +21,9 @@ from journal.errors import ITEM_MAX, Damage, DamageKind
 from journal.files import MEDIUM_ERRORS, Files
 from journal.format import Kind, Record, decode
 from journal.format.segment import (
+    COMPACTED,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
-    SURVIVORS,
     SegmentHeader,
     Tally,
     segment_number,
@@ -66,7 +66,7 @@ class SegmentFile:
     footer_lsn: int = 0
     settled: bool = False
     unreadable: str = ""
-    is_survivors: bool = False  # what is left of several segments: its lsns have holes
+    is_compacted: bool = False  # what is left of several segments: its lsns have holes
     rank: int = 0  # where it stands in the chain, and the last place it stands for
     rank_last: int = 0
     synced: Tally | None = None
@@ -74,7 +74,7 @@ class SegmentFile:
     def __post_init__(self) -> None:
         self.rank = self.rank_last = self.number
         if self.header is not None:
-            self.is_survivors = self.header.role == SURVIVORS
+            self.is_compacted = self.header.role == COMPACTED
             self.rank, self.rank_last = self.header.rank, self.header.last or self.number
 
     @property
@@ -159,7 +159,7 @@ class Chain:
                 segment.journal = 0
         self._place_headless(found)
         self.segments = sorted((s for s in found if s.journal), key=lambda s: (s.rank, s.number))
-        self._replace_by_survivors()
+        self._replace_by_compacted()
         if self.snapshot is not None:
             limit = 0
             for segment in reversed(self.segments):
@@ -189,7 +189,7 @@ class Chain:
             return Scan.of_unreadable(segment.path, segment.number, made, segment.unreadable)
         return scan(
             data, segment.path, segment.journal, segment.number,
-            start, lsn_next, made, segment.is_survivors,
+            start, lsn_next, made, segment.is_compacted,
         )  # fmt: skip
 
     def settle_listed(self) -> None:
@@ -298,7 +298,7 @@ class Chain:
             if segment.header is None and first and any(
                 s.number < segment.number and first < s.lsn_first <= settled for s in known
             ):
-                segment.is_survivors = True
+                segment.is_compacted = True
                 before = (s.rank for s in known if s.lsn_first <= first)
                 segment.rank = segment.rank_last = max(before, default=0)
 
@@ -310,28 +310,28 @@ class Chain:
             Damage(kind, segment.path, 0, end, reason, 1, id_last, 1, id_last)
         )
 
-    def _replace_by_survivors(self) -> None:
+    def _replace_by_compacted(self) -> None:
         """Newest first: what survivors stand for is theirs, if they are whole."""
-        for survivors in sorted(self.segments, key=lambda s: -s.number):
-            if not survivors.is_survivors or survivors not in self.segments:
+        for compacted in sorted(self.segments, key=lambda s: -s.number):
+            if not compacted.is_compacted or compacted not in self.segments:
                 continue
             theirs = [
                 s for s in self.segments
-                if survivors.rank <= s.rank
-                and s.rank_last <= survivors.rank_last
-                and s.number < survivors.number
+                if compacted.rank <= s.rank
+                and s.rank_last <= compacted.rank_last
+                and s.number < compacted.number
             ]  # fmt: skip
             if not theirs:
                 continue
-            found = self.scan(survivors)
-            if found.footer is not None and not found.gaps and not survivors.bytes_missing:
+            found = self.scan(compacted)
+            if found.footer is not None and not found.gaps and not compacted.bytes_missing:
                 self.replaced += theirs
                 self.segments = [s for s in self.segments if s not in theirs]
             else:  # the segments they were made of are still there
-                self.segments.remove(survivors)
-                reason = survivors.unreadable or "survivors that are not whole; not used"
+                self.segments.remove(compacted)
+                reason = compacted.unreadable or "survivors that are not whole; not used"
                 self.damages.append(
-                    Damage("corrupt", survivors.path, 0, survivors.capacity, reason, 1, 0)
+                    Damage("corrupt", compacted.path, 0, compacted.capacity, reason, 1, 0)
                 )
 
     # -- snapshots ----------------------------------------------------------------------------

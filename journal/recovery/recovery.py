@@ -225,7 +225,7 @@ class Recovery:
             self._lsn = found.lsn_first
         yield from self._walk(segment, found)
         self._note_tally(segment, found)
-        if segment.is_survivors and found.footer is not None:
+        if segment.is_compacted and found.footer is not None:
             self._lsn = max(self._lsn, found.footer.lsn)  # behind all it stands for
 
     def _note_tally(self, segment: SegmentFile, found: Scan) -> None:
@@ -254,7 +254,7 @@ class Recovery:
 
     def _open(self, segment: SegmentFile, opening: Record) -> None:
         """Take over what a segment opens with, unless something newer is known."""
-        if segment.is_survivors:
+        if segment.is_compacted:
             self.checkpoint = self.checkpoint or opening  # names the queue; counts nothing
         elif self._is_new(segment, opening.lsn):
             self.checkpoint = opening

@@ -59,7 +59,7 @@ def recovered_journal(
         lsn_last=recovery.lsn_next - 1, segment_last=last_segment_number(names),
     )  # fmt: skip
     store = Store(journal)
-    store.upkeep.snapshots = sorted(recovery.snapshot_lsns)
+    store.maintenance.snapshots = sorted(recovery.snapshot_lsns)
     journal.segments = [
         Segment(
             found.number, found.path, found.capacity, None, lsn_first=found.lsn_first,
@@ -70,7 +70,7 @@ def recovered_journal(
         for found in recovery.segments
         if found.lsn_first
     ]
-    journal.ledger.replaced = [found.path for found in recovery.replaced]
+    journal.segment_list.replaced = [found.path for found in recovery.replaced]
     outdated: list[str] = []
     at = recovery.append_at
     if not recovery.clean:
@@ -80,7 +80,7 @@ def recovered_journal(
             if error.errno != errno.ENOSPC or not _can_go_on(recovery):
                 raise
             # It may have its name already, and would stand for all that is written from now on.
-            files.remove(segment_path(folder, journal.spares.number))
+            files.remove(segment_path(folder, journal.preallocation.number))
             at = _write_tail_again(recovery)
     if journal.active is None and journal.segments:
         active = journal.active = journal.segments[-1]
@@ -100,10 +100,10 @@ def recovered_journal(
 
 def _go_on_in_fresh(journal: Journal, recovery: Recovery, time_ms: int) -> list[str]:
     """Write the tail into a fresh segment; returns the segments that are superfluous by it."""
-    journal.spares.number += 1
+    journal.preallocation.number += 1
     opening = journal.checkpoint().draft(time_ms, journal.commit.lsn_appended)
     fresh = write_fresh(
-        recovery, journal.spares.number, journal.identity, journal.short_identity,
+        recovery, journal.preallocation.number, journal.identity, journal.short_identity,
         opening, journal.sizes.segment_min,
     )  # fmt: skip
     # What the disk did not give today it may give tomorrow: that stays.

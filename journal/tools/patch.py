@@ -14,9 +14,9 @@ from typing import Final
 from journal.errors import JournalError
 from journal.format import HEADER_BYTES, UNNUMBERED, Draft, Kind, encode
 from journal.format.segment import (
+    COMPACTED,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
-    SURVIVORS,
     SegmentHeader,
     usable_bytes,
 )
@@ -77,7 +77,7 @@ class Mending:
         segment[:FILE_HEADER_BYTES] = header.encode()
         frames.header = header
         usable = usable_bytes(header.capacity)
-        sparse = header.role == SURVIVORS
+        sparse = header.role == COMPACTED
         at, lsn, hole = FILE_HEADER_BYTES, 0, Hole(0, 0)
         for found in frames.walk(FILE_HEADER_BYTES, min(usable, frames.size)):
             if isinstance(found, Hole):
@@ -103,7 +103,7 @@ class Mending:
     def _close(self, segment: bytearray) -> None:
         """Survivors get a new footer in any case: it counts them."""
         behind = self.lsn_behind
-        if self.header.role == SURVIVORS:
+        if self.header.role == COMPACTED:
             footer = self.frames.footer
             behind = footer.lsn if footer is not None else behind
             segment[usable_bytes(self.header.capacity) :] = bytes(FOOTER_SPACE_BYTES)
@@ -133,7 +133,7 @@ def stand_in(header: SegmentHeader, lsn_first: int, count: int, nothing: Nothing
 
 def _close(segment: bytearray, header: SegmentHeader, time_ms: int, lsn_behind: int) -> None:
     """A footer, if there is none that can be read."""
-    sparse = header.role == SURVIVORS
+    sparse = header.role == COMPACTED
     found = scan(bytes(segment), "", header.journal, header.segment, holes=sparse)
     if found.footer is not None or not found.lsn_first:
         return

@@ -23,8 +23,8 @@ from journal.errors import Damage, DirectoryLocked, JournalError
 from journal.files import Files
 from journal.format import UNNUMBERED, Kind, Record, Tag, decode_meta
 from journal.format.segment import (
+    COMPACTED,
     FILE_HEADER_BYTES,
-    SURVIVORS,
     SegmentHeader,
     decode_counts,
     segment_number,
@@ -261,7 +261,7 @@ class Past:
             if isinstance(found, Hole):
                 lost.holes.append(found)
                 continue
-            if lsn and found.lsn > lsn and header.role != SURVIVORS and not lost.holes:
+            if lsn and found.lsn > lsn and header.role != COMPACTED and not lost.holes:
                 lost.holes.append(Hole(found.offset, found.offset))
             if 0 < limit <= found.lsn:
                 break
@@ -276,7 +276,7 @@ class Past:
             lost.holes.clear()  # all are there; behind them is an earlier life of this file
         elif 0 < limit <= lsn:
             lost.holes.clear()  # a power cut may have taken what stood there
-        elif lsn < lsn_end and header.role != SURVIVORS and not lost.holes:
+        elif lsn < lsn_end and header.role != COMPACTED and not lost.holes:
             lost.holes.append(Hole(stop, stop))
         lost.judge(lsn, lsn_end)
         lost.put_seen(item_last + 1)

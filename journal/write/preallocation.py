@@ -20,7 +20,7 @@ from journal.format import RawDraft
 from journal.format.segment import SegmentHeader, segment_path, usable_bytes
 from journal.write.group_commit import GroupCommit
 from journal.write.segment_file import GROWTH, Segment, Sizes, SpareOrder, least_capacity
-from journal.write.segment_list import Ledger
+from journal.write.segment_list import SegmentList
 
 # A confirm and its batch, and a little for what comes seldom.
 CONFIRM_BYTES: Final = 136
@@ -35,10 +35,10 @@ class Log(Protocol):
     short_identity: int
     sizes: Sizes
     commit: GroupCommit
-    ledger: Ledger
+    segment_list: SegmentList
     active: Segment | None
     turns: bool
-    is_starved: bool
+    is_stalled: bool
 
     @property
     def has_pending(self) -> bool:
@@ -49,7 +49,7 @@ class Log(Protocol):
         """The record that is written next."""
 
 
-class Spares:
+class Preallocation:
     """The spares of one journal. `number` is the highest that any segment of it ever had."""
 
     __slots__ = (
@@ -82,7 +82,7 @@ class Spares:
             return False
         if active is None:
             return journal.has_pending and not self.waiting
-        if journal.is_starved:
+        if journal.is_stalled:
             return True
         room = self._room(active)
         is_half_full = not self.waiting and room * 2 < active.capacity
@@ -121,7 +121,7 @@ class Spares:
         if journal.turns and journal.active is not None:
             last = journal.active.at // GROWTH  # its time was over, not its room
         first, sizes = journal.first_pending, journal.sizes
-        most = journal.ledger.retention.largest(sizes.segment_max, sizes.segment_min)
+        most = journal.segment_list.retention.largest(sizes.segment_max, sizes.segment_min)
         capacity = sizes.next_capacity(last, first, most)
         recycle, size = self.recycled
         if recycle and least_capacity(first) <= size <= capacity * RECYCLED_TIMES_MAX:
@@ -169,7 +169,7 @@ class Spares:
     def taken(self) -> None:
         """The next one is the active one from now on; those before it are sealed."""
         self.waiting.popleft()
-        segments = self._journal.ledger.segments
+        segments = self._journal.segment_list.segments
         needs = [(CONFIRM_BYTES * s.live, s.capacity) for s in segments if s.live]
         self._need_most = max((need for need, _ in needs), default=0)
         self._need_more = sum(max(need - given, 0) for need, given in needs)

@@ -84,7 +84,7 @@ class Segment:
     lsn_last: int = 0  # 0 while it is active
     rank: int = 0  # where it stands in the chain; 0: by its number
     recycled: bool = False  # behind its end stand frames of an earlier life
-    weighed: int = 0  # how many puts were alive when a rewrite weighed them; 0: none did
+    measured: int = 0  # how many puts were alive when a rewrite weighed them; 0: none did
     extra_bytes: int = 0  # what these had in meta and padding
     damaged: bool = False  # a rewrite met damage: it stays until nothing in it is alive
     time_last: int = 0  # of a sealed one: the latest time of a record in it, as far as known

@@ -35,7 +35,7 @@ NONE_OPEN: Final = (1 << 63) - 1
 NUMBER_MAX: Final = (1 << 32) - 1  # of a segment
 
 
-class Ledger:
+class SegmentList:
     """Segments with records; the last one is being written."""
 
     __slots__ = (
@@ -168,13 +168,13 @@ class Ledger:
         which nothing is durable may be a spare then."""
         return max((s.number for s in self.segments if s.lsn_first <= lsn_durable), default=0)
 
-    def replace(self, chosen: list[Segment], survivors: Segment) -> list[str]:
-        """`survivors` stands for these consecutive segments from now on; returns their paths."""
-        take_place(survivors, chosen)
+    def replace(self, chosen: list[Segment], compacted: Segment) -> list[str]:
+        """`compacted` stands for these consecutive segments from now on; returns their paths."""
+        take_place(compacted, chosen)
         at = self.segments.index(chosen[0])
         for segment in chosen:
             self._remove(segment)
-        self.segments.insert(at, survivors)
+        self.segments.insert(at, compacted)
         self.retention.change(self.retention.ms, self.retention.bytes_most)
         return [segment.path for segment in chosen]
 

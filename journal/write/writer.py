@@ -33,7 +33,7 @@ from journal.format.checkpoint import Checkpoint
 from journal.format.segment import FOOTER_SPACE_BYTES, usable_bytes
 from journal.sets.id_set import IdSet
 from journal.write.group_commit import GroupCommit, SyncJob
-from journal.write.preallocation import Spares
+from journal.write.preallocation import Preallocation
 from journal.write.segment_file import (
     BATCH_BYTES,
     CHECKPOINT_BYTES_MAX,
@@ -42,7 +42,7 @@ from journal.write.segment_file import (
     SpareOrder,
     batch_of,
 )
-from journal.write.segment_list import Ledger
+from journal.write.segment_list import SegmentList
 
 # Something that a shortage keeps from being done at the end is tried so often, with a pause each
 # time.
@@ -60,8 +60,8 @@ class Journal:
 
     __slots__ = (
         "_flushed", "_pending", "_retired", "_to_sync", "active", "checkpoint", "commit", "files",
-        "folder", "has_rotated", "identity", "is_starved", "ledger", "short_identity", "shortage",
-        "sizes", "spares", "turns",
+        "folder", "has_rotated", "identity", "is_stalled", "preallocation", "segment_list",
+        "short_identity", "shortage", "sizes", "turns",
     )  # fmt: skip
 
     def __init__(
@@ -81,12 +81,12 @@ class Journal:
         self.sizes = sizes
         self.checkpoint = checkpoint
         self.commit = GroupCommit(lsn_last)
-        self.ledger = Ledger()
-        self.spares = Spares(self, segment_last)
+        self.segment_list = SegmentList()
+        self.preallocation = Preallocation(self, segment_last)
         self.has_rotated = False  # since the last snapshot was begun
         self.active: Segment | None = None
         self.turns = False  # the next record stands in a segment of its own
-        self.is_starved = False  # what is pending waits for a segment
+        self.is_stalled = False  # what is pending waits for a segment
         self.shortage: OSError | None = None  # why its segment could not be opened for the moment
         self._pending: list[RawDraft] = []
         self._flushed: list[IdSet] = []
@@ -122,7 +122,7 @@ class Journal:
         """Is something pending that the next `write` will write? (A turn writes a bounded part.)"""
         return (
             bool(self._pending)
-            and not (self.is_starved or self.shortage)
+            and not (self.is_stalled or self.shortage)
             and self.active is not None
             and self.commit.failure is None
         )
@@ -140,16 +140,16 @@ class Journal:
         self.shortage = None
         budget = self.sizes.batch_max
         turns = self.turns and self._pending and self.active is not None
-        if turns and not self.spares.is_short and not self._rotate(time_ms):
+        if turns and not self.preallocation.is_short and not self._rotate(time_ms):
             return
         self.turns = False
         while self._pending and budget > 0:
             if self.active is None and not self._rotate(time_ms):
                 return
-            if self._pending[0][0] in _TAKING_ROOM and not self.spares.may_accept:
-                self.is_starved = True
+            if self._pending[0][0] in _TAKING_ROOM and not self.preallocation.may_accept:
+                self.is_stalled = True
                 return
-            self.is_starved = False
+            self.is_stalled = False
             assert self.active is not None
             if not self._open(self.active):
                 return
@@ -202,7 +202,7 @@ class Journal:
                     if not place_first:
                         place_first = place_last
             elif draft[8] > 0:
-                self.ledger.end(draft[1], HEADER_BYTES + ended_bytes(draft[3], draft[5]), lsn)
+                self.segment_list.end(draft[1], HEADER_BYTES + ended_bytes(draft[3], draft[5]), lsn)
             elif draft[8]:
                 self._recount(lsn)
             elif kind in PLACING:
@@ -222,7 +222,7 @@ class Journal:
         return offset - start
 
     def _recount(self, lsn: int) -> None:
-        self.ledger.recount(self._flushed.pop(0), lsn)
+        self.segment_list.recount(self._flushed.pop(0), lsn)
 
     def _open(self, segment: Segment) -> bool:
         """Have it open for writing, before anything of what is to be written is counted."""
@@ -261,30 +261,30 @@ class Journal:
     @property
     def wants_spare(self) -> bool:
         """Should another segment be prepared now? (The room left is too little.)"""
-        return self.spares.is_wanted
+        return self.preallocation.is_wanted
 
     def order_spare(self, time_ms: int, reserve_bytes: int = 0) -> SpareOrder:
         """The next segment to prepare; give it to `spare_ready` when it is, or `spare_failed`.
 
         A new file leaves `reserve_bytes` of the disk free.
         """
-        return self.spares.order(time_ms, reserve_bytes)
+        return self.preallocation.order(time_ms, reserve_bytes)
 
     def spare_ready(self, order: SpareOrder, handle: Handle) -> None:
         """The ordered segment is on disk."""
-        self.spares.ready(order, handle)
+        self.preallocation.ready(order, handle)
 
     def spare_failed(self, order: SpareOrder, error: OSError | None = None) -> None:
         """There was no room for it; it may be ordered again."""
-        self.spares.failed(order, error)
+        self.preallocation.failed(order, error)
 
     def _rotate(self, time_ms: int) -> bool:
         """Seal the active segment and go on in the spare; False: there is none to go on in."""
-        spare = self.spares.next_for(self._pending[0])
+        spare = self.preallocation.next_for(self._pending[0])
         if spare is None:
-            self.is_starved = True
+            self.is_stalled = True
             return False
-        self.is_starved = False
+        self.is_stalled = False
         # Both are open before either is written to: a log that is sealed goes on elsewhere.
         if not self._open(spare) or (self.active is not None and not self._open(self.active)):
             return False
@@ -292,7 +292,7 @@ class Journal:
             return False
         if not self._open_segment(spare, time_ms):
             return False
-        self.spares.taken()
+        self.preallocation.taken()
         self.has_rotated = True
         self.active = spare
         self.segments.append(spare)
@@ -347,30 +347,32 @@ class Journal:
     @property
     def segments(self) -> list[Segment]:
         """All segments with records, in the order of the log."""
-        return self.ledger.segments
+        return self.segment_list.segments
 
     @segments.setter
     def segments(self, segments: list[Segment]) -> None:
-        self.ledger.segments = segments
+        self.segment_list.segments = segments
 
     def segment_numbered(self, number: int) -> Segment | None:
         """The segment of that number, if it is still there."""
-        return self.ledger.numbered(number)
+        return self.segment_list.numbered(number)
 
     def take_dead(self, snapshots: list[int], wall_ms: int = 0) -> list[str]:
         """As `Store.take_dead`; `snapshots` are the lsns of those on disk, rising."""
-        ledger, spares, durable = self.ledger, self.spares, self.commit.lsn_durable
-        small, spares.passed_over = spares.passed_over, []
+        segment_list, preallocation = self.segment_list, self.preallocation
+        durable = self.commit.lsn_durable
+        small, preallocation.passed_over = preallocation.passed_over, []
         for handle in [spare.handle for spare in small if spare.handle is not None]:
             handle.close()
-        replaced, ledger.replaced = ledger.replaced, []
-        dead = ledger.take_dead(durable, snapshots, wall_ms, spares.is_short)
+        replaced, segment_list.replaced = segment_list.replaced, []
+        dead = segment_list.take_dead(durable, snapshots, wall_ms, preallocation.is_short)
         return [spare.path for spare in small] + replaced + dead
 
     def disk_bytes(self) -> int:
         """The size of all files of this journal."""
-        spares = self.spares
-        return sum(s.capacity for s in (*self.segments, *spares.waiting)) + spares.recycled[1]
+        prepared = self.preallocation
+        segments = (*self.segments, *prepared.waiting)
+        return sum(s.capacity for s in segments) + prepared.recycled[1]
 
     # -- resting and closing ----------------------------------------------------------------
 
@@ -381,7 +383,7 @@ class Journal:
         return (
             commit.lsn_durable == commit.lsn_appended
             and not commit.lsn_in_flight
-            and not self.spares.is_ordered
+            and not self.preallocation.is_ordered
             and commit.failure is None
         )
 
@@ -427,7 +429,7 @@ class Journal:
 
     def abandon(self) -> None:
         """Close the descriptors and promise nothing."""
-        for segment in (*self.segments, *self.spares.waiting):
+        for segment in (*self.segments, *self.preallocation.waiting):
             if segment.handle is not None:
                 segment.handle.close()
                 segment.handle = None
@@ -440,7 +442,7 @@ class Journal:
         tries = 0
         while self.has_pending and self.commit.failure is None:
             short, where = self.shortage, self.folder
-            if short is None and (self.active is None or self.is_starved):
+            if short is None and (self.active is None or self.is_stalled):
                 order = self.order_spare(time_ms)
                 try:
                     self.spare_ready(order, order.prepare(self.files))

@@ -131,11 +131,11 @@ class Committer:
                 return
             self._prepared(target)  # whoever waits hears of it
             # Until then it counts as ordered; a segment that is emptied meanwhile may be taken.
-            journal.spares.is_ordered = True
+            journal.preallocation.is_ordered = True
             if short is not None:
                 await asyncio.sleep(self._shortage.pause((target, _SPARE), order.path, short))
             waited = 0.0 if short is None else SPARE_RETRY_SECONDS
-            while waited < SPARE_RETRY_SECONDS and not journal.spares.recycled[0]:
+            while waited < SPARE_RETRY_SECONDS and not journal.preallocation.recycled[0]:
                 if target.is_reported:
                     break
                 await asyncio.sleep(RECYCLED_LOOK_SECONDS)
@@ -197,11 +197,11 @@ class Committer:
                 path, archive = paths[0], ""
                 if target.archive_to:
                     archive = archived_path(target.archive_to, path)
-                keep = recycled_path(path) if journal.spares.may_recycle else ""
+                keep = recycled_path(path) if journal.preallocation.may_recycle else ""
                 retire = partial(self._retire, self._files, path, archive, keep)
                 kept, size = await self._shortage.patiently(path, retire)
                 if kept:
-                    journal.spares.recycled = (kept, size)
+                    journal.preallocation.recycled = (kept, size)
                 paths.popleft()
             del self._removals[target]
         except OSError as error:  # tried again with the next segment that is emptied

@@ -162,7 +162,7 @@ class Daemon:
         self._start_task(name_what_is_open(self._files, self.directory.path))
         self.schedules.put_in_force(self.config, clock.now_ms())
         for queue in self.broker.logged:
-            if isinstance(queue.log, JournalLog) and queue.log.journal.ledger.replaced:
+            if isinstance(queue.log, JournalLog) and queue.log.journal.segment_list.replaced:
                 self.turn.settled(queue.log)  # a crash came before they were archived or removed
         self.turn.owe()  # what is ready is read back before it is asked for
         self._say(

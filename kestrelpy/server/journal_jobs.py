@@ -1,7 +1,7 @@
 """What the journals need beside writing and syncing, off the loop: bodies read back, snapshots,
 segments rewritten and removed.
 
-    turn ──▶ feed, settle ──▶ a thread ──▶ back on the loop: `Backlog.arrived`, `finish_snapshot`
+    turn ──▶ feed, settle ──▶ a thread ──▶ back on the loop: `ReadAhead.arrived`, `finish_snapshot`
                                            and the turn is owed
 
 Reads have threads of their own, so that a disk that hangs in a sync does not hold up what the page
@@ -30,7 +30,7 @@ from journal.recovery.reopen import set_aside
 from journal.snapshot.dedupe_file import Chunk
 from journal.snapshot.dedupe_load import ChunkDamaged
 from journal.snapshot.dedupe_merge import MergeJob
-from journal.store import CarryJob, DamagedVictim, Segment, SnapshotJob
+from journal.store import CompactionJob, DamagedInput, Segment, SnapshotJob
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.log.shared_log import on_disk
 from kestrelpy.core.subscription.subscription import Reader
@@ -129,7 +129,7 @@ class Background:
 
     def _name(self, reader: Reader, target: JournalLog) -> None:
         """Say what was found to be damaged, and keep a copy of it."""
-        backlog = reader.log.backlog or target.store.backlog
+        backlog = reader.log.backlog or target.store.read_ahead
         damages = backlog.damages + reader.damages
         if not damages:
             return
@@ -150,7 +150,7 @@ class Background:
 
     def snapshot(self, target: JournalLog, wall_ms: int) -> None:
         """Keep the state as of now; it is written when the log is durable up to here."""
-        self._snapshots[target] = target.store.upkeep.begin_snapshot(target.state(), wall_ms)
+        self._snapshots[target] = target.store.maintenance.begin_snapshot(target.state(), wall_ms)
 
     def let_go(self, target: JournalLog) -> None:
         """It has failed, or is deleted: what waits for its log to get on waits in vain."""
@@ -164,15 +164,15 @@ class Background:
             self._start(target, self._write_snapshot(target, job))
 
     async def _write_snapshot(self, target: JournalLog, job: SnapshotJob) -> None:
-        journal = target.journal
+        journal, maintenance = target.journal, target.store.maintenance
         try:
             await self._patiently(target, wrap(job.run), self._files, Pause(self._ending).pause)
         except OSError as error:
             if target.failure is None:
                 log.error("%s: no snapshot: %s", journal.folder, error.strerror)
-            self._loop.call_later(RETRY_SECONDS, target.store.upkeep.finish_snapshot, job, False)
+            self._loop.call_later(RETRY_SECONDS, maintenance.finish_snapshot, job, False)
             return
-        await self._remove(target, target.store.upkeep.finish_snapshot(job, True))
+        await self._remove(target, maintenance.finish_snapshot(job, True))
         self._settled(target)
         self._carry(target, job)
         self._merge(target, job)
@@ -188,7 +188,7 @@ class Background:
 
     def _merge(self, target: JournalLog, snapshot: SnapshotJob) -> None:
         """Have some of the files of remembered ids and versions made into one."""
-        job = target.store.upkeep.begin_merge(snapshot, Pause(self._ending).pause)
+        job = target.store.maintenance.begin_merge(snapshot, Pause(self._ending).pause)
         if job is not None:
             self._start(target, self._write_merged(target, job))
 
@@ -201,29 +201,29 @@ class Background:
         except OSError as error:  # a full disk, most likely; the next snapshot tries again
             if target.failure is None:
                 log.warning("%s: chunks not merged: %s", job.folder, error.strerror)
-        await self._remove(target, target.store.upkeep.finish_merge(job, merged))
+        await self._remove(target, target.store.maintenance.finish_merge(job, merged))
 
     # -- rewriting --------------------------------------------------------------------------
 
     def _carry(self, target: JournalLog, snapshot: SnapshotJob) -> None:
         """Have the next segments rewritten that are mostly done with, if there are any."""
-        upkeep = target.store.upkeep
-        chosen = upkeep.choose(snapshot.snapshot.lsn, snapshot.time_ms)
+        maintenance = target.store.maintenance
+        chosen = maintenance.choose(snapshot.snapshot.lsn, snapshot.time_ms)
         if chosen:
-            job = upkeep.begin_carry(
+            job = maintenance.begin_compaction(
                 chosen, snapshot.snapshot.kept(), Pause(self._ending).pause, snapshot.time_ms
             )
             self._start(target, self._rewrite(target, chosen, job, snapshot))
 
     async def _rewrite(
-        self, target: JournalLog, chosen: list[Segment], job: CarryJob, snapshot: SnapshotJob
+        self, target: JournalLog, chosen: list[Segment], job: CompactionJob, snapshot: SnapshotJob
     ) -> None:
         goes_on = True
         survivors: Segment | None = None
         try:
             survivors = await self._patiently(target, self._on_rewriter(job.run), self._files)
             goes_on = survivors is not None  # else not before the next snapshot
-        except DamagedVictim as damaged:
+        except DamagedInput as damaged:
             log.error("%s", damaged)
             for segment in chosen:
                 segment.damaged |= segment.path == damaged.path
@@ -231,7 +231,7 @@ class Background:
             goes_on = False
             if target.failure is None:
                 log.warning("%s: not rewritten: %s", job.path, error.strerror)
-        outdated = target.store.upkeep.finish_carry(chosen, job, survivors)
+        outdated = target.store.maintenance.finish_compaction(chosen, job, survivors)
         if outdated:
             self._outdated(target, outdated)
         self._settled(target)

@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 
 from journal.files import Files, is_shortage
 from journal.format import Record
-from journal.store import ReadOne, ReadOrder, ReadSome
+from journal.store import ReadOne, ReadSome, SegmentRead
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.log.shared_log import SharedLog, on_disk
 from kestrelpy.core.subscription.subscription import Reader
@@ -194,7 +194,7 @@ class ReadBack:
         self._loop.call_soon(self._read_done, reader)
 
     async def _read(
-        self, reader: Reader, target: JournalLog, life: int, order: ReadOrder
+        self, reader: Reader, target: JournalLog, life: int, order: SegmentRead
     ) -> None:
         backlog = reader.log.backlog
         assert backlog is not None, "what is read back was ordered of one"

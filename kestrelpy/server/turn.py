@@ -239,7 +239,7 @@ class Turn:
         self.files.wrote(target, wall_ms)
         if journal.wants_spare:
             committer.prepare_spare(target, wall_ms)
-        if target.store.upkeep.wants_snapshot and self.background is not None:
+        if target.store.maintenance.wants_snapshot and self.background is not None:
             self.background.snapshot(target, wall_ms)
             committer.sync(target)
         if journal.can_write:

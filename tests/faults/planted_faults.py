@@ -453,7 +453,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a survivor is dropped when segments are rewritten",
         "journal/compaction/compaction.py",
-        "if kind == _PUT and item in live and lsn <= victim.lsn_last:",
+        "if kind == _PUT and item in live and lsn <= source.lsn_last:",
         "if kind == _PUT and item in live and lsn < victim.lsn_last:",
         ("tests/unit/journal/compaction/test_compaction.py", "tests/model/test_memory_machine.py"),
     ),
@@ -488,7 +488,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "how far a schedule has got goes with the segment of its item",
         "kestrelpy/core/log/log.py",
-        "            self._journal.ledger.stand(nominal.draft(item.stored_ms), lsn)\n",
+        "            self._journal.segment_list.stand(nominal.draft(item.stored_ms), lsn)\n",
         "            pass\n",
         TESTS_OF_SCHEDULES,
     ),
@@ -1017,7 +1017,7 @@ FAULTS: tuple[Fault, ...] = (
         "full disk: a deleted queue waits until its next segment can be made",
         "kestrelpy/server/queue_deletion.py",
         "turn.committer.is_preparing(target)",
-        "target.journal.spares.is_ordered",
+        "target.journal.preallocation.is_ordered",
         ("tests/unit/server/test_queue_deletion.py",),
     ),
 )

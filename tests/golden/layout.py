@@ -13,10 +13,10 @@ from pathlib import Path
 from journal.format import HEADER_BYTES, Draft, Kind, Meta, Record, decode, encode, encode_meta
 from journal.format.checkpoint import Checkpoint
 from journal.format.segment import (
+    COMPACTED,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
     LOG,
-    SURVIVORS,
     SegmentHeader,
     Tally,
     segment_name,
@@ -67,7 +67,7 @@ class SegmentBuilder:
     def __post_init__(self) -> None:
         header = SegmentHeader(
             self.journal, self.identity, self.number, self.capacity, self.time_ms,
-            SURVIVORS if self.first else LOG, self.first, self.last,
+            COMPACTED if self.first else LOG, self.first, self.last,
         )  # fmt: skip
         self.data = bytearray(self.life or self.capacity)
         assert len(self.data) == self.capacity

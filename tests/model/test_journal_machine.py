@@ -258,7 +258,7 @@ class JournalMachine(RuleBasedStateMachine):
         queue.live = {item: lsns[item] for item in alive(said)}
         store = recovered_journal(recovery, SIZES, queue.checkpoint, TIME_MS)
         journal = store.writer
-        journal.ledger.adopt(ids(queue.live), 0)
+        journal.segment_list.adopt(ids(queue.live), 0)
         assert journal.commit.lsn_durable == journal.commit.lsn_written == last
         self.log = {lsn: said for lsn, said in self.log.items() if lsn <= last}
         # "Rewritten and synced before the first answer": whatever was found is now promised.

@@ -94,7 +94,7 @@ class HandBackground(Background):
         self.work.append(work)
 
     def _name(self, reader: Reader, target: JournalLog) -> None:
-        backlog = target.store.backlog
+        backlog = target.store.read_ahead
         self.life.damages += backlog.damages + reader.damages
         backlog.damages, reader.damages = [], []
 
@@ -210,7 +210,7 @@ class Life:
                 journal.spare_ready(order, order.prepare(self.disk))
             elif not journal.has_pending or journal.commit.failure is not None:
                 break
-        if self.log.store.upkeep.wants_snapshot:
+        if self.log.store.maintenance.wants_snapshot:
             self.background.snapshot(self.log, self.wall_ms)
         job = journal.begin_sync()
         if job is not None:

@@ -21,7 +21,7 @@ from journal.format import Kind, RawDraft, Record, said_of_put
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
 from journal.format.key import text_of
-from journal.store import Backlog, Journal, Store
+from journal.store import Journal, ReadAhead, Store
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import Wall
 from kestrelpy.core.index.delayed import Delay
@@ -47,7 +47,7 @@ NAME = b"jobs"
 WALL_MS = 1_700_000_000_000  # the wall clock when the steady one shows 0
 
 
-class KeptBacklog(Backlog):
+class KeptReadAhead(ReadAhead):
     """Reads back from the drafts that a `KeptJournal` keeps, at once."""
 
     def __init__(self, journal: KeptJournal) -> None:
@@ -68,10 +68,10 @@ class KeptStore(Store):
     def __init__(self, journal: KeptJournal) -> None:
         super().__init__(journal)
         self.kept = journal
-        self.backlog = KeptBacklog(journal)
+        self.read_ahead = KeptReadAhead(journal)
 
-    def another_backlog(self) -> Backlog:
-        return KeptBacklog(self.kept)
+    def another_read_ahead(self) -> ReadAhead:
+        return KeptReadAhead(self.kept)
 
 
 class KeptJournal(Journal):
@@ -193,7 +193,7 @@ class QueueInHand:
         moved = False
         for reader in self.broker.take_hungry():
             backlog, before = reader.log.backlog, unread(reader)
-            assert isinstance(backlog, KeptBacklog)
+            assert isinstance(backlog, KeptReadAhead)
             if reader.dead.sought:
                 reader.line.revive(backlog.put_of(reader.dead.sought))
             if reader.ready.beyond:
@@ -375,7 +375,7 @@ def fetch(reader: Reader) -> None:
     backlog = reader.log.backlog
     wanted = reader.line.begin_fetch()
     if wanted:
-        assert isinstance(backlog, KeptBacklog)
+        assert isinstance(backlog, KeptReadAhead)
         reader.line.fetched([backlog.put_of(id_) for id_ in wanted])
 
 
@@ -388,7 +388,7 @@ def standing(reader: Reader) -> list[tuple[int, Item]]:
         for id_, place, size in [] if isinstance(row, int) else list(row):
             item = keyed.whole.get(id_)
             if item is None:
-                assert isinstance(backlog, KeptBacklog)
+                assert isinstance(backlog, KeptReadAhead)
                 item = item_of(backlog.put_of(id_))
             assert item.size == size
             parked[place] = item
@@ -417,7 +417,7 @@ def dead_in_order(reader: Reader) -> list[Item]:
     found = []
     while line.count:
         if line.missing:
-            assert isinstance(backlog, KeptBacklog)
+            assert isinstance(backlog, KeptReadAhead)
             marker = reader.marks.of(line.missing, 0)
             line.keep(item_of(backlog.put_of(line.missing), marker), False)
         popped = line.pop()

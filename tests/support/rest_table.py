@@ -34,7 +34,7 @@ UNFOLLOWED: Final = (CACHE, ELSEWHERE)
 # By class: attributes that may hold something, with the reason.
 _STAYS: Final[dict[str, dict[str, str]]] = {
     # -- journal ------------------------------------------------------------------------------
-    "journal.read.readahead.Backlog": {
+    "journal.read.readahead.ReadAhead": {
         "_life": TOTAL,
         "_number _limit _base _data _at _needed _seen _is_over": BUFFER,
     },
@@ -52,7 +52,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_to_sync _retired": "handles of what was written behind the last sync: by a rest, or by a "
         "queue that never syncs, until its next snapshot",
     },
-    "journal.write.segment_list.Ledger": {
+    "journal.write.segment_list.SegmentList": {
         "segments": INSIDE,
         "_standing": "one record for each kind, reader and schedule",
         "revived_lsn _held_below": NUMBER,
@@ -65,7 +65,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "number path rank capacity": NAME,
         "lsn_first lsn_last at item_first item_last time_last emptied_lsn": NUMBER,
         "puts extra_bytes recycled is_open damaged unread": ON_DISK,
-        "weighed": "which snapshot it was looked at for last",
+        "measured": "which snapshot it was looked at for last",
     },
     "journal.sets.hash_table.Table": {
         "width _shift _row _room _marks": "its shape: buckets, empty or not",
@@ -74,12 +74,12 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "journal.format.segment.Tally": {
         "counts item_first item_last place_first place_last time_min time_max": ON_DISK,
     },
-    "journal.write.preallocation.Spares": {
+    "journal.write.preallocation.Preallocation": {
         "number _failed": NUMBER,
         "waiting recycled": ON_DISK,
         "_need_most _need_more": "what the segment before needed, counted at each rotation",
     },
-    "journal.compaction.maintenance.Upkeep": {
+    "journal.compaction.maintenance.Maintenance": {
         "snapshots chunks lost_chunks _forgotten": ON_DISK,
         "is_asked": "something may go: the next snapshot comes with the next write",
         "_leased": LAST,
@@ -279,12 +279,12 @@ _AT_START: Final = "of a start, or of a tool that reads a folder"
 
 _NONE_LEFT: Final[dict[str, str]] = {
     _JOB: """
-        journal.read.segment_read.ReadOrder journal.read.lookup.ReadOne journal.read.lookup.Found
+        journal.read.segment_read.SegmentRead journal.read.lookup.ReadOne journal.read.lookup.Found
         journal.read.lookup.ReadSome journal.read.lookup._Walk
-        journal.compaction.compaction.CarryJob journal.compaction.compaction.Victim
-        journal.compaction.compaction._Put journal.compaction.compaction._Survivors
+        journal.compaction.compaction.CompactionJob journal.compaction.compaction.Input
+        journal.compaction.compaction._Put journal.compaction.compaction._Compacted
         journal.compaction.compaction._Walk journal.write.group_commit.SyncJob
-        journal.read.range_scan.Gathered journal.read.range_scan.Gathering
+        journal.read.range_scan.Scanned journal.read.range_scan.RangeScan
         journal.read.range_scan.Place journal.read.range_scan.TimeSearch
         journal.read.range_scan._Walk journal.snapshot.dedupe_merge.MergeJob
         journal.snapshot.dedupe_merge._Prefixes journal.write.segment_file.SpareOrder
@@ -347,7 +347,7 @@ _VALUES: Final[dict[str, str]] = {
         server.token_file._Numbers
     """,
     "an error, or a sentence about the disk": """
-        journal.compaction.compaction.DamagedVictim journal.snapshot.dedupe_load.ChunkDamaged
+        journal.compaction.compaction.DamagedInput journal.snapshot.dedupe_load.ChunkDamaged
         journal.errors.Damage journal.errors.DirectoryLocked journal.errors.JournalError
         journal.errors.JournalFailed journal.errors.NewerFormat
         journal.snapshot.snapshot.SnapshotDamaged protocol.parse.target.UnknownOption
@@ -377,7 +377,7 @@ _VALUES: Final[dict[str, str]] = {
 # Another value than 0 is rest.
 _OTHERWISE: Final[dict[str, dict[str, tuple[object, ...]]]] = {
     "core.index.ready_list.Ready": {"frontier": (NO_FRONTIER,)},
-    "journal.read.readahead.Backlog": {"_hole_at": (0, -1)},
+    "journal.read.readahead.ReadAhead": {"_hole_at": (0, -1)},
 }
 # What is taken out of the middle is passed over later: so many such entries may lie there.
 _AT_MOST: Final[dict[str, dict[str, tuple[int, str]]]] = {

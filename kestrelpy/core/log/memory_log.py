@@ -12,7 +12,7 @@ from journal.format import Draft
 from journal.format.lease import LeaseEntry
 from journal.format.schedule import Nominal
 from journal.sets.id_set import IdSet
-from journal.store import Backlog
+from journal.store import ReadAhead
 from kestrelpy.core.item import Item
 
 _ALWAYS: Final = (1 << 63) - 1
@@ -33,7 +33,7 @@ class NullLog:
         self.item_stored = _ALWAYS
         self.lsn_appended = 0
         self.archive_to = ""
-        self.backlog: Backlog | None = None
+        self.backlog: ReadAhead | None = None
         self.failure: Exception | None = None
         self.no_room = ""
         self.is_short = False

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from journal.format import Draft, Kind, ended
 from journal.format.schedule import Nominal
 from journal.sets.id_set import IdSet
-from journal.store import Backlog
+from journal.store import ReadAhead
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.log.records import Records, packed
@@ -46,9 +46,9 @@ class SharedLog(Records):
         self.base = base
         self.number = number
         self._needs = needs
-        self._own_backlog: Backlog | None = None
+        self._own_backlog: ReadAhead | None = None
         if number and isinstance(base, JournalLog):
-            self._own_backlog = base.store.another_backlog()
+            self._own_backlog = base.store.another_read_ahead()
 
     @property
     def archive_to(self) -> str:
@@ -99,7 +99,7 @@ class SharedLog(Records):
         return self.base.is_full
 
     @property
-    def backlog(self) -> Backlog | None:
+    def backlog(self) -> ReadAhead | None:
         return self._own_backlog if self.number else self.base.backlog
 
     @property

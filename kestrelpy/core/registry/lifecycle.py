@@ -241,7 +241,7 @@ def offered(queue: Queue) -> IdSet:
     if queue.retained is None or log is None:
         return needed
     ids = queue.kept.copy()
-    for segment in log.journal.ledger.busy:
+    for segment in log.journal.segment_list.busy:
         first, last = segment.item_first, segment.item_last
         stays = needed.between(first, last).both(ids.between(first, last))
         ids.discard_range(first, last, stays)

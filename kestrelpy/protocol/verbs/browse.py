@@ -20,7 +20,7 @@ from typing import Final
 
 from journal.files import Files, is_shortage
 from journal.format import Record
-from journal.store import Gathered, Gathering, Place, Put, ReadOne, TimeSearch
+from journal.store import Place, Put, RangeScan, ReadOne, Scanned, TimeSearch
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.index.waiters import Waiter, Want
 from kestrelpy.core.item import Item
@@ -63,10 +63,10 @@ class Reading:
         "begin", "error", "found", "is_over", "lines", "order", "record", "released", "shape",
     )  # fmt: skip
 
-    def __init__(self, order: Gathering | TimeSearch | Released | ReadOne, shape: Shape) -> None:
+    def __init__(self, order: RangeScan | TimeSearch | Released | ReadOne, shape: Shape) -> None:
         self.order = order
         self.shape = shape
-        self.found: Gathered | None = None
+        self.found: Scanned | None = None
         self.released: list[Put] = []
         self.lines: list[bytes] = []
         self.begin = 0
@@ -244,7 +244,7 @@ class Observing:
             return item.put if item is not None else None
         place, lost = None, 0
         while lost < READINGS_MAX:
-            order = Gathering.of(disk.journal, place, id_, id_, kept.ids, 1, ANSWER_BYTES_MAX)
+            order = RangeScan.of(disk.journal, place, id_, id_, kept.ids, 1, ANSWER_BYTES_MAX)
             if order is None or queue.deleted:
                 break
             reading = yield from self._run(disk, Reading(order, Shape(b"", False, False)))
@@ -341,7 +341,7 @@ class Observing:
         other = reader.marks.first_from(first)
         if other:
             last = min(last, other - 1)
-        order = Gathering.of(
+        order = RangeScan.of(
             journal, places.get(key), first, last, kept.ids, answer.most - len(answer.puts),
             answer.room, answer.since_ms, reader.marks.hidden,
         )  # fmt: skip

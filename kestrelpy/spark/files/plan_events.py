@@ -151,8 +151,8 @@ class _Plan:
         server, queue, generation = naming(newest_first)
         folders = list(dict.fromkeys(each.place.folder for each in group))
         self.journal = Journal(group[0].chain.identity, server, queue, generation, folders)
-        self._logs = [f for f in best if not f.file.is_survivors]
-        self._survivors = [f for f in best if f.file.is_survivors]
+        self._logs = [f for f in best if not f.file.is_compacted]
+        self._survivors = [f for f in best if f.file.is_compacted]
         self._known = max(each.lsn_known for each in group)
         self._expected = 0  # the next record's lsn, as far as it is known what stands before
 

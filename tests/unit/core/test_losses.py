@@ -48,14 +48,14 @@ def merge_some(town: Town) -> None:
     """A snapshot, and a merge where there is something to be merged."""
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
-    upkeep = log.store.upkeep
-    if upkeep.snapshots[-1:] == [log.journal.commit.lsn_written]:
+    maintenance = log.store.maintenance
+    if maintenance.snapshots[-1:] == [log.journal.commit.lsn_written]:
         return
-    snapshot = upkeep.begin_snapshot(log.state(), town.wall_ms)
+    snapshot = maintenance.begin_snapshot(log.state(), town.wall_ms)
     snapshot.run(town.disk)
-    outdated = upkeep.finish_snapshot(snapshot, True)
-    job = upkeep.begin_merge(snapshot, lambda: None)
-    outdated += upkeep.finish_merge(job, job.run(town.disk)) if job is not None else []
+    outdated = maintenance.finish_snapshot(snapshot, True)
+    job = maintenance.begin_merge(snapshot, lambda: None)
+    outdated += maintenance.finish_merge(job, job.run(town.disk)) if job is not None else []
     for path in outdated:
         town.disk.remove(path)
 

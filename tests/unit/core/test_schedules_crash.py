@@ -169,7 +169,7 @@ def test_a_time_is_known_from_a_snapshot() -> None:
         works.take(1)
         works.commit()
         works.life.settle()
-    assert len(works.life.log.store.upkeep.snapshots) == 2
+    assert len(works.life.log.store.maintenance.snapshots) == 2
 
     works.kill()
 

@@ -25,7 +25,7 @@ from journal.files import Disk, Files
 from journal.format import Kind, decode
 from journal.format.checkpoint import Checkpoint
 from journal.format.folder import journal_folders
-from journal.format.segment import FILE_HEADER_BYTES, SUFFIX, SURVIVORS, SegmentHeader
+from journal.format.segment import COMPACTED, FILE_HEADER_BYTES, SUFFIX, SegmentHeader
 from journal.format.subscription_state import Beginning
 from journal.sets.id_counts import PAGE_IDS
 from journal.sets.id_set import IdSet
@@ -170,7 +170,7 @@ def read_openings(folder: str, files: Files | None = None) -> tuple[list[Opening
         if header is None:
             continue
         identity = header.identity.hex()
-        if header.role == SURVIVORS:
+        if header.role == COMPACTED:
             survivors.add(f"{identity}:{header.segment}")
             continue
         record = decode(front, FILE_HEADER_BYTES, header.journal, header.segment)

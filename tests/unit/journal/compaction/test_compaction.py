@@ -13,22 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from journal.compaction.compaction import PIECE_BYTES, STEP_FRAMES, DamagedVictim
+from journal.compaction.compaction import PIECE_BYTES, STEP_FRAMES, DamagedInput
 from journal.files import Disk
 from journal.format import Draft, Kind, Record, Tag, decode_meta, encode, encode_meta
 from journal.format.checkpoint import Checkpoint
 from journal.format.segment import (
+    COMPACTED,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
-    SURVIVORS,
     SegmentHeader,
     decode_counts,
 )
 from journal.store import Sizes
 from journal.write.segment_file import Segment
-from tests.support.journals import FOLDER, IDENTITY, TIME_MS
-from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
-from tests.support.victims import (
+from tests.support.inputs import (
     JOURNAL,
     carry,
     footer,
@@ -38,6 +36,8 @@ from tests.support.victims import (
     segment_names,
     written,
 )
+from tests.support.journals import FOLDER, IDENTITY, TIME_MS
+from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 
 BODIES = [b"%d" % n * (n % 40) for n in range(1, 121)]
 LIVE = (4, 7, 31, 32, 40, 58)
@@ -113,7 +113,7 @@ def test_the_new_segment_says_what_it_is_and_for_whom_it_stands() -> None:
 
     header = SegmentHeader.decode(disk.read(NEW, 0, 64), NEW)
     assert header == SegmentHeader(
-        JOURNAL, IDENTITY, 90, disk.size(NEW), TIME_MS, SURVIVORS,
+        JOURNAL, IDENTITY, 90, disk.size(NEW), TIME_MS, COMPACTED,
         segments[0].number, segments[-1].number,
     )  # fmt: skip
     checkpoint, batch, first = frames(disk, NEW)[:3]
@@ -145,7 +145,7 @@ def test_the_job_reports_the_new_segment_as_a_sealed_one() -> None:
     assert (new.lsn_first, new.lsn_last) == (segments[0].lsn_first, segments[-1].lsn_last)
     assert (new.item_first, new.item_last, new.puts, new.live) == (4, 58, len(LIVE), len(LIVE))
     assert (new.live_bytes, new.rank) == (live_bytes, segments[0].number)
-    assert new.weighed == len(LIVE)
+    assert new.measured == len(LIVE)
     assert new.live_bytes + new.extra_bytes == sum(r.end - r.offset for r in puts)
 
 
@@ -153,11 +153,11 @@ def test_the_job_tells_what_it_weighed() -> None:
     disk, segments = stage()
     job = carry(segments, LIVE)
     job.run(disk)
-    job.weigh(segments)
+    job.measure(segments)
 
     for segment in segments:
         puts = puts_of(disk, [segment], LIVE)
-        assert segment.weighed == len(puts)
+        assert segment.measured == len(puts)
         assert segment.live_bytes + segment.extra_bytes == sum(r.end - r.offset for r in puts)
 
 
@@ -199,8 +199,8 @@ def test_the_segments_of_a_job_limit_each_other() -> None:
     chosen[1].lsn_first = records(disk, chosen[0].path)[-3].lsn
     job = carry(chosen, at)
 
-    assert job.victims[0].lsn_last == chosen[1].lsn_first - 1
-    assert job.victims[1].lsn_last == chosen[1].lsn_last
+    assert job.inputs[0].lsn_last == chosen[1].lsn_first - 1
+    assert job.inputs[1].lsn_last == chosen[1].lsn_last
 
 
 def test_survivors_are_carried_again_with_all_they_stand_for() -> None:
@@ -366,10 +366,10 @@ def test_what_would_save_too_little_is_not_written_but_weighed() -> None:
     assert job.run(disk) is None
     assert everything(disk) == before
     assert job.run(disk) is None
-    job.weigh(segments)
+    job.measure(segments)
     for segment in segments:
         puts = puts_of(disk, [segment], live)
-        assert segment.weighed == len(puts) == segment.live
+        assert segment.measured == len(puts) == segment.live
         assert segment.live_bytes + segment.extra_bytes == sum(r.end - r.offset for r in puts)
 
 
@@ -384,7 +384,7 @@ def test_a_job_in_vain_stops_writing_at_half_and_reads_on_to_weigh() -> None:
     gone = disk.trace.index("remove 0000000090.segment.new")
     assert sum(verb.startswith("read ") for verb in disk.trace[gone:]) >= 1
     assert sum(verb.startswith("write ") for verb in disk.trace) <= 3, "the opening and 2 MiB"
-    assert job.weights[0][0] == segment.live
+    assert job.measures[0][0] == segment.live
 
 
 def test_half_of_what_they_take_is_not_too_much_and_more_is() -> None:
@@ -393,7 +393,7 @@ def test_half_of_what_they_take_is_not_too_much_and_more_is() -> None:
 
     def rewritten(capacity: int) -> Segment | None:
         job = carry(segments[:1], items)
-        job.victims = [replace(job.victims[0], capacity=capacity, has_live=True)]
+        job.inputs = [replace(job.inputs[0], capacity=capacity, has_live=True)]
         return job.run(disk)
 
     new = rewritten(1 << 20)
@@ -419,24 +419,24 @@ def test_dead_ones_in_between_give_nothing_back() -> None:
 def test_a_flipped_byte_is_met_or_does_not_matter(at: int, flip: int, second: bool) -> None:
     """In a log segment and in survivors: no put is ever lost or changed without a word."""
     live = (*LIVE, 90)
-    disk, segments = survivors_and_others(live) if second else stage(live)
+    disk, segments = compacted_and_others(live) if second else stage(live)
     expected = [without_place(r) for r in puts_of(disk, segments, live)]
-    victim = segments[0]
-    at %= victim.capacity
-    byte = disk.read(victim.path, at, 1)[0]
-    disk.damage(victim.path, at, bytes([byte ^ flip]))
+    source = segments[0]
+    at %= source.capacity
+    byte = disk.read(source.path, at, 1)[0]
+    disk.damage(source.path, at, bytes([byte ^ flip]))
     before = everything(disk)
     job = carry(segments, live)
     try:
         job.run(disk)
-    except DamagedVictim as damaged:
-        assert damaged.path == victim.path
+    except DamagedInput as damaged:
+        assert damaged.path == source.path
         assert damaged.offset <= at
         assert everything(disk) == before
     else:
         assert [without_place(r) for r in records(disk, NEW)] == expected
         assert at >= FILE_HEADER_BYTES
-        assert not any(f.offset <= at < f.end - 7 for f in frames(disk, victim.path))
+        assert not any(f.offset <= at < f.end - 7 for f in frames(disk, source.path))
 
 
 @pytest.mark.parametrize("size", [0, 63, 64, 100, 128, 1000, 2000])
@@ -444,7 +444,7 @@ def test_a_victim_that_was_cut_off_is_met_too(size: int) -> None:
     disk, segments = stage()
     disk.truncate(segments[0].path, size)
     before = everything(disk)
-    with pytest.raises(DamagedVictim, match="not rewritten") as met:
+    with pytest.raises(DamagedInput, match="not rewritten") as met:
         carry(segments, LIVE).run(disk)
 
     assert met.value.path == segments[0].path
@@ -457,7 +457,7 @@ def test_a_large_frame_that_was_cut_off_is_met_too() -> None:
     sizes = Sizes(segment_min=8 << 20, segment_max=8 << 20, batch_max=1 << 20)
     segment = sealed(written(disk, [b"x" * (3 << 20)] * 4, sizes), [1])[0]
     disk.truncate(segment.path, 2 << 20)
-    with pytest.raises(DamagedVictim):
+    with pytest.raises(DamagedInput):
         carry([segment], [1]).run(disk)
 
 
@@ -469,7 +469,7 @@ def test_a_record_that_is_missing_is_met() -> None:
     out: list[bytes] = []
     encode((*third[:8], 0), third.lsn + 1, JOURNAL, segment.number, third.offset, out)
     disk.damage(segment.path, third.offset, b"".join(out))
-    with pytest.raises(DamagedVictim) as met:
+    with pytest.raises(DamagedInput) as met:
         carry(segments, LIVE).run(disk)
 
     assert met.value.offset == third.offset
@@ -514,13 +514,13 @@ def test_a_whole_frame_that_does_not_belong_there_is_met(
     disk, segments = stage()
     third = frames(disk, segments[0].path)[3]
     disk.damage(segments[0].path, third.offset, other(third))
-    with pytest.raises(DamagedVictim) as met:
+    with pytest.raises(DamagedInput) as met:
         carry(segments, LIVE).run(disk)
 
     assert met.value.offset == third.offset
 
 
-def survivors_and_others(live: tuple[int, ...]) -> tuple[MemoryDisk, list[Segment]]:
+def compacted_and_others(live: tuple[int, ...]) -> tuple[MemoryDisk, list[Segment]]:
     disk, segments = stage(live)
     new = carry(segments[:4], live, number=89).run(disk)
     assert new is not None
@@ -528,11 +528,11 @@ def survivors_and_others(live: tuple[int, ...]) -> tuple[MemoryDisk, list[Segmen
 
 
 def test_the_lsns_of_survivors_have_holes_and_never_fall() -> None:
-    disk, segments = survivors_and_others((*LIVE, 90))
+    disk, segments = compacted_and_others((*LIVE, 90))
     first, second = records(disk, segments[0].path)[:2]
     assert second.lsn > first.lsn + 1
     disk.damage(segments[0].path, second.offset, misplaced(second, lsn=first.lsn))
-    with pytest.raises(DamagedVictim) as met:
+    with pytest.raises(DamagedInput) as met:
         carry(segments, (*LIVE, 90)).run(disk)
 
     assert met.value.offset == second.offset
@@ -540,10 +540,10 @@ def test_the_lsns_of_survivors_have_holes_and_never_fall() -> None:
 
 def test_of_survivors_too_only_what_no_newer_segment_says_is_carried() -> None:
     live = (*LIVE, 90)
-    disk, segments = survivors_and_others(live)
+    disk, segments = compacted_and_others(live)
     job = carry(segments, live)
     last = records(disk, segments[0].path)[-1]
-    job.victims[0] = replace(job.victims[0], lsn_last=last.lsn - 1)
+    job.inputs[0] = replace(job.inputs[0], lsn_last=last.lsn - 1)
     job.run(disk)
 
     assert [r.item for r in records(disk, NEW)] == [*LIVE[:-1], 90]
@@ -552,11 +552,11 @@ def test_of_survivors_too_only_what_no_newer_segment_says_is_carried() -> None:
 def test_survivors_whose_footer_is_damaged_are_no_victims() -> None:
     live = (*LIVE, 90)
     for at in (0, 4, 12, 40, 56, 70):
-        disk, segments = survivors_and_others(live)
+        disk, segments = compacted_and_others(live)
         zone = segments[0].capacity - FOOTER_SPACE_BYTES
         byte = disk.read(segments[0].path, zone + at, 1)[0]
         disk.damage(segments[0].path, zone + at, bytes([byte ^ 1]))
-        with pytest.raises(DamagedVictim) as met:
+        with pytest.raises(DamagedInput) as met:
             carry(segments, live).run(disk)
         assert met.value.offset == zone
 
@@ -569,7 +569,7 @@ def test_a_snapshot_or_a_foreign_segment_is_no_victim() -> None:
     ):
         disk, segments = stage()
         disk.damage(segments[0].path, 0, header.encode())
-        with pytest.raises(DamagedVictim, match="byte 0 "):
+        with pytest.raises(DamagedInput, match="byte 0 "):
             carry(segments, LIVE).run(disk)
 
 

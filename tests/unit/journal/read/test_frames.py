@@ -9,7 +9,7 @@ import pytest
 
 from journal.files import Disk
 from journal.format import Kind, Record
-from journal.format.segment import SURVIVORS, SegmentHeader, segment_name
+from journal.format.segment import COMPACTED, SegmentHeader, segment_name
 from journal.read.frames import PIECE_BYTES, Frames, Hole, chain
 from tests.golden.layout import SegmentBuilder, draft
 from tests.support.journals import FOLDER, TINY, fresh, path_of
@@ -100,7 +100,7 @@ def test_the_chain_has_neither_foreign_segments_nor_what_survivors_stand_for(num
     assert header is not None
     if number == 1:  # survivors of 1 and 2
         fresh_header = SegmentHeader(
-            header.journal, header.identity, 9, header.capacity, 0, SURVIVORS, 1, 2
+            header.journal, header.identity, 9, header.capacity, 0, COMPACTED, 1, 2
         )
         other = SegmentBuilder(9, header.capacity, 1, identity=header.identity)
         other.batch(draft(Kind.PUT, 1, 1, 0, b"survivor"))

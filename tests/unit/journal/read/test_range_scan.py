@@ -10,7 +10,7 @@ import pytest
 
 from journal.files import Files
 from journal.format import Draft, Kind, Tag, encode, encode_meta
-from journal.read.range_scan import Gathering, Place, Put, TimeSearch
+from journal.read.range_scan import Place, Put, RangeScan, TimeSearch
 from journal.sets.id_set import IdSet
 from journal.store import Sizes
 from tests.support.journals import TIME_MS, TINY, Writer, filled, fresh, start
@@ -59,7 +59,7 @@ def gather_all(
         item = live.first_from(first)
         if not item:
             return found
-        made = Gathering.of(writer.journal, place, item, last, live, most, bytes_most)
+        made = RangeScan.of(writer.journal, place, item, last, live, most, bytes_most)
         if made is None:
             return found
         got = made.run(files or writer.journal.files)
@@ -91,7 +91,7 @@ def test_the_place_is_found_between_small_and_large_bodies(piece: int, largest: 
         item = live_of(writer).first_from(first)
         place: Place | None = None
         for _ in range(10_000):
-            made = Gathering.of(writer.journal, place, item, PLENTY, live_of(writer), 1, PLENTY)
+            made = RangeScan.of(writer.journal, place, item, PLENTY, live_of(writer), 1, PLENTY)
             assert made is not None
             got = made.run(writer.journal.files)
             if got.puts:
@@ -106,7 +106,7 @@ def test_an_order_ends_before_its_bytes_do_but_has_one_item() -> None:
     sizes = []
     first = 1
     while first <= 4:
-        made = Gathering.of(writer.journal, None, first, PLENTY, live_of(writer), 9, 99)
+        made = RangeScan.of(writer.journal, None, first, PLENTY, live_of(writer), 9, 99)
         assert made is not None
         got = made.run(writer.journal.files)
         sizes.append([len(put[5]) for put in got.puts])
@@ -118,17 +118,17 @@ def test_nothing_behind_the_last_wanted_item_is_read() -> None:
     writer = filled(40)
     found = gather_all(writer, 1, 100, last=17)
     assert [put[0] for put in found] == [i for i in sorted(writer.queue.live) if i <= 17]
-    assert Gathering.of(writer.journal, None, 18, 17, live_of(writer), 9, PLENTY) is None
+    assert RangeScan.of(writer.journal, None, 18, 17, live_of(writer), 9, PLENTY) is None
 
 
 def test_a_place_in_the_segment_that_is_written_goes_on_with_what_came() -> None:
     writer = fresh(MemoryDisk(), LARGER)
     writer.put_all(b"one")
-    made = Gathering.of(writer.journal, None, 1, PLENTY, live_of(writer), 9, PLENTY)
+    made = RangeScan.of(writer.journal, None, 1, PLENTY, live_of(writer), 9, PLENTY)
     assert made is not None
     place = made.run(writer.journal.files).place
     writer.put_all(b"two", b"three")
-    made = Gathering.of(writer.journal, place, 2, PLENTY, live_of(writer), 9, PLENTY)
+    made = RangeScan.of(writer.journal, place, 2, PLENTY, live_of(writer), 9, PLENTY)
     assert made is not None
     assert made.start == place.offset
     assert [put[5] for put in made.run(writer.journal.files).puts] == [b"two", b"three"]
@@ -224,8 +224,8 @@ def first_since(writer: Writer, since_ms: int) -> int:
         item = live.first_from(item)
         if not item:
             return 0
-        made = Gathering.of(writer.journal, place, item, PLENTY, live, 1, PLENTY, since_ms)
-        assert isinstance(made, Gathering)
+        made = RangeScan.of(writer.journal, place, item, PLENTY, live, 1, PLENTY, since_ms)
+        assert isinstance(made, RangeScan)
         got = made.run(writer.journal.files)
         if got.puts:
             return got.puts[0][0]
@@ -245,14 +245,14 @@ def test_the_first_item_since_a_time_is_found(piece: int, sizes: Sizes) -> None:
 
 def test_once_an_item_is_late_enough_the_next_ones_come_whatever_their_time() -> None:
     writer = timed([10, 20, 30, 15, 40], LARGER)
-    made = Gathering.of(writer.journal, None, 1, PLENTY, live_of(writer), 9, PLENTY, 25)
+    made = RangeScan.of(writer.journal, None, 1, PLENTY, live_of(writer), 9, PLENTY, 25)
     assert made is not None
     assert [put[0] for put in made.run(writer.journal.files).puts] == [3, 4, 5]
 
 
 def test_an_empty_journal_has_nothing_to_gather() -> None:
     writer = fresh(MemoryDisk())
-    assert Gathering.of(writer.journal, None, 1, PLENTY, IdSet(), 9, PLENTY) is None
+    assert RangeScan.of(writer.journal, None, 1, PLENTY, IdSet(), 9, PLENTY) is None
     assert TimeSearch.of(writer.journal, 5).run(writer.journal.files) == 1
 
 

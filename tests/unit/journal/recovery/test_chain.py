@@ -70,7 +70,7 @@ def resume(disk: MemoryDisk) -> tuple[State, Recovery]:
     """A whole start; the journal is abandoned after it."""
     _, state, recovery = recovered(disk)
     journal = recovered_journal(recovery, TINY, lambda: opening(15), TIME_MS).writer
-    for path in journal.ledger.replaced:
+    for path in journal.segment_list.replaced:
         disk.size(path)  # raises when the start has removed it: an archive would miss it
         disk.remove(path)
     journal.abandon()

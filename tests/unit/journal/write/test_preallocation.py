@@ -25,7 +25,7 @@ def test_many_small_items_want_room_for_their_confirms_long_before_that() -> Non
         writer.put(b"")
     writer.journal.append((10, 0, 1, 0, TIME_MS, b"", b"", 0, 0))
     writer.commit()
-    spares = writer.journal.spares
+    spares = writer.journal.preallocation
     active = writer.journal.active
     assert active is not None
     room = active.capacity - active.at + sum(s.capacity for s in spares.waiting)
@@ -44,7 +44,7 @@ def test_an_item_waits_for_the_room_of_its_confirm_until_it_is_clear_that_there_
     writer.put(b"last")
     journal.write(TIME_MS)
     assert journal.has_pending, "it waits"
-    assert not journal.spares.may_accept
+    assert not journal.preallocation.may_accept
     assert journal.wants_spare
 
     order = journal.order_spare(TIME_MS)
@@ -60,7 +60,7 @@ def test_a_confirm_does_not_wait_for_that_room() -> None:
     for _ in range(500):
         writer.put(b"")
     journal.write(TIME_MS)
-    assert not journal.spares.may_accept
+    assert not journal.preallocation.may_accept
     writer.done(1)
     journal.write(TIME_MS)
     assert not journal.has_pending
@@ -70,10 +70,10 @@ def test_a_segment_that_could_not_be_prepared_keeps_its_number() -> None:
     writer = fresh(MemoryDisk(), SIZES)
     writer.put_all(b"x" * 40_000)
     journal = writer.journal
-    journal.spares.waiting.clear()
+    journal.preallocation.waiting.clear()
     first = journal.order_spare(TIME_MS)
     journal.spare_failed(first)
-    journal.spares.number += 1  # survivors took the next
+    journal.preallocation.number += 1  # survivors took the next
     second = journal.order_spare(TIME_MS)
     assert second.header.segment == first.header.segment
     journal.spare_ready(second, second.prepare(journal.files))
@@ -84,7 +84,7 @@ def test_a_segment_that_could_not_be_prepared_keeps_its_number() -> None:
 def test_a_file_to_be_used_again_is_taken_if_it_is_large_enough_and_not_far_too_large() -> None:
     writer = fresh(MemoryDisk(), SIZES)
     writer.put_all(b"x")
-    spares = writer.journal.spares
+    spares = writer.journal.preallocation
     for size, taken in ((32 << 10, True), (64 << 10, True), (1 << 20, False)):
         spares.recycled = ("/data/jobs.1/old", size)
         order = writer.journal.order_spare(TIME_MS)

@@ -599,5 +599,5 @@ def test_a_wait_for_the_reserve_ends_when_it_is_there() -> None:
         for _ in range(20):
             writer.put(b"x")
         writer.commit()
-        assert not writer.journal.is_starved
+        assert not writer.journal.is_stalled
         assert not writer.journal.wants_spare, "no segment is prepared for nothing"

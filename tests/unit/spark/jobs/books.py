@@ -148,7 +148,7 @@ class Book:
             self.queue.encode(), 1 << 20, 1 << 20, generation=LIFE, server=self.server.encode()
         )
         state = State(checkpoint, own.items.copy(), 0, IdCounts(), _dead(own), readers=readers)
-        deepcopy(store.upkeep.begin_snapshot(state, self.now_ms)).run(disk)
+        deepcopy(store.maintenance.begin_snapshot(state, self.now_ms)).run(disk)
 
 
 class _Seen:

@@ -10,14 +10,14 @@ from journal.files import Files
 from journal.format import UNNUMBERED, Draft, Kind, Record, decode, padded
 from journal.format.checkpoint import Checkpoint
 from journal.format.segment import (
+    COMPACTED,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
-    SURVIVORS,
     SegmentHeader,
     segment_path,
 )
 from journal.sets.id_set import IdSet
-from journal.store import CarryJob, Segment, Sizes
+from journal.store import CompactionJob, Segment, Sizes
 from tests.support.journals import FOLDER, IDENTITY, TIME_MS, Writer, fresh
 from tests.support.memory_disk import MemoryDisk
 
@@ -59,11 +59,11 @@ def sealed(writer: Writer, live: Iterable[int]) -> list[Segment]:
 def carry(
     chosen: list[Segment], live: Iterable[int], number: int = 90, lsn_limit: int = 0,
     opening: Draft = OPENING,
-) -> CarryJob:  # fmt: skip
+) -> CompactionJob:  # fmt: skip
     """The job that rewrites these segments as segment `number`."""
-    header = SegmentHeader(JOURNAL, IDENTITY, number, 0, TIME_MS, SURVIVORS)
+    header = SegmentHeader(JOURNAL, IDENTITY, number, 0, TIME_MS, COMPACTED)
     path = segment_path(os.path.dirname(chosen[0].path), number)
-    return CarryJob.of(chosen, lsn_limit, ids(live), path, header, opening, pause=lambda: None)
+    return CompactionJob.of(chosen, lsn_limit, ids(live), path, header, opening, pause=lambda: None)
 
 
 def frames(files: Files, path: str) -> list[Record]:
