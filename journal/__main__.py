@@ -152,7 +152,7 @@ def report_line(report: Report) -> str:
     return (
         f"{_title(report.folder)}: queue {shown(report.name, len(report.name))}, "
         f"{_counted(report.segments, 'segment')}, {_counted(report.records, 'record')}, "
-        f"{report.account}, {of}synced up to lsn {report.lsn_synced}, {report.ending}"
+        f"{report.live_set}, {of}synced up to lsn {report.lsn_synced}, {report.ending}"
     )
 
 

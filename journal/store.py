@@ -23,7 +23,7 @@ from journal.read.readahead import ReadAhead
 from journal.read.segment_read import SegmentRead
 from journal.snapshot.job import Memory, SnapshotJob, State
 from journal.write.group_commit import SyncJob
-from journal.write.segment_file import Segment, Sizes, SpareOrder
+from journal.write.segment_file import PreallocationJob, Segment, Sizes
 from journal.write.segment_list import NONE_OPEN
 from journal.write.writer import Journal
 
@@ -35,6 +35,7 @@ __all__ = [
     "Maintenance",
     "Memory",
     "Place",
+    "PreallocationJob",
     "Put",
     "RangeScan",
     "ReadAhead",
@@ -45,7 +46,6 @@ __all__ = [
     "SegmentRead",
     "Sizes",
     "SnapshotJob",
-    "SpareOrder",
     "State",
     "Store",
     "SyncJob",

@@ -118,7 +118,7 @@ class Maintenance:
             journal.commit.lsn_written, active.number, active.at, state.checkpoint, state.live,
             state.live_bytes, state.attempts, state.dead, segments, copy.deepcopy(active.tally),
             state.leased, state.paused, state.declared, state.delayed, state.placed,
-            state.epochs, state.held, state.origins, state.readers, state.passes_on,
+            state.watermarks, state.held, state.origins, state.readers, state.passes_on,
             state.retained,
         )  # fmt: skip
         snapshot.is_remnant = state.is_remnant

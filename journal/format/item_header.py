@@ -30,7 +30,7 @@ _PREVIOUS: Final = int(Tag.PREVIOUS)
 _VERSION_TAGS: Final = Struct("<BHQBHQ")  # a version and a previous, as two number tags
 
 
-class Stamp(NamedTuple):
+class ItemHeader(NamedTuple):
     """`id` b"": none, else `scope` and `epoch` are its; `version` 0: the item has no key;
     `previous` 0: nothing was written under that key before it, as far as is remembered.
     """
@@ -75,7 +75,7 @@ def says_only_expiry(meta: bytes) -> bool:
     return not meta or (len(meta) == _EXPIRY_META_BYTES and meta[0] == _EXPIRES)
 
 
-def stamp_of_put(meta: bytes, body_bytes: int = 0, said: Meta | None = None) -> Stamp | None:
+def item_header_of(meta: bytes, body_bytes: int = 0, said: Meta | None = None) -> ItemHeader | None:
     """The inverse; None: the put says nothing of these. `body_bytes`: how large the item is.
 
     `said` is the meta decoded, if the caller has that.
@@ -90,7 +90,7 @@ def stamp_of_put(meta: bytes, body_bytes: int = 0, said: Meta | None = None) -> 
     scope = said.get(Tag.SCOPE, b"") if id_ else b""  # else it is the name of a schedule
     epoch = said.get(Tag.EPOCH, 0) if scope else 0
     previous = said.get(Tag.PREVIOUS, 0)
-    return Stamp(_text(id_), _text(scope), _number(epoch), _number(version), _number(previous),
+    return ItemHeader(_text(id_), _text(scope), _number(epoch), _number(version), _number(previous),
                  origin)  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from journal.format.record import Draft, Record
 _EXPIRY_META_BYTES: Final = 11
 
 
-class Nominal(NamedTuple):
+class Watermark(NamedTuple):
     """A time of a schedule: `scope` is its name, `epoch` in seconds since 1970."""
 
     scope: bytes
@@ -39,48 +39,48 @@ class Nominal(NamedTuple):
         return Draft(Kind.IDS, 0, 0, 0, time_ms, self.meta, b"", 0, 0)
 
 
-def nominal_of_put(meta: bytes) -> Nominal | None:
+def watermark_of_put(meta: bytes) -> Watermark | None:
     """Of a put that a schedule made; None: a client made it."""
     if len(meta) <= _EXPIRY_META_BYTES:
         return None
     said = decode_meta(meta)
-    return None if Tag.ID in said else _nominal(said)
+    return None if Tag.ID in said else _watermark(said)
 
 
-def nominal_of_ids(record: Record) -> Nominal | None:
+def watermark_of_ids(record: Record) -> Watermark | None:
     """Of an IDS record; None: it says nothing. Raises NewerFormat for one with ids in it."""
     if record.small or record.number or record.body:
         raise NewerFormat(
             f"segment {record.segment}, byte {record.offset}: remembered ids are not known to this "
             "version of kestrelpy"
         )
-    return _nominal(decode_meta(record.meta))
+    return _watermark(decode_meta(record.meta))
 
 
-def keep_latest(epochs: dict[bytes, int], nominal: Nominal) -> None:
+def raise_watermark(watermarks: dict[bytes, int], watermark: Watermark) -> None:
     """What is known of the scope once this was met."""
-    if nominal.epoch > epochs.get(nominal.scope, -1):
-        epochs[nominal.scope] = nominal.epoch
+    if watermark.epoch > watermarks.get(watermark.scope, -1):
+        watermarks[watermark.scope] = watermark.epoch
 
 
-def epoch_drafts(epochs: Mapping[bytes, int], time_ms: int) -> Iterator[Draft]:
+def watermark_drafts(watermarks: Mapping[bytes, int], time_ms: int) -> Iterator[Draft]:
     """Them in a snapshot."""
-    for scope in sorted(epochs):
-        yield Nominal(scope, epochs[scope]).draft(time_ms)
+    for scope in sorted(watermarks):
+        yield Watermark(scope, watermarks[scope]).draft(time_ms)
 
 
-def epochs_in(frames: Iterable[Record]) -> dict[bytes, int]:
+def watermarks_in(frames: Iterable[Record]) -> dict[bytes, int]:
     """The inverse, for all frames of a snapshot; raises ValueError where one says no sense."""
     found: dict[bytes, int] = {}
     for frame in frames:
         if frame.kind == Kind.IDS and not frame.small:
-            nominal = nominal_of_ids(frame)
-            if nominal is None:
+            watermark = watermark_of_ids(frame)
+            if watermark is None:
                 raise ValueError("a last time of no schedule")
-            keep_latest(found, nominal)
+            raise_watermark(found, watermark)
     return found
 
 
-def _nominal(said: Meta) -> Nominal | None:
+def _watermark(said: Meta) -> Watermark | None:
     scope, epoch = said.get(Tag.SCOPE), said.get(Tag.EPOCH)
-    return Nominal(scope, epoch) if isinstance(scope, bytes) and isinstance(epoch, int) else None
+    return Watermark(scope, epoch) if isinstance(scope, bytes) and isinstance(epoch, int) else None

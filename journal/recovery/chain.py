@@ -89,7 +89,7 @@ class SegmentFile:
         than a power cut left."""
         return not self.footer_lsn or 0 < self.lsn_limit < self.footer_lsn
 
-    def is_spare(self, found: Scan) -> bool:
+    def is_preallocated(self, found: Scan) -> bool:
         """Is it whole, and has nothing been written to it?"""
         whole = self.header is not None and not self.bytes_missing
         return whole and not (found.lsn_first or found.gaps or found.footer)
@@ -163,7 +163,7 @@ class Chain:
         if self.snapshot is not None:
             limit = 0
             for segment in reversed(self.segments):
-                self._settle(segment, self.snapshot, limit)
+                self._resolve(segment, self.snapshot, limit)
                 limit = segment.lsn_first or limit
 
     def scan(self, segment: SegmentFile, start: int = 0, lsn_next: int = 0) -> Scan:
@@ -192,7 +192,7 @@ class Chain:
             start, lsn_next, made, segment.is_compacted,
         )  # fmt: skip
 
-    def settle_listed(self) -> None:
+    def resolve_listed(self) -> None:
         """Those that were never sealed, or with records that newer segments say again, and that the
         snapshot lists: it knows what they held."""
         if self.snapshot is None:
@@ -224,7 +224,7 @@ class Chain:
         self, segment: SegmentFile, state: SegmentState, snapshot: Snapshot
     ) -> None:
         """Its items may be lost; what else it said the snapshot knows."""
-        alive = snapshot.kept().between(state.item_first, state.item_last)
+        alive = snapshot.needed().between(state.item_first, state.item_last)
         ids = (state.item_first, state.item_last) if alive else (1, 0)
         self.damages.append(
             Damage("corrupt", segment.path, 0, segment.capacity, segment.unreadable, 1, 0, *ids)
@@ -377,7 +377,7 @@ class Chain:
             self.owner, self.identity = header.journal, header.identity
         return read
 
-    def _settle(self, segment: SegmentFile, snapshot: Snapshot, limit: int) -> None:
+    def _resolve(self, segment: SegmentFile, snapshot: Snapshot, limit: int) -> None:
         """By its footer, unless that counts what newer segments say again, from `limit` on."""
         if segment.header is None or segment.bytes_missing or not segment.lsn_first:
             return

@@ -30,7 +30,7 @@ _ENDS: Final = frozenset(
 )
 
 
-class Missing:
+class LostSegments:
     """What would be missing at a snapshot; `see` takes out what was ended since.
 
     An item is missing while one reader, the queue's own line (0) or a child, still has it.

@@ -31,7 +31,7 @@ from journal.format import HEADER_BYTES, PLACING, Kind, Record, number_given
 from journal.format.segment import FILE_HEADER_BYTES, Tally
 from journal.read.scan import FOOTER_LOST, Gap, Scan
 from journal.recovery.chain import Chain, SegmentFile
-from journal.recovery.lost_segments import Missing
+from journal.recovery.lost_segments import LostSegments
 from journal.snapshot.snapshot import Snapshot
 
 MISSING_BEFORE: Final = "records are missing before this segment"
@@ -63,7 +63,7 @@ class Recovery:
     segments: list[SegmentFile] = field(default_factory=list)  # with records of the log
     superseded: list[SegmentFile] = field(default_factory=list)  # newer segments hold all of it
     replaced: list[SegmentFile] = field(default_factory=list)  # survivors stand for them
-    spares: list[SegmentFile] = field(default_factory=list)  # hold nothing
+    preallocated: list[SegmentFile] = field(default_factory=list)  # hold nothing
     damages: list[Damage] = field(default_factory=list)
     tail: list[Record] = field(default_factory=list)
     checkpoint: Record | None = None
@@ -105,8 +105,8 @@ class Recovery:
         self._find_synced()
         self._sort_out()
         if not self.whole:
-            self._chain.settle_listed()
-        missing = Missing(self.snapshot, self.segments) if self.snapshot is not None else None
+            self._chain.resolve_listed()
+        missing = LostSegments(self.snapshot, self.segments) if self.snapshot is not None else None
         for segment in self.segments:
             self._last = None
             if segment.settled and not self.whole:
@@ -173,13 +173,13 @@ class Recovery:
                 while kept and not self._first_lsn(kept[0]):
                     self.superseded.insert(0, kept.pop(0))
                 self.superseded.insert(0, segment)
-            elif not first and segment.is_spare(self._scans[segment.number]):
-                self.spares.insert(0, segment)
+            elif not first and segment.is_preallocated(self._scans[segment.number]):
+                self.preallocated.insert(0, segment)
             else:
                 kept.insert(0, segment)
                 limit = first or limit
         self.segments = self._chain.segments = kept
-        if self.spares and self.spares[0].number == oldest and not self._lsn:
+        if self.preallocated and self.preallocated[0].number == oldest and not self._lsn:
             # A segment goes only when the one behind it is synced. So nothing ever stood before
             # this one: the log begins here, and what was written here, if anything, is lost.
             self._lsn = 1
@@ -350,7 +350,8 @@ class Recovery:
             before, behind = state.item_first - 1, state.item_last + 1
         low = max((item for at, item in puts if at < gap.offset), default=before) + 1
         high = min((item for at, item in puts if at >= gap.end), default=behind)
-        alive = list(snapshot.kept().between(low, high - 1)) if gap.reason != FOOTER_LOST else []
+        has_puts = gap.reason != FOOTER_LOST
+        alive = list(snapshot.needed().between(low, high - 1)) if has_puts else []
         ids = (alive[0], alive[-1]) if alive else (1, 0)
         self._name("truncated" if gap.reason in _TRUNCATED else "corrupt", segment.path,
                    gap.offset, gap.end, gap.reason, 1, 0, *ids)  # fmt: skip

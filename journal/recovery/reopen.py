@@ -90,10 +90,10 @@ def recovered_journal(
         active.tally = recovery.tally
     # Spares first, and the newest of the others first: a segment that is empty or unreadable would
     # look like a lost beginning if a crash left it alone with nothing before it.
-    spares = [found.path for found in recovery.spares]
+    preallocated = [found.path for found in recovery.preallocated]
     superseded = [found.path for found in recovery.superseded]
     left_over = [os.path.join(folder, n) for n in names if n.endswith(_LEFT_OVER)]
-    for path in (*spares, *reversed(superseded + outdated), *recovery.obsolete, *left_over):
+    for path in (*preallocated, *reversed(superseded + outdated), *recovery.obsolete, *left_over):
         files.remove(path)
     return store
 
@@ -209,13 +209,13 @@ def write_fresh(
     try:
         handle = recovery.files.create(path, b"".join(pieces), capacity)
     except OSError as error:
-        spare = max(recovery.spares, key=lambda s: s.capacity, default=None)
+        spare = max(recovery.preallocated, key=lambda s: s.capacity, default=None)
         if error.errno != errno.ENOSPC or spare is None or spare.capacity < capacity:
             raise
         pieces[0] = replace(header, capacity=spare.capacity).encode()
         pieces.append(bytes(HEADER_BYTES))  # no frame of an earlier life follows
         handle, capacity = _write_over(recovery.files, spare.path, path, pieces), spare.capacity
-        recovery.spares.remove(spare)
+        recovery.preallocated.remove(spare)
     segment = Segment(number, path, capacity, handle, lsn_first=first, at=at, recycled=True)
     segment.tally.see_all(tail)
     puts = [r.item for r in tail if r.kind == Kind.PUT]

@@ -72,7 +72,7 @@ class State:
     declared: bytes = b""
     delayed: Iterable[DelayedEntry] = ()
     placed: Iterable[PlacedEntry] = ()
-    epochs: dict[bytes, int] = field(default_factory=dict)
+    watermarks: dict[bytes, int] = field(default_factory=dict)
     held: dict[int, bytes] = field(default_factory=dict)
     origins: dict[int, Origin] = field(default_factory=dict)
     readers: list[ReaderState] = field(default_factory=list)

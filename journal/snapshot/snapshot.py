@@ -41,7 +41,7 @@ from journal.format import (
 from journal.format.checkpoint import Checkpoint
 from journal.format.lease import LeaseEntry, lease_entries
 from journal.format.out_of_order import DelayedEntry, PlacedEntry, delayed_entries, placed_entries
-from journal.format.schedule import epoch_drafts, epochs_in
+from journal.format.schedule import watermark_drafts, watermarks_in
 from journal.format.segment import FILE_HEADER_BYTES, SNAPSHOT, SegmentHeader, Tally, segment_number
 from journal.format.subscription_state import (
     GONE,
@@ -104,7 +104,7 @@ class Snapshot:
     `live_bytes` are the bodies of all live items: ready, lent, dead. `segments` are all but the
     one in which the log goes on, in the order of the chain; `tally` is of that one, up to
     `offset` (None: not known, and a start reads that segment whole). `declared` are the settings
-    that a client declared, in the form that is kept (empty: none), `epochs` the last times of
+    that a client declared, in the form that is kept (empty: none), `watermarks` the last times of
     schedules. `delayed` and `placed` may be looked through more than once. `held` are the keys, by
     item, of what was given back for later and is first for its key still, due or not. `origins` are
     open, by the item that was made of them. `readers` are the children; `passes_on`: the queue's
@@ -128,7 +128,7 @@ class Snapshot:
     declared: bytes = b""
     delayed: Iterable[DelayedEntry] = ()
     placed: Iterable[PlacedEntry] = ()
-    epochs: dict[bytes, int] = field(default_factory=dict)
+    watermarks: dict[bytes, int] = field(default_factory=dict)
     held: dict[int, bytes] = field(default_factory=dict)
     origins: dict[int, Origin] = field(default_factory=dict)
     readers: list[ReaderState] = field(default_factory=list)
@@ -138,7 +138,7 @@ class Snapshot:
     chunks: list[Chunk] = field(default_factory=list)
     is_remnant: bool = False
 
-    def kept(self) -> IdSet:
+    def needed(self) -> IdSet:
         """The items whose puts somebody needs; not to be changed."""
         return IdSet.union([self.live, *(reader.live for reader in self.readers)])
 
@@ -187,7 +187,7 @@ class Snapshot:
         )  # fmt: skip
         for item, origin in self.origins.items():
             yield opened(item, origin, time_ms)
-        yield from epoch_drafts(self.epochs, time_ms)
+        yield from watermark_drafts(self.watermarks, time_ms)
         yield from (scope.draft() for scope in self.scopes)
         yield from (chunk.listing() for chunk in self.chunks)
         yield from self._switches(time_ms)
@@ -318,7 +318,7 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         declared=next((frame.body for frame in own if frame.kind == Kind.DECLARED), b""),
         delayed=delayed,
         placed=placed_entries(own),
-        epochs=epochs_in(own),
+        watermarks=watermarks_in(own),
         held=held,
         scopes=scopes_in(frames),
         chunks=listed(frames),

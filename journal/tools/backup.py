@@ -35,7 +35,7 @@ from journal.format import HEADER_BYTES, Kind
 from journal.format.segment import FILE_HEADER_BYTES, segment_number
 from journal.read.frames import Frames, Hole
 from journal.snapshot.snapshot import is_ours
-from journal.tools.live_set import Account
+from journal.tools.live_set import LiveSet
 from journal.tools.verify import StartView
 
 # A daemon that removes or closes files faster than they are linked this often is not to be copied.
@@ -88,13 +88,13 @@ def copy_journal(
 
 
 def _as_found(files: Files, folder: str) -> Copied:
-    view, account = StartView(files, folder, live=False), Account()
-    for _ in account.follow(view):
+    view, live_set = StartView(files, folder, live=False), LiveSet()
+    for _ in live_set.follow(view):
         pass
     names = [n for n in files.names(folder) if is_ours(n)]
     size = sum(files.size(os.path.join(folder, name)) for name in names)
     return Copied(
-        view.name, view.generation, len(account.items), size, view.lsn_next - 1, view.damages
+        view.name, view.generation, len(live_set.items), size, view.lsn_next - 1, view.damages
     )
 
 

@@ -42,7 +42,7 @@ class Source(Protocol):
 
 
 @dataclass(slots=True)
-class Line:
+class ReaderItems:
     """What one reader has: the queue's own line, or the child `name`.
 
     `fresh` are delayed and were never available; `delayed` are they and what was given back for
@@ -58,7 +58,9 @@ class Line:
     markers: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, state: Snapshot | ReaderState | Beginning, name: bytes, named_lsn: int) -> Line:
+    def of(
+        cls, state: Snapshot | ReaderState | Beginning, name: bytes, named_lsn: int
+    ) -> ReaderItems:
         """As it was at a snapshot, or when its child was named."""
         markers = {e.item: e.marker for e in state.placed if e.marker and e.marker != e.item}
         delayed = {entry.item for entry in state.delayed}
@@ -117,7 +119,7 @@ class Line:
             del self.markers[item]
 
 
-class Account:
+class LiveSet:
     """Counts what is still there, ready, delayed, lent or dead: `items` of the queue's own line."""
 
     __slots__ = (
@@ -125,7 +127,7 @@ class Account:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.lines: dict[int, Line] = {0: Line()}
+        self.lines: dict[int, ReaderItems] = {0: ReaderItems()}
         self._placed: list[int] = []  # numbers that are no item's id
         self._passes_on = False
         self._handed: set[tuple[bytes, int]] = set()  # by queue: other items are made of these
@@ -157,9 +159,9 @@ class Account:
         """What was there at a snapshot; its lsn, 0: there is none."""
         if snapshot is None:
             return 0
-        self.lines = {0: Line.of(snapshot, b"", 0)}
+        self.lines = {0: ReaderItems.of(snapshot, b"", 0)}
         for state in snapshot.readers:
-            self.lines[state.number] = Line.of(state, state.name, 0)
+            self.lines[state.number] = ReaderItems.of(state, state.name, 0)
         self._passes_on = snapshot.passes_on
         self.next_number = snapshot.checkpoint.next_item
         self.tokens = snapshot.checkpoint.tokens
@@ -218,7 +220,7 @@ class Account:
     def _name(self, record: Record) -> None:
         number = record.reader
         if not number and record.small == GONE:
-            self.lines[0] = Line()
+            self.lines[0] = ReaderItems()
         elif not number:
             self._passes_on = record.small == STOPS
         elif record.small == STOPS:
@@ -226,8 +228,8 @@ class Account:
         elif number not in self.lines:
             name, begins = decode_meta(record.meta).get(Tag.NAME), Beginning.decode(record)
             if isinstance(name, bytes):
-                made = Line(name, record.lsn)
-                self.lines[number] = Line.of(begins, name, record.lsn) if begins else made
+                made = ReaderItems(name, record.lsn)
+                self.lines[number] = ReaderItems.of(begins, name, record.lsn) if begins else made
 
     def checkpoint(self, newest: Checkpoint | None, name: bytes, generation: int) -> Checkpoint:
         """What a segment opens with that goes on behind everything seen."""

@@ -57,7 +57,7 @@ class Nothing:
 
 
 @dataclass(slots=True)
-class Mending:
+class Patch:
     """One segment and what it should say: `lsn_first` if its beginning is lost (0: not known),
     `lsn_end` the first record behind it if it goes on up to there (0: not known), `lsn_behind`
     where the next segment goes on (0: there is none).
@@ -70,7 +70,7 @@ class Mending:
     lsn_end: int = 0
     lsn_behind: int = 0
 
-    def mended(self, data: bytes) -> bytes:
+    def patched(self, data: bytes) -> bytes:
         """The whole segment. Raises JournalError when what is missing has no room."""
         header, frames = self.header, self.frames
         segment = bytearray(data.ljust(header.capacity, b"\0"))

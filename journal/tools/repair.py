@@ -42,8 +42,8 @@ from journal.sets.id_set import IdSet
 from journal.snapshot.dedupe_file import chunk_range
 from journal.snapshot.snapshot import Snapshot, SnapshotDamaged, snapshot_lsn
 from journal.tools.dump import snapshots
-from journal.tools.live_set import Account
-from journal.tools.patch import Mending, Nothing, stand_in
+from journal.tools.live_set import LiveSet
+from journal.tools.patch import Nothing, Patch, stand_in
 from journal.tools.verify import LOCK, Progress, Report, check_journal, owning_folder, silent
 from journal.write.segment_file import Sizes
 
@@ -108,7 +108,7 @@ class _Round:
         self.folder = report.folder
         self.report = report
         self.time_ms = time_ms
-        self.tokens = report.account.tokens + TOKENS_SKIPPED
+        self.tokens = report.live_set.tokens + TOKENS_SKIPPED
 
     def run(self) -> None:
         """Set aside first; then one kind of damage after the other."""
@@ -128,7 +128,7 @@ class _Round:
         self._forget_lost_items()
         before = [d for d in there if d.reason == MISSING_BEFORE]
         for path in sorted({d.path for d in there if d not in before}):
-            self._mend(path, [d for d in there if d.path == path])
+            self._patch(path, [d for d in there if d.path == path])
         for damage in before:
             self._stand_in_before(damage)
 
@@ -173,7 +173,7 @@ class _Round:
                 continue
             lost = IdSet()
             for damage in self.report.damages:
-                for item in snapshot.kept().between(damage.id_first, damage.id_last):
+                for item in snapshot.needed().between(damage.id_first, damage.id_last):
                     lost.add(item)
             for item in list(self._puts_among(lost)):
                 lost.discard(item)
@@ -197,7 +197,7 @@ class _Round:
                 line.live.discard(item)
                 line.attempts.set(item, 0)
             line.dead = [entry for entry in line.dead if entry.item not in lost]
-        kept = snapshot.kept()
+        kept = snapshot.needed()
         for state in list(snapshot.segments):
             here = list(lost.between(state.item_first, state.item_last))
             if not here:
@@ -215,7 +215,7 @@ class _Round:
                 snapshot.segments.remove(state)
         snapshot.checkpoint = replace(snapshot.checkpoint, live_items=len(snapshot.live))
 
-    def _mend(self, path: str, damages: list[Damage], lsn_end: int = 0) -> None:
+    def _patch(self, path: str, damages: list[Damage], lsn_end: int = 0) -> None:
         """A whole file under the same name, on disk before it has it."""
         data = self.files.read(path)
         number = segment_number(os.path.basename(path)) or 0
@@ -230,8 +230,8 @@ class _Round:
             lsn_end = max([lsn_end, self._lsn_snapshot(number, behind), *lost])
         firsts = [d.lsn_first for d in damages if d.lsn_first <= d.lsn_last]
         nothing = Nothing(self.tokens, header.created_ms)
-        mending = Mending(frames, header, nothing, min(firsts, default=0), lsn_end, behind)
-        whole = mending.mended(data)
+        patch = Patch(frames, header, nothing, min(firsts, default=0), lsn_end, behind)
+        whole = patch.patched(data)
         self.files.create(path, whole, len(whole)).close()
 
     def _lsn_snapshot(self, number: int, behind: int) -> int:
@@ -264,7 +264,7 @@ class _Round:
             if segment_name(number) not in names:  # survivors' numbers are not their ranks
                 self._stand_in(number, damage)
                 return
-        self._mend(earlier[-1].path, [], damage.lsn_last + 1)
+        self._patch(earlier[-1].path, [], damage.lsn_last + 1)
 
     def _header(self, number: int, capacity: int) -> SegmentHeader:
         """As the other files of this journal have it."""
@@ -287,25 +287,25 @@ class _Round:
 
 def _goes_on_in_fresh(files: Files, report: Report, time_ms: int) -> bool:
     """Where the log's end is damaged it goes on elsewhere, as at a start; was that so?"""
-    recovery, account = Recovery(files, report.folder), Account()
-    for _ in account.follow(recovery):
+    recovery, live_set = Recovery(files, report.folder), LiveSet()
+    for _ in live_set.follow(recovery):
         pass
     if recovery.clean:
         return False
-    opening = opening_behind(recovery, account, report.name, report.generation)
+    opening = opening_behind(recovery, live_set, report.name, report.generation)
     recovered_journal(recovery, Sizes(), lambda: opening, time_ms).writer.abandon()
     return True
 
 
 def opening_behind(
-    recovery: Recovery, account: Account, name: bytes, generation: int
+    recovery: Recovery, live_set: LiveSet, name: bytes, generation: int
 ) -> Checkpoint:
     """What a segment opens with that goes on behind `recovery`.
 
     No number that may be among what was lost, and no lease token, is given again.
     """
     newest = recovery.checkpoint
-    opening = account.checkpoint(
+    opening = live_set.checkpoint(
         Checkpoint.from_record(newest) if newest is not None else None, name, generation
     )
     lost = [d.id_last for d in recovery.damages if d.kind != "torn" and d.id_last < ITEM_MAX]

@@ -41,7 +41,7 @@ from journal.snapshot.snapshot import (
     snapshot_lsn,
     snapshot_name,
 )
-from journal.tools.live_set import Account
+from journal.tools.live_set import LiveSet
 from journal.tools.view import RESTARTS_MAX, JournalView
 
 LOCK: Final = "lock"
@@ -70,7 +70,7 @@ class Report:
     damages: list[Damage]
     torn: list[Damage]
     past: list[Damage] = field(repr=False)  # of the damages, those a start would not see
-    account: Account = field(repr=False)
+    live_set: LiveSet = field(repr=False)
 
     @property
     def ending(self) -> str:
@@ -120,23 +120,23 @@ def check_journal(files: Files, folder: str, progress: Progress = silent) -> Rep
 
 
 def _checked(files: Files, folder: str, total: int, progress: Progress) -> Report:
-    view, account = StartView(files, folder, live=True), Account()
+    view, live_set = StartView(files, folder, live=True), LiveSet()
     done = segment = at = 0
-    for record in account.follow(view):
+    for record in live_set.follow(view):
         if record.segment != segment:
             done, segment = done + at, record.segment
         at = record.end
         if view.count % _PROGRESS_RECORDS == 0:
             progress(min(done + at, total - 1), total)
-    past = Past(files, folder, account)
+    past = Past(files, folder, live_set)
     past.check(lambda more: progress(min(done + at + more, total - 1), total))
     return Report(
         folder, view.name, view.generation, view.segment_count, past.snapshots,
         view.snapshot.lsn if view.snapshot is not None else 0,
-        view.count + past.records, len(account.items) if account.known else None, total,
+        view.count + past.records, len(live_set.items) if live_set.known else None, total,
         view.lsn_next, view.lsn_synced, view.records_behind_sync,
         _without_repeats([*view.damages, *past.damages]), view.torn,
-        past.damages, account,
+        past.damages, live_set,
     )  # fmt: skip
 
 
@@ -170,13 +170,13 @@ class StartView(JournalView):
 class Past:
     """What a snapshot has made superfluous to read at a start, checked frame by frame."""
 
-    def __init__(self, files: Files, folder: str, account: Account) -> None:
+    def __init__(self, files: Files, folder: str, live_set: LiveSet) -> None:
         self.damages: list[Damage] = []
         self.records = 0
         self.snapshots = 0
         self._files = files
         self._folder = folder
-        self._items = account.items
+        self._items = live_set.items
 
     def check(self, progress: Callable[[int], None] = lambda done: None) -> None:
         """Check all of it; a file that a daemon removes meanwhile is of no interest any more."""

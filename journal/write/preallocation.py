@@ -19,7 +19,7 @@ from journal.files import Handle, is_shortage
 from journal.format import RawDraft
 from journal.format.segment import SegmentHeader, segment_path, usable_bytes
 from journal.write.group_commit import GroupCommit
-from journal.write.segment_file import GROWTH, Segment, Sizes, SpareOrder, least_capacity
+from journal.write.segment_file import GROWTH, PreallocationJob, Segment, Sizes, least_capacity
 from journal.write.segment_list import SegmentList
 
 # A confirm and its batch, and a little for what comes seldom.
@@ -53,14 +53,14 @@ class Preallocation:
     """The spares of one journal. `number` is the highest that any segment of it ever had."""
 
     __slots__ = (
-        "_failed", "_journal", "_need_more", "_need_most", "count_leases", "is_ordered", "is_short",
-        "number", "passed_over", "recycled", "waiting",
+        "_failed", "_journal", "_need_more", "_need_most", "count_leases", "is_short",
+        "is_under_way", "number", "passed_over", "recycled", "waiting",
     )  # fmt: skip
 
     def __init__(self, journal: Log, number: int) -> None:
         self._journal = journal
         self.number = number
-        self.is_ordered = False
+        self.is_under_way = False
         self.is_short = False  # the last one that was ordered could not be prepared
         self._failed = 0  # its number, for the next attempt: a number left out looks like a loss
         self.waiting: deque[Segment] = deque()
@@ -78,7 +78,7 @@ class Preallocation:
         """Should another segment be prepared now?"""
         journal = self._journal
         active = journal.active
-        if self.is_ordered or journal.commit.failure is not None:
+        if self.is_under_way or journal.commit.failure is not None:
             return False
         if active is None:
             return journal.has_pending and not self.waiting
@@ -100,7 +100,7 @@ class Preallocation:
         one would only lie here; on a full disk one may wait beside a spare that is too small."""
         if self.is_short:
             return not self.recycled[0]
-        return not (self.waiting or self.recycled[0] or self.is_ordered)
+        return not (self.waiting or self.recycled[0] or self.is_under_way)
 
     def _room(self, active: Segment) -> int:
         return usable_bytes(active.capacity) - active.at + sum(s.capacity for s in self.waiting)
@@ -110,10 +110,10 @@ class Preallocation:
         needed = max(confirms, self._need_most) + CONFIRM_BYTES * self.count_leases()
         return needed + max(confirms - active.capacity, 0) + self._need_more
 
-    def order(self, time_ms: int, reserve_bytes: int) -> SpareOrder:
+    def begin(self, time_ms: int, reserve_bytes: int) -> PreallocationJob:
         """What to prepare; a new file leaves `reserve_bytes` of the disk free."""
         journal = self._journal
-        self.is_ordered = True
+        self.is_under_way = True
         number, self._failed = self._failed, 0
         if not number:
             self.number = number = self.number + 1
@@ -132,30 +132,30 @@ class Preallocation:
             journal.short_identity, journal.identity, number, capacity, time_ms
         )
         path = segment_path(journal.folder, number)
-        return SpareOrder(path, header, recycle, reserve_bytes)
+        return PreallocationJob(path, header, recycle, reserve_bytes)
 
-    def ready(self, order: SpareOrder, handle: Handle) -> None:
+    def finish(self, job: PreallocationJob, handle: Handle) -> None:
         """What was ordered is on disk."""
-        self.is_ordered = self.is_short = False
-        header = order.header
+        self.is_under_way = self.is_short = False
+        header = job.header
         self.waiting.append(
             Segment(
-                header.segment, order.path, header.capacity, handle, recycled=bool(order.recycle)
+                header.segment, job.path, header.capacity, handle, recycled=bool(job.recycle)
             )
         )
 
-    def failed(self, order: SpareOrder, error: OSError | None = None) -> None:
+    def failed(self, job: PreallocationJob, error: OSError | None = None) -> None:
         """There was no room for it: it may be ordered again, under the same number.
 
         After a shortage it will be there: what needs room waits for it, and so does the file that
         was to be recycled.
         """
-        self.is_ordered = False
-        self._failed = order.header.segment
+        self.is_under_way = False
+        self._failed = job.header.segment
         if error is None or not is_shortage(error):
             self.is_short = True
-        elif order.recycle:
-            self.recycled = (order.recycle, order.header.capacity)
+        elif job.recycle:
+            self.recycled = (job.recycle, job.header.capacity)
 
     def next_for(self, first: RawDraft) -> Segment | None:
         """The next segment with room for this record; those prepared before it came may be small.

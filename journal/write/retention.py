@@ -26,12 +26,12 @@ NOT_KEPT: Final = (0, 0)
 class Retention:
     """Of one journal. `ms`: None forever, 0 not by time; `bytes_most`: 0 not by size."""
 
-    __slots__ = ("_count", "_counted", "_told", "bytes_most", "ms")
+    __slots__ = ("_count", "_counted", "_reported", "bytes_most", "ms")
 
     def __init__(self) -> None:
         self.ms: int | None = 0
         self.bytes_most = 0
-        self._told = 0  # the last one whose time was over
+        self._reported = 0  # the last one whose time was over
         self._count = 0
         self._counted: object = None  # what `_count` was counted of
 
@@ -94,5 +94,5 @@ class Retention:
         over = segments[: self.over(segments, wall_ms)] if self.ms else []
         if not over:
             return False
-        before, self._told = self._told, over[-1].number
-        return self._told != before or any(not s.live and not s.unread for s in over)
+        before, self._reported = self._reported, over[-1].number
+        return self._reported != before or any(not s.live and not s.unread for s in over)

@@ -105,7 +105,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class SpareOrder:
+class PreallocationJob:
     """A segment to be prepared; `prepare` blocks and belongs on a thread.
 
     `recycle` is the file of a segment that is done with, to be taken instead of writing zeros;

@@ -3,7 +3,7 @@
     append (hot, no I/O) -> write (one write per turn) -> SyncJob.run (on a thread) -> finish_sync
                               |
                               +-- the active segment is full: seal it, go on in the spare;
-                                  no spare yet: the rest waits, and `wants_spare` says so
+                                  no spare yet: the rest waits, and `wants_preallocation` says so
 
                                                   close: write all -> sync -> an empty batch, that
                                                          says so -> no descriptors
@@ -37,9 +37,9 @@ from journal.write.preallocation import Preallocation
 from journal.write.segment_file import (
     BATCH_BYTES,
     CHECKPOINT_BYTES_MAX,
+    PreallocationJob,
     Segment,
     Sizes,
-    SpareOrder,
     batch_of,
 )
 from journal.write.segment_list import SegmentList
@@ -102,9 +102,9 @@ class Journal:
         commit.lsn_appended += 1
         return commit.lsn_appended
 
-    def append_flush(self, draft: Draft, kept: IdSet) -> int:
+    def append_flush(self, draft: Draft, needed: IdSet) -> int:
         """Add a record after which the puts of these items are needed, of all so far."""
-        self._flushed.append(kept)
+        self._flushed.append(needed)
         return self.append(draft._replace(put_lsn=_RECOUNTED))
 
     @property
@@ -259,24 +259,25 @@ class Journal:
     # -- rotating ---------------------------------------------------------------------------
 
     @property
-    def wants_spare(self) -> bool:
-        """Should another segment be prepared now? (The room left is too little.)"""
+    def wants_preallocation(self) -> bool:
+        """True if another segment is to be prepared now: the room left is too little."""
         return self.preallocation.is_wanted
 
-    def order_spare(self, time_ms: int, reserve_bytes: int = 0) -> SpareOrder:
-        """The next segment to prepare; give it to `spare_ready` when it is, or `spare_failed`.
+    def begin_preallocation(self, time_ms: int, reserve_bytes: int = 0) -> PreallocationJob:
+        """Return the preparation of the next segment, for a thread.
 
-        A new file leaves `reserve_bytes` of the disk free.
+        Give it to `finish_preallocation` or `preallocation_failed` then. A new file leaves
+        `reserve_bytes` of the disk free.
         """
-        return self.preallocation.order(time_ms, reserve_bytes)
+        return self.preallocation.begin(time_ms, reserve_bytes)
 
-    def spare_ready(self, order: SpareOrder, handle: Handle) -> None:
-        """The ordered segment is on disk."""
-        self.preallocation.ready(order, handle)
+    def finish_preallocation(self, job: PreallocationJob, handle: Handle) -> None:
+        """The segment is on disk."""
+        self.preallocation.finish(job, handle)
 
-    def spare_failed(self, order: SpareOrder, error: OSError | None = None) -> None:
-        """There was no room for it; it may be ordered again."""
-        self.preallocation.failed(order, error)
+    def preallocation_failed(self, job: PreallocationJob, error: OSError | None = None) -> None:
+        """The disk had no room for the segment, or a shortage kept it from being made."""
+        self.preallocation.failed(job, error)
 
     def _rotate(self, time_ms: int) -> bool:
         """Seal the active segment and go on in the spare; False: there is none to go on in."""
@@ -383,7 +384,7 @@ class Journal:
         return (
             commit.lsn_durable == commit.lsn_appended
             and not commit.lsn_in_flight
-            and not self.preallocation.is_ordered
+            and not self.preallocation.is_under_way
             and commit.failure is None
         )
 
@@ -443,12 +444,12 @@ class Journal:
         while self.has_pending and self.commit.failure is None:
             short, where = self.shortage, self.folder
             if short is None and (self.active is None or self.is_stalled):
-                order = self.order_spare(time_ms)
+                job = self.begin_preallocation(time_ms)
                 try:
-                    self.spare_ready(order, order.prepare(self.files))
+                    self.finish_preallocation(job, job.prepare(self.files))
                 except OSError as error:
-                    self.spare_failed(order, error)
-                    short, where = error, order.path
+                    self.preallocation_failed(job, error)
+                    short, where = error, job.path
             if short is not None:
                 tries += 1
                 if tries == TRIES_MAX or not is_shortage(short):

@@ -23,7 +23,7 @@ from aiofiles.base import wrap
 
 from journal.compaction.retire import archived_path, recycled_path, retire
 from journal.files import Files, Handle, is_shortage
-from journal.store import SpareOrder, SyncJob
+from journal.store import PreallocationJob, SyncJob
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.server.shortage import Shortage
 
@@ -63,7 +63,7 @@ class Committer:
         self._removing: set[JournalLog] = set()
         self._preparing: set[JournalLog] = set()
         self.in_flight = 0
-        self._prepare = wrap(SpareOrder.prepare)
+        self._prepare = wrap(PreallocationJob.prepare)
         self._retire = wrap(_retire)
         self.without_room: set[JournalLog] = set()
         self.reserve_bytes = 0  # of the disk, which a new segment leaves free
@@ -109,10 +109,10 @@ class Committer:
     def prepare_spare(self, target: JournalLog, time_ms: int) -> None:
         """Have the next segment written, off the loop."""
         self._preparing.add(target)
-        self._start(self._prepare_spare(target, target.journal.order_spare(
+        self._start(self._prepare_spare(target, target.journal.begin_preallocation(
             time_ms, self.reserve_bytes)))  # fmt: skip
 
-    async def _prepare_spare(self, target: JournalLog, order: SpareOrder) -> None:
+    async def _prepare_spare(self, target: JournalLog, order: PreallocationJob) -> None:
         journal = target.journal
         while True:
             self._preparing.add(target)
@@ -121,17 +121,17 @@ class Committer:
             except OSError as error:
                 self._preparing.discard(target)
                 self._tell(target, order, error)
-                journal.spare_failed(order, error)
+                journal.preallocation_failed(order, error)
                 short = error if is_shortage(error) else None
             else:
                 self._preparing.discard(target)
                 self._tell(target, order, None)
-                journal.spare_ready(order, handle)
+                journal.finish_preallocation(order, handle)
                 self._prepared(target)
                 return
             self._prepared(target)  # whoever waits hears of it
             # Until then it counts as ordered; a segment that is emptied meanwhile may be taken.
-            journal.preallocation.is_ordered = True
+            journal.preallocation.is_under_way = True
             if short is not None:
                 await asyncio.sleep(self._shortage.pause((target, _SPARE), order.path, short))
             waited = 0.0 if short is None else SPARE_RETRY_SECONDS
@@ -143,9 +143,9 @@ class Committer:
             if target.is_reported:  # deleted or failed meanwhile: nobody needs it
                 self._tell(target, order, None)
                 return
-            order = journal.order_spare(order.header.created_ms, self.reserve_bytes)
+            order = journal.begin_preallocation(order.header.created_ms, self.reserve_bytes)
 
-    def _tell(self, target: JournalLog, order: SpareOrder, error: OSError | None) -> None:
+    def _tell(self, target: JournalLog, order: PreallocationJob, error: OSError | None) -> None:
         """Say what came of an order: why there is no segment, or (None) that there is."""
         if error is None:
             if target in self.without_room:

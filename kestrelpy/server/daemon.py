@@ -108,7 +108,7 @@ class Daemon:
         self.turn = Turn(self.broker, loop, self._dirty, self.removals.begin)
         self.removals.turn = self.turn
         self.committer = Committer(
-            self._files, loop, self.turn.synced, self.turn.spare_ready, self.turn.shortage
+            self._files, loop, self.turn.synced, self.turn.finish_preallocation, self.turn.shortage
         )
         self.turn.committer = self.committer
         self.schedules = self.turn.schedules = Schedules(self.broker, lambda: self.mode)

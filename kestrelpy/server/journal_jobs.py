@@ -211,7 +211,7 @@ class Background:
         chosen = maintenance.choose(snapshot.snapshot.lsn, snapshot.time_ms)
         if chosen:
             job = maintenance.begin_compaction(
-                chosen, snapshot.snapshot.kept(), Pause(self._ending).pause, snapshot.time_ms
+                chosen, snapshot.snapshot.needed(), Pause(self._ending).pause, snapshot.time_ms
             )
             self._start(target, self._rewrite(target, chosen, job, snapshot))
 

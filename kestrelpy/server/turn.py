@@ -84,7 +84,7 @@ class Turn:
         self.committer: Committer | None = None
         self.background: Background | None = None
         self.shortage = Shortage(loop)
-        self.files = OpenJournals(loop, self.shortage, self._sync_now, self.spare_ready)
+        self.files = OpenJournals(loop, self.shortage, self._sync_now, self.finish_preallocation)
         self.schedules: Schedules | None = None
         self._starving: OrderedDict[Reader, None] = OrderedDict()  # to be read back for
         self.shares = Shares(clock.elapsed)
@@ -237,7 +237,7 @@ class Turn:
             journal.commit.fail(JournalFailed(f"{journal.folder}: {error!r}"))
         target.advance()
         self.files.wrote(target, wall_ms)
-        if journal.wants_spare:
+        if journal.wants_preallocation:
             committer.prepare_spare(target, wall_ms)
         if target.store.maintenance.wants_snapshot and self.background is not None:
             self.background.snapshot(target, wall_ms)
@@ -374,7 +374,7 @@ class Turn:
         assert isinstance(talk, Conversation)
         self.touch(talk)
 
-    def spare_ready(self, target: JournalLog) -> None:
+    def finish_preallocation(self, target: JournalLog) -> None:
         """There is a segment to go on in, or one that may be opened again."""
         target.mark()
         self.owe()

@@ -460,7 +460,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "what is rewritten is what is alive now, though a power cut may take a confirm away",
         "kestrelpy/server/journal_jobs.py",
-        "                chosen, snapshot.snapshot.kept(), ",
+        "                chosen, snapshot.snapshot.needed(), ",
         "                chosen, target.state().live, ",
         SIMULATION,
     ),
@@ -502,14 +502,14 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a start forgets that a schedule's last time was in a segment",
         "kestrelpy/core/log/log.py",
-        "        for draft in epoch_drafts(epochs, wall_ms):\n",
+        "        for draft in watermark_drafts(epochs, wall_ms):\n",
         "        for draft in ():\n",
         TESTS_OF_SCHEDULES,
     ),
     Fault(
         "a snapshot does not say how far schedules have got",
         "journal/snapshot/snapshot.py",
-        "        yield from epoch_drafts(self.epochs, time_ms)\n",
+        "        yield from watermark_drafts(self.watermarks, time_ms)\n",
         "",
         TESTS_OF_SCHEDULES,
     ),
@@ -558,8 +558,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a file is used again though a backup shares it",
         "journal/compaction/retire.py",
-        "        if files.links(keep) == 1:\n",
-        "        if files.links(keep) >= 1:\n",
+        "        if files.links(reuse_path) == 1:\n",
+        "        if files.links(reuse_path) >= 1:\n",
         ("tests/unit/journal/compaction/test_retire.py",),
     ),
     # -- keys --------------------------------------------------------------------------------
@@ -1017,7 +1017,7 @@ FAULTS: tuple[Fault, ...] = (
         "full disk: a deleted queue waits until its next segment can be made",
         "kestrelpy/server/queue_deletion.py",
         "turn.committer.is_preparing(target)",
-        "target.journal.preallocation.is_ordered",
+        "target.journal.preallocation.is_under_way",
         ("tests/unit/server/test_queue_deletion.py",),
     ),
 )

@@ -26,7 +26,7 @@ from journal.format import Kind, Record
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal
 from journal.sets.id_set import IdSet
-from journal.store import Sizes, SpareOrder, SyncJob
+from journal.store import PreallocationJob, Sizes, SyncJob
 from tests.support.journals import FOLDER, TIME_MS, Queue, Writer, start
 from tests.support.machines import run, run_for_long
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
@@ -71,7 +71,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.stopped_at: tuple[int, int] | None = None
         self.stuck = False  # a segment could not be removed: those behind it stay until a restart
         self.job: SyncJob | None = None
-        self.order: SpareOrder | None = None
+        self.order: PreallocationJob | None = None
         self.writer: Writer = start(self.disk, SIZES)
 
     # -- doing ------------------------------------------------------------------------------
@@ -140,10 +140,10 @@ class JournalMachine(RuleBasedStateMachine):
 
         self.attempt(run)
 
-    @precondition(lambda self: self.order is None and self.writer.journal.wants_spare)
+    @precondition(lambda self: self.order is None and self.writer.journal.wants_preallocation)
     @rule()
-    def order_spare(self) -> None:
-        self.order = self.writer.journal.order_spare(TIME_MS)
+    def begin_preallocation(self) -> None:
+        self.order = self.writer.journal.begin_preallocation(TIME_MS)
 
     @precondition(lambda self: self.order is not None)
     @rule()
@@ -155,9 +155,9 @@ class JournalMachine(RuleBasedStateMachine):
             try:
                 handle: Handle = order.prepare(self.disk)
             except OSError:
-                self.writer.journal.spare_failed(order)
+                self.writer.journal.preallocation_failed(order)
             else:
-                self.writer.journal.spare_ready(order, handle)
+                self.writer.journal.finish_preallocation(order, handle)
 
         self.attempt(run)
 

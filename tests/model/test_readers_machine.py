@@ -340,7 +340,7 @@ class ReadersMachine(RuleBasedStateMachine):
         chosen = maintenance.choose(job.snapshot.lsn)
         if chosen:
             carry = maintenance.begin_compaction(
-                chosen, job.snapshot.kept(), lambda: None, self.stage.wall_ms
+                chosen, job.snapshot.needed(), lambda: None, self.stage.wall_ms
             )
             made = carry.run(self.stage.disk)
             outdated += maintenance.finish_compaction(chosen, carry, made)

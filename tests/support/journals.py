@@ -69,7 +69,7 @@ class Writer:
         journal = self.journal
         for _ in range(1000):
             journal.write(TIME_MS)
-            if journal.wants_spare:
+            if journal.wants_preallocation:
                 self.prepare()
             elif not journal.has_pending or journal.commit.failure is not None:
                 return
@@ -77,13 +77,13 @@ class Writer:
 
     def prepare(self) -> bool:
         """Prepare the next segment; was there room?"""
-        order = self.journal.order_spare(TIME_MS)
+        order = self.journal.begin_preallocation(TIME_MS)
         try:
             handle: Handle = order.prepare(self.journal.files)
         except OSError:
-            self.journal.spare_failed(order)
+            self.journal.preallocation_failed(order)
             return False
-        self.journal.spare_ready(order, handle)
+        self.journal.finish_preallocation(order, handle)
         return True
 
     def sync(self) -> bool:

@@ -205,9 +205,9 @@ class Life:
         self.dirty.clear()
         for _ in range(_ROUNDS_MAX):
             journal.write(self.wall_ms)
-            if journal.wants_spare:
-                order = journal.order_spare(self.wall_ms)
-                journal.spare_ready(order, order.prepare(self.disk))
+            if journal.wants_preallocation:
+                order = journal.begin_preallocation(self.wall_ms)
+                journal.finish_preallocation(order, order.prepare(self.disk))
             elif not journal.has_pending or journal.commit.failure is not None:
                 break
         if self.log.store.maintenance.wants_snapshot:

@@ -59,7 +59,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "journal.write.retention.Retention": {
         "ms bytes_most": SETTING,
-        "_told _count _counted": LAST,
+        "_reported _count _counted": LAST,
     },
     "journal.write.segment_file.Segment": {
         "number path rank capacity": NAME,
@@ -287,7 +287,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.read.range_scan.Scanned journal.read.range_scan.RangeScan
         journal.read.range_scan.Place journal.read.range_scan.TimeSearch
         journal.read.range_scan._Walk journal.snapshot.dedupe_merge.MergeJob
-        journal.snapshot.dedupe_merge._Prefixes journal.write.segment_file.SpareOrder
+        journal.snapshot.dedupe_merge._Prefixes journal.write.segment_file.PreallocationJob
         journal.format.segment.SegmentHeader journal.read.seek.Extent
         journal.snapshot.snapshot.SegmentState journal.snapshot.snapshot.Snapshot
         journal.snapshot.job.Memory journal.snapshot.job.SnapshotJob
@@ -301,7 +301,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.format.out_of_order.DelayedEntry journal.format.out_of_order.PlacedEntry
         journal.format.lease.LeaseEntry journal.format.subscription_state.DeadEntry
         journal.format.transfer.Origin journal.format.record.Record
-        journal.format.item_header.Stamp core.item.Item core.index.key_locks.Row
+        journal.format.item_header.ItemHeader core.item.Item core.index.key_locks.Row
         core.index.leases.Lease core.fanout.unseen.Release core.transfer.request.Order
         core.transfer.in_flight._Leaving core.queue.snapshot_view.Placed core.queue.ack_up_to.UpTo
         core.index.waiters.Waiter core.index.versions.Written core.queue.browse.Kept
@@ -316,13 +316,14 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.verbs.get_wait.Waiting
     """,
     _AT_START: """
-        journal.tools.live_set.Account journal.tools.live_set.Line journal.recovery.chain.Chain
+        journal.tools.live_set.LiveSet journal.tools.live_set.ReaderItems
+        journal.recovery.chain.Chain
         journal.recovery.chain.SegmentFile journal.tools.verify.Past journal.tools.verify.Report
         journal.tools.verify.StartView journal.tools.verify._Lost
         journal.snapshot.dedupe_load.Chunks journal.tools.backup.Copied journal.tools.backup._Copy
         journal.tools.dump.Wanted journal.read.frames.Frames journal.read.frames.Hole
-        journal.format.subscription_state.Beginning journal.tools.patch.Mending
-        journal.tools.patch.Nothing journal.recovery.lost_segments.Missing
+        journal.format.subscription_state.Beginning journal.tools.patch.Patch
+        journal.tools.patch.Nothing journal.recovery.lost_segments.LostSegments
         journal.tools.view.JournalView journal.tools.view._LiveFiles
         journal.recovery.recovery.Recovery journal.tools.repair.Repair journal.tools.repair._Round
         journal.read.scan.Gap journal.read.scan.Scan core.subscription.restore.Apart
@@ -334,7 +335,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
 _VALUES: Final[dict[str, str]] = {
     "what a client may say, or was said": """
         journal.format.key.Type journal.format.kinds.Kind journal.format.kinds.Tag
-        journal.format.record.Draft journal.format.schedule.Nominal core.index.delayed.Delay
+        journal.format.record.Draft journal.format.schedule.Watermark core.index.delayed.Delay
         core.index.waiters.Want core.queue.admin.Waiting protocol.parse.commands.Ending
         protocol.parse.set_conditions.Handoff protocol.parse.set_conditions.Once
         protocol.parse.tokens.Tokens protocol.parse.options.Begin protocol.parse.options.View

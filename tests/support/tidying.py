@@ -36,7 +36,7 @@ def tidy(
     before()
     reclaim(stage, log)
     while chosen := maintenance.choose(job.snapshot.lsn, stage.wall_ms):
-        kept = job.snapshot.kept()
+        kept = job.snapshot.needed()
         carry = maintenance.begin_compaction(chosen, kept, lambda: None, stage.wall_ms)
         meanwhile()
         meanwhile = _nothing

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from journal.format import Draft, Kind, Record, Tag, encode_meta
-from journal.format.item_header import Stamp
+from journal.format.item_header import ItemHeader
 from journal.sets.hash_table import ID, KEY, Table, keyed, time_of
 from journal.snapshot.dedupe_file import Chunk, ScopeState, epoch_of
 from journal.snapshot.dedupe_pending import Epoch, Fresh
@@ -109,7 +109,7 @@ class Ids:
         """Is nothing remembered?"""
         return not (self.table.count or self.scopes)
 
-    def has_seen(self, stamp: Stamp, policy: Policy, wall_ms: int) -> bool:
+    def has_seen(self, stamp: ItemHeader, policy: Policy, wall_ms: int) -> bool:
         """Is this a duplicate?"""
         if stamp.scope:
             window_ms = policy.scope_window_ms
@@ -126,7 +126,7 @@ class Ids:
         window_ms = policy.dedupe_window_ms
         return window_ms is None or wall_ms - time_of(bucket, at) < window_ms
 
-    def is_newer(self, stamp: Stamp, item: int) -> bool:
+    def is_newer(self, stamp: ItemHeader, item: int) -> bool:
         """In replay: is what is remembered under this id older than this item, if anything is?
 
         A chunk may know more than the log that is left.
@@ -151,7 +151,7 @@ class Ids:
         item: int = entry[2]
         return item
 
-    def renew(self, queue: Queue, stamp: Stamp, wall_ms: int) -> None:
+    def renew(self, queue: Queue, stamp: ItemHeader, wall_ms: int) -> None:
         """Before an id of this scope is stored: if its time is over, it begins anew."""
         window_ms, scope = queue.policy.scope_window_ms, self.scopes.get(stamp.scope)
         if scope is not None and window_ms is not None and wall_ms - scope.used_ms >= window_ms:
@@ -194,7 +194,7 @@ class Ids:
 
     # -- applying ---------------------------------------------------------------------------
 
-    def _apply_seen(self, stamp: Stamp, item: int, stored_ms: int) -> None:
+    def _apply_seen(self, stamp: ItemHeader, item: int, stored_ms: int) -> None:
         hash_ = self._hash if stamp.id is self._asked else self._hash_of(stamp.id)
         entry = ID.pack(hash_, stored_ms, item)
         if not stamp.scope:

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from journal.format import DELIVERY_MAX, Draft, Kind, ended
 from journal.format.lease import LeaseEntry
-from journal.format.schedule import Nominal, epoch_drafts
+from journal.format.schedule import Watermark, watermark_drafts
 from journal.sets.id_set import IdSet
 from journal.store import Journal, ReadAhead, State, Store
 from kestrelpy.core.item import Item
@@ -88,10 +88,10 @@ class Log(Protocol):
     def set_sync(self, sync_ms: int) -> None:
         """When STORED may be said, from now on."""
 
-    def put(self, item: Item, nominal: Nominal | None = None, reader: int = 0) -> int:
+    def put(self, item: Item, nominal: Watermark | None = None, reader: int = 0) -> int:
         """An item was stored, be it for this time of a schedule, or for one child alone."""
 
-    def nominal(self, nominal: Nominal, wall_ms: int) -> int:
+    def nominal(self, nominal: Watermark, wall_ms: int) -> int:
         """Nothing is put for this schedule's times up to this one any more."""
 
     def put_later(self, item: Item, due_ms: int, reader: int = 0) -> int:
@@ -274,7 +274,7 @@ class JournalLog(Records):
         """The shell has taken it off the dirty list."""
         self._is_dirty = False
 
-    def put(self, item: Item, nominal: Nominal | None = None, reader: int = 0) -> int:
+    def put(self, item: Item, nominal: Watermark | None = None, reader: int = 0) -> int:
         meta = b""
         if item.expires_ms or item.key or item.stamp is not None or nominal is not None:
             meta = item.said() if nominal is None else item.said(nominal=nominal.meta)
@@ -287,7 +287,7 @@ class JournalLog(Records):
             self._journal.segment_list.stand(nominal.draft(item.stored_ms), lsn)
         return lsn
 
-    def nominal(self, nominal: Nominal, wall_ms: int) -> int:
+    def nominal(self, nominal: Watermark, wall_ms: int) -> int:
         return self._stand(nominal.draft(wall_ms))
 
     def put_later(self, item: Item, due_ms: int, reader: int = 0) -> int:
@@ -343,7 +343,7 @@ class JournalLog(Records):
             self._journal.segment_list.stand(draft, 1)
         if paused:
             self._journal.segment_list.stand(Draft(_PAUSED, 0, 0, 1, wall_ms, b"", b"", 0, 0), 1)
-        for draft in epoch_drafts(epochs, wall_ms):
+        for draft in watermark_drafts(epochs, wall_ms):
             self._journal.segment_list.stand(draft, 1)
 
     def _stand(self, draft: Draft) -> int:

@@ -10,7 +10,7 @@ from typing import Final
 
 from journal.format import Draft
 from journal.format.lease import LeaseEntry
-from journal.format.schedule import Nominal
+from journal.format.schedule import Watermark
 from journal.sets.id_set import IdSet
 from journal.store import ReadAhead
 from kestrelpy.core.item import Item
@@ -51,10 +51,10 @@ class NullLog:
     def set_sync(self, sync_ms: int) -> None:
         """It makes no difference here."""
 
-    def put(self, item: Item, nominal: Nominal | None = None, reader: int = 0) -> int:
+    def put(self, item: Item, nominal: Watermark | None = None, reader: int = 0) -> int:
         return 0
 
-    def nominal(self, nominal: Nominal, wall_ms: int) -> int:
+    def nominal(self, nominal: Watermark, wall_ms: int) -> int:
         return 0
 
     def put_later(self, item: Item, due_ms: int, reader: int = 0) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from journal.format import Draft, Kind, ended
-from journal.format.schedule import Nominal
+from journal.format.schedule import Watermark
 from journal.sets.id_set import IdSet
 from journal.store import ReadAhead
 from kestrelpy.core.item import Item
@@ -138,7 +138,7 @@ class SharedLog(Records):
     def _without_room(self) -> int | None:
         return self.base.lsn_appended if self.base.is_full else None
 
-    def put(self, item: Item, nominal: Nominal | None = None, reader: int = 0) -> int:
+    def put(self, item: Item, nominal: Watermark | None = None, reader: int = 0) -> int:
         return self.base.put(item, nominal, self.number)
 
     def put_later(self, item: Item, due_ms: int, reader: int = 0) -> int:
@@ -147,7 +147,7 @@ class SharedLog(Records):
     def tokens(self, below: int, wall_ms: int) -> int:
         return self.base.tokens(below, wall_ms)  # one range after the other, whose it may be
 
-    def nominal(self, nominal: Nominal, wall_ms: int) -> int:
+    def nominal(self, nominal: Watermark, wall_ms: int) -> int:
         return self.base.nominal(nominal, wall_ms)
 
     def flushed(

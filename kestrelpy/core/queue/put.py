@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from journal.format.item_header import Stamp
-from journal.format.schedule import Nominal
+from journal.format.item_header import ItemHeader
+from journal.format.schedule import Watermark
 from journal.format.transfer import Origin
 from kestrelpy.core.index.dedupe import NOT_DUE, begin_tending
 from kestrelpy.core.index.delayed import Delay
@@ -43,7 +43,7 @@ DISCARDED_ITEMS_MAX: Final = 1000
 
 def put(
     queue: Queue, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
-    nominal: Nominal | None = None, delay: Delay | None = None, stamp: Stamp | None = None,
+    nominal: Watermark | None = None, delay: Delay | None = None, stamp: ItemHeader | None = None,
     expects: int | None = None,
 ) -> int:  # fmt: skip
     """Store an item (`expires_ms` wall clock, 0: never); the record to wait for.
@@ -104,7 +104,7 @@ def put(
 
 
 def _refusal(
-    queue: Queue, stamp: Stamp | None, written: Written, expects: int | None, wall_ms: int
+    queue: Queue, stamp: ItemHeader | None, written: Written, expects: int | None, wall_ms: int
 ) -> int:
     """Why this is not stored, by its id and the version of its key; 0: it may be."""
     if (expects is not None or (stamp is not None and stamp.id)) and queue.own_number:
@@ -130,21 +130,21 @@ def _refusal(
 
 
 def remember(
-    queue: Queue, stamp: Stamp | None, key: bytes, written: Written, wall_ms: int
-) -> Stamp:
+    queue: Queue, stamp: ItemHeader | None, key: bytes, written: Written, wall_ms: int
+) -> ItemHeader:
     """What the next item will be known by from now on; its stamp, with its version."""
     if queue.own_number:  # what is stored for a child alone is no version of its key
-        return stamp or _new(Stamp, (b"", b"", 0, 0, 0, None))
+        return stamp or _new(ItemHeader, (b"", b"", 0, 0, 0, None))
     versions = queue.versions
     if versions.lost_item and not versions.is_known(written, queue.policy, wall_ms):
         written = versions.unused()
     version, previous, _ = written
     if stamp is None:  # it has a key, and nothing else is said of it
-        stamp = _new(Stamp, (b"", b"", 0, version + 1, previous, None))
+        stamp = _new(ItemHeader, (b"", b"", 0, version + 1, previous, None))
         versions._apply_written(key, version + 1, queue.next_number, wall_ms)
     else:
         if key:
-            stamp = _new(Stamp, (*stamp[:3], version + 1, previous, stamp.origin))
+            stamp = _new(ItemHeader, (*stamp[:3], version + 1, previous, stamp.origin))
         if stamp.scope:
             queue.ids.renew(queue, stamp, wall_ms)
         queue._apply_stamp(stamp, key, queue.next_number, wall_ms)
@@ -190,7 +190,7 @@ def _refuse_delay(queue: Queue, expires_ms: int, due_ms: int) -> NoReturn:
 
 def add(
     queue: Queue, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
-    delay: Delay | None = None, stamp: Stamp | None = None,
+    delay: Delay | None = None, stamp: ItemHeader | None = None,
 ) -> int:  # fmt: skip
     """Store an item if none is ready, delayed or lent; one that could not be read is there."""
     if queue.log.failure is not None or len(body) > queue.policy.max_item_bytes:

@@ -14,8 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from journal.format.checkpoint import Checkpoint
-from journal.format.item_header import Stamp
-from journal.format.schedule import Nominal, keep_latest
+from journal.format.item_header import ItemHeader
+from journal.format.schedule import Watermark, raise_watermark
 from journal.format.transfer import Origin
 from journal.sets.id_set import IdSet
 from journal.snapshot.dedupe_pending import Fresh
@@ -188,7 +188,7 @@ class Queue:
         self.set_passing(policy.fanout_only, now_ms)
         return lsn
 
-    def pass_over(self, nominal: Nominal, now_ms: int) -> int:
+    def pass_over(self, nominal: Watermark, now_ms: int) -> int:
         """Nothing is put for this schedule's times up to this one; the record to wait for.
 
         Raises ServerError when the journal has failed or has no room for it.
@@ -355,7 +355,7 @@ class Queue:
         return State(
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
-            paused=reader.paused, declared=self.declared, epochs=dict(self.epochs),
+            paused=reader.paused, declared=self.declared, watermarks=dict(self.epochs),
             origins=self.origins.copy(),
             delayed=reader.delays.entries(self.wall.offset_ms), placed=placed(reader),
             held=dict(reader.keyed.held), readers=fanning.readers_state(self),
@@ -371,7 +371,7 @@ class Queue:
         self.reader._apply_put(id_, body_bytes)
 
     def _apply_stamp(
-        self, stamp: Stamp, key: bytes, id_: int, stored_ms: int, reader: int = 0
+        self, stamp: ItemHeader, key: bytes, id_: int, stored_ms: int, reader: int = 0
     ) -> None:
         if stamp.id and not reader:
             self.ids._apply_seen(stamp, id_, stored_ms)
@@ -383,8 +383,8 @@ class Queue:
         self.next_number = id_ + 1
         self.total_items += 1
 
-    def _apply_nominal(self, nominal: Nominal) -> None:
-        keep_latest(self.epochs, nominal)
+    def _apply_nominal(self, nominal: Watermark) -> None:
+        raise_watermark(self.epochs, nominal)
 
     def _apply_opened(self, id_: int, origin: Origin) -> None:
         self.origins[id_] = origin

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from journal.errors import Damage
 from journal.format import Record, decode_meta, said_of_put
-from journal.format.item_header import stamp_of_put
+from journal.format.item_header import item_header_of
 from kestrelpy.core.index.disk_refs import pack
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.index.ready_list import ITEM_COST, NO_FRONTIER
@@ -415,5 +415,5 @@ def item_of(record: Record, marker: int = 0) -> Item:
     expires_ms, key, _ = said_of_put(meta, said)
     return Item(
         record.item, marker or record.number, record.body, record.small, record.time_ms, expires_ms,
-        record.lsn, key, stamp_of_put(meta, 0, said),
+        record.lsn, key, item_header_of(meta, 0, said),
     )  # fmt: skip

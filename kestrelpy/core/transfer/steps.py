@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 from journal.format import Draft, Kind
-from journal.format.item_header import Stamp
+from journal.format.item_header import ItemHeader
 from journal.format.key import split
 from journal.format.transfer import Origin, moved, settled, settled_many
 from kestrelpy.core.index.leases import Holder, Lease
@@ -221,7 +221,7 @@ def receive(queue: Queue, item: Item, origin: Origin, now_ms: int) -> Item:
         expires_ms = min(expires_ms, oldest) if expires_ms else oldest
     number = queue.next_number
     written = queue.versions.of(key, policy, wall_ms) if key else NEVER
-    stamp = remember(queue, Stamp(origin=origin), key, written, wall_ms)
+    stamp = remember(queue, ItemHeader(origin=origin), key, written, wall_ms)
     copy = Item(number, number, item.body, item.flags, wall_ms, expires_ms, 0, key, stamp)
     if passes_on := queue.passes_on:
         queue._apply_passed(number)

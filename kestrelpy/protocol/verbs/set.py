@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from journal.format.item_header import Stamp
+from journal.format.item_header import ItemHeader
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.log.log import Log
@@ -180,9 +180,9 @@ def _put(
         key = keys.key_of(queue.name, line.key, body)
     stamp = None
     if found is not None:
-        stamp = _new(Stamp, (line.id, line.scope, line.epoch, 0, 0, found.origin))
+        stamp = _new(ItemHeader, (line.id, line.scope, line.epoch, 0, 0, found.origin))
     elif line.id:
-        stamp = _new(Stamp, (line.id, line.scope, line.epoch, 0, 0, None))
+        stamp = _new(ItemHeader, (line.id, line.scope, line.epoch, 0, 0, None))
     number, delay, expects = queue.next_number, line.target.delay, line.expected
     if line.verb == b"set":
         lsn = queue.put(body, line.flags, expires_ms, now_ms, key, None, delay, stamp, expects)

@@ -240,7 +240,9 @@ class _Plan:
     def _is_blank(self, found: Found) -> bool:
         """Was nothing ever written to it?"""
         file = found.file
-        return not (file.lsn_first or file.unreadable) and file.is_spare(self._survey(found).rest)
+        if file.lsn_first or file.unreadable:
+            return False
+        return file.is_preallocated(self._survey(found).rest)
 
     def _find_limits(self) -> None:
         """Newest first: up to which lsn each counts; those that hold nothing of it are left out."""

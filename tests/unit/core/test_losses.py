@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from journal.format.item_header import Stamp
+from journal.format.item_header import ItemHeader
 from journal.format.key import join, text_of
 from journal.snapshot import dedupe_merge as merging
 from kestrelpy.core.log.log import JournalLog
@@ -215,7 +215,7 @@ def test_without_a_snapshot_an_older_put_that_is_alive_takes_nothing_back() -> N
 
 def test_an_older_put_of_an_epoch_adds_its_id_and_does_not_age_the_scope() -> None:
     ids = make_queue().queue.ids
-    older, newer = Stamp(b"a", b"s", 1), Stamp(b"b", b"s", 1)
+    older, newer = ItemHeader(b"a", b"s", 1), ItemHeader(b"b", b"s", 1)
     ids._apply_seen(newer, 5, 1000)
 
     assert ids.is_newer(older, 3)  # its chunk is lost, and it is alive

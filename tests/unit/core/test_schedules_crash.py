@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from journal.format import Kind, Tag, decode_meta
-from journal.format.schedule import Nominal
+from journal.format.schedule import Watermark
 from journal.tools.view import JournalView
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import JournalLog
@@ -36,7 +36,7 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 25)
     put, pending[:] = JournalLog.put, []
 
-    def noted(log: JournalLog, item: Item, nominal: Nominal | None = None) -> int:
+    def noted(log: JournalLog, item: Item, nominal: Watermark | None = None) -> int:
         if nominal is not None:
             pending.append((nominal.scope, nominal.epoch - BEGAN_S, item.id))
         return put(log, item, nominal)

@@ -105,15 +105,15 @@ def test_a_spare_that_could_not_be_made_keeps_the_file_that_it_was_to_take() -> 
     journal = writer.journal
     disk.create(f"{FOLDER}/0000000001.segment.recycled", b"", 2048).close()
     journal.preallocation.recycled = (f"{FOLDER}/0000000001.segment.recycled", 2048)
-    order = journal.order_spare(TIME_MS)
+    order = journal.begin_preallocation(TIME_MS)
     assert order.recycle
     disk.faults = [short("read", "*.recycled")]
     with pytest.raises(OSError, match="Too many open files") as caught:
         order.prepare(disk)
-    journal.spare_failed(order, caught.value)
+    journal.preallocation_failed(order, caught.value)
     assert journal.preallocation.recycled == (order.recycle, 2048)
     assert not journal.preallocation.is_short, "no room is taken that the confirms need"
-    assert journal.order_spare(TIME_MS).header.segment == order.header.segment
+    assert journal.begin_preallocation(TIME_MS).header.segment == order.header.segment
 
 
 def test_what_cannot_be_read_back_now_is_neither_passed_over_nor_named() -> None:

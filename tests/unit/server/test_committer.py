@@ -44,7 +44,7 @@ class Bench:
 
     async def append_and_write(self) -> None:
         self.journal.append(Draft(Kind.PUT, 1, 1, 0, 1, b"", b"x", 0, 0))
-        if self.journal.wants_spare:
+        if self.journal.wants_preallocation:
             self.committer.prepare_spare(self.log, 1)
             await asyncio.wait_for(self.prepared.wait(), 20)
         self.journal.write(1)

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from journal.files import Disk
-from journal.format.item_header import Stamp
+from journal.format.item_header import ItemHeader
 from journal.snapshot import dedupe_merge as merging
 from journal.store import Sizes
 from journal.tools.repair import repair_of
@@ -277,11 +277,12 @@ def test_the_golden_journal_is_remembered_as_it_was_meant(tmp_path: Path) -> Non
     queue = town.broker.queues[b"once"]
     assert found.damages == []
     for stamp in (
-        Stamp(b"order-1"), Stamp(b"order-2"), Stamp(b"part 1", b"writer", 8),
-        Stamp(b"part 2", b"writer", 7),
+        ItemHeader(b"order-1"), ItemHeader(b"order-2"), ItemHeader(b"part 1", b"writer", 8),
+        ItemHeader(b"part 2", b"writer", 7),
     ):  # fmt: skip
         assert queue.ids.has_seen(stamp, queue.policy, TIME_MS + 10), stamp
-    for stamp in (Stamp(b"part 1"), Stamp(b"part 2", b"writer", 8), Stamp(b"order-3")):
+    part = ItemHeader(b"part 2", b"writer", 8)
+    for stamp in (ItemHeader(b"part 1"), part, ItemHeader(b"order-3")):
         assert not queue.ids.has_seen(stamp, queue.policy, TIME_MS + 10), stamp
     assert queue.versions.last(ACCOUNT)[:2] == (3, 7)
 

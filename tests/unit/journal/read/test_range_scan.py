@@ -24,7 +24,7 @@ PLENTY = 1 << 40
 def piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Frames lie over the borders of pieces in any way, and orders end anywhere."""
     for name in ("range_scan.PIECE_BYTES", "range_scan.PIECE_BYTES_OF_ONE", "seek.PIECE_BYTES"):
-        monkeypatch.setattr(f"journal.{name}", request.param)
+        monkeypatch.setattr(f"journal.read.{name}", request.param)
     monkeypatch.setattr("journal.read.seek._WINDOW_BYTES", max(request.param, 128))
     monkeypatch.setattr("journal.read.range_scan.WALKED_BYTES_MAX", 3 * request.param)
     monkeypatch.setattr("journal.read.range_scan.NEAR_ITEMS", 5)

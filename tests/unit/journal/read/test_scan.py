@@ -146,7 +146,7 @@ def test_a_recycled_spare_is_a_spare() -> None:
         disk.create(path_of(one.number), bytes(one.data), CAPACITY)
     recovery = Recovery(disk, FOLDER)
     assert len(list(recovery.records())) == 1
-    assert [s.number for s in recovery.spares] == [9]
+    assert [s.number for s in recovery.preallocated] == [9]
     assert recovery.clean
     assert recovery.damages == []
     assert nine.at == FILE_HEADER_BYTES

@@ -19,7 +19,7 @@ from journal.recovery.reopen import COPY_BYTES, SET_ASIDE_FOLDER, recovered_jour
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import SegmentState, Snapshot
 from journal.store import Sizes
-from journal.tools.live_set import Account
+from journal.tools.live_set import LiveSet
 from journal.tools.verify import check_journal
 from tests.golden.layout import IDENTITY, SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft
 from tests.support.journals import FOLDER, TINY, path_of, segments
@@ -248,9 +248,9 @@ def test_after_a_clean_end_in_the_snapshot_s_segment_its_footer_counts_what_came
     for item in range(20, 40):
         journal.append(put(item)._replace(body=b"x" * 200))
         journal.write(TIME_MS)
-        if journal.wants_spare:
-            order = journal.order_spare(TIME_MS)
-            journal.spare_ready(order, order.prepare(disk))
+        if journal.wants_preallocation:
+            order = journal.begin_preallocation(TIME_MS)
+            journal.finish_preallocation(order, order.prepare(disk))
     data = disk.read(path_of(5))
     found = scan(data, "five", SHORT_IDENTITY, 5)
     assert found.footer is not None
@@ -528,9 +528,9 @@ def test_what_a_deleted_queue_held_itself_is_not_missing_to_the_children_it_left
     one.remove(7)
     lay(one.disk, seven)
     assert recovered(one.disk)[2].damages == []
-    account = Account()
-    list(account.follow(Recovery(one.disk, FOLDER)))
-    assert list(account.items) == []
+    live_set = LiveSet()
+    list(live_set.follow(Recovery(one.disk, FOLDER)))
+    assert list(live_set.items) == []
 
 
 # -- damage around the snapshot's place ----------------------------------------------------------

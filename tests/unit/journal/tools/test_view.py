@@ -349,9 +349,9 @@ def test_readers_beside_a_real_writer_see_every_record_once_and_no_damage(tmp_pa
             for _ in range(3):
                 lsn = writer.append(put(turn, b"y" * (turn % 90)))
                 writer.append(draft(Kind.DONE, turn, 1, 1)._replace(put_lsn=lsn))
-            if writer.wants_spare:
-                order = writer.order_spare(turn)
-                writer.spare_ready(order, order.prepare(disk))
+            if writer.wants_preallocation:
+                order = writer.begin_preallocation(turn)
+                writer.finish_preallocation(order, order.prepare(disk))
             writer.write(turn)
             job = writer.begin_sync()
             if job is not None:

@@ -13,10 +13,10 @@ SIZES = Sizes(segment_min=64 << 10, segment_max=64 << 10, batch_max=1 << 20)
 def test_the_next_segment_is_wanted_when_the_active_one_is_half_full() -> None:
     writer = fresh(MemoryDisk(), SIZES)
     writer.put_all(b"x" * 20_000)
-    assert not writer.journal.wants_spare
+    assert not writer.journal.wants_preallocation
     writer.put(b"x" * 20_000)
     writer.journal.write(TIME_MS)
-    assert writer.journal.wants_spare
+    assert writer.journal.wants_preallocation
 
 
 def test_many_small_items_want_room_for_their_confirms_long_before_that() -> None:
@@ -45,10 +45,10 @@ def test_an_item_waits_for_the_room_of_its_confirm_until_it_is_clear_that_there_
     journal.write(TIME_MS)
     assert journal.has_pending, "it waits"
     assert not journal.preallocation.may_accept
-    assert journal.wants_spare
+    assert journal.wants_preallocation
 
-    order = journal.order_spare(TIME_MS)
-    journal.spare_failed(order)
+    order = journal.begin_preallocation(TIME_MS)
+    journal.preallocation_failed(order)
     journal.write(TIME_MS)
     assert not journal.has_pending, "what was accepted is written from what room there is"
 
@@ -71,13 +71,13 @@ def test_a_segment_that_could_not_be_prepared_keeps_its_number() -> None:
     writer.put_all(b"x" * 40_000)
     journal = writer.journal
     journal.preallocation.waiting.clear()
-    first = journal.order_spare(TIME_MS)
-    journal.spare_failed(first)
+    first = journal.begin_preallocation(TIME_MS)
+    journal.preallocation_failed(first)
     journal.preallocation.number += 1  # survivors took the next
-    second = journal.order_spare(TIME_MS)
+    second = journal.begin_preallocation(TIME_MS)
     assert second.header.segment == first.header.segment
-    journal.spare_ready(second, second.prepare(journal.files))
-    third = journal.order_spare(TIME_MS)
+    journal.finish_preallocation(second, second.prepare(journal.files))
+    third = journal.begin_preallocation(TIME_MS)
     assert third.header.segment == first.header.segment + 2
 
 
@@ -87,7 +87,7 @@ def test_a_file_to_be_used_again_is_taken_if_it_is_large_enough_and_not_far_too_
     spares = writer.journal.preallocation
     for size, taken in ((32 << 10, True), (64 << 10, True), (1 << 20, False)):
         spares.recycled = ("/data/jobs.1/old", size)
-        order = writer.journal.order_spare(TIME_MS)
+        order = writer.journal.begin_preallocation(TIME_MS)
         assert bool(order.recycle) == taken, size
         assert order.header.capacity == (size if taken else 64 << 10)
-        spares.is_ordered = False
+        spares.is_under_way = False

@@ -16,8 +16,8 @@ from journal.read.scan import scan
 from journal.write.segment_file import (
     OVERHEAD_BYTES,
     SECTOR_BYTES,
+    PreallocationJob,
     Sizes,
-    SpareOrder,
     least_capacity,
     whole_sectors,
 )
@@ -85,7 +85,7 @@ def recycling_disk(number: int = 3, journal: int = 5, capacity: int = CAPACITY) 
     return disk
 
 
-ORDER = SpareOrder(PATH, header(7), recycle=RECYCLE)
+ORDER = PreallocationJob(PATH, header(7), recycle=RECYCLE)
 
 
 def is_new(disk: MemoryDisk) -> bool:
@@ -96,7 +96,7 @@ def is_new(disk: MemoryDisk) -> bool:
 
 def test_a_spare_is_zeros_behind_its_header() -> None:
     disk = MemoryDisk()
-    handle = SpareOrder(PATH, header(7)).prepare(disk)
+    handle = PreallocationJob(PATH, header(7)).prepare(disk)
 
     assert is_new(disk)
     assert handle.path == PATH
@@ -210,17 +210,17 @@ def test_a_new_spare_leaves_min_disk_free_and_says_so() -> None:
     disk.make_folder("/q")
     disk.disk_bytes = CAPACITY + 1000
     with pytest.raises(OSError, match=r"less than min_disk_free \(1001 bytes\)") as refused:
-        SpareOrder(PATH, header(7), reserve_bytes=1001).prepare(disk)
+        PreallocationJob(PATH, header(7), reserve_bytes=1001).prepare(disk)
     assert refused.value.errno == errno.ENOSPC
     assert disk.names("/q") == []
 
-    SpareOrder(PATH, header(7), reserve_bytes=1000).prepare(disk)
+    PreallocationJob(PATH, header(7), reserve_bytes=1000).prepare(disk)
     assert disk.names("/q") == ["0000000007.segment"]
 
 
 def test_a_recycled_spare_takes_no_room_and_none_is_asked_for() -> None:
     disk = recycling_disk()
     disk.disk_bytes = 0
-    SpareOrder(PATH, header(7), recycle=RECYCLE, reserve_bytes=1 << 30).prepare(disk)
+    PreallocationJob(PATH, header(7), recycle=RECYCLE, reserve_bytes=1 << 30).prepare(disk)
 
     assert disk.names("/q") == ["0000000007.segment"]

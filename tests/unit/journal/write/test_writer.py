@@ -61,12 +61,12 @@ def test_nothing_is_written_before_there_is_a_segment_and_the_journal_says_so() 
     writer.journal.write(TIME_MS)
 
     assert writer.journal.commit.lsn_written == 0
-    assert writer.journal.wants_spare
+    assert writer.journal.wants_preallocation
     assert not writer.journal.can_write
 
 
 def test_an_idle_journal_wants_no_segment() -> None:
-    assert not writer_on(MemoryDisk()).journal.wants_spare
+    assert not writer_on(MemoryDisk()).journal.wants_preallocation
 
 
 def test_what_was_synced_survives_any_power_loss() -> None:
@@ -155,10 +155,10 @@ def test_a_full_segment_is_sealed_with_a_footer_and_the_log_goes_on_in_the_next(
 def test_the_next_segment_is_wanted_when_half_of_this_one_is_full() -> None:
     writer = writer_on(MemoryDisk())
     writer.put_all(b"a")
-    assert not writer.journal.wants_spare
+    assert not writer.journal.wants_preallocation
     writer.put_all(b"b" * 900)
 
-    assert not writer.journal.wants_spare, "it was prepared"
+    assert not writer.journal.wants_preallocation, "it was prepared"
     assert len(segments(writer.journal.files)) == 2
 
 
@@ -170,7 +170,7 @@ def test_without_a_next_segment_what_fits_is_written_and_the_rest_waits() -> Non
     for _ in range(4):
         writer.put(b"b" * 300)
     writer.journal.write(TIME_MS)
-    assert writer.journal.wants_spare
+    assert writer.journal.wants_preallocation
     assert not writer.prepare()
 
     assert 1 < writer.journal.commit.lsn_written < 5
@@ -300,7 +300,7 @@ def test_after_a_failed_write_or_sync_nothing_is_ever_acknowledged_again(verb: s
     assert str(commit.failure).endswith("failed: Input/output error")
     before = len(disk.trace)
     writer.put_all(b"d")
-    assert not writer.journal.wants_spare
+    assert not writer.journal.wants_preallocation
     assert not writer.journal.can_write
     assert disk.trace[before:] == [], "a sync is never retried, nothing is written"
     assert disk.retried_syncs == []
@@ -528,7 +528,7 @@ def test_close_does_not_wait_for_a_segment_that_somebody_else_prepares() -> None
     disk = MemoryDisk()
     writer = writer_on(disk)
     writer.put(b"a")
-    writer.journal.order_spare(TIME_MS)
+    writer.journal.begin_preallocation(TIME_MS)
     writer.close()
 
     assert bodies(start(disk.crash_clone(Random(0))).records) == [b"a"]
@@ -600,4 +600,4 @@ def test_a_wait_for_the_reserve_ends_when_it_is_there() -> None:
             writer.put(b"x")
         writer.commit()
         assert not writer.journal.is_stalled
-        assert not writer.journal.wants_spare, "no segment is prepared for nothing"
+        assert not writer.journal.wants_preallocation, "no segment is prepared for nothing"

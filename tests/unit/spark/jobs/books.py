@@ -22,7 +22,7 @@ from typing import Final
 from journal.format import Draft, Kind, Tag, encode_meta, ended
 from journal.format.checkpoint import Checkpoint
 from journal.format.folder import folder_name
-from journal.format.item_header import Stamp
+from journal.format.item_header import ItemHeader
 from journal.format.lease import LeaseEntry
 from journal.format.subscription_state import STOPS, TAKES, DeadEntry, ReaderState, named
 from journal.format.transfer import Origin, moved
@@ -30,7 +30,7 @@ from journal.recovery.recovery import Recovery
 from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
 from journal.store import Sizes, State, Store
-from journal.tools.live_set import Account, Line
+from journal.tools.live_set import LiveSet, ReaderItems
 from journal.tools.view import JournalView
 from tests.support.journals import Queue, Writer
 from tests.support.memory_disk import MemoryDisk
@@ -46,7 +46,7 @@ ELSEWHERE: Final = Origin(b"elsewhere", b"other", 1, LIFE)  # on a server that n
 
 _ENDS: Final = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED, Kind.MOVED)
 
-Change = Callable[[Line], None]
+Change = Callable[[ReaderItems], None]
 
 
 class Book:
@@ -134,15 +134,15 @@ class Book:
 
     def _snapshot(self, store: Store, disk: MemoryDisk, folder: str) -> None:
         """What the records add up to, with the changes."""
-        account = Account()
-        for _ in account.follow(JournalView(disk, folder, live=True)):
+        live_set = LiveSet()
+        for _ in live_set.follow(JournalView(disk, folder, live=True)):
             pass
         for change in self.changes:
-            change(account.lines[self.line.reader])
-        own = account.lines[0]
+            change(live_set.lines[self.line.reader])
+        own = live_set.lines[0]
         readers = [
             ReaderState(number, line.name, 0, live=line.items.copy(), dead=_dead(line))
-            for number, line in account.lines.items() if number
+            for number, line in live_set.lines.items() if number
         ]  # fmt: skip
         checkpoint = Checkpoint(
             self.queue.encode(), 1 << 20, 1 << 20, generation=LIFE, server=self.server.encode()
@@ -175,7 +175,7 @@ class _Seen:
         )  # fmt: skip
 
 
-def _dead(line: Line) -> list[DeadEntry]:
+def _dead(line: ReaderItems) -> list[DeadEntry]:
     return [DeadEntry(item, n, 1, b"", BEGIN_MS, 1) for n, item in enumerate(sorted(line.dead))]
 
 
@@ -189,7 +189,7 @@ class Pen:
     # -- items --------------------------------------------------------------------------------
 
     def put(
-        self, key: bytes = b"", stamp: Stamp | None = None, *, item: int = 0, reader: int = 0,
+        self, key: bytes = b"", stamp: ItemHeader | None = None, *, item: int = 0, reader: int = 0,
         is_due: bool = True, meta: bytes = b"",
     ) -> int:  # fmt: skip
         """An item for all readers, or of one's own; its number."""
@@ -199,13 +199,13 @@ class Pen:
         self._say(Kind.PUT, item, place, 0, meta, self.book.body, reader)
         return item
 
-    def put_own(self, key: bytes = b"", stamp: Stamp | None = None) -> int:
+    def put_own(self, key: bytes = b"", stamp: ItemHeader | None = None) -> int:
         """One for this line alone."""
         return self.put(key, stamp, reader=self.reader)
 
     def hand(self, item: int) -> int:
         """Another item of this journal is made of it, in one record with its end."""
-        return self.put(stamp=Stamp(origin=self.name(item)))
+        return self.put(stamp=ItemHeader(origin=self.name(item)))
 
     def name(self, item: int, generation: int = LIFE) -> Origin:
         """How other queues name it."""

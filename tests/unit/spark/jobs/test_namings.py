@@ -9,7 +9,7 @@ import pytest
 
 from journal.files import Disk
 from journal.format import Draft
-from journal.tools.live_set import Account
+from journal.tools.live_set import LiveSet
 from journal.tools.verify import StartView
 from kestrelpy.core import policy
 from kestrelpy.spark.files.plan_events import plan_events
@@ -104,7 +104,7 @@ def test_the_items_of_a_journal_are_those_of_the_queues_own_line(
 ) -> None:
     data = build(tmp_path)
     (folder,) = data.glob("jobs.*")
-    account, view = Account(), StartView(Disk(), str(folder), live=True)
-    for _ in account.follow(view):
+    live_set, view = LiveSet(), StartView(Disk(), str(folder), live=True)
+    for _ in live_set.follow(view):
         pass
-    assert [*state_of(Disk(), str(folder)).live] == [*account.items]
+    assert [*state_of(Disk(), str(folder)).live] == [*live_set.items]
