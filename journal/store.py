@@ -1,12 +1,12 @@
 """The storage engine of one queue, as the core and the server see it.
 
-    core, server ──▶ Store ─┬─ writer    append, write, sync, rotate, close
-                            ├─ backlog   bodies read back in the order of the log
-                            ├─ one, some bodies read back by the ids of their items
-                            └─ upkeep    snapshots, merging, compaction
+    core, server ──▶ Store ─┬─ writer       append, write, sync, rotate, close
+                            ├─ read_ahead   bodies read back in the order of the log
+                            ├─ one, some    bodies read back by the ids of their items
+                            └─ maintenance  snapshots, merging, compaction
 
-One rule: the parts know the writer, and the writer knows none of them; what needs two of them
-stands here.
+One rule: the parts know the writer, and the writer knows none of them; code that needs two of them
+is here.
 """
 
 from __future__ import annotations
@@ -72,24 +72,27 @@ class Store:
         sizes: Sizes,
         checkpoint: Callable[[], Checkpoint],
     ) -> Store:
-        """An empty one; nothing is on disk until its first segment is prepared."""
+        """Return an empty store. Nothing is on disk until its first segment is prepared."""
         return cls(Journal(files, folder, identity, sizes, checkpoint))
 
     def another_read_ahead(self) -> ReadAhead:
-        """For one more reader, that is at another place of the log."""
+        """Return a read-ahead for one more reader, with a place of its own in the log."""
         return ReadAhead(self.writer)
 
     def one(self, item: int) -> ReadOne | None:
-        """How to read the put of one item; None: no segment holds it, or it is not written yet."""
+        """Return how to read the put of one item; None: no segment holds it, or it is not written
+        yet.
+        """
         return ReadOne.of(self.writer, item)
 
     def some(self, items: Sequence[int]) -> ReadSome:
-        """How to read the puts of these; those that are not written yet are left out."""
+        """Return how to read the puts of these items; those not written yet are left out."""
         return ReadSome.of(self.writer, items)
 
     def take_dead(self, wall_ms: int = 0) -> list[str]:
-        """Segments that hold nothing alive, emptied by records that are durable, and are not kept.
+        """Return the paths of segments that may go: nothing in them is alive or retained, and the
+        records that ended their items are durable.
 
-        To be removed in this order, and none behind one that could not be removed.
+        Remove them in this order, and none after one that could not be removed.
         """
         return self.writer.take_dead(self.maintenance.lsns, wall_ms)

@@ -1,16 +1,16 @@
-"""Survivors: what is alive in some segments of a chain, rewritten as one that stands for them.
+"""Compaction: the live items of some segments, rewritten as one segment that stands for them.
 
     0             64
     +-------------+------------+-------+-----------+-------+------ - - --+--------+
     | file header | CHECKPOINT | BATCH | PUT PUT … | BATCH | PUT PUT     | FOOTER |
     +-------------+------------+-------+-----------+-------+------ - - --+--------+
-      role, ranks   counters     each group up to 1 MiB; the lsns they had, with holes
+      role, ranks   counters     each group up to 1 MiB; the old lsns, with gaps
 
-A frame is carried as it stood; only where it stands now is new in it. The file is written under a
-name that nobody reads, and gets its own when all of it is on disk.
+A frame keeps all its bytes but its own position. The file is written under a temporary name and
+gets its own when all of it is on disk.
 
-One rule: the job reads every byte up to the last record it knows of, and guesses nothing: what does
-not parse might be alive.
+One rule: the job reads every byte up to the last record it knows of, and guesses nothing: bytes
+that do not parse might be alive.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ assert _FRAME.size == HEADER_BYTES
 
 
 class DamagedInput(JournalError):
-    """Bytes in a segment to be rewritten do not parse. It stays, and who reads it names them."""
+    """Bytes in a segment to be rewritten do not parse. It stays; its readers name the damage."""
 
     def __init__(self, path: str, offset: int) -> None:
         super().__init__(f"{path}: not rewritten: byte {offset} is not what was written there")
@@ -62,9 +62,9 @@ class DamagedInput(JournalError):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What a job has to know of a segment; the loop goes on changing the segment meanwhile.
+    """A segment as the job has to know it; the loop goes on changing the segment meanwhile.
 
-    Its records count from `lsn_first` to `lsn_last`; any later one is superseded.
+    Its records are those from `lsn_first` to `lsn_last`; any later one is superseded.
     """
 
     path: str
@@ -76,7 +76,7 @@ class Input:
 
 
 class _Put(NamedTuple):
-    """A put that is carried: its frame as it stood, padding excluded."""
+    """A live put: its frame as it was, without padding."""
 
     frame: bytes
     lsn: int
@@ -88,11 +88,11 @@ class _Put(NamedTuple):
 
 @dataclass(slots=True)
 class CompactionJob:
-    """Rewrites what is alive in some segments. `run` blocks and belongs on a thread.
+    """Rewrites the live items of some segments. `run` blocks and belongs on a thread.
 
-    `header` has the new file's number and role (the job fills in its capacity and for which ranks
-    it stands), `opening` is its checkpoint. `live` belongs to the job: nobody changes it any more.
-    `pause` is called about every millisecond of work and waits as long as it wants to.
+    `header` has the new file's number and role (the job fills in its capacity and the ranks it
+    stands for), `opening` is its checkpoint. `live` belongs to the job and does not change any
+    more. `pause` is called about every millisecond of work and may wait.
     """
 
     inputs: list[Input]
@@ -101,7 +101,7 @@ class CompactionJob:
     header: SegmentHeader
     opening: Draft
     pause: Callable[[], None]
-    # How many puts are alive in each victim, their headers and bodies, and their meta and padding.
+    # Of each input: its live puts, their headers and bodies, and their meta and padding.
     # Known after `run`.
     measures: list[tuple[int, int, int]] = field(default_factory=list)
 
@@ -110,7 +110,9 @@ class CompactionJob:
         cls, chosen: Sequence[Segment], lsn_limit: int, live: IdSet, path: str,
         header: SegmentHeader, opening: Draft, pause: Callable[[], None],
     ) -> CompactionJob:  # fmt: skip
-        """Of chosen segments; `lsn_limit` is lsn_first of the one behind them, 0: there is none."""
+        """Return a job for these segments; `lsn_limit` is lsn_first of the next one, 0: there is
+        none.
+        """
         assert header.role == COMPACTED
         limits = [s.lsn_first for s in chosen[1:]] + [lsn_limit or chosen[-1].lsn_last + 1]
         inputs = [
@@ -122,9 +124,9 @@ class CompactionJob:
         return cls(inputs, live, path, header, opening, pause)
 
     def run(self, files: Files) -> Segment | None:
-        """The new segment, sealed, on disk with its name; None: it would save too little.
+        """Return the new segment, sealed, on disk with its name; None: it would save too little.
 
-        Raises DamagedVictim, and OSError when the disk fails or is full; nothing has changed then.
+        Raises DamagedInput, and OSError when the disk fails or is full; nothing has changed then.
         """
         self.measures = []
         walks = [_Walk(files, source, self.header.journal) for source in self.inputs]
@@ -154,9 +156,9 @@ class CompactionJob:
             raise
 
     def measure(self, chosen: Sequence[Segment]) -> None:
-        """Tell the segments what the job has found out, so that `choose` knows it too.
+        """Tell the segments the sizes that the job found, so that `choose` knows them.
 
-        After a start what is alive in them was a guess.
+        After a start the live items of a segment were a guess.
         """
         for segment, (measured, live_bytes, extra_bytes) in zip(chosen, self.measures, strict=True):
             segment.measured, segment.extra_bytes = measured, extra_bytes
@@ -165,11 +167,11 @@ class CompactionJob:
 
 
 class _Walk:
-    """One way through a victim, frame by frame, each checked: a put whose item or kind was damaged
-    would look like one that is not alive, and would be gone for good.
+    """A pass over an input, frame by frame, each checked: a put with a damaged item or kind would
+    look like one that is not alive, and would be gone for good.
 
-    The end is known beforehand: a log segment has every lsn up to its last, survivors have as many
-    records as their footer says. So what stands behind does not matter.
+    The end is known beforehand: a log segment has every lsn up to its last, a compacted segment has
+    as many records as its footer counts. So later bytes do not matter.
     """
 
     __slots__ = ("_holes", "_input", "_journal", "_left", "_lsn", "header")
@@ -193,7 +195,7 @@ class _Walk:
             self._left = self._counted(files)
 
     def _counted(self, files: Files) -> int:
-        """How many records the footer counts."""
+        """Return how many records the footer counts."""
         source = self._input
         at = source.capacity - FOOTER_SPACE_BYTES
         data = files.read(source.path, at, FOOTER_SPACE_BYTES)
@@ -210,7 +212,7 @@ class _Walk:
         raise DamagedInput(source.path, at)
 
     def steps(self, files: Files, live: IdSet) -> Iterator[list[_Put]]:
-        """The puts that are alive, after every so many frames and after every piece."""
+        """Yield the live puts, after every STEP_FRAMES frames and after every piece."""
         source = self._input
         room_end = source.capacity - FOOTER_SPACE_BYTES
         base, size = FILE_HEADER_BYTES, PIECE_BYTES
@@ -230,7 +232,9 @@ class _Walk:
             base += at
 
     def _step(self, data: bytes, base: int, at: int, live: IdSet) -> tuple[list[_Put], int]:
-        """Some frames of the piece at `base`: what is alive, and where the next frame stands."""
+        """Return the live puts of some frames of the piece at `base`, and where the next frame
+        begins.
+        """
         source, journal, holes = self._input, self._journal, self._holes
         lsn_next, left, found = self._lsn, self._left, list[_Put]()
         view, last = memoryview(data), len(data) - HEADER_BYTES
@@ -265,9 +269,9 @@ class _Walk:
 
 
 class _Compacted:
-    """The new file while it is written: a name that nobody reads, batch after batch, each synced.
+    """The new file while it is written: under a temporary name, batch after batch, each synced.
 
-    As soon as it is clear that it would be larger than `bytes_max` it is gone, and only counts.
+    Once it would be larger than `bytes_max` the file is removed, and the puts are only counted.
     """
 
     def __init__(
@@ -302,7 +306,7 @@ class _Compacted:
         self._write(b"".join(out), size)
 
     def add(self, puts: list[_Put]) -> None:
-        """These stand in it, in this order."""
+        """Add these puts in this order."""
         tally, number = self._tally, self._header.segment
         for put in puts:
             length = len(put.frame)
@@ -324,7 +328,7 @@ class _Compacted:
             tally.item_last = max(tally.item_last, put.item)
 
     def finish(self) -> Segment | None:
-        """Seal it and give it its name; None: it is too large."""
+        """Seal the file and give it its name; return None if it is too large."""
         self._write_group()
         end = whole_sectors(self._at)
         capacity = end + FOOTER_SPACE_BYTES
@@ -357,7 +361,7 @@ class _Compacted:
         return segment
 
     def drop(self) -> None:
-        """It is not wanted; what may be left of it has no name that anybody reads."""
+        """Remove the file. Anything left of it has a name that no start reads."""
         if self._handle is not None:
             self._handle.close()
             self._handle = None
@@ -390,7 +394,7 @@ class _Compacted:
 
 
 def _length(data: bytes) -> int:
-    """The bytes that a frame takes, by what it says; 0: not even that is there."""
+    """Return the bytes that a frame takes, by its header; 0: the header is cut off."""
     if len(data) < HEADER_BYTES:
         return 0
     length: int = _U32.unpack_from(data, CRC_BYTES)[0]
@@ -398,7 +402,7 @@ def _length(data: bytes) -> int:
 
 
 def _move(frame: bytes, segment: int, offset: int, out: list[bytes]) -> None:
-    """The same frame for another place; all else in it stays."""
+    """Append the frame with another position; all else in it stays."""
     front = frame[CRC_BYTES:_PLACE_AT] + _PLACE.pack(segment, offset) + frame[_PLACE_END:]
     out.append(_U32.pack(crc32(front)))
     out.append(front)

@@ -1,10 +1,10 @@
-"""The way out of a segment that is dead, or that another one stands for.
+"""How a segment goes that is dead, or that another one stands for.
 
     0000000003.segment ──▶ <archive_to>/jobs.1763712000.0000000003.segment    with an archive
                        ──▶ 0000000003.segment.recycled                        for the next segment
                        ──▶ removed
 
-One rule: on return the segment's name is gone, and what replaces it is on disk.
+One rule: on return the segment's name is gone, and its replacement is on disk.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from journal.format.segment import SUFFIX_RECYCLED
 
 
 def recycled_path(path: str) -> str:
-    """The name under which a segment's file waits to be used again."""
+    """Return the name under which a segment's file waits to be used again."""
     return path + SUFFIX_RECYCLED
 
 
 def archived_path(archive_to: str, path: str) -> str:
-    """The name of a segment in the archive: `<folder>.<segment name>`."""
+    """Return the name of a segment in the archive: `<folder>.<segment name>`."""
     folder, name = os.path.split(path)
     return os.path.join(archive_to, f"{os.path.basename(folder)}.{name}")
 

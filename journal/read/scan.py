@@ -1,13 +1,13 @@
-"""A segment's bytes to its end, past whatever does not parse.
+"""A segment's bytes to its end, past any that do not parse.
 
     frames ...  | not a frame | frames ...  | 64 zeros | zeros, or an earlier life's bytes | footer
                     Gap                      the end
 
-A fresh segment is zeros behind its end. A recycled one has older frames there, which name an older
+A fresh segment has zeros after its end. A recycled one has older frames there, which name an older
 number and so never parse; each write to it ends with 64 zeros in place of a header.
 
-One rule: scanning never raises and never guesses. What does not parse is a `Gap`; whether it is
-torn or corrupt is decided by `recovery`, which knows up to where the journal was synced.
+One rule: scanning never raises and never guesses. Bytes that do not parse are a `Gap`; `recovery`,
+which knows the last known sync, decides whether it is torn or corrupt.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FOOTER_LOST: Final = "the segment's footer is not readable"
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Bytes that are no record. `lsn_next` is the record found behind them, 0: none was."""
+    """Bytes that are no record. `lsn_next` is the record found after them, 0: none was."""
 
     offset: int
     end: int
@@ -57,7 +57,7 @@ class Gap:
 
 @dataclass(slots=True)
 class Scan:
-    """What one segment holds. `records` has the numbered records in order."""
+    """The content of one segment. `records` has the numbered records in order."""
 
     path: str
     number: int
@@ -110,10 +110,11 @@ def scan(
     capacity: int = 0,
     holes: bool = False,
 ) -> Scan:
-    """Read a segment's bytes to its end, past whatever does not parse.
+    """Read a segment's bytes to its end, past any that do not parse.
 
-    From `start` on, where the record `lsn_next` is expected (0: any). `capacity` is what the file
-    should have, where it is shorter. `holes`: lsns rise, but not by one (survivors).
+    Begin at `start`, where the record `lsn_next` is expected (0: any). `capacity` is the size that
+    the file should have, where it is shorter. `holes`: lsns rise, but not by one (a compacted
+    segment).
     """
     result = Scan(path, number, end=start, read_to=start, start=start, lsn_next=lsn_next)
     footer = result.footer = _read_footer(data, journal, number)
@@ -149,7 +150,7 @@ def scan(
 
 
 def read_footer(data: bytes, at: int, journal: int, number: int) -> Record | None:
-    """The footer in a segment's last bytes, which begin at `at`; None: there is none to read."""
+    """Return the footer in a segment's last bytes, which begin at `at`; None: there is none."""
     frame = _moved_to_front(data, at)
     record = decode(frame, 0, journal, number) if frame else None
     if record is None or record.kind != Kind.FOOTER:
@@ -158,13 +159,14 @@ def read_footer(data: bytes, at: int, journal: int, number: int) -> Record | Non
 
 
 def no_footer(data: bytes, at: int, journal: int, number: int) -> bool:
-    """Is there none in these last bytes because none was written in this life of the file?"""
+    """True if no footer was written in this life of the file."""
     frame = _moved_to_front(data, at)
     return not any(data) or (bool(frame) and is_older_frame(frame, 0, journal, number))
 
 
 def _moved_to_front(data: bytes, at: int) -> bytes:
-    """The frame that `data`, read from `at`, begins with, as if it stood at 0; empty: none."""
+    """Return the frame that `data`, read from `at`, begins with, as if it were at 0; empty: none.
+    """
     crc, length, *_, position = _PLACED.unpack_from(data.ljust(_PLACED.size, b"\0"))
     if position != at or not HEADER_BYTES <= length <= len(data) or crc32(data[4:length]) != crc:
         return b""
@@ -173,12 +175,13 @@ def _moved_to_front(data: bytes, at: int) -> bytes:
 
 
 def _counted(footer: Record) -> int:
-    """How many records a footer counts."""
+    """Return how many records a footer counts."""
     return sum(Tally.from_footer(footer).counts)
 
 
 def find_identity(data: bytes, number: int) -> int:
-    """Whose segment this is when its header is damaged, by its first whole frame; 0: unknown."""
+    """Return the journal of a segment with a damaged header, by its first whole frame; 0: unknown.
+    """
     last = min(len(data), _IDENTITY_SEARCH_BYTES)
     for offset in range(FILE_HEADER_BYTES, last, ALIGN_BYTES):
         if decode(data, offset, 0, number) is not None:

@@ -1,15 +1,14 @@
-"""One queue's journal: append, write and sync a batch, rotate, drop what is dead, close.
+"""One queue's journal: append, write and sync a batch, rotate, drop dead segments, close.
 
     append (hot, no I/O) -> write (one write per turn) -> SyncJob.run (on a thread) -> finish_sync
                               |
-                              +-- the active segment is full: seal it, go on in the spare;
-                                  no spare yet: the rest waits, and `wants_preallocation` says so
+                              +-- the active segment is full: seal it, go on in the prepared one;
+                                  none prepared: the rest waits, and `wants_preallocation` is True
 
-                                                  close: write all -> sync -> an empty batch, that
-                                                         says so -> no descriptors
+    close: write all -> sync -> an empty batch that says so -> close the files
 
-One rule: nothing is durable before a *finished* sync covered it, and after one failed write or
-sync this journal never writes again.
+One rule: nothing is durable before a *finished* sync covered it, and after one failed write or sync
+this journal never writes again.
 """
 
 from __future__ import annotations
@@ -44,14 +43,13 @@ from journal.write.segment_file import (
 )
 from journal.write.segment_list import SegmentList
 
-# Something that a shortage keeps from being done at the end is tried so often, with a pause each
-# time.
+# How often `close` tries again after a shortage, with a pause each time.
 TRIES_MAX: Final = 20
 
 _PUT: Final = int(Kind.PUT)
-# Instead of the put that it ends, of a draft that says of many items whether they are needed.
+# In the place of a put: the draft says of many items whether they are needed.
 _RECOUNTED: Final = -1
-# These wait until there is room for them beside what confirms and returns will need.
+# These wait until there is room for them and for the confirms and returns to come.
 _TAKING_ROOM: Final = frozenset({int(Kind.PUT), int(Kind.LEASED), int(Kind.RENEWED)})
 
 
@@ -86,7 +84,7 @@ class Journal:
         self.has_rotated = False  # since the last snapshot was begun
         self.active: Segment | None = None
         self.turns = False  # the next record stands in a segment of its own
-        self.is_stalled = False  # what is pending waits for a segment
+        self.is_stalled = False  # the pending records wait for a segment
         self.shortage: OSError | None = None  # why its segment could not be opened for the moment
         self._pending: list[RawDraft] = []
         self._flushed: list[IdSet] = []
@@ -96,30 +94,30 @@ class Journal:
     # -- appending --------------------------------------------------------------------------
 
     def append(self, draft: RawDraft) -> int:
-        """Add a record; returns its log sequence number. No I/O, cannot fail."""
+        """Add a record and return its log sequence number. No I/O; cannot fail."""
         self._pending.append(draft)
         commit = self.commit
         commit.lsn_appended += 1
         return commit.lsn_appended
 
     def append_flush(self, draft: Draft, needed: IdSet) -> int:
-        """Add a record after which the puts of these items are needed, of all so far."""
+        """Add a record after which, of all items put so far, just these are needed."""
         self._flushed.append(needed)
         return self.append(draft._replace(put_lsn=_RECOUNTED))
 
     @property
     def has_pending(self) -> bool:
-        """Is anything appended that has not been written?"""
+        """True if a record is appended that has not been written."""
         return bool(self._pending)
 
     @property
     def first_pending(self) -> RawDraft | None:
-        """What is written next."""
+        """The record that is written next."""
         return self._pending[0] if self._pending else None
 
     @property
     def can_write(self) -> bool:
-        """Is something pending that the next `write` will write? (A turn writes a bounded part.)"""
+        """True if the next `write` will write something. (A turn writes a bounded part.)"""
         return (
             bool(self._pending)
             and not (self.is_stalled or self.shortage)
@@ -130,10 +128,10 @@ class Journal:
     # -- writing ----------------------------------------------------------------------------
 
     def write(self, time_ms: int) -> None:
-        """Hand what is pending to the operating system, as far as there is room and a turn allows.
+        """Hand the pending records to the operating system, as many as have room in this turn.
 
-        Never raises: a failed write is kept in `commit.failure`. Where a segment cannot be opened
-        for the moment nothing is written, and the `shortage` says why.
+        Never raises: a failed write is kept in `commit.failure`. If a segment cannot be opened for
+        the moment, nothing is written, and `shortage` says why.
         """
         if self.commit.failure is not None:
             return
@@ -161,7 +159,8 @@ class Journal:
                 return
 
     def _write_batch(self, budget: int, time_ms: int) -> int:
-        """One batch into the active segment; how many bytes, 0: not even one record fits."""
+        """Write one batch into the active segment. Return its bytes; 0: not even one record fits.
+        """
         segment = self.active
         assert segment is not None
         room = min(usable_bytes(segment.capacity) - segment.at, FRAME_BYTES_MAX)
@@ -225,7 +224,7 @@ class Journal:
         self.segment_list.recount(self._flushed.pop(0), lsn)
 
     def _open(self, segment: Segment) -> bool:
-        """Have it open for writing, before anything of what is to be written is counted."""
+        """Open the segment for writing, before any record to be written is counted."""
         if segment.handle is not None:
             return True
         try:
@@ -280,7 +279,7 @@ class Journal:
         self.preallocation.failed(job, error)
 
     def _rotate(self, time_ms: int) -> bool:
-        """Seal the active segment and go on in the spare; False: there is none to go on in."""
+        """Seal the active segment and go on in the prepared one; return False if there is none."""
         spare = self.preallocation.next_for(self._pending[0])
         if spare is None:
             self.is_stalled = True
@@ -328,17 +327,19 @@ class Journal:
     # -- syncing ----------------------------------------------------------------------------
 
     def begin_sync(self) -> SyncJob | None:
-        """A job that makes durable all that is written now; None: nothing to do, or one runs."""
+        """Return a job that syncs everything written by now; None: nothing to do, or one is in
+        flight.
+        """
         return self.sync_job() if self.commit.begin_sync() else None
 
     def sync_job(self) -> SyncJob:
-        """What was written since the last one."""
+        """Return a job for the files written since the last one."""
         job = SyncJob(self._to_sync, self._retired)
         self._to_sync, self._retired = [], []
         return job
 
     def finish_sync(self, error: OSError | None) -> None:
-        """The job is over; with an error this journal has failed for good."""
+        """End the sync in flight; with an error this journal has failed for good."""
         if error is not None:
             self.fail("syncing", self.folder, error)
         self.commit.finish_sync()
@@ -355,11 +356,11 @@ class Journal:
         self.segment_list.segments = segments
 
     def segment_numbered(self, number: int) -> Segment | None:
-        """The segment of that number, if it is still there."""
+        """Return the segment of that number, if it is still there."""
         return self.segment_list.numbered(number)
 
     def take_dead(self, snapshots: list[int], wall_ms: int = 0) -> list[str]:
-        """As `Store.take_dead`; `snapshots` are the lsns of those on disk, rising."""
+        """Do as `Store.take_dead`; `snapshots` are the lsns of those on disk, rising."""
         segment_list, preallocation = self.segment_list, self.preallocation
         durable = self.commit.lsn_durable
         small, preallocation.passed_over = preallocation.passed_over, []
@@ -370,7 +371,7 @@ class Journal:
         return [spare.path for spare in small] + replaced + dead
 
     def disk_bytes(self) -> int:
-        """The size of all files of this journal."""
+        """Return the size of all files of this journal."""
         prepared = self.preallocation
         segments = (*self.segments, *prepared.waiting)
         return sum(s.capacity for s in segments) + prepared.recycled[1]
@@ -379,7 +380,7 @@ class Journal:
 
     @property
     def is_resting(self) -> bool:
-        """Is everything that was appended on disk, and nothing under way?"""
+        """True if every appended record is on disk and no work is under way."""
         commit = self.commit
         return (
             commit.lsn_durable == commit.lsn_appended
@@ -399,7 +400,7 @@ class Journal:
         self._to_sync.clear()
 
     def write_end(self, segment: Segment, time_ms: int) -> bool:
-        """A batch of no records behind the last one: all of this is synced. It is written over."""
+        """Write an empty batch: all before it is synced. The next batch overwrites it."""
         if segment.at + 2 * BATCH_BYTES >= usable_bytes(segment.capacity) or not segment.handle:
             return False
         out = batch_of(self.commit, self.short_identity, segment, BATCH_BYTES, 0, time_ms)
@@ -409,11 +410,11 @@ class Journal:
         """Write, sync, and say at the end that everything is synced. Blocks; raises JournalFailed.
 
         The last empty batch lets the next start go on in this segment. It is not synced itself: it
-        holds no item, and where a power cut takes it the next start does what it does after any. If
-        the sync failed there is none, or the next start would go on in that very file.
+        has no item, and if a power cut takes it the next start does the same as after any power
+        cut. After a failed sync there is no such batch, or the next start would go on in that very
+        file.
 
-        No sync may be in flight. Before what a shortage kept from being done is tried again there
-        is a `pause`.
+        No sync may be in flight. Before each retry after a shortage there is a `pause`.
         """
         commit = self.commit
         assert not commit.lsn_in_flight, "a journal is closed when its syncs are over"
@@ -429,7 +430,7 @@ class Journal:
             raise commit.failure
 
     def abandon(self) -> None:
-        """Close the descriptors and promise nothing."""
+        """Close the files and promise nothing."""
         for segment in (*self.segments, *self.preallocation.waiting):
             if segment.handle is not None:
                 segment.handle.close()
@@ -439,7 +440,7 @@ class Journal:
         self._retired = []
 
     def _write_all(self, time_ms: int, pause: Callable[[], None]) -> None:
-        """Write what is pending to its end, preparing segments here and now."""
+        """Write all pending records, and prepare the segments for them here and now."""
         tries = 0
         while self.has_pending and self.commit.failure is None:
             short, where = self.shortage, self.folder
