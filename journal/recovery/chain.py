@@ -1,13 +1,13 @@
-"""Which files make up a journal and in what order; what a snapshot settles.
+"""The files of a journal and their order, and what a snapshot settles.
 
-    1  2  3  5  [6 to 9]  10 | 11         by rank; survivors stand at the first rank they replace;
-    settled ................ | scanned    holes are segments that held nothing alive
+    1  2  3  5  [6 to 9]  10 | 11         by rank; a compacted segment is at the first rank it
+    settled ................ | scanned    replaces; gaps are segments with no live item
                              ^ the snapshot's lsn
 
 Of a settled segment only its front and its last sector are read, so a start costs the same however
 long the history is.
 
-One rule: nothing is taken out of the chain for what stands in for it unless that is whole.
+One rule: a file leaves the chain for its replacement only if the replacement is whole.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _IDENTITY_BYTES: Final = 2 << 20  # holds the first frame of a segment without a
 class SegmentFile:
     """One segment as found. `lsn_limit`: records from here on are superseded (0: none are).
 
-    `settled`: a snapshot includes all it says, and it is not scanned. `item_first` to `item_last`
-    and `puts` are what was put there, `lsn_last` its last record, `time_last` the latest time of
-    one, as far as known (0: not). `footer_lsn` is what its footer says is next (0: it has none).
-    `unreadable` is what the disk said instead of giving its bytes. `synced` counts its records up
-    to the last known sync (None: there are none behind it).
+    `settled`: a snapshot includes all of it, and it is not scanned. `item_first` to `item_last` and
+    `puts` are the items put there, `lsn_last` its last record, `time_last` the latest time of one,
+    if known (0: not). `footer_lsn` is the next record by its footer (0: it has none). `unreadable`
+    is the error of the disk in place of its bytes. `synced` counts its records up to the last known
+    sync (None: none are after it).
     """
 
     number: int
@@ -79,27 +79,28 @@ class SegmentFile:
 
     @property
     def bytes_missing(self) -> int:
-        """How much shorter the file is than it was made, as far as it says."""
+        """How much shorter the file is than its header says."""
         made = self.header.capacity if self.header is not None else FILE_HEADER_BYTES
         return max(made - self.capacity, 0)
 
     @property
     def is_open(self) -> bool:
-        """Does only what follows say where it ends? It was never sealed, or its footer is of more
-        than a power cut left."""
+        """True if only the next segment says where it ends: it was never sealed, or its footer is
+        of more than a power cut left.
+        """
         return not self.footer_lsn or 0 < self.lsn_limit < self.footer_lsn
 
     def is_preallocated(self, found: Scan) -> bool:
-        """Is it whole, and has nothing been written to it?"""
+        """True if the file is whole and no record was written to it."""
         whole = self.header is not None and not self.bytes_missing
         return whole and not (found.lsn_first or found.gaps or found.footer)
 
     def supersedes(self, lsn: int) -> bool:
-        """Does a newer segment hold what this one says from `lsn` on?"""
+        """True if a newer segment repeats the records from `lsn` on."""
         return bool(self.lsn_limit) and lsn >= self.lsn_limit
 
     def note(self, tally: Tally) -> None:
-        """What was put here."""
+        """Note the items that were put here."""
         self.item_first, self.item_last = tally.item_first, tally.item_last
         self.puts = tally.counts[Kind.PUT]
         self.time_last = tally.time_max
@@ -107,7 +108,7 @@ class SegmentFile:
     def note_records(
         self, found: Scan, before: Tally | None, lsn_cut: int, lsn_synced: int
     ) -> Tally:
-        """Take note of what was scanned, below `lsn_cut` (0: of all), and return its tally."""
+        """Note the scanned records below `lsn_cut` (0: all), and return their tally."""
         limit = min(filter(None, (self.lsn_limit, lsn_cut)), default=0)
         tally = found.kept_tally(limit, before)
         self.note(tally)
@@ -138,7 +139,7 @@ class Chain:
     _small: tuple[str, bytes] = ("", b"")  # the last segment, if it is small
 
     def find(self) -> None:
-        """Look at every file's front, and read the newest snapshot that can be read."""
+        """Look at every file's front, and read the newest readable snapshot."""
         names = self.names = self.files.names(self.folder)
         numbered = [(n, name) for name in names if (n := segment_number(name)) is not None]
         last = max((number for number, _ in numbered), default=0)
@@ -167,10 +168,10 @@ class Chain:
                 limit = segment.lsn_first or limit
 
     def scan(self, segment: SegmentFile, start: int = 0, lsn_next: int = 0) -> Scan:
-        """Its records and gaps, from `start` on; an unreadable file is one gap.
+        """Return its records and gaps, from `start` on; an unreadable file is one gap.
 
-        So is one whose front was unreadable before: without its header nobody knows its place, and
-        survivors in the wrong place would supersede what is good.
+        A file with an unreadable front is one gap as well: without its header its place is unknown,
+        and a compacted segment in the wrong place would supersede good records.
         """
         start = start or FILE_HEADER_BYTES
         made = segment.capacity + segment.bytes_missing
@@ -193,8 +194,9 @@ class Chain:
         )  # fmt: skip
 
     def resolve_listed(self) -> None:
-        """Those that were never sealed, or with records that newer segments say again, and that the
-        snapshot lists: it knows what they held."""
+        """Settle the segments that were never sealed, or that newer segments repeat in part, if the
+        snapshot lists them: it knows their items.
+        """
         if self.snapshot is None:
             return
         listed = {s.number: s for s in self.snapshot.segments}
@@ -223,7 +225,7 @@ class Chain:
     def _name_unreadable(
         self, segment: SegmentFile, state: SegmentState, snapshot: Snapshot
     ) -> None:
-        """Its items may be lost; what else it said the snapshot knows."""
+        """Name a file whose items may be lost; the snapshot knows its other records."""
         alive = snapshot.needed().between(state.item_first, state.item_last)
         ids = (state.item_first, state.item_last) if alive else (1, 0)
         self.damages.append(
@@ -254,7 +256,7 @@ class Chain:
         return segment
 
     def _find_owner(self, found: list[SegmentFile]) -> None:
-        """The journal that most of the segments belong to (the newest decides a tie)."""
+        """Return the journal that most of the segments belong to (the newest decides a tie)."""
         votes: dict[int, int] = {}
         for segment in found:
             if segment.header is not None:
@@ -287,9 +289,10 @@ class Chain:
             self._name_file(segment, kind, HEADER_LOST)
 
     def _place_headless(self, found: list[SegmentFile]) -> None:
-        """Survivors without a header look like a segment that supersedes half of the log.
+        """Find the place of a segment without a header.
 
-        Up to the snapshot's lsn numbers and lsns rise together, but for survivors.
+        A compacted one would look as if it superseded half of the log: up to the snapshot's lsn
+        numbers and lsns rise together, except for these.
         """
         settled = self.snapshot.lsn + 1 if self.snapshot is not None else 0
         known = [s for s in found if s.header is not None and s.journal and s.lsn_first > 0]
@@ -303,7 +306,7 @@ class Chain:
                 segment.rank = segment.rank_last = max(before, default=0)
 
     def _name_file(self, segment: SegmentFile, kind: DamageKind, reason: str) -> None:
-        """Damage to a file as such; what is lost with it shows in the walk, if it is walked."""
+        """Name damage to a file as such; its lost records show in the walk, if it is walked."""
         end = segment.capacity if kind == "foreign" else FILE_HEADER_BYTES
         id_last = 0 if segment.journal or kind == "foreign" else ITEM_MAX
         self.damages.append(
@@ -311,7 +314,7 @@ class Chain:
         )
 
     def _replace_by_compacted(self) -> None:
-        """Newest first: what survivors stand for is theirs, if they are whole."""
+        """Give each whole compacted segment the place of those it stands for, newest first."""
         for compacted in sorted(self.segments, key=lambda s: -s.number):
             if not compacted.is_compacted or compacted not in self.segments:
                 continue

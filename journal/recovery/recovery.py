@@ -1,18 +1,18 @@
 """From a folder to records in order: check the chain, cut a torn tail, name the rest.
 
-    files on disk          `chain`: order, owner, snapshot, what is settled by it
+    files on disk          `chain`: order, owner, snapshot, settled segments
         |
         v                  scan, newest first until a batch says up to where it was synced
     limits: a newer segment supersedes           |
     every older record from its first            v  lsn_synced
     lsn on                 walk, oldest first: records below the limit, in order; records lost at
-                           or below lsn_synced are corrupt: named, passed; the first lost behind it
-                           are torn: the log ends there, and what follows is cut
+                           or below lsn_synced are corrupt: named, passed; the first lost after it
+                           are torn: the log ends there, and the rest is cut
 
-What is kept from behind lsn_synced is the *tail*. The page cache is not the disk, so an unclean
-end has its tail written again, into a fresh segment, before anything is answered (`resume`).
+The records kept from after lsn_synced are the *tail*. The page cache is not the disk, so an unclean
+end has its tail written again, into a fresh segment, before the first answer (`reopen`).
 
-With a snapshot only what lies behind its lsn is read; without one, everything.
+With a snapshot only records after its lsn are read; without one, everything.
 
 One rule: recovery reads and changes nothing; a crash during it leaves everything to the next one.
 """
@@ -49,8 +49,8 @@ _OPENING_FRAMES: Final = 2  # the checkpoint and the first batch of any segment
 class Recovery:
     """Reads one queue's journal. Exhaust `records()` first; everything else is known then.
 
-    With a snapshot `records()` has those behind `snapshot.lsn`; `whole`: all that are there, and
-    every byte is looked at. `snapshot_lsns` are those of the snapshots to keep, newest first.
+    With a snapshot `records()` yields those after `snapshot.lsn`; `whole`: all records on disk,
+    with every byte checked. `snapshot_lsns` are those of the snapshots to keep, newest first.
     """
 
     files: Files
@@ -87,12 +87,13 @@ class Recovery:
 
     @property
     def is_sealed(self) -> bool:
-        """Does the log end in a segment that nothing more is written to?"""
+        """True if the log ends in a segment that is not written to any more."""
         return self._last is not None and self._last.footer is not None
 
     @property
     def clean(self) -> bool:
-        """Did the journal end with everything synced, and said so, in a segment to go on in?"""
+        """True if the journal ended with everything synced, and said so, in a segment to go on in.
+        """
         if self.tail or self.torn:
             return False
         if self._last is None:
@@ -100,7 +101,7 @@ class Recovery:
         return not self.is_sealed and all(d.path != self._last.path for d in self.damages)
 
     def records(self) -> Iterator[Record]:
-        """Every record that is kept, in order of lsn."""
+        """Yield every record that is kept, in order of lsn."""
         self._find()
         self._find_synced()
         self._sort_out()
@@ -143,10 +144,10 @@ class Recovery:
             self._item_seen = self._item_last = self._item_jump = opening.item - 1
 
     def _find_synced(self) -> None:
-        """Newest first, until a batch says up to where the journal was synced.
+        """Look, newest first, for a batch that says up to where the journal was synced.
 
-        Before a file that the disk does not give, all is taken as synced: to write a tail anew
-        from there would supersede what that file may hold when the disk gives it again.
+        Before a file that the disk does not give, all is taken as synced: a tail written anew from
+        there would supersede the records that the file may hold when the disk gives it again.
         """
         before_unreadable = False
         for segment in reversed(self.segments):
@@ -161,7 +162,7 @@ class Recovery:
                 return
 
     def _sort_out(self) -> None:
-        """Newest first: which segments count, up to which lsn, and which hold nothing."""
+        """Decide, newest first, which segments count, up to which lsn, and which are empty."""
         oldest = self.segments[0].number if self.segments else 0
         limit = 0
         kept: list[SegmentFile] = []
@@ -193,7 +194,7 @@ class Recovery:
         return known.lsn_first
 
     def _scan(self, segment: SegmentFile) -> Scan:
-        """From where the snapshot says that the log goes on, if it does; else all of it."""
+        """Scan from where the snapshot says that the log goes on, if it does; else all of it."""
         snapshot = self.snapshot
         if (
             snapshot is not None
@@ -212,7 +213,7 @@ class Recovery:
     # -- walking ----------------------------------------------------------------------------
 
     def _kept(self, segment: SegmentFile, found: Scan) -> Iterator[Record]:
-        """The records of one segment that count."""
+        """Yield the records of one segment that count."""
         opened = segment.lsn_first or found.lsn_first
         segment.lsn_first = opened or (self._lsn or 1 if found.gaps else 0)
         if self.torn:
@@ -229,7 +230,7 @@ class Recovery:
             self._lsn = max(self._lsn, found.footer.lsn)  # behind all it stands for
 
     def _note_tally(self, segment: SegmentFile, found: Scan) -> None:
-        """What was put in a segment, from its footer or by counting."""
+        """Note the items put in a segment, from its footer or by counting."""
         before = self.snapshot.tally if self.snapshot else None
         cut = self._lsn if self.torn else 0
         self.tally = tally = segment.note_records(found, before, cut, self.lsn_synced)
@@ -253,7 +254,7 @@ class Recovery:
         yield from self._keep(segment, found.records[at:] if at else found.records)
 
     def _open(self, segment: SegmentFile, opening: Record) -> None:
-        """Take over what a segment opens with, unless something newer is known."""
+        """Take over the opening state of a segment, unless something newer is known."""
         if segment.is_compacted:
             self.checkpoint = self.checkpoint or opening  # names the queue; counts nothing
         elif self._is_new(segment, opening.lsn):
@@ -262,13 +263,13 @@ class Recovery:
             self._item_last = max(self._item_last, self._item_jump)
 
     def _is_new(self, segment: SegmentFile, lsn: int) -> bool:
-        """Does a segment that begins with this lsn begin behind the snapshot?"""
+        """True if a segment that begins with this lsn begins after the snapshot."""
         if self.snapshot is None or self.whole:
             return True
         return lsn > self._lsn_known and segment.number != self.snapshot.segment
 
     def _keep(self, segment: SegmentFile, records: list[Record]) -> Iterator[Record]:
-        """Records between two gaps, as far as they are wanted and not superseded."""
+        """Yield the records between two gaps that are wanted and not superseded."""
         if segment.lsn_limit and records and segment.supersedes(records[-1].lsn):
             records = records[: bisect_left(records, segment.lsn_limit, key=_lsn)]
         if records and records[0].lsn <= self._lsn_known and not self.whole:
@@ -287,7 +288,7 @@ class Recovery:
         yield from records
 
     def _all_gaps(self, segment: SegmentFile, found: Scan) -> list[Gap]:
-        """The scan's gaps, and those that show only beside the file: before it, and its end."""
+        """Yield the scan's gaps, and those at its beginning and its end."""
         gaps = list(found.gaps)
         opens_whole = not gaps or gaps[0].offset > FILE_HEADER_BYTES
         if self._lsn and found.lsn_first > self._lsn and opens_whole:
@@ -309,7 +310,8 @@ class Recovery:
         return gaps
 
     def _judge(self, segment: SegmentFile, found: Scan, gap: Gap) -> None:
-        """Torn or damaged? Names it; where records behind the last sync are lost, the log ends."""
+        """Name a gap as torn or damaged. Where records after the last sync are lost, the log ends.
+        """
         if self._is_known(segment, found, gap):
             return
         if found.unreadable:
@@ -334,9 +336,10 @@ class Recovery:
             self._lsn = last + 1
 
     def _is_known(self, segment: SegmentFile, found: Scan, gap: Gap) -> bool:
-        """Did the snapshot know all that was lost here? Then bodies are lost at most: name those.
+        """True if the snapshot knew all that was lost here. Then at most bodies are lost: name
+        those.
 
-        A gap that reaches beyond the snapshot is judged as any other, too.
+        A gap that reaches beyond the snapshot is judged like any other.
         """
         snapshot, known = self.snapshot, self._lsn_known
         if snapshot is None or self.whole:
@@ -359,14 +362,16 @@ class Recovery:
 
     @staticmethod
     def _behind(segment: SegmentFile, gap: Gap) -> int:
-        """The first lsn that is surely behind a gap; 0: there is none."""
+        """Return the first lsn that is surely after a gap; 0: there is none."""
         following = gap.lsn_next
         if segment.lsn_limit and not 0 < following < segment.lsn_limit:
             following = segment.lsn_limit
         return following
 
     def _name_unreadable(self, segment: SegmentFile, found: Scan, gap: Gap) -> None:
-        """It may have held as much as it has room for. The log goes on behind all of that."""
+        """Name a file that may have held as much as it has room for. The log goes on after all of
+        that.
+        """
         first = self._lsn or 1
         last = min(first + (gap.end - gap.offset) // HEADER_BYTES, ITEM_MAX)
         last = segment.lsn_limit - 1 if segment.lsn_limit else last
@@ -375,7 +380,9 @@ class Recovery:
         self._lsn = max(self._lsn, last + 1)
 
     def _lost(self, segment: SegmentFile, gap: Gap) -> tuple[int, int]:
-        """First and last lsn of what may have been in a gap; a last below its first: nothing."""
+        """Return first and last lsn of the records that may have been in a gap; a last below its
+        first: none.
+        """
         room = (gap.end - gap.offset) // HEADER_BYTES  # for so many records at most
         if gap.offset == FILE_HEADER_BYTES:
             room = max(room - _OPENING_FRAMES, 0)
@@ -389,7 +396,9 @@ class Recovery:
         return first, min(first + max(room, 1) - 1, ITEM_MAX)
 
     def _items_lost(self, found: Scan, first: int, last: int) -> tuple[int, int]:
-        """The items whose puts may be among these records: no record gives more than one number."""
+        """Return the items whose puts may be among these records: a record gives one number at
+        most.
+        """
         if last < first:
             return 1, 0
         id_first = self._item_seen + 1
@@ -400,7 +409,7 @@ class Recovery:
         return id_first, self._item_last
 
     def _cut(self, found: Scan, offset: int, reason: str, first: int, last: int) -> None:
-        """The log ends before `offset`; what was written from there on in this file is cut."""
+        """End the log before `offset`; the later bytes of this file are cut."""
         self.torn = True
         end = max([found.read_to, *(g.end for g in found.gaps)])
         if end > offset:

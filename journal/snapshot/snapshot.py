@@ -66,7 +66,7 @@ SUFFIX: Final = ".snapshot"
 _DIGITS: Final = 20  # of an lsn in a name: sorted by name is sorted by lsn
 _SEGMENT: Final = struct.Struct("<IIQQQQ")
 _PIECE_BYTES: Final = 1 << 20  # bodies are cut to about this size
-STEP_FRAMES: Final = 1000  # between two pauses, as in `carry`
+STEP_FRAMES: Final = 1000  # between two pauses, as in `compaction`
 _FOOTER: Final = int(Kind.FOOTER)
 _ORDER: Final = (
     Kind.CHECKPOINT, Kind.LIVE, Kind.ATTEMPTS, Kind.DEAD, Kind.LEASED, Kind.DELAYED, Kind.PLACED,
@@ -78,7 +78,7 @@ _ONCE: Final = frozenset({Kind.CHECKPOINT, Kind.PAUSED, Kind.DECLARED, Kind.FOOT
 
 
 class SnapshotDamaged(JournalError):
-    """A snapshot is not what was written: from byte `offset` on, for this `reason`."""
+    """A snapshot does not parse: from byte `offset` on, for this `reason`."""
 
     def __init__(self, path: str, offset: int, reason: str) -> None:
         super().__init__(f"{path}: damaged at byte {offset} ({reason})")
@@ -88,7 +88,7 @@ class SnapshotDamaged(JournalError):
 
 @dataclass(slots=True)
 class SegmentState:
-    """What was alive in a segment. The items put there lie between first and last (0: none)."""
+    """The live items of a segment. The items put there lie between first and last (0: none)."""
 
     number: int
     item_first: int
@@ -101,16 +101,16 @@ class SegmentState:
 class Snapshot:
     """The state that includes every record up to `lsn`; the log goes on at `segment`, `offset`.
 
-    `live_bytes` are the bodies of all live items: ready, lent, dead. `segments` are all but the
-    one in which the log goes on, in the order of the chain; `tally` is of that one, up to
-    `offset` (None: not known, and a start reads that segment whole). `declared` are the settings
-    that a client declared, in the form that is kept (empty: none), `watermarks` the last times of
-    schedules. `delayed` and `placed` may be looked through more than once. `held` are the keys, by
-    item, of what was given back for later and is first for its key still, due or not. `origins` are
-    open, by the item that was made of them. `readers` are the children; `passes_on`: the queue's
-    own line takes nothing of what is put for all; `is_remnant`: it was deleted. `scopes` stand in
-    the order of their last use; `chunks` hold the ids and versions that are remembered.
-    `retained` are ids whose puts are in the log, done or not (None: those of what is alive).
+    `live_bytes` are the bodies of all live items: ready, leased, dead. `segments` are all but the
+    one in which the log goes on, in the order of the log; `tally` is of that one, up to `offset`
+    (None: not known, and a start reads that segment whole). `declared` are the settings that a
+    client declared, as they are stored (empty: none), `watermarks` the last times of schedules.
+    `delayed` and `placed` may be iterated more than once. `held` are the keys, by item, of items
+    that were given back for later and are still first for their key, due or not. `origins` are
+    open, by the item that was made of them. `readers` are the children; `passes_on`: the queue
+    itself takes none of the items put for all; `is_remnant`: it was deleted. `scopes` are in the
+    order of their last use; `chunks` hold the remembered ids and versions. `retained` are ids whose
+    puts are in the log, done or not (None: those of live items).
     """
 
     lsn: int
@@ -139,16 +139,16 @@ class Snapshot:
     is_remnant: bool = False
 
     def needed(self) -> IdSet:
-        """The items whose puts somebody needs; not to be changed."""
+        """Return the items whose puts some reader needs; not to be changed."""
         return IdSet.union([self.live, *(reader.live for reader in self.readers)])
 
     def encode(
         self, short_identity: int, identity: bytes, time_ms: int,
         pause: Callable[[], None] = lambda: None,
     ) -> bytes:  # fmt: skip
-        """The file's bytes, below 4 GiB. It may run on a thread when the state is a copy.
+        """Return the file's bytes, below 4 GiB. It may run on a thread when the state is a copy.
 
-        `pause` is called about every millisecond of work and waits as long as it wants to.
+        `pause` is called about every millisecond of work and may wait.
         """
         pieces: list[bytes] = []
         frames: list[bytes] = []  # since the last piece
@@ -166,7 +166,7 @@ class Snapshot:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Snapshot:
-        """The inverse of `encode`; raises SnapshotDamaged, or NewerFormat for what is newer."""
+        """Do the inverse of `encode`. Raises SnapshotDamaged, or NewerFormat for a newer one."""
         frames = list(_frames(data, path))
         try:
             made = _from_frames(frames)
@@ -221,12 +221,12 @@ class Snapshot:
 
 
 def snapshot_name(lsn: int) -> str:
-    """The file name of the snapshot of this lsn."""
+    """Return the file name of the snapshot of this lsn."""
     return f"{lsn:0{_DIGITS}d}{SUFFIX}"
 
 
 def snapshot_lsn(name: str) -> int | None:
-    """The lsn in a snapshot's file name; None for any other file."""
+    """Return the lsn in a snapshot's file name; None for any other file."""
     stem = name.removesuffix(SUFFIX)
     if stem == name or len(stem) != _DIGITS or not (stem.isascii() and stem.isdigit()):
         return None
@@ -234,7 +234,7 @@ def snapshot_lsn(name: str) -> int | None:
 
 
 def is_ours(name: str) -> bool:
-    """Does this name a file that holds records, a state, or what is remembered?"""
+    """True if this names a segment, a snapshot or a chunk."""
     return (
         segment_number(name) is not None
         or snapshot_lsn(name) is not None
