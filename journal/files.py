@@ -58,8 +58,8 @@ class Handle(Protocol):
 class Files(Protocol):
     """What the journal asks of a disk.
 
-    Where a verb needs a folder to be synced it opens the folder first; so a shortage changes no
-    name that is not synced.
+    A verb that syncs a folder opens the folder first; so a shortage changes no name that is not
+    synced.
     """
 
     def names(self, folder: str) -> list[str]:
@@ -88,23 +88,23 @@ class Files(Protocol):
         """The file's length in bytes."""
 
     def mode(self, path: str) -> int:
-        """The file's kind and permissions, as `lstat` says them: no link is followed."""
+        """Return the file's kind and permissions, as `lstat` does: no link is followed."""
 
     def free(self, path: str) -> int:
-        """How many bytes this process may still write to the disk on which `path` lies."""
+        """Return how many bytes this process may still write to the disk of `path`."""
 
     def rename(self, old: str, new: str) -> None:
         """Give a file or folder another name in the same folder; on disk on return."""
 
     def link(self, old: str, new: str) -> None:
-        """Give a file a second name, on disk on return; that it has it already is no error.
+        """Give a file a second name, on disk on return; no error if it has that name already.
 
         Raises FileExistsError when another file has that name, OSError(EXDEV) when `new` lies on
         another disk.
         """
 
     def links(self, path: str) -> int:
-        """How many names this file has; 1: nobody shares its bytes."""
+        """Return how many names this file has; 1: its bytes are not shared."""
 
     def remove(self, path: str) -> None:
         """Remove a file if it is there; on disk on return, so that removals keep their order."""
@@ -122,7 +122,7 @@ def is_shortage(error: OSError) -> bool:
 
 
 def _for_good(error: OSError, path: str) -> OSError:
-    """The error of a write or a sync, which no shortage excuses: whatever it says, it is final."""
+    """Return the error of a write or a sync, which no shortage excuses: it is final."""
     number = errno.EIO if is_shortage(error) else error.errno
     return OSError(number, error.strerror, path)
 

@@ -332,7 +332,7 @@ class Chain:
                 self.segments = [s for s in self.segments if s not in theirs]
             else:  # the segments they were made of are still there
                 self.segments.remove(compacted)
-                reason = compacted.unreadable or "survivors that are not whole; not used"
+                reason = compacted.unreadable or "a compacted segment that is not whole; not used"
                 self.damages.append(
                     Damage("corrupt", compacted.path, 0, compacted.capacity, reason, 1, 0)
                 )

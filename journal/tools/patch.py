@@ -1,7 +1,7 @@
-"""A segment without its damage: the stretches that were lost hold records that say nothing.
+"""A segment without its damage: the lost stretches hold records that say nothing.
 
-Everything else stays where it was, byte for byte: a snapshot says at which byte the log goes on,
-and an item where its body is.
+Every other byte keeps its position: a snapshot says at which byte the log goes on, and an item
+where its body is.
 
 One rule: bytes to bytes; no I/O but reading.
 """
@@ -30,13 +30,15 @@ _RECORDS_MAX: Final = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """What is written where something was lost: `tokens` is no lease's token from then on."""
+    """The content of a lost stretch: `tokens` is no lease's token from then on."""
 
     tokens: int
     time_ms: int
 
     def frames(self, header: SegmentHeader, offset: int, end: int, lsn: int, count: int) -> bytes:
-        """Exactly `count` records from `lsn` on, in exactly these bytes; raises JournalError."""
+        """Return exactly `count` records from `lsn` on, in exactly these bytes. Raises
+        JournalError.
+        """
         size = end - offset
         if count and count * HEADER_BYTES > size:
             raise JournalError(f"{count} records are missing where {size} bytes are")
@@ -58,9 +60,9 @@ class Nothing:
 
 @dataclass(slots=True)
 class Patch:
-    """One segment and what it should say: `lsn_first` if its beginning is lost (0: not known),
-    `lsn_end` the first record behind it if it goes on up to there (0: not known), `lsn_behind`
-    where the next segment goes on (0: there is none).
+    """One segment and its repair: `lsn_first` if its beginning is lost (0: not known), `lsn_end`
+    the first record after it if it goes on up to there (0: not known), `lsn_behind` where the next
+    segment goes on (0: there is none).
     """
 
     frames: Frames
@@ -71,7 +73,7 @@ class Patch:
     lsn_behind: int = 0
 
     def patched(self, data: bytes) -> bytes:
-        """The whole segment. Raises JournalError when what is missing has no room."""
+        """Return the whole segment. Raises JournalError when the missing records have no room."""
         header, frames = self.header, self.frames
         segment = bytearray(data.ljust(header.capacity, b"\0"))
         segment[:FILE_HEADER_BYTES] = header.encode()
@@ -101,7 +103,7 @@ class Patch:
         return bytes(segment)
 
     def _close(self, segment: bytearray) -> None:
-        """Survivors get a new footer in any case: it counts them."""
+        """Write a footer. A compacted segment gets a new one in any case: it counts the puts."""
         behind = self.lsn_behind
         if self.header.role == COMPACTED:
             footer = self.frames.footer
@@ -115,7 +117,7 @@ class Patch:
 
 
 def stand_in(header: SegmentHeader, lsn_first: int, count: int, nothing: Nothing) -> bytes:
-    """A segment for one that is missing; as large as need be."""
+    """Return a segment for a missing one, as large as necessary."""
     if count > _RECORDS_MAX:
         raise JournalError(f"{count} records are missing")
     capacity = whole_sectors(OVERHEAD_BYTES + max(count, 1) * HEADER_BYTES)
@@ -132,7 +134,7 @@ def stand_in(header: SegmentHeader, lsn_first: int, count: int, nothing: Nothing
 
 
 def _close(segment: bytearray, header: SegmentHeader, time_ms: int, lsn_behind: int) -> None:
-    """A footer, if there is none that can be read."""
+    """Write a footer, if there is no readable one."""
     sparse = header.role == COMPACTED
     found = scan(bytes(segment), "", header.journal, header.segment, holes=sparse)
     if found.footer is not None or not found.lsn_first:

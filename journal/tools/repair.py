@@ -1,15 +1,15 @@
-"""Making a damaged journal whole: what is lost is set aside and said, all the rest stays.
+"""Making a damaged journal whole: lost bytes are set aside and named, all the rest stays.
 
     damaged stretch       copied to set-aside/; written over with records that say nothing, in a
                           whole new file under the old name (every other byte stays where it was)
-    damaged chunk         keeps its bytes under another name; what only it remembered is forgotten
+    damaged chunk         keeps its bytes under another name; its entries are forgotten
     damaged snapshot      keeps its bytes under another name; an older one or the log is used
     unreadable or foreign file     keeps its bytes under another name
     missing records       a segment that says nothing stands for them; snapshots forget the items
     damaged end           the log goes on in a fresh segment, as after a start
 
-The records that say nothing are as many as were lost, so the count of the log has no hole; they
-say up to where lease tokens may have been issued, so that none is issued twice.
+The records that say nothing are as many as were lost, so the count of the log has no gap; they say
+up to where lease tokens may have been issued, so that none is issued twice.
 
 One rule: each step leaves a journal in which everything undamaged can still be read: a crash at any
 moment loses nothing more than was damaged, and the next repair goes on.
@@ -47,7 +47,7 @@ from journal.tools.patch import Nothing, Patch, stand_in
 from journal.tools.verify import LOCK, Progress, Report, check_journal, owning_folder, silent
 from journal.write.segment_file import Sizes
 
-# What cannot be read at first (a file without its header) shows what else is lost in a later round.
+# A file that cannot be read at first (without its header) may show more losses in a later round.
 _ROUNDS: Final = 6
 _SUFFIX_DAMAGED: Final = ".damaged"
 _SUFFIX_FOREIGN: Final = ".foreign"
@@ -55,7 +55,7 @@ _SUFFIX_FOREIGN: Final = ".foreign"
 
 @contextmanager
 def owned(files: Files, folder: str) -> Iterator[None]:
-    """Own the data directory that `folder` is, or is in; raises DirectoryLocked."""
+    """Own the data directory that `folder` is, or is in. Raises DirectoryLocked."""
     lock = files.lock(os.path.join(owning_folder(files, folder), LOCK))
     try:
         yield
@@ -65,24 +65,24 @@ def owned(files: Files, folder: str) -> Iterator[None]:
 
 @dataclass(slots=True)
 class Repair:
-    """What is to be done to one journal. Reading it changed nothing; `run` does it."""
+    """The repair of one journal. Reading it changed nothing; `run` does it."""
 
     files: Files
     report: Report
 
     @property
     def needed(self) -> bool:
-        """Is anything damaged?"""
+        """True if anything is damaged."""
         return bool(self.report.damages)
 
     def sentences(self) -> Iterator[str]:
-        """Each damage, and what becomes of it."""
+        """Yield each damage, and its repair."""
         for damage in self.report.damages:
             yield damage.sentence()
             yield f"  {_what_becomes_of(self.files, damage)}"
 
     def run(self, time_ms: int) -> None:
-        """Do it; raises JournalError when something cannot be made whole. Blocks."""
+        """Do it. Raises JournalError when something cannot be made whole. Blocks."""
         folder, report = self.report.folder, self.report
         for _ in range(_ROUNDS):
             _Round(self.files, report, time_ms).run()
@@ -96,12 +96,12 @@ class Repair:
 
 
 def repair_of(files: Files, folder: str, progress: Progress = silent) -> Repair:
-    """What is to be repaired; raises JournalError where a file cannot be read."""
+    """Return the repair. Raises JournalError for a file that cannot be read."""
     return Repair(files, check_journal(files, folder, progress))
 
 
 class _Round:
-    """One pass over what is damaged now."""
+    """One pass over the damage of now."""
 
     def __init__(self, files: Files, report: Report, time_ms: int) -> None:
         self.files = files
@@ -133,7 +133,7 @@ class _Round:
             self._stand_in_before(damage)
 
     def _forget_chunks(self) -> bool:
-        """What is remembered only in a damaged chunk is lost: no snapshot lists it any more."""
+        """Forget the entries of damaged chunks: no snapshot lists these any more."""
         lost = [d for d in self.report.damages if chunk_range(os.path.basename(d.path))]
         self._rename([d for d in lost if self._is_there(d.path)])
         names = {os.path.basename(d.path) for d in lost}
@@ -162,7 +162,9 @@ class _Round:
         return os.path.basename(path) in self.files.names(os.path.dirname(path))
 
     def _forget_lost_items(self) -> None:
-        """In every snapshot, the oldest first: who reads the newest still finds what was lost."""
+        """Forget the lost items in every snapshot, the oldest first: a reader of the newest still
+        finds them.
+        """
         for name in self.files.names(self.folder):
             path = os.path.join(self.folder, name)
             if snapshot_lsn(name) is None:
@@ -184,7 +186,7 @@ class _Round:
                 self.files.create(path, data, len(data)).close()
 
     def _puts_among(self, items: IdSet) -> Iterator[int]:
-        """Those whose puts can be read in some segment."""
+        """Yield those whose puts can be read in some segment."""
         for frames, _ in chain(self.files, self.folder) if items else ():
             for found in frames.walk():
                 if isinstance(found, Record) and found.kind == Kind.PUT and found.item in items:
@@ -216,7 +218,7 @@ class _Round:
         snapshot.checkpoint = replace(snapshot.checkpoint, live_items=len(snapshot.live))
 
     def _patch(self, path: str, damages: list[Damage], lsn_end: int = 0) -> None:
-        """A whole file under the same name, on disk before it has it."""
+        """Write a whole file under the same name; it is on disk before it has the name."""
         data = self.files.read(path)
         number = segment_number(os.path.basename(path)) or 0
         frames = Frames(self.files, path)
@@ -235,21 +237,23 @@ class _Round:
         self.files.create(path, whole, len(whole)).close()
 
     def _lsn_snapshot(self, number: int, behind: int) -> int:
-        """Up to where the newest snapshot says that this segment holds the log; 0: it does not."""
+        """Return up to where the newest snapshot says that this segment holds the log; 0: it does
+        not.
+        """
         kept = list(snapshots(self.files, self.folder))
         if not kept or kept[-1].segment != number:
             return 0
         return min(kept[-1].lsn + 1, behind or kept[-1].lsn + 1)
 
     def _stand_in(self, number: int, damage: Damage) -> None:
-        """For a segment that is not there and whose records nothing else holds."""
+        """Write a segment for a missing one whose records no other has."""
         count = damage.lsn_last - damage.lsn_first + 1
         nothing = Nothing(self.tokens, self.time_ms)
         data = stand_in(self._header(number, 0), damage.lsn_first, count, nothing)
         self.files.create(segment_path(self.folder, number), data, len(data)).close()
 
     def _stand_in_before(self, damage: Damage) -> None:
-        """For records that are missing before a segment: one, or the last one's end."""
+        """Write a segment for records that are missing before one, or patch the last one's end."""
         header = Frames(self.files, damage.path).header
         assert header is not None, "whoever misses records before a segment has read it"
         earlier = [
@@ -261,13 +265,14 @@ class _Round:
         least = max(last.rank, last.last) if last is not None else 0
         names = self.files.names(self.folder)
         for number in range(header.rank - 1, least, -1):
-            if segment_name(number) not in names:  # survivors' numbers are not their ranks
+            # The number of a compacted segment is not its rank.
+            if segment_name(number) not in names:
                 self._stand_in(number, damage)
                 return
         self._patch(earlier[-1].path, [], damage.lsn_last + 1)
 
     def _header(self, number: int, capacity: int) -> SegmentHeader:
-        """As the other files of this journal have it."""
+        """Return a header with the identity of the other files of this journal."""
         for frames, _ in chain(self.files, self.folder):
             if frames.header is not None:
                 return SegmentHeader(
@@ -276,7 +281,7 @@ class _Round:
         raise JournalError(f"{self.folder}: no file says which journal this is")
 
     def _lsn_behind(self, rank: int) -> int:
-        """Where the log goes on behind the segment of this rank; 0: it ends there."""
+        """Return where the log goes on after the segment of this rank; 0: it ends there."""
         following = (
             lsn
             for frames, lsn in chain(self.files, self.folder)
@@ -286,7 +291,7 @@ class _Round:
 
 
 def _goes_on_in_fresh(files: Files, report: Report, time_ms: int) -> bool:
-    """Where the log's end is damaged it goes on elsewhere, as at a start; was that so?"""
+    """Go on elsewhere if the log's end is damaged, as at a start. Return True if it was."""
     recovery, live_set = Recovery(files, report.folder), LiveSet()
     for _ in live_set.follow(recovery):
         pass
@@ -300,9 +305,9 @@ def _goes_on_in_fresh(files: Files, report: Report, time_ms: int) -> bool:
 def opening_behind(
     recovery: Recovery, live_set: LiveSet, name: bytes, generation: int
 ) -> Checkpoint:
-    """What a segment opens with that goes on behind `recovery`.
+    """Return the opening of a segment that goes on after `recovery`.
 
-    No number that may be among what was lost, and no lease token, is given again.
+    No number that may be among the lost records, and no lease token, is given again.
     """
     newest = recovery.checkpoint
     opening = live_set.checkpoint(
@@ -323,13 +328,13 @@ def _is_snapshot(path: str) -> bool:
 
 
 def _is_unreadable(damage: Damage) -> bool:
-    """Is there nothing in the file that could be kept where it is?"""
+    """True if the file has nothing to be kept where it is."""
     is_stump = damage.offset < damage.end <= FILE_HEADER_BYTES and damage.kind == "truncated"
     return is_stump or damage.id_last >= ITEM_MAX
 
 
 def _free_name(files: Files, path: str) -> str:
-    """The path, or with a number behind it."""
+    """Return the path, or one with a number after it."""
     there = files.names(os.path.dirname(path))
     names = (f"{path}.{n}" if n else path for n in range(len(there) + 1))
     return next(name for name in names if os.path.basename(name) not in there)

@@ -1,13 +1,13 @@
-"""Is a journal whole? Every frame of every file is checked, also while a daemon writes there.
+"""The check of a journal: every frame of every file, also while a daemon writes there.
 
     what a start would read     judged by `recovery`, as a start would judge it
-    what lies behind it         (segments that a snapshot made superfluous to read, older
-                                snapshots) walked frame by frame: nobody writes there any more
+    files before that           (segments that a snapshot made superfluous to read, older
+                                snapshots) walked frame by frame: they are not written any more
 
-What a start would read is in memory as at a start: one segment and its records at a time. Without
-a snapshot that is every segment, and 64 MiB of 100-byte items take 430 MiB; the walk takes 17.
+The records that a start would read are in memory as at a start: one segment at a time. Without a
+snapshot that is every segment, and 64 MiB of 100-byte items take 430 MiB; the walk takes 17.
 
-One rule: a report is facts. Who prints it decides how; nothing is changed here.
+One rule: a report is facts. The caller decides how to print it; nothing is changed here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Report:
-    """One journal, checked. `items` is None where ids alone do not tell how many are live."""
+    """One journal, checked. `items` is None if ids alone do not tell how many are live."""
 
     folder: str
     name: bytes
@@ -74,7 +74,7 @@ class Report:
 
     @property
     def ending(self) -> str:
-        """In what state it is, in a few words."""
+        """Its state, in a few words."""
         if self.damages:
             return "damaged"
         if self.torn or self.records_behind_sync:
@@ -84,18 +84,20 @@ class Report:
 
 
 def silent(done: int, total: int) -> None:
-    """Nobody is watching."""
+    """Report no progress."""
 
 
 def owning_folder(files: Files, folder: str) -> str:
-    """The data directory: `folder`, or the one above when this is one queue's."""
+    """Return the data directory: `folder`, or the one above when this is one queue's."""
     is_queue = any(segment_number(name) is not None for name in files.names(folder))
     above = os.path.dirname(os.path.abspath(folder))
     return above if is_queue and LOCK in files.names(above) else folder
 
 
 def is_running(files: Files, folder: str) -> bool | None:
-    """Does a daemon (or a tool) own this data directory? None: nobody ever did, or who knows."""
+    """True if a daemon (or a tool) owns this data directory. None: it was never owned, or that is
+    unknown.
+    """
     with suppress(OSError):
         data_dir = owning_folder(files, folder)
         if LOCK in files.names(data_dir):
@@ -108,7 +110,7 @@ def is_running(files: Files, folder: str) -> bool | None:
 
 
 def check_journal(files: Files, folder: str, progress: Progress = silent) -> Report:
-    """Check one journal; raises JournalError where a file cannot be read."""
+    """Check one journal. Raises JournalError for a file that cannot be read."""
     total = sum(_sizes(files, folder).values())
     try:
         return _checked(files, folder, total, progress)
@@ -141,12 +143,12 @@ def _checked(files: Files, folder: str, total: int, progress: Progress) -> Repor
 
 
 class StartView(JournalView):
-    """A journal as a start would read it: of what a snapshot settles, only front and end."""
+    """A journal as a start would read it: of settled segments, only front and end."""
 
     __slots__ = ()
 
     def records(self) -> Iterator[Record]:
-        """Every record that a start would read, in order of lsn, each once."""
+        """Yield every record that a start would read, in order of lsn, each once."""
         for _ in range(RESTARTS_MAX):
             recovery = Recovery(self._files, self.folder)
             try:
@@ -168,7 +170,7 @@ class StartView(JournalView):
 
 
 class Past:
-    """What a snapshot has made superfluous to read at a start, checked frame by frame."""
+    """The files that a snapshot has made superfluous to read at a start, checked frame by frame."""
 
     def __init__(self, files: Files, folder: str, live_set: LiveSet) -> None:
         self.damages: list[Damage] = []
@@ -179,12 +181,12 @@ class Past:
         self._items = live_set.items
 
     def check(self, progress: Callable[[int], None] = lambda done: None) -> None:
-        """Check all of it; a file that a daemon removes meanwhile is of no interest any more."""
+        """Check all of it; a file that a daemon removes meanwhile does not matter any more."""
         newest = self._newest_snapshot()
         if newest is None:
             return
         done, in_order = 0, chain(self._files, self._folder)
-        # Records from this lsn on are said again by newer segments.
+        # Newer segments repeat the records from this lsn on.
         limits = {one.path: lsn for (one, _), (_, lsn) in pairwise(in_order)}
         for name in self._files.names(self._folder):
             if segment_number(name) is None:
@@ -284,7 +286,9 @@ class Past:
 
 
 class _Lost:
-    """What may have stood in the holes of one segment: items between the puts around them."""
+    """The records that may have been in the holes of one segment: items between the puts around
+    them.
+    """
 
     def __init__(self, path: str, items: IdSet) -> None:
         self.holes: list[Hole] = []
@@ -295,7 +299,7 @@ class _Lost:
         self._put = 0
 
     def judge(self, lsn: int, lsn_behind: int) -> None:
-        """The holes since the last record are between these two."""
+        """Judge the holes since the last record: they are between these two."""
         for hole in self.holes:
             reason = NOT_WHOLE if hole.end > hole.offset else FEWER_THAN_COUNTED
             lsns = (lsn, lsn_behind - 1) if lsn else (1, 0)
@@ -305,7 +309,9 @@ class _Lost:
         self.holes.clear()
 
     def put_seen(self, item: int) -> None:
-        """This item's put came behind them; those before it that are there were put in them."""
+        """Note the put of this item after the holes; the items before it that are there were put in
+        them.
+        """
         if self._open:
             first = self._items.first_from(self._put + 1)
             ids = self._items.between(self._put + 1, item - 1) if 0 < first < item else IdSet()
@@ -319,13 +325,13 @@ class _Lost:
 
 
 def _counted(footer: Record) -> int:
-    """How many records a footer says are in its segment."""
+    """Return how many records a footer counts."""
     counts = decode_meta(footer.meta).get(Tag.COUNTS, b"")
     return sum(decode_counts(counts if isinstance(counts, bytes) else b"").values())
 
 
 def _sizes(files: Files, folder: str) -> dict[str, int]:
-    """Every file with records or a state, and its size; those that vanish do not count."""
+    """Return every file with records or a state, and its size; vanished ones do not count."""
     found = {}
     for name in files.names(folder):
         if is_ours(name):
@@ -335,7 +341,7 @@ def _sizes(files: Files, folder: str) -> dict[str, int]:
 
 
 def _without_repeats(damages: list[Damage]) -> list[Damage]:
-    """A damaged snapshot is named by recovery, and by who reads all of them."""
+    """Leave out damage that recovery has named already."""
     kept: list[Damage] = []
     for damage in damages:
         if not any(

@@ -159,8 +159,7 @@ class Journal:
                 return
 
     def _write_batch(self, budget: int, time_ms: int) -> int:
-        """Write one batch into the active segment. Return its bytes; 0: not even one record fits.
-        """
+        """Write one batch into the active segment. Return its bytes; 0: no record fits."""
         segment = self.active
         assert segment is not None
         room = min(usable_bytes(segment.capacity) - segment.at, FRAME_BYTES_MAX)

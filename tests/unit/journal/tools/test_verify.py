@@ -35,7 +35,7 @@ from tests.support.memory_disk import MemoryDisk
 from tests.support.snapshots import NEWEST, OLDER, laid, snapshot_path
 
 STRANGE: Final = "belongs to another journal or place"
-NOT_USED: Final = "survivors that are not whole; not used"
+NOT_USED: Final = "a compacted segment that is not whole; not used"
 IN_BODY: Final = 70  # bytes behind a record's beginning
 
 Make = Callable[[], MemoryDisk]
