@@ -5,7 +5,7 @@ A verb is a guarantee: when `create` returns, the file, its bytes and its name a
 them from worker threads, except `write`, which only reaches the page cache.
 
 One rule: nothing else in `journal/` or the daemon touches a queue's files. Tests put a disk in
-memory behind the same verbs, with crashes and faults.
+memory under the same verbs, with crashes and faults.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ class Disk:
 
     def create_over(self, old: str, path: str, data: bytes) -> None:
         fresh = path + SUFFIX_NEW
-        self.rename(old, fresh)  # whoever links it from here on links what nobody reads
+        self.rename(old, fresh)  # a link made from here on is of a file that is not read
         room = -(-self.size(fresh) // _BLOCK_BYTES) * _BLOCK_BYTES
         if self.links(fresh) > 1 or room < len(data):
             self.rename(fresh, old)
@@ -284,7 +284,7 @@ class Disk:
         try:
             handle.write(0, data)
             os.ftruncate(descriptor, len(data))
-            handle.sync()  # the new length is data, too
+            handle.sync()  # the new length is data as well
         finally:
             handle.close()
         self.rename(fresh, path)

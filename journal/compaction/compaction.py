@@ -354,7 +354,7 @@ class _Compacted:
         self._handle.close()
         try:
             self._files.rename(self._path + SUFFIX_NEW, self._path)
-        except OSError:  # it may have its name by now, and nobody would know of it
+        except OSError:  # it may have its name by now, unknown to the journal
             with contextlib.suppress(OSError):
                 self._files.remove(self._path)
             raise

@@ -25,8 +25,8 @@ from journal.snapshot.snapshot import SegmentState, Snapshot, snapshot_name
 from journal.write.segment_file import Segment
 from journal.write.writer import Journal
 
-# A start reads the records behind the newest snapshot: so many take about half a second. Of leases
-# by token a snapshot has a record each, so with more of them it waits for as many.
+# A start reads the records after the newest snapshot: this many take about half a second. A
+# snapshot has a record for each lease by token, so with more leases it waits for as many records.
 SNAPSHOT_RECORDS: Final = 50_000
 # The older one is there in case the newer one is damaged.
 SNAPSHOTS_KEPT: Final = 2

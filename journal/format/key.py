@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import Final
 from urllib.parse import quote_from_bytes, unquote
 
-# A put's meta has 65,535 bytes for all there is beside the body; half of it is a long key.
+# A put's meta has 65,535 bytes for everything but the body; half of it is a long key.
 KEY_BYTES_MAX: Final = 32 << 10
 _HEAD: Final = struct.Struct("<BI")
 _FLOAT: Final = struct.Struct("<d")

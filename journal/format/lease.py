@@ -16,7 +16,7 @@ from journal.format.kinds import Kind, Tag
 from journal.format.meta import decode_meta, encode_meta
 from journal.format.record import Draft, Record
 
-# Plain numbers: looking them up in their enums would take as long as the rest.
+# Plain numbers: their look-up in the enums would double the time.
 _LEASED: Final = int(Kind.LEASED)
 _RENEWED: Final = int(Kind.RENEWED)
 _DEADLINE_MS: Final = int(Tag.DEADLINE_MS)

@@ -37,9 +37,9 @@ SUFFIX_RECYCLED: Final = ".recycled"  # behind a segment's name: waits for its n
 
 # What a file holds. All of them hold frames.
 LOG: Final = 0  # records as they came
-COMPACTED: Final = 1  # the puts of several segments whose items are alive; it stands for them
+COMPACTED: Final = 1  # the live puts of several segments; it stands for these
 SNAPSHOT: Final = 2  # the state of a queue; see `snapshot`
-CHUNK: Final = 3  # a part of the ids and versions that a queue remembers; see `chunks`
+CHUNK: Final = 3  # a part of the ids and versions that a queue remembers; see `dedupe_file`
 
 _FILE_HEADER: Final = struct.Struct("<8sHHI16sIIQIIII")
 _COUNT: Final = struct.Struct("<BI")

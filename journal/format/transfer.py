@@ -31,7 +31,7 @@ _SETTLED: Final = int(Kind.SETTLED)
 _ORIGIN: Final = int(Tag.ORIGIN)
 _TARGET: Final = int(Tag.TARGET)
 _GENERATION: Final = int(Tag.GENERATION)
-# Of so many queues it is remembered how their items are named.
+# Of this many queues the names of items are cached.
 _QUEUES_KNOWN: Final = 1024
 _DIGITS_MAX: Final = 20  # of a number in 64 bits
 _new: Final = tuple.__new__  # half the cost of calling a named tuple

@@ -112,7 +112,7 @@ class Frames:
         if self.header is None:
             return Hole(start, stop)
         needle = _IDENTITY.pack(self.header.journal, self.header.segment)
-        last = start  # behind the last byte that is not zero
+        last = start  # after the last byte that is not zero
         at = start + ALIGN_BYTES
         piece, base = self._load(start, PIECE_BYTES)
         base = start - base

@@ -72,14 +72,16 @@ class Scan:
     read_to: int = FILE_HEADER_BYTES  # where the last whole record ends
     batches: int = 0
     start: int = FILE_HEADER_BYTES  # where reading began
-    dirty: bool = False  # behind the end are bytes that are not zeros
+    dirty: bool = False  # bytes that are not zeros follow the end
     unreadable: bool = False  # the disk did not give its bytes
 
     def kept_tally(self, limit: int, before: Tally | None) -> Tally:
-        """What was put here below the lsn `limit` (0: all), from the footer or by counting.
+        """Return the tally of the records here below the lsn `limit` (0: all), from the footer or
+        by counting.
 
-        `before`: what stands in front of where reading began. What newer segments say again counts
-        there, though the footer counts it too, and though a power cut may have taken it here.
+        `before`: the tally of the records before the start of the scan. Records that newer segments
+        repeat count there, though the footer counts them as well, and though a power cut may have
+        taken them here.
         """
         records, footer = self.records, self.footer
         if limit and records and records[-1].lsn >= limit:
@@ -191,7 +193,7 @@ def find_identity(data: bytes, number: int) -> int:
 
 
 def _take_unnumbered(record: Record, result: Scan) -> None:
-    """Account for a record that stands between the others: its lsn is the next one's."""
+    """Account for a record between the numbered ones: its lsn is the next one's."""
     result.lsn_first = result.lsn_first or record.lsn
     result.lsn_next = record.lsn
     if record.kind == Kind.BATCH:
@@ -208,7 +210,7 @@ def _take_unnumbered(record: Record, result: Scan) -> None:
 def _skip_gap(
     data: bytes, at: int, room_end: int, zone: int, journal: int, result: Scan, holes: bool
 ) -> Record | None:
-    """At bytes that are no record: the next whole record, after noting the gap; None: the end."""
+    """Note a gap at bytes that are no record; return the next whole record, None: the end."""
     expected = result.lsn_next
     if _only_zeros(data, at, room_end):
         return None  # the usual end
@@ -225,7 +227,9 @@ def _skip_gap(
 def _note_end(
     data: bytes, at: int, room_end: int, zone: int, journal: int, result: Scan
 ) -> None:
-    """No whole record of this life follows: is this the end, or is what follows damaged?"""
+    """Decide, where no whole record of this life follows, if this is the end or the rest is
+    damaged.
+    """
     number, footer, expected = result.number, result.footer, result.lsn_next
     result.dirty = footer is None
     if (
@@ -246,7 +250,9 @@ def _note_end(
 
 
 def _older_frame_at(data: bytes, at: int, stop: int, journal: int, number: int) -> int:
-    """Where the first whole frame of an earlier life stands, `stop`: none. Ours end before it."""
+    """Return where the first whole frame of an earlier life begins, `stop`: none. Our log ends
+    before it.
+    """
     needle = struct.pack("<I", journal)
     found = data.find(needle, at + _IDENTITY_AT, stop)
     while found >= 0:
@@ -258,7 +264,7 @@ def _older_frame_at(data: bytes, at: int, stop: int, journal: int, number: int) 
 
 
 def _only_zeros(data: bytes, at: int, stop: int) -> bool:
-    """Comparing is many times faster than searching, and a segment may be mostly zeros."""
+    """True if there are only zeros. Comparing is many times faster than searching."""
     if any(data[at : min(at + HEADER_BYTES, stop)]):
         return False
     return all(
@@ -269,11 +275,11 @@ def _only_zeros(data: bytes, at: int, stop: int) -> bool:
 def _find_following(
     data: bytes, at: int, room_end: int, journal: int, result: Scan, holes: bool
 ) -> Record | None:
-    """The first whole record behind the bytes at `at` that the log may go on with.
+    """Return the first whole record after the bytes at `at` that the log may go on with.
 
-    Bodies may hold anything, a frame that fits its place among it: while a damaged frame still
-    says how long it is, its body is not searched. (Who wants to be found elsewhere has to know
-    the journal's identity, which is random and never leaves its files.)
+    Bodies may hold anything, also a frame that fits its position: while a damaged frame still has
+    its length, its body is not searched. (A forged frame needs the journal's identity, which is
+    random and never leaves its files.)
     """
     number, lsn = result.number, result.lsn_next
     stop = frame_end(data, at, journal, number)

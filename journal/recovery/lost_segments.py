@@ -65,7 +65,7 @@ class LostSegments:
         kind, item = record.kind, record.item
         dead = self._dead.get(record.reader)
         if dead is None:
-            return  # a reader that came later: what it takes is in later segments
+            return  # a reader that came later: its items are in later segments
         if kind in _ENDS:
             for _, alive in self._segments:
                 alive[record.reader].discard(item)

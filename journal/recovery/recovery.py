@@ -77,7 +77,7 @@ class Recovery:
     _chain: Chain = field(init=False)
     _scans: dict[int, Scan] = field(default_factory=dict)
     _last: Scan | None = None
-    _lsn: int = 0  # the next record's, as far as we have read; 0: any may be the first
+    _lsn: int = 0  # the next record's, by the records read; 0: any may be the first
     _lsn_known: int = 0  # a snapshot includes the records up to here
     _item_settled: int = 0  # the latest item put in a segment that was passed
     # Items and places share their numbers, so these are of both.
@@ -170,7 +170,7 @@ class Recovery:
             segment.lsn_limit = limit
             first = self._first_lsn(segment)
             if first and segment.supersedes(first):
-                # And with it those behind it in which no record can be read: theirs came later.
+                # And with it the next ones without a readable record: theirs came later.
                 while kept and not self._first_lsn(kept[0]):
                     self.superseded.insert(0, kept.pop(0))
                 self.superseded.insert(0, segment)
@@ -181,8 +181,8 @@ class Recovery:
                 limit = first or limit
         self.segments = self._chain.segments = kept
         if self.preallocated and self.preallocated[0].number == oldest and not self._lsn:
-            # A segment goes only when the one behind it is synced. So nothing ever stood before
-            # this one: the log begins here, and what was written here, if anything, is lost.
+            # A segment goes only when the next one is synced. So there was never one before
+            # this one: the log begins here, and the records written here, if any, are lost.
             self._lsn = 1
 
     def _first_lsn(self, segment: SegmentFile) -> int:
@@ -383,10 +383,10 @@ class Recovery:
         """Return first and last lsn of the records that may have been in a gap; a last below its
         first: none.
         """
-        room = (gap.end - gap.offset) // HEADER_BYTES  # for so many records at most
+        room = (gap.end - gap.offset) // HEADER_BYTES  # for this many records at most
         if gap.offset == FILE_HEADER_BYTES:
             room = max(room - _OPENING_FRAMES, 0)
-        elif gap.end == FILE_HEADER_BYTES:  # not even a header: nobody knows how long it was
+        elif gap.end == FILE_HEADER_BYTES:  # not even a header: its length is unknown
             room = ITEM_MAX
         first = self._lsn or gap.lsn_expected
         following = self._behind(segment, gap)

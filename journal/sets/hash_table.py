@@ -1,17 +1,17 @@
-"""What is remembered by hash: ids that were stored, and what was written under keys. No I/O.
+"""Remembered entries by hash: ids that were stored, and versions written under keys. No I/O.
 
     an entry   hash 16 | time_ms u64 | item u64 | of a key: version u64
 
     by the upper bits of the hash, into buckets of about 32 entries, one after the other
     [ bucket ][ bucket ][ bucket ][ bucket ]      one more bucket is split for every 32 entries
-      |   |     |   |       |         |           that come, and two are put together again for
+      |   |     |   |       |         |           that come, and two are joined again for
     [  ][  ]  [  ][  ]  . . (the next row)        those that go: never all of them at once
 
 A bucket is one run of bytes, so an entry costs little more than its own bytes. It is found by the
-last byte of its hash: those of a bucket are one slice of it, and few are the same. Buckets stand in
+last byte of its hash: those of a bucket are one slice of it, and few are the same. Buckets are in
 the order of hashes, so sorted entries fill them run by run.
 
-One rule: the same hash may stand there more than once; the last one counts.
+One rule: the same hash may be there more than once; the last one counts.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Table:
             bits += 1
         self._shift = _PREFIX_BITS - bits
         self._row = [bytearray() for _ in range(1 << bits)]
-        self._room = _MEAN << bits  # so many entries have buckets enough
+        self._room = _MEAN << bits  # enough buckets for this many entries
         self._next: list[bytearray] = []  # of the next row: as many as were split, twice
         self._swept = 0  # the bucket of this row that is swept next
         self.count = 0
@@ -144,7 +144,7 @@ class Table:
         self.count += last
 
     def sweep(self, before_ms: int, buckets: int) -> int:
-        """Look through so many buckets, going on from the last time; return how many entries were
+        """Look through the next buckets, going on from the last time; return how many entries were
         dropped.
 
         Entries with a time before `before_ms` go.

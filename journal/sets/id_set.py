@@ -299,7 +299,7 @@ class IdSet:
         self._first, self._last, self.count = 1, 0, 0
         for id_ in sorted(ids):
             self.add(id_)
-        if last > self._last:  # the next id goes on behind the last that was given
+        if last > self._last:  # the next id follows the last that was given
             self._spill(self._last)
             self._first, self._last = last + 1, last
 

@@ -47,7 +47,7 @@ from journal.sets.hash_table import HASH_BYTES, ID, KEY
 from journal.snapshot.dedupe_pending import Batch, Epoch
 
 SUFFIX: Final = ".chunk"
-SUFFIX_PART: Final = ".part"  # behind the name of one that is being written
+SUFFIX_PART: Final = ".part"  # ends the name of one that is being written
 _DIGITS: Final = 20
 # `small` of IDS and KEYS records.
 SCOPE: Final = 2  # in a snapshot: the newest epoch of a scope; number: last used; item: the first
@@ -246,7 +246,7 @@ class Summary:
     epochs: set[Epoch] = field(default_factory=set)
 
     def see(self, kind: int, count: int, latest_ms: int, epoch: Epoch | None) -> None:
-        """Count a frame of so many entries."""
+        """Count one frame of entries."""
         if kind == Kind.KEYS:
             self.keys += count
             self.keys_ms = max(self.keys_ms, latest_ms)
@@ -258,7 +258,7 @@ class Summary:
             self.ids_ms = max(self.ids_ms, latest_ms)
 
     def chunk(self, size: int) -> Chunk:
-        """Return the chunk with these counts, in a file of so many bytes."""
+        """Return the chunk with these counts, in a file of this size."""
         return Chunk(
             self.first, self.last, size, self.ids, self.scoped, self.keys, self.ids_ms,
             self.keys_ms, frozenset(self.epochs),

@@ -144,7 +144,7 @@ def read_chunks(
             continue
         used.append(chunk)
     spans = wanted
-    if spans is None:  # what was in it nobody knows: an id and a key at least
+    if spans is None:  # its content is unknown: an id and a key at least
         spans = [Chunk(first, last, 0, ids=1, keys=1) for (first, last), _ in found]
     missing = [c for c in spans if not any(u.covers(c) for u in used)]
     named = missing if wanted is not None else None

@@ -21,7 +21,7 @@ from journal.snapshot.dedupe_file import Chunk, Part, epoch_of, in_order, write_
 from journal.snapshot.dedupe_load import read_chunk
 from journal.snapshot.dedupe_pending import Epoch
 
-# A chunk of so many entries is merged with no other: 64 MiB are read, and held while it is written.
+# A chunk of this many entries is not merged: 64 MiB would be read, and held while they are written.
 MERGED_ENTRIES_MAX: Final = 2 << 20
 _MERGED_FEWEST: Final = 4
 # Merged at once: so that a few MiB of single entries exist at any moment.

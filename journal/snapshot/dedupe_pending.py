@@ -87,7 +87,7 @@ class Fresh:
 def _add(
     scoped: dict[bytes, tuple[int, bytearray]], scope: bytes, epoch: int, entries: bytes | bytearray
 ) -> None:
-    """More ids of this epoch; what is there of another one is forgotten."""
+    """Add ids of this epoch; those of another one are dropped."""
     there = scoped.get(scope)
     if there is None or there[0] != epoch:
         scoped[scope] = (epoch, bytearray(entries))

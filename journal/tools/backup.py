@@ -41,7 +41,7 @@ from journal.tools.verify import StartView
 # A daemon that removes or closes files faster than they are linked this often is not to be copied.
 RESTARTS_MAX: Final = 100
 _DAMAGED_MAX: Final = 5  # so often a copy is made again before the source itself is to blame
-_PIECE_BYTES: Final = 1 << 20  # written and synced at once, so that nobody else waits for long
+_PIECE_BYTES: Final = 1 << 20  # written and synced at once, so that no other write waits for long
 _ZEROS: Final = bytes(_PIECE_BYTES)
 _NO_LINKS: Final = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}

@@ -88,7 +88,7 @@ class Patch:
             if hole.end:
                 first = lsn or self.lsn_first or found.lsn
                 count = 0 if sparse else max(found.lsn - first, 0)
-                if not lsn:  # nobody knows where the count began: as many as may have been there
+                if not lsn:  # the first lsn is unknown: as many as may have been there
                     count = min(count, (hole.end - hole.offset) // HEADER_BYTES)
                 self._fill(segment, hole.offset, hole.end, found.lsn - count, count)
                 hole = Hole(0, 0)

@@ -32,7 +32,7 @@ from journal.snapshot.snapshot import Snapshot
 
 # A reader that a daemon overtakes this often is not reading, and says so.
 RESTARTS_MAX: Final = 100
-# Bodies may hold what looks like a frame's identity; so many of them are looked behind.
+# Bodies may hold a frame's identity; this many are looked at.
 _CANDIDATES_MAX: Final = 1000
 _IDENTITY_AT: Final = 8  # where a frame carries its journal and segment
 
@@ -181,7 +181,7 @@ def _read_live(files: Files, path: str) -> bytes:
         return seen  # sealed before it was read: nothing is written to it any more
     again = files.read(path)
     if again == seen:
-        return seen  # nobody is writing: what stands at the end, torn or not, is what there is
+        return seen  # it is not being written: its end, torn or not, is final
     end = _end_of_frames(seen, again, header, needle)
     return again[:end] + bytes(len(again) - end)
 

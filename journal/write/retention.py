@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from journal.write.segment_file import Segment
 
-# A log that is kept up to a size has at least about so many segments.
+# A log that is retained up to a size has at least about this many segments.
 SEGMENTS_LEAST: Final = 8
 NOT_KEPT: Final = (0, 0)
 

@@ -129,8 +129,8 @@ class PreallocationJob:
         folder = os.path.dirname(self.path)
         files.make_folder(folder)
         if self.recycle:
-            # Of any trouble with it we are rid by writing a new file: what is wrong with the disk
-            # itself shows there again.
+            # After any trouble with it a new file is written: a fault of the disk itself shows
+            # there again.
             try:
                 if self._may_recycle(files):
                     return self._take_recycled(files)
