@@ -1,4 +1,4 @@
-"""Segments to be rewritten: real journals on a memory disk, and what a carry makes of them."""
+"""Segments to be rewritten: real journals on a memory disk, and the compaction of them."""
 
 from __future__ import annotations
 
@@ -91,5 +91,5 @@ def footer(files: Files, path: str) -> Record | None:
 
 
 def segment_names(files: Files, folder: str = FOLDER) -> list[str]:
-    """Names that anybody reads."""
+    """Return the names of segments."""
     return [name for name in files.names(folder) if name.endswith(".segment")]

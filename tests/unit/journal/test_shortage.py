@@ -98,7 +98,7 @@ def test_a_segment_is_sealed_only_when_the_next_one_is_open_too(nth: int) -> Non
     assert again.recovery.damages == []
 
 
-def test_a_spare_that_could_not_be_made_keeps_the_file_that_it_was_to_take() -> None:
+def test_a_failed_preallocation_keeps_the_file_that_it_was_to_take() -> None:
     disk = MemoryDisk()
     writer = fresh(disk, TINY)
     writer.put_all(b"x" * 300)

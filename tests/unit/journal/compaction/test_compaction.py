@@ -83,7 +83,7 @@ def test_the_live_puts_stand_in_the_new_segment_in_order_as_they_were() -> None:
     assert after == before, "the old segments stay as they are"
 
 
-def test_meta_flags_and_readers_are_carried_too() -> None:
+def test_meta_flags_and_readers_stay_as_they_were() -> None:
     disk = MemoryDisk()
     writer = written(disk, [b"x" * 50] * 20)
     meta = encode_meta({Tag.EXPIRES_MS: TIME_MS + 5, Tag.KEY: b"\x01k"})
@@ -149,7 +149,7 @@ def test_the_job_reports_the_new_segment_as_a_sealed_one() -> None:
     assert new.live_bytes + new.extra_bytes == sum(r.end - r.offset for r in puts)
 
 
-def test_the_job_tells_what_it_weighed() -> None:
+def test_the_job_reports_its_measures() -> None:
     disk, segments = stage()
     job = carry(segments, LIVE)
     job.run(disk)
@@ -161,7 +161,7 @@ def test_the_job_tells_what_it_weighed() -> None:
         assert segment.live_bytes + segment.extra_bytes == sum(r.end - r.offset for r in puts)
 
 
-def test_only_what_is_in_the_set_is_carried_and_only_puts() -> None:
+def test_only_puts_of_items_in_the_set_are_rewritten() -> None:
     disk, segments = stage()
     carry(segments, [7]).run(disk)
 
@@ -178,7 +178,7 @@ def test_a_segment_in_which_nothing_is_alive_is_not_read_but_stood_for() -> None
     assert [r.item for r in records(disk, NEW)] == [1, 58]
 
 
-def test_a_record_that_a_newer_segment_says_again_is_not_carried() -> None:
+def test_a_record_that_a_newer_segment_repeats_is_not_rewritten() -> None:
     disk, segments = stage()
     at = next(n for n, s in enumerate(segments) if puts_of(disk, [s], LIVE[-1:]))
     (last,) = puts_of(disk, segments, LIVE[-1:])
@@ -203,7 +203,7 @@ def test_the_segments_of_a_job_limit_each_other() -> None:
     assert job.inputs[1].lsn_last == chosen[1].lsn_last
 
 
-def test_survivors_are_carried_again_with_all_they_stand_for() -> None:
+def test_a_compacted_segment_is_rewritten_with_all_it_stands_for() -> None:
     disk = MemoryDisk()
     segments = sealed(written(disk, [b"x" * 99] * 120), LIVE)
     middle = 4
@@ -229,7 +229,7 @@ def test_survivors_are_carried_again_with_all_they_stand_for() -> None:
 
 
 @pytest.mark.parametrize("nothing", [(), (999,)])
-def test_survivors_of_nothing_are_a_file_that_says_so(nothing: tuple[int, ...]) -> None:
+def test_a_compaction_without_live_items_is_a_file_without_puts(nothing: tuple[int, ...]) -> None:
     """All has ended while the job was on its way: the file goes like any dead one."""
     disk, segments = stage()
     one = carry(segments, nothing, number=90).run(disk)
@@ -296,7 +296,7 @@ class Watched(MemoryDisk):
         return data
 
 
-def test_a_segment_is_read_in_pieces_with_a_pause_behind_each_and_after_so_many_frames() -> None:
+def test_a_segment_is_read_in_pieces_with_a_pause_after_each_and_after_many_frames() -> None:
     disk = Watched()
     sizes = Sizes(segment_min=4 << 20, segment_max=4 << 20, batch_max=1 << 20)
     writer = written(disk, [b"x" * 3000] * 1500, sizes)
@@ -316,7 +316,7 @@ def test_a_segment_is_read_in_pieces_with_a_pause_behind_each_and_after_so_many_
     assert len(pauses) >= frame_count // STEP_FRAMES
 
 
-def test_frames_larger_than_a_piece_are_carried() -> None:
+def test_frames_larger_than_a_piece_are_rewritten() -> None:
     disk = MemoryDisk()
     sizes = Sizes(segment_min=16 << 20, segment_max=16 << 20, batch_max=1 << 20)
     body = bytes(range(256)) * 12_000
@@ -356,7 +356,7 @@ def test_many_puts_stand_in_several_batches_and_each_says_how_many_and_how_long(
 # -- what is not written --------------------------------------------------------------------------
 
 
-def test_what_would_save_too_little_is_not_written_but_weighed() -> None:
+def test_a_compaction_that_would_save_too_little_is_measured_and_not_written() -> None:
     disk = MemoryDisk()
     live = tuple(range(1, 121))
     segments = sealed(written(disk, [b"x" * 200] * 120), live)
@@ -373,7 +373,7 @@ def test_what_would_save_too_little_is_not_written_but_weighed() -> None:
         assert segment.live_bytes + segment.extra_bytes == sum(r.end - r.offset for r in puts)
 
 
-def test_a_job_in_vain_stops_writing_at_half_and_reads_on_to_weigh() -> None:
+def test_a_job_in_vain_stops_writing_at_half_and_reads_on_to_measure() -> None:
     disk = MemoryDisk()
     sizes = Sizes(segment_min=4 << 20, segment_max=4 << 20, batch_max=1 << 20)
     (segment,) = sealed(written(disk, [b"x" * 3000] * 1500, sizes), range(1, 1501))
@@ -417,7 +417,7 @@ def test_dead_ones_in_between_give_nothing_back() -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 4095), st.integers(1, 255), st.booleans())
 def test_a_flipped_byte_is_met_or_does_not_matter(at: int, flip: int, second: bool) -> None:
-    """In a log segment and in survivors: no put is ever lost or changed without a word."""
+    """In a log segment and in a compacted one: no put is ever lost or changed silently."""
     live = (*LIVE, 90)
     disk, segments = compacted_and_others(live) if second else stage(live)
     expected = [without_place(r) for r in puts_of(disk, segments, live)]
@@ -440,7 +440,7 @@ def test_a_flipped_byte_is_met_or_does_not_matter(at: int, flip: int, second: bo
 
 
 @pytest.mark.parametrize("size", [0, 63, 64, 100, 128, 1000, 2000])
-def test_a_victim_that_was_cut_off_is_met_too(size: int) -> None:
+def test_an_input_that_was_cut_off_is_damaged(size: int) -> None:
     disk, segments = stage()
     disk.truncate(segments[0].path, size)
     before = everything(disk)
@@ -527,7 +527,7 @@ def compacted_and_others(live: tuple[int, ...]) -> tuple[MemoryDisk, list[Segmen
     return disk, [new, *segments[4:]]
 
 
-def test_the_lsns_of_survivors_have_holes_and_never_fall() -> None:
+def test_the_lsns_of_a_compacted_segment_have_gaps_and_never_fall() -> None:
     disk, segments = compacted_and_others((*LIVE, 90))
     first, second = records(disk, segments[0].path)[:2]
     assert second.lsn > first.lsn + 1
@@ -538,7 +538,7 @@ def test_the_lsns_of_survivors_have_holes_and_never_fall() -> None:
     assert met.value.offset == second.offset
 
 
-def test_of_survivors_too_only_what_no_newer_segment_says_is_carried() -> None:
+def test_of_a_compacted_segment_only_puts_that_no_newer_one_repeats_are_rewritten() -> None:
     live = (*LIVE, 90)
     disk, segments = compacted_and_others(live)
     job = carry(segments, live)
@@ -549,7 +549,7 @@ def test_of_survivors_too_only_what_no_newer_segment_says_is_carried() -> None:
     assert [r.item for r in records(disk, NEW)] == [*LIVE[:-1], 90]
 
 
-def test_survivors_whose_footer_is_damaged_are_no_victims() -> None:
+def test_a_compacted_segment_with_a_damaged_footer_is_no_input() -> None:
     live = (*LIVE, 90)
     for at in (0, 4, 12, 40, 56, 70):
         disk, segments = compacted_and_others(live)
@@ -561,7 +561,7 @@ def test_survivors_whose_footer_is_damaged_are_no_victims() -> None:
         assert met.value.offset == zone
 
 
-def test_a_snapshot_or_a_foreign_segment_is_no_victim() -> None:
+def test_a_snapshot_or_a_foreign_segment_is_no_input() -> None:
     for header in (
         SegmentHeader(JOURNAL, IDENTITY, 1, 4096, 1, 2),
         SegmentHeader(JOURNAL + 1, IDENTITY, 1, 4096, 1),

@@ -42,7 +42,7 @@ def take_one(writer: Writer, disk: MemoryDisk) -> None:
         disk.remove(path)
 
 
-def test_a_snapshot_is_due_after_so_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_is_due_after_a_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 10)
     disk = MemoryDisk()
     writer = fresh(disk, ROOMY)

@@ -95,7 +95,7 @@ def test_one_alone_may_be_larger_than_a_segment() -> None:
     assert chosen(segment(1, 10 * MAX, 2 * MAX), segment(2, MAX, KIB)) == [1]
 
 
-def test_so_many_at_once_and_no_more() -> None:
+def test_a_run_has_a_bounded_number_of_segments() -> None:
     segments = [segment(n, 64 * KIB, 100) for n in range(1, 100)]
     assert chosen(*segments) == list(range(1, INPUTS_MAX + 1))
 
@@ -108,7 +108,7 @@ def test_a_run_of_which_nothing_is_saved_is_not_chosen() -> None:
     assert chosen(*(segment(n, small, 100) for n in (1, 2, 3))) == [1, 2, 3]
 
 
-def test_what_a_job_weighed_in_vain_is_not_chosen_again_until_half_of_it_has_gone() -> None:
+def test_segments_measured_in_vain_are_not_chosen_until_half_their_items_are_gone() -> None:
     one = segment(1, 64 * KIB, 10_000)  # 100 puts
     assert chosen(one) == [1]
     one.measured, one.extra_bytes = 100, 40 * KIB
@@ -170,7 +170,7 @@ def chains(draw: st.DrawFn) -> list[Model]:
 
 
 def rewrite(models: list[Model], run: list[Segment]) -> None:
-    """What a job and the journal do: in vain it weighs, else one stands for all of them."""
+    """Do as a job and the journal: measure in vain, or let one stand for all of them."""
     first = next(n for n, m in enumerate(models) if m.segment is run[0])
     inputs = models[first : first + len(run)]
     assert [m.segment for m in inputs] == run
@@ -247,7 +247,7 @@ def test_rewriting_ends_and_leaves_twice_what_is_alive_and_what_files_cost(
 
 
 def test_rewriting_ends_when_the_items_end_one_by_one() -> None:
-    """Each segment is weighed in vain a few times only, however its items go."""
+    """Each segment is measured in vain a few times only, however its items go."""
     random = Random(5)
     puts = [(64, random.choice([0, 0, 0, 3000])) for _ in range(200)]
     model = Model(segment(1, compacted_bytes(sum(a + b for a, b in puts)), 0), puts)

@@ -158,7 +158,8 @@ def test_the_tags_are_those_of_the_table_and_so_are_their_types() -> None:
 
 def test_the_roles_are_those_of_the_table() -> None:
     row = next(line for line in FORMAT.splitlines() if "| role |" in line)
-    assert f"{segment.LOG} the log, {segment.COMPACTED} compacted segments, {segment.SNAPSHOT} a snap" in row
+    log, compacted = f"{segment.LOG} the log", f"{segment.COMPACTED} compacted segments"
+    assert f"{log}, {compacted}, {segment.SNAPSHOT} a snap" in row
 
 
 def test_the_entries_of_a_snapshot_are_those_of_the_table() -> None:

@@ -1,4 +1,4 @@
-"""What a put says of its item's id, version and origin is what was written, tag by tag."""
+"""The header of an item in its put is read as it was written, tag by tag."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def stamps(draw: st.DrawFn) -> ItemHeader:
 
 
 @given(stamps(), st.integers(0, 1 << 50))
-def test_a_stamp_is_read_as_it_was_written(header: ItemHeader, expires_ms: int) -> None:
+def test_a_header_is_read_as_it_was_written(header: ItemHeader, expires_ms: int) -> None:
     before = encode_meta({Tag.EXPIRES_MS: expires_ms}) if expires_ms else b""
 
     read = item_header_of(before + header.meta)

@@ -90,7 +90,7 @@ def test_what_is_written_while_it_is_read_is_seen() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 9])
-def test_the_chain_has_neither_foreign_segments_nor_what_survivors_stand_for(number: int) -> None:
+def test_the_chain_has_neither_foreign_nor_superseded_segments(number: int) -> None:
     disk = MemoryDisk()
     writer = fresh(disk, TINY)
     writer.put_all(*(b"item %d" % n * 20 for n in range(20)))
@@ -98,7 +98,7 @@ def test_the_chain_has_neither_foreign_segments_nor_what_survivors_stand_for(num
     data = bytearray(disk.read(path_of(2)))
     header = SegmentHeader.decode(bytes(data), "")
     assert header is not None
-    if number == 1:  # survivors of 1 and 2
+    if number == 1:  # compacted from 1 and 2
         fresh_header = SegmentHeader(
             header.journal, header.identity, 9, header.capacity, 0, COMPACTED, 1, 2
         )

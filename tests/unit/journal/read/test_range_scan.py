@@ -1,5 +1,5 @@
-"""An observer gathers what is there, in order, from any item on, whatever the pieces; what is
-damaged is passed over, and what is not there is not read out of frames.
+"""An observer reads the items there, in order, from any item on, whatever the pieces. Damaged puts
+are passed over, and items that are gone are not read.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def gather_all(
     writer: Writer, first: int = 1, most: int = 3, bytes_most: int = PLENTY, last: int = PLENTY,
     files: Files | None = None,
 ) -> list[Put]:  # fmt: skip
-    """As an observer does it that goes on from where it was."""
+    """Read as an observer that goes on from its last place."""
     found: list[Put] = []
     place: Place | None = None
     live = live_of(writer)
@@ -134,7 +134,7 @@ def test_a_place_in_the_segment_that_is_written_goes_on_with_what_came() -> None
     assert [put[5] for put in made.run(writer.journal.files).puts] == [b"two", b"three"]
 
 
-def test_what_a_put_says_is_what_the_observer_is_told() -> None:
+def test_the_observer_gets_all_that_a_put_says() -> None:
     writer = fresh(MemoryDisk(), LARGER)
     meta = encode_meta({Tag.EXPIRES_MS: TIME_MS + 7})
     writer.journal.append(Draft(Kind.PUT, 1, 1, 42, TIME_MS + 1, meta, b"body", 0, 0))
@@ -250,7 +250,7 @@ def test_once_an_item_is_late_enough_the_next_ones_come_whatever_their_time() ->
     assert [put[0] for put in made.run(writer.journal.files).puts] == [3, 4, 5]
 
 
-def test_an_empty_journal_has_nothing_to_gather() -> None:
+def test_an_empty_journal_has_nothing_to_scan() -> None:
     writer = fresh(MemoryDisk())
     assert RangeScan.of(writer.journal, None, 1, PLENTY, IdSet(), 9, PLENTY) is None
     assert TimeSearch.of(writer.journal, 5).run(writer.journal.files) == 1

@@ -1,4 +1,4 @@
-"""What waits in the log is read back in order, whatever the pieces; damage is passed over
+"""Items in the log are read back in order, whatever the pieces; damage is passed over
 and named.
 """
 
@@ -190,7 +190,7 @@ def test_zeros_among_records_do_not_end_a_segment(piece: int) -> None:
     assert (damage.id_first, damage.id_last) == (3, 3)
 
 
-def test_a_length_that_is_not_true_holds_nobody_up(piece: int) -> None:
+def test_a_wrong_length_does_not_stop_the_reading(piece: int) -> None:
     writer = fresh(MemoryDisk(), LARGER)
     for n in range(12):
         writer.put(b"%d" % n * 300)

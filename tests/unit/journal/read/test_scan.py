@@ -135,7 +135,7 @@ def test_a_torn_end_of_a_recycled_segment_is_cut_before_the_earlier_life() -> No
     assert (damage.kind, damage.lsn_first) == ("torn", 103)
 
 
-def test_a_recycled_spare_is_a_spare() -> None:
+def test_a_recycled_file_without_records_is_preallocated() -> None:
     disk = MemoryDisk()
     disk.make_folder(FOLDER)
     eight = SegmentBuilder(8, CAPACITY, 1, OPENING)

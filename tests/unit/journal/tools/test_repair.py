@@ -205,7 +205,7 @@ def test_a_crash_at_any_verb_loses_no_more_than_was_damaged(hit: str) -> None:
     raise AssertionError("it never ended")
 
 
-# -- with snapshots, survivors and recycled segments ---------------------------------------------
+# -- with snapshots, compacted and recycled segments ---------------------------------------------
 
 
 def hit(built: Laid, number: int, offset: int) -> MemoryDisk:
@@ -230,7 +230,7 @@ def served(disk: MemoryDisk) -> set[int]:
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_a_journal_with_snapshots_and_survivors_is_whole(closed: bool) -> None:
+def test_a_journal_with_snapshots_and_compacted_segments_is_whole(closed: bool) -> None:
     report = check_journal(laid(closed).disk, FOLDER)
     assert not report.damages
     assert report.items == len(LIVE)
@@ -250,7 +250,7 @@ def test_after_any_flipped_byte_a_start_takes_for_alive_what_can_be_read() -> No
             try:
                 repair_of(disk, FOLDER).run(TIME_MS)
             except JournalError as error:
-                assert number == 6, error  # survivors without a header
+                assert number == 6, error  # a compacted segment without a header
                 continue
             assert not check_journal(disk, FOLDER).damages, f"{number} {offset}"
             assert readable(disk, set(LIVE)) >= there, f"{number} {offset}"

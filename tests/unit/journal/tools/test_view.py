@@ -87,7 +87,7 @@ def watched(on_read: Callable[[str, int, bytes], bytes]) -> Files:
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_a_stopped_journal_is_told_whole(tmp_path: Path, live: bool) -> None:
+def test_a_stopped_journal_is_read_whole(tmp_path: Path, live: bool) -> None:
     view = read_journal(Disk(), on_disk(tmp_path / "jobs.3", chain()), live)
     assert lsns(view) == [1, 2, 3, 4, 5, 6]
     assert view.clean
@@ -121,7 +121,7 @@ def test_a_folder_without_segments_is_an_empty_journal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_a_damaged_record_is_named_and_the_rest_is_told(tmp_path: Path, live: bool) -> None:
+def test_a_damaged_record_is_named_and_the_rest_is_read(tmp_path: Path, live: bool) -> None:
     segments = chain()
     first = FILE_HEADER_BYTES + 300
     segments[1].data[first] ^= 0xFF
@@ -136,7 +136,7 @@ def test_a_damaged_record_is_named_and_the_rest_is_told(tmp_path: Path, live: bo
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_a_missing_segment_of_a_whole_chain_is_damage(tmp_path: Path, live: bool) -> None:
+def test_a_missing_segment_in_the_middle_is_damage(tmp_path: Path, live: bool) -> None:
     segments = chain()
     folder = on_disk(tmp_path, [segments[0], segments[2]])
     view = read_journal(Disk(), folder, live)
@@ -262,7 +262,7 @@ def test_a_segment_removed_under_our_feet_was_done_with(tmp_path: Path) -> None:
     assert view.clean
 
 
-def test_no_record_is_told_twice_when_the_reading_starts_again(tmp_path: Path) -> None:
+def test_no_record_is_read_twice_when_the_reading_starts_again(tmp_path: Path) -> None:
     segments = chain(5)
     folder = on_disk(tmp_path, segments)
 

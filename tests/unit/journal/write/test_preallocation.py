@@ -25,12 +25,12 @@ def test_many_small_items_want_room_for_their_confirms_long_before_that() -> Non
         writer.put(b"")
     writer.journal.append((10, 0, 1, 0, TIME_MS, b"", b"", 0, 0))
     writer.commit()
-    spares = writer.journal.preallocation
+    preallocation = writer.journal.preallocation
     active = writer.journal.active
     assert active is not None
-    room = active.capacity - active.at + sum(s.capacity for s in spares.waiting)
+    room = active.capacity - active.at + sum(s.capacity for s in preallocation.waiting)
     assert room >= 350 * CONFIRM_BYTES
-    assert spares.waiting, "although it is not half full"
+    assert preallocation.waiting, "although it is not half full"
     assert active.at * 2 < active.capacity
 
 
@@ -73,7 +73,7 @@ def test_a_segment_that_could_not_be_prepared_keeps_its_number() -> None:
     journal.preallocation.waiting.clear()
     first = journal.begin_preallocation(TIME_MS)
     journal.preallocation_failed(first)
-    journal.preallocation.number += 1  # survivors took the next
+    journal.preallocation.number += 1  # a compacted segment took the next
     second = journal.begin_preallocation(TIME_MS)
     assert second.header.segment == first.header.segment
     journal.finish_preallocation(second, second.prepare(journal.files))
@@ -84,10 +84,10 @@ def test_a_segment_that_could_not_be_prepared_keeps_its_number() -> None:
 def test_a_file_to_be_used_again_is_taken_if_it_is_large_enough_and_not_far_too_large() -> None:
     writer = fresh(MemoryDisk(), SIZES)
     writer.put_all(b"x")
-    spares = writer.journal.preallocation
+    preallocation = writer.journal.preallocation
     for size, taken in ((32 << 10, True), (64 << 10, True), (1 << 20, False)):
-        spares.recycled = ("/data/jobs.1/old", size)
+        preallocation.recycled = ("/data/jobs.1/old", size)
         order = writer.journal.begin_preallocation(TIME_MS)
         assert bool(order.recycle) == taken, size
         assert order.header.capacity == (size if taken else 64 << 10)
-        spares.is_under_way = False
+        preallocation.is_under_way = False

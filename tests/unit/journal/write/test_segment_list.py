@@ -139,7 +139,7 @@ def test_when_the_last_item_of_a_segment_ends_nothing_is_left_of_a_guess() -> No
     assert (segment_list.segments[0].live, segment_list.segments[0].live_bytes) == (0, 0)
 
 
-def test_survivors_stand_where_those_stood_that_they_replace() -> None:
+def test_a_compacted_segment_has_the_place_of_those_it_replaces() -> None:
     segment_list = segment_list_of((1, 3), (4, 6), (7, 9))
     segment_list.end(5, HEADER_BYTES + 10, 31)
     chosen = segment_list.segments[:2]
@@ -157,7 +157,7 @@ def with_compacted() -> SegmentList:
     return segment_list
 
 
-def test_survivors_stay_until_the_log_is_past_their_number() -> None:
+def test_a_compacted_segment_stays_until_the_log_is_past_its_number() -> None:
     for snapshots, others in (([40, 50], ["3"]), ([40], [])):
         segment_list = with_compacted()
         dead = segment_list.take_dead(99, snapshots)
@@ -167,7 +167,7 @@ def test_survivors_stay_until_the_log_is_past_their_number() -> None:
         assert segment_list.take_dead(99, snapshots)[0] == "9"
 
 
-def test_on_a_full_disk_survivors_go_at_once_for_the_next_segment_is_to_have_their_file() -> None:
+def test_on_a_full_disk_a_compacted_segment_goes_at_once_for_its_file() -> None:
     segment_list = with_compacted()
     assert segment_list.take_dead(99, [40, 50]) == ["3"]
     assert segment_list.take_dead(99, [40, 50], is_short=True) == ["9"]
@@ -179,7 +179,7 @@ def test_a_number_counts_as_passed_when_a_power_cut_cannot_take_it_back() -> Non
         segment_list.segments[-1].lsn_last = 40
         segment_list.segments.append(Segment(10, "10", 2048, None, lsn_first=41))
         dead = segment_list.take_dead(40, snapshots)
-        assert dead == others, "the tenth may be a spare after a power cut"
+        assert dead == others, "the tenth may look unused after a power cut"
         assert "9" in segment_list.take_dead(41, snapshots)
 
 

@@ -1,4 +1,4 @@
-"""The writing side: append, write, sync, rotate, drop what is dead, close and go on."""
+"""The writing side: append, write, sync, rotate, drop dead segments, close and go on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.journals import (
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 
 SEEDS = range(60)
-# Room enough that nobody prepares a second segment.
+# Room enough that no second segment is prepared.
 ROOMY = replace(TINY, segment_min=16 << 10, segment_max=16 << 10)
 
 
@@ -222,7 +222,7 @@ def test_an_item_of_any_size_around_that_of_a_segment_is_stored_at_the_first_try
         assert segments(disk) in ([1], [1, 2]), "no segment was prepared in vain"
 
 
-def test_a_spare_too_small_for_a_large_item_is_passed_over_and_removed() -> None:
+def test_a_segment_too_small_for_a_large_item_is_passed_over_and_removed() -> None:
     disk = MemoryDisk()
     writer = writer_on(disk)
     writer.put_all(b"a", b"b" * 900)
@@ -235,7 +235,7 @@ def test_a_spare_too_small_for_a_large_item_is_passed_over_and_removed() -> None
         assert bodies(start(found).records) == [b"a", b"b" * 900, b"L" * 5000]
 
 
-def test_a_spare_passed_over_that_was_not_removed_is_no_damage() -> None:
+def test_a_passed_over_segment_that_was_not_removed_is_no_damage() -> None:
     disk = MemoryDisk()
     writer = writer_on(disk)
     writer.put(b"a" * 10)
@@ -461,7 +461,7 @@ def test_a_removal_that_is_lost_brings_no_confirmed_item_back() -> None:
             assert again.recovery.damages == []
 
 
-def test_disk_bytes_are_those_of_all_segments_and_the_spare() -> None:
+def test_disk_bytes_are_those_of_all_segments_also_preallocated_ones() -> None:
     disk = MemoryDisk()
     writer = filled(disk)
 
