@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from journal.format.item_header import Stamp
-from journal.format.kinds import Tag
-from journal.format.meta import NUMBER_TAG, TEXT_TAG
+from journal.format import NUMBER_TAG, TEXT_TAG, Tag
+from journal.format.item_header import ItemHeader
 from journal.format.transfer import Origin
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class Item:
         expires_ms: int,
         lsn: int = 0,
         key: bytes = b"",
-        stamp: Stamp | None = None,
+        stamp: ItemHeader | None = None,
     ) -> None:
         self.id = id
         self.marker = marker

@@ -84,7 +84,7 @@ class Turn:
         self.committer: Committer | None = None
         self.journal_jobs: JournalJobs | None = None
         self.shortage = Shortage(loop)
-        self.files = OpenJournals(loop, self.shortage, self._sync_now, self.segment_ready)
+        self.files = OpenJournals(loop, self.shortage, self._sync_now, self.finish_preallocation)
         self.schedules: Schedules | None = None
         self._deferred_reads: OrderedDict[Subscription, None] = OrderedDict()  # for later turns
         self.shares = Shares(clock.elapsed)
@@ -237,9 +237,9 @@ class Turn:
             journal.commit.fail(JournalFailed(f"{journal.folder}: {error!r}"))
         target.advance()
         self.files.wrote(target, unix_ms)
-        if journal.wants_spare:
+        if journal.wants_preallocation:
             committer.preallocate(target, unix_ms)
-        if target.store.upkeep.wants_snapshot and self.journal_jobs is not None:
+        if target.store.maintenance.wants_snapshot and self.journal_jobs is not None:
             self.journal_jobs.snapshot(target, unix_ms)
             committer.sync(target)
         if journal.can_write:
@@ -375,7 +375,7 @@ class Turn:
         assert isinstance(talk, Conversation)
         self.touch(talk)
 
-    def segment_ready(self, target: JournalLog) -> None:
+    def finish_preallocation(self, target: JournalLog) -> None:
         """There is a segment to write to, or one that may be opened again."""
         target.mark()
         self.schedule()

@@ -19,9 +19,8 @@ from operator import itemgetter
 from typing import Final
 
 from journal.files import Files, is_shortage
-from journal.format.record import Record
-from journal.read.lookup import ReadOne
-from journal.read.range_scan import Gathered, Gathering, Place, Put, TimeSearch
+from journal.format import Record
+from journal.store import Place, Put, RangeScan, ReadOne, Scanned, TimeSearch
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.index.waiters import Waiter, Want
 from kestrelpy.core.item import Item
@@ -66,11 +65,11 @@ class BrowseRead:
     )  # fmt: skip
 
     def __init__(
-        self, order: Gathering | TimeSearch | DisplacedRead | ReadOne, shape: Shape
+        self, order: RangeScan | TimeSearch | DisplacedRead | ReadOne, shape: Shape
     ) -> None:
         self.order = order
         self.shape = shape
-        self.found: Gathered | None = None
+        self.found: Scanned | None = None
         self.released: list[Put] = []
         self.lines: list[bytes] = []
         self.begin = 0
@@ -249,7 +248,7 @@ class Browser:
             return item.put if item is not None else None
         place, lost = None, 0
         while lost < READINGS_MAX:
-            order = Gathering.of(disk.journal, place, id_, id_, kept.ids, 1, ANSWER_BYTES_MAX)
+            order = RangeScan.of(disk.journal, place, id_, id_, kept.ids, 1, ANSWER_BYTES_MAX)
             if order is None or queue.deleted:
                 break
             reading = yield from self._run(disk, BrowseRead(order, Shape(b"", False, False)))
@@ -346,7 +345,7 @@ class Browser:
         other = reader.markers.first_from(first)
         if other:
             last = min(last, other - 1)
-        order = Gathering.of(
+        order = RangeScan.of(
             journal, places.get(key), first, last, kept.ids, answer.most - len(answer.puts),
             answer.room, answer.since_ms, reader.markers.hidden,
         )  # fmt: skip

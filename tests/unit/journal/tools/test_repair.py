@@ -14,9 +14,9 @@ from journal.format.kinds import Kind
 from journal.format.record import Record
 from journal.read.frames import chain
 from journal.recovery.recovery import Recovery
-from journal.tools.live_set import Account
 from journal.tools.repair import opening_behind, repair_of
 from journal.tools.verify import check_journal
+from kestrelpy.examples.account import LiveSet
 from tests.support.journals import (
     FOLDER,
     TIME_MS,
@@ -208,7 +208,7 @@ def test_a_crash_at_any_verb_loses_no_more_than_was_damaged(hit: str) -> None:
     raise AssertionError("it never ended")
 
 
-# -- with snapshots, survivors and recycled segments ---------------------------------------------
+# -- with snapshots, compacted and recycled segments ---------------------------------------------
 
 
 def hit(built: Laid, number: int, offset: int) -> MemoryDisk:
@@ -233,7 +233,7 @@ def served(disk: MemoryDisk) -> set[int]:
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_a_journal_with_snapshots_and_survivors_is_whole(closed: bool) -> None:
+def test_a_journal_with_snapshots_and_compacted_segments_is_whole(closed: bool) -> None:
     report = check_journal(laid(closed).disk, FOLDER)
     assert not report.damages
     assert report.items == len(LIVE)
@@ -261,7 +261,7 @@ def test_after_any_flipped_byte_a_start_takes_for_alive_what_can_be_read() -> No
             try:
                 repair_of(disk, FOLDER).run(TIME_MS)
             except JournalError as error:
-                assert number == 6, error  # survivors without a header
+                assert number == 6, error  # a compacted segment without a header
                 continue
             assert not check_journal(disk, FOLDER).damages, f"{number} {offset}"
             assert readable(disk, set(LIVE)) >= there, f"{number} {offset}"
@@ -271,7 +271,7 @@ def test_after_any_flipped_byte_a_start_takes_for_alive_what_can_be_read() -> No
 
 
 def test_numbers_go_on_behind_what_is_known_to_be_lost_and_only_behind_that() -> None:
-    recovery, account = Recovery(journal(), FOLDER), Account()
+    recovery, account = Recovery(journal(), FOLDER), LiveSet()
     for _ in account.follow(recovery):
         pass
     before = opening_behind(recovery, account, b"jobs", 1)
