@@ -123,7 +123,8 @@ class RangeScan:
         if wanted is not None and are_hidden and hidden is not None:
             wanted = wanted.without(hidden)
         return cls(
-            Extent.of(journal, segment), start, first, last, wanted, limit, most, bytes_most, since_ms
+            Extent.of(journal, segment), start, first, last, wanted, limit, most, bytes_most,
+            since_ms,
         )
 
     def run(self, files: Files) -> Scanned:
