@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -67,10 +69,7 @@ _SPARK_ITSELF = {"pyspark", "py4j"}
 REFUSED = {
     **{
         f"kestrelpy.spark.{room}": _SPARK_ITSELF
-        for room in (
-            "errors", "options", "schema", "decode", "offsets", "history", "live", "wire",
-            "answers", "journals", "pieces", "places", "columns", "gaps", "state",
-        )
+        for room in ("errors", "files", "live", "offsets", "options", "schema")
     },
     "kestrelpy.core": {"asyncio", "os", "time", "logging", "pydantic", "socket", "threading"},
     "kestrelpy.protocol": {"asyncio", "os", "time", "socket", "threading"},
@@ -90,6 +89,17 @@ STANDALONE = ("kestrelpy.examples.producer", "kestrelpy.examples.worker", *RECIP
 
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
+PACKAGE_FILES_MAX = 15
+# With more, each with its reason.
+LARGE_PACKAGES: dict[str, str] = {
+    "kestrelpy.cli": "one file a command, found by its name",
+    "kestrelpy.examples": "one file a recipe, found by its name",
+}
+# Functions that take one of these first are methods, of it or of a part of it.
+HAVE_METHODS = {
+    "Queue", "QueueState", "ChildQueue", "Child", "Subscription", "SubscriptionState", "Broker",
+    "Registry", "Lifecycle", "Journal",
+}
 # Longer, each with its reason.
 LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
@@ -108,9 +118,17 @@ class Module:
     def floor(self) -> int:
         return FLOORS[longest_prefix(self.name, FLOORS)]
 
-    def imports(self) -> Iterator[str]:
-        """Modules it imports when it runs, wherever the import stands; not those for types only."""
-        for node in running(self.tree):
+    @property
+    def node(self) -> str:
+        """The package it stands in, or itself where that has packages of its own."""
+        if self.path.name == "__init__.py":
+            return self.name
+        package = self.name.rpartition(".")[0]
+        return self.name if any(each.startswith(package + ".") for each in packages()) else package
+
+    def imports(self, for_types: bool = True) -> Iterator[str]:
+        """Modules it imports, wherever the import stands; those for types alone if `for_types`."""
+        for node in ast.walk(self.tree) if for_types else running(self.tree):
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -122,7 +140,7 @@ class Module:
 
 
 def running(node: ast.AST) -> Iterator[ast.AST]:
-    """Every node, but what stands below `if TYPE_CHECKING:`."""
+    """Yield every node except those below `if TYPE_CHECKING:`."""
     yield node
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and ast.unparse(child.test) in (
@@ -133,6 +151,16 @@ def running(node: ast.AST) -> Iterator[ast.AST]:
                 yield from running(each)
         else:
             yield from running(child)
+
+
+@cache
+def packages() -> dict[str, list[str]]:
+    """The modules of each package, by its name."""
+    found: dict[str, list[str]] = {}
+    for name, module in house().items():
+        if module.path.name != "__init__.py":
+            found.setdefault(name.rpartition(".")[0], []).append(name)
+    return found
 
 
 @cache
@@ -207,7 +235,7 @@ def test_the_lower_floors_do_not_reach_for_the_world() -> None:
             if is_in(module.name, (room,)):
                 complaints += [
                     f"{module.name} imports {imported}. Instead: {instead}"
-                    for imported in module.imports()
+                    for imported in module.imports(for_types=False)
                     if imported.partition(".")[0] in refused
                 ]
     complain(complaints)
@@ -256,31 +284,123 @@ def test_examples_to_copy_use_nothing_of_ours() -> None:
     )
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
-    edges = {
-        name: [each for each in module.imports() if each in house() and each != name]
-        for name, module in house().items()
-    }
+def circles(edges: dict[str, Counter[str]]) -> Iterator[list[str]]:
+    """Yield circles of imports, each with its first name at the end again."""
     done: set[str] = set()
 
-    def walk(name: str, trail: list[str]) -> list[str] | None:
+    def walk(name: str, trail: list[str]) -> Iterator[list[str]]:
         if name in trail:
-            return [*trail[trail.index(name) :], name]
-        if name in done:
-            return None
-        for each in edges[name]:
-            if circle := walk(each, [*trail, name]):
-                return circle
-        done.add(name)
-        return None
+            yield [*trail[trail.index(name) :], name]
+        elif name not in done:
+            for each in edges.get(name, ()):
+                yield from walk(each, [*trail, name])
+            done.add(name)
 
     for name in edges:
-        if circle := walk(name, []):
-            pytest.fail(
-                f"{' imports '.join(circle)}. Instead: move what both need one step down into a "
-                "leaf of its own; for a type alone, import it below `if TYPE_CHECKING:`.",
-                pytrace=False,
-            )
+        yield from walk(name, [])
+
+
+def turned_round(edges: dict[str, Counter[str]]) -> list[str]:
+    """Say of each circle which import to turn round: the one that takes the least."""
+    complaints = []
+    for circle in circles(edges):
+        weights = [(edges[a][b], a, b) for a, b in pairwise(circle)]
+        count, above, below = min(weights)
+        complaints.append(
+            f"{' imports '.join(circle)}. Instead: turn round the import of {below} in {above} "
+            f"({count} of them): move what both need one step down, or let {above} name what it "
+            "needs in a Protocol of its own. Imports for types count."
+        )
+    return complaints
+
+
+def edges_of(node: Callable[[str], str]) -> dict[str, Counter[str]]:
+    """Return how often each node imports which other one."""
+    edges: dict[str, Counter[str]] = {}
+    for name, module in house().items():
+        found = edges.setdefault(node(name), Counter())
+        found.update(
+            node(each) for each in module.imports() if each in house() and node(each) != node(name)
+        )
+    return edges
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    complain(turned_round(edges_of(lambda name: name)))
+
+
+def test_no_packages_import_each_other_in_a_circle() -> None:
+    complain(turned_round(edges_of(lambda name: house()[name].node)))
+
+
+def test_a_circle_says_which_import_to_turn_round() -> None:
+    edges = {
+        "a": Counter({"b": 3}),
+        "b": Counter({"c": 2}),
+        "c": Counter({"a": 1}),
+        "d": Counter({"a": 5}),
+    }
+
+    (complaint,) = turned_round(edges)
+
+    assert complaint.startswith("a imports b imports c imports a. Instead: turn round the import ")
+    assert "import of a in c (1 of them)" in complaint
+
+
+def test_a_class_is_written_in_one_file() -> None:
+    """No method is a function of another module, and no function is a method by another name."""
+    complaints = []
+    for module in house().values():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                complaints += [
+                    f"{module.name}: {node.name}.{ast.unparse(each.targets[0])} is assigned from "
+                    f"{ast.unparse(each.value)}. Instead: write the method in the class."
+                    for each in node.body
+                    if isinstance(each, ast.Assign)
+                    and isinstance(each.value, ast.Attribute)
+                    and isinstance(each.value.value, ast.Name)
+                    and each.value.value.id in imported_modules(module)
+                ]
+        if not is_in(module.name, ("journal", "kestrelpy.core")):
+            continue
+        for node in module.tree.body:
+            kind = first_parameter(node) if isinstance(node, ast.FunctionDef) else ""
+            if isinstance(node, ast.FunctionDef) and kind in HAVE_METHODS:
+                complaints.append(
+                    f"{module.name}.{node.name} takes a {kind} first. Instead: make it a method of "
+                    f"{kind}, or of a smaller object that holds what it needs."
+                )
+    complain(complaints)
+
+
+def imported_modules(module: Module) -> set[str]:
+    """Return the names by which a module knows other modules of ours."""
+    return {
+        alias.asname or alias.name
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if f"{node.module}.{alias.name}" in house()
+    }
+
+
+def first_parameter(node: ast.FunctionDef) -> str:
+    """Return the type of a function's first parameter, as it is written."""
+    arguments = [*node.args.posonlyargs, *node.args.args]
+    kind = arguments[0].annotation if arguments else None
+    return ast.unparse(kind).strip("'\"") if kind is not None else ""
+
+
+def test_packages_are_of_a_size_that_one_looks_through() -> None:
+    complain(
+        [
+            f"{name} has {len(modules)} files (at most {PACKAGE_FILES_MAX}). Instead: find the two "
+            "ideas in it, and give each a package; or say in LARGE_PACKAGES why not."
+            for name, modules in packages().items()
+            if len(modules) > PACKAGE_FILES_MAX and name not in LARGE_PACKAGES
+        ]
+    )
 
 
 def test_files_and_functions_fit_in_a_head() -> None:

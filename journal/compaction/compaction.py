@@ -24,7 +24,8 @@ from zlib import crc32
 
 from journal.errors import JournalError
 from journal.files import SUFFIX_NEW, Files, Handle
-from journal.format import CRC_BYTES, HEADER_BYTES, Draft, Kind, encode, padded
+from journal.format.kinds import Kind
+from journal.format.record import CRC_BYTES, HEADER_BYTES, Draft, encode, padded
 from journal.format.segment import (
     COMPACTED,
     FILE_HEADER_BYTES,

@@ -120,7 +120,7 @@ class Maintenance:
             state.watermarks, state.held, state.origins, state.readers, state.passes_on,
             state.retained,
         )  # fmt: skip
-        snapshot.is_remnant = state.is_remnant
+        snapshot.is_tombstone = state.is_tombstone
         batch, memory = Batch(), state.memory
         if memory is not None:
             batch = memory.fresh.take()

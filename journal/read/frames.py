@@ -19,7 +19,8 @@ from typing import Final
 from zlib import crc32
 
 from journal.files import Files
-from journal.format import ALIGN_BYTES, CRC_BYTES, HEADER_BYTES, Kind, Record, padded
+from journal.format.kinds import Kind
+from journal.format.record import ALIGN_BYTES, CRC_BYTES, HEADER_BYTES, Record, padded
 from journal.format.segment import (
     COMPACTED,
     FILE_HEADER_BYTES,

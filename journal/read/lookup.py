@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from journal.files import Files, is_shortage, read_around
-from journal.format import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, frame_bytes, padded
+from journal.format.kinds import Kind
+from journal.format.record import ALIGN_BYTES, HEADER_BYTES, Record, decode, frame_bytes, padded
 from journal.format.segment import FOOTER_SPACE_BYTES
 from journal.read.seek import Extent, find_frame
 from journal.read.segment_read import PLACED, SegmentRead

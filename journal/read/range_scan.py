@@ -17,7 +17,9 @@ from typing import Final
 from zlib import crc32
 
 from journal.files import Files, read_around
-from journal.format import ALIGN_BYTES, CRC_BYTES, HEADER_BYTES, Kind, Record, padded, said_of_put
+from journal.format.kinds import Kind
+from journal.format.meta import said_of_put
+from journal.format.record import ALIGN_BYTES, CRC_BYTES, HEADER_BYTES, Record, padded
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
 from journal.read.seek import Extent, find_frame
 from journal.sets.id_set import IdSet

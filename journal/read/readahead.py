@@ -17,7 +17,8 @@ from typing import Final
 
 from journal.errors import ITEM_MAX, Damage
 from journal.files import is_shortage
-from journal.format import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, padded
+from journal.format.kinds import Kind
+from journal.format.record import ALIGN_BYTES, HEADER_BYTES, Record, decode, padded
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
 from journal.read.seek import PIECE_BYTES, find_frame
 from journal.read.segment_read import PLACED, SegmentRead
@@ -79,7 +80,7 @@ class ReadAhead:
         segment = self._find_segment(item)
         if segment is None:
             return None
-        start = self._base if self._base < 0 else self._base + len(self._data)
+        start = self._base + len(self._data)  # no bytes are here while the place is to be found
         stop = self._stop(segment)
         if start >= stop:
             return None

@@ -19,11 +19,10 @@ from operator import attrgetter
 from typing import Final
 from zlib import crc32
 
-from journal.format import (
+from journal.format.kinds import UNNUMBERED, Kind
+from journal.format.record import (
     ALIGN_BYTES,
     HEADER_BYTES,
-    UNNUMBERED,
-    Kind,
     Record,
     decode,
     find_next,

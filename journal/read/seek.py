@@ -22,11 +22,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from journal.files import Files, read_around
-from journal.format import (
+from journal.format.kinds import PLACING, Kind
+from journal.format.record import (
     ALIGN_BYTES,
     HEADER_BYTES,
-    PLACING,
-    Kind,
     Record,
     decode,
     frame_bytes,

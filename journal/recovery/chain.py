@@ -19,7 +19,8 @@ from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, DamageKind
 from journal.files import MEDIUM_ERRORS, Files
-from journal.format import Kind, Record, decode
+from journal.format.kinds import Kind
+from journal.format.record import Record, decode
 from journal.format.segment import (
     COMPACTED,
     FILE_HEADER_BYTES,

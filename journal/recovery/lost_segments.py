@@ -17,7 +17,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from journal.errors import ITEM_MAX, Damage
-from journal.format import Kind, Record
+from journal.format.kinds import Kind
+from journal.format.record import Record
 from journal.format.segment import segment_name
 from journal.format.subscription_state import GONE, STOPS
 from journal.recovery.chain import SegmentFile

@@ -27,7 +27,8 @@ from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, DamageKind
 from journal.files import Files
-from journal.format import HEADER_BYTES, PLACING, Kind, Record, number_given
+from journal.format.kinds import PLACING, Kind
+from journal.format.record import HEADER_BYTES, Record, number_given
 from journal.format.segment import FILE_HEADER_BYTES, Tally
 from journal.read.scan import FOOTER_LOST, Gap, Scan
 from journal.recovery.chain import Chain, SegmentFile

@@ -21,8 +21,9 @@ from typing import Final
 
 from journal.errors import Damage
 from journal.files import MEDIUM_ERRORS, SUFFIX_NEW, Files, Handle
-from journal.format import HEADER_BYTES, Draft, Kind, encode
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind
+from journal.format.record import HEADER_BYTES, Draft, encode
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     SUFFIX_RECYCLED,

@@ -30,18 +30,9 @@ from operator import itemgetter
 from typing import Final
 
 from journal.files import Files
-from journal.format import (
-    HEADER_BYTES,
-    Draft,
-    Kind,
-    Meta,
-    Record,
-    Tag,
-    decode_meta,
-    encode,
-    encode_meta,
-    padded,
-)
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import Meta, decode_meta, encode_meta
+from journal.format.record import HEADER_BYTES, Draft, Record, encode, padded
 from journal.format.segment import CHUNK, FILE_HEADER_BYTES, SegmentHeader
 from journal.sets.hash_table import HASH_BYTES, ID, KEY
 from journal.snapshot.dedupe_pending import Batch, Epoch

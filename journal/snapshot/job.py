@@ -77,7 +77,7 @@ class State:
     origins: dict[int, Origin] = field(default_factory=dict)
     readers: list[ReaderState] = field(default_factory=list)
     passes_on: bool = False
-    is_remnant: bool = False
+    is_tombstone: bool = False
     retained: IdSet | None = None
     memory: Memory | None = None
 

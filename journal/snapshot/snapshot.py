@@ -27,20 +27,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from journal.errors import JournalError, NewerFormat
-from journal.format import (
-    HEADER_BYTES,
-    Draft,
-    Kind,
-    Record,
-    Tag,
-    decode,
-    decode_meta,
-    encode,
-    encode_meta,
-)
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind, Tag
 from journal.format.lease import LeaseEntry, lease_entries
+from journal.format.meta import decode_meta, encode_meta
 from journal.format.out_of_order import DelayedEntry, PlacedEntry, delayed_entries, placed_entries
+from journal.format.record import HEADER_BYTES, Draft, Record, decode, encode
 from journal.format.schedule import watermark_drafts, watermarks_in
 from journal.format.segment import FILE_HEADER_BYTES, SNAPSHOT, SegmentHeader, Tally, segment_number
 from journal.format.subscription_state import (
@@ -108,7 +100,7 @@ class Snapshot:
     `delayed` and `placed` may be iterated more than once. `held` are the keys, by item, of items
     that were given back for later and are still first for their key, due or not. `origins` are
     open, by the item that was made of them. `readers` are the children; `passes_on`: the queue
-    itself takes none of the items put for all; `is_remnant`: it was deleted. `scopes` are in the
+    itself takes none of the items put for all; `is_tombstone`: it was deleted. `scopes` are in the
     order of their last use; `chunks` hold the remembered ids and versions. `retained` are ids whose
     puts are in the log, done or not (None: those of live items).
     """
@@ -136,7 +128,7 @@ class Snapshot:
     retained: IdSet | None = None
     scopes: list[ScopeState] = field(default_factory=list)
     chunks: list[Chunk] = field(default_factory=list)
-    is_remnant: bool = False
+    is_tombstone: bool = False
 
     def needed(self) -> IdSet:
         """Return the items whose puts some reader needs; not to be changed."""
@@ -214,7 +206,7 @@ class Snapshot:
             yield Draft(Kind.DECLARED, 0, 0, 0, time_ms, b"", self.declared, 0, 0)
         if self.passes_on:
             yield named(0, b"", 0, STOPS, time_ms)
-        if self.is_remnant:
+        if self.is_tombstone:
             yield named(0, b"", 0, GONE, time_ms)
         for reader in self.readers:
             yield from reader.drafts(time_ms)
@@ -329,6 +321,6 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         },
         readers=reader_states([frame for frame in frames if frame.reader]),
         passes_on=any(frame.kind == Kind.READER and frame.small == STOPS for frame in own),
-        is_remnant=any(frame.kind == Kind.READER and frame.small == GONE for frame in own),
+        is_tombstone=any(frame.kind == Kind.READER and frame.small == GONE for frame in own),
         retained=retained_of(own),
     )

@@ -31,7 +31,8 @@ from typing import Final
 
 from journal.errors import Damage, JournalError
 from journal.files import Files, Handle
-from journal.format import HEADER_BYTES, Kind
+from journal.format.kinds import Kind
+from journal.format.record import HEADER_BYTES
 from journal.format.segment import FILE_HEADER_BYTES, segment_number
 from journal.read.frames import Frames, Hole
 from journal.snapshot.snapshot import is_ours

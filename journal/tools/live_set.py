@@ -14,9 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from journal.format import PLACING, Kind, Record, Tag, decode_meta, number_given
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import flush_spared
+from journal.format.kinds import PLACING, Kind, Tag
+from journal.format.meta import decode_meta
+from journal.format.record import Record, number_given
 from journal.format.subscription_state import GONE, STOPS, Beginning, ReaderState
 from journal.format.transfer import origin_of
 from journal.sets.id_set import IdSet

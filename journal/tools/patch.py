@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from journal.errors import JournalError
-from journal.format import HEADER_BYTES, UNNUMBERED, Draft, Kind, encode
+from journal.format.kinds import UNNUMBERED, Kind
+from journal.format.record import HEADER_BYTES, Draft, encode
 from journal.format.segment import (
     COMPACTED,
     FILE_HEADER_BYTES,
@@ -80,20 +81,21 @@ class Patch:
         frames.header = header
         usable = usable_bytes(header.capacity)
         sparse = header.role == COMPACTED
-        at, lsn, hole = FILE_HEADER_BYTES, 0, Hole(0, 0)
+        at, lsn = FILE_HEADER_BYTES, 0
+        hole: Hole | None = None
         for found in frames.walk(FILE_HEADER_BYTES, min(usable, frames.size)):
             if isinstance(found, Hole):
                 hole = found
                 continue
-            if hole.end:
+            if hole is not None:
                 first = lsn or self.lsn_first or found.lsn
                 count = 0 if sparse else max(found.lsn - first, 0)
                 if not lsn:  # the first lsn is unknown: as many as may have been there
                     count = min(count, (hole.end - hole.offset) // HEADER_BYTES)
                 self._fill(segment, hole.offset, hole.end, found.lsn - count, count)
-                hole = Hole(0, 0)
+                hole = None
             at, lsn = found.end, found.lsn + (found.kind not in UNNUMBERED)
-        if hole.end:
+        if hole is not None:
             segment[at : hole.end] = bytes(hole.end - at)
         first = lsn or self.lsn_first
         if first and self.lsn_end > first and not sparse:

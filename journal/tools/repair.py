@@ -25,8 +25,9 @@ from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Files
-from journal.format import Kind, Record
 from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
+from journal.format.kinds import Kind
+from journal.format.record import Record
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     SegmentHeader,

@@ -21,7 +21,9 @@ from typing import Final
 
 from journal.errors import Damage, DirectoryLocked, JournalError
 from journal.files import Files
-from journal.format import UNNUMBERED, Kind, Record, Tag, decode_meta
+from journal.format.kinds import UNNUMBERED, Kind, Tag
+from journal.format.meta import decode_meta
+from journal.format.record import Record
 from journal.format.segment import (
     COMPACTED,
     FILE_HEADER_BYTES,

@@ -23,7 +23,9 @@ from typing import Final
 
 from journal.errors import NewerFormat
 from journal.files import Files, Handle, is_shortage
-from journal.format import HEADER_BYTES, Draft, Kind, RawDraft, encode, encode_meta, padded
+from journal.format.kinds import Kind
+from journal.format.meta import encode_meta
+from journal.format.record import HEADER_BYTES, Draft, RawDraft, encode, padded
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,

@@ -1,4 +1,5 @@
-"""The command `kestrelpy`. Every subcommand stands in `app`; what it does, in a file of its own."""
+"""The command `kestrelpy`. `app` declares the subcommands; each one is implemented in its own
+file."""
 
 from kestrelpy.cli.app import main
 

@@ -1,5 +1,5 @@
 # ruff: noqa: PLC0415
-"""The command `kestrelpy`: every subcommand with its flags. What they do is in the files beside.
+"""The command `kestrelpy`: the subcommands and their flags, implemented in the other files.
 
 One rule: nothing is imported before the command that needs it runs, so that `--help` is quick.
 """
@@ -35,11 +35,11 @@ ConfigFile = Annotated[
 ]
 
 queues = typer.Typer(
-    help="What queues there are, and their settings.", no_args_is_help=True, rich_markup_mode=None
+    help="The queues and their settings.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(queues, name="queues")
 schedules = typer.Typer(
-    help="What is put at its time.", no_args_is_help=True, rich_markup_mode=None
+    help="The schedules and their run times.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(schedules, name="schedules")
 item = typer.Typer(help="Single items.", no_args_is_help=True, rich_markup_mode=None)
@@ -76,7 +76,7 @@ def main() -> None:
             sys.stdout.flush()
     except CommandError as error:
         _end(str(error), error.code)
-    except OSError as error:  # a full disk behind standard output, most likely
+    except OSError as error:  # most likely a full disk behind standard output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _end(error.strerror or str(error), UNUSABLE)
 
@@ -106,7 +106,7 @@ def serve(
 
 @app.command("check-config")
 def check_config(config: ConfigFile = None) -> None:
-    """Say whether the configuration is right, or everything that is wrong with it."""
+    """Check the configuration and report every problem in it."""
     from kestrelpy.cli import serve as daemon
 
     daemon.check_config(config)
@@ -120,7 +120,7 @@ def status(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what a server says of itself."""
+    """Show the facts of a server."""
     from kestrelpy.cli import listing
 
     listing.status(server, set_, as_json)
@@ -147,9 +147,9 @@ def queues_create(
     ] = None,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Make a queue, with settings declared for it; on disk when this returns.
+    """Create a queue with declared settings; on disk when this returns.
 
-    Exit code 1: it was declared otherwise, and stays as it is.
+    Exit code 1: it has other declared settings, and keeps them.
     """
     from kestrelpy.cli import queues as commands
 
@@ -158,7 +158,7 @@ def queues_create(
 
 @queues.command("show")
 def queues_show(queue: Queue, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
-    """Show a queue's settings in force, where each comes from, and its counts."""
+    """Show a queue's settings in force with their sources, and its counts."""
     from kestrelpy.cli import queues as commands
 
     commands.show(server, queue, as_json)
@@ -166,7 +166,7 @@ def queues_show(queue: Queue, server: Server = DEFAULT_SERVER, as_json: Json = F
 
 @queues.command("pause")
 def queues_pause(queue: Queue, server: Server = DEFAULT_SERVER) -> None:
-    """Lend nothing from QUEUE until it is resumed; it stores, confirms and shows as ever."""
+    """Lease nothing from QUEUE until it is resumed; it stores, confirms and shows as ever."""
     from kestrelpy.cli import item as single
 
     single.pause(server, queue, True)
@@ -174,7 +174,7 @@ def queues_pause(queue: Queue, server: Server = DEFAULT_SERVER) -> None:
 
 @queues.command("resume")
 def queues_resume(queue: Queue, server: Server = DEFAULT_SERVER) -> None:
-    """Lend from a paused QUEUE again; who waited is served first."""
+    """Lease from a paused QUEUE again; waiting clients are served first."""
     from kestrelpy.cli import item as single
 
     single.pause(server, queue, False)
@@ -182,7 +182,7 @@ def queues_resume(queue: Queue, server: Server = DEFAULT_SERVER) -> None:
 
 @schedules.command("ls")
 def schedules_ls(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
-    """List the schedules: when each puts next, and the last time it did (at first: it began)."""
+    """List the schedules: the next run of each, and the last one (at first: its start)."""
     from kestrelpy.cli import schedules as commands
 
     commands.ls(server, as_json)
@@ -192,7 +192,7 @@ def schedules_ls(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None
 def put(
     queue: Queue,
     text: Annotated[str, typer.Argument(help="The body. Without it, or -: standard input.")] = "-",
-    lines: Annotated[bool, typer.Option("--lines", help="Every line is an item.")] = False,
+    lines: Annotated[bool, typer.Option("--lines", help="Store every line as an item.")] = False,
     expire: Annotated[int, typer.Option(min=0, metavar="SECONDS", help="0: never.")] = 0,
     server: Server = DEFAULT_SERVER,
 ) -> None:
@@ -231,38 +231,38 @@ def peek(queue: Queue, server: Server = DEFAULT_SERVER) -> None:
 @app.command()
 def work(
     queue: Queue,
-    command: Annotated[list[str], typer.Argument(metavar="CMD", help="What to run, behind --.")],
+    command: Annotated[list[str], typer.Argument(metavar="CMD", help="The command, after --.")],
     wait: Annotated[str, typer.Option(help="How long one fetch waits for an item.")] = "5s",
     lease: Annotated[
-        str, typer.Option(help="How long the server waits for a sign of life; renewed meanwhile.")
+        str, typer.Option(help="How long a lease lasts; it is renewed while CMD runs.")
     ] = "30s",
     jobs: Annotated[int, typer.Option(min=1, max=1000, help="How many at a time.")] = 1,
     items_max: Annotated[
-        int | None, typer.Option("--max", min=1, help="End after so many items.")
+        int | None, typer.Option("--max", min=1, help="End after this many items.")
     ] = None,
     once: Annotated[
         bool, typer.Option("--once", help="One item; exit code 1 if none comes, or it fails.")
     ] = False,
     defer_after: Annotated[
-        str | None, typer.Option(help="SIGTERM to CMD after so long; its item is put off.")
+        str | None, typer.Option(help="SIGTERM to CMD after this time; its item is deferred.")
     ] = None,
-    delay: Annotated[str, typer.Option(help="How long an item that is put off waits.")] = "10s",
+    delay: Annotated[str, typer.Option(help="How long a deferred item waits.")] = "10s",
     bury: Annotated[
-        str, typer.Option(metavar="CODES", help="Exit codes for the dead line, like 65,66.")
+        str, typer.Option(metavar="CODES", help="Exit codes that make a dead letter, like 65,66.")
     ] = "",
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Run CMD per item, its body on standard input: exit code 0 confirms, others give it back.
 
-    75 puts it off: it comes again after --delay, and no attempt is counted. With --bury, the last
+    75 defers it: it comes again after --delay, and no attempt is counted. With --bury, the last
     line of CMD's standard error is the reason. The lease is renewed while CMD runs; if it is lost,
-    CMD gets SIGTERM. SIGTERM lets the running one finish, a second one is passed on. When the
-    server goes away, it is waited for.
+    CMD gets SIGTERM. SIGTERM lets the running one finish, a second one is passed on. If the server
+    is away, the worker waits for it.
     """
     from kestrelpy.cli import work as worker
 
     worker.work(
-        worker.Order(
+        worker.WorkOptions(
             server, queue, command, wait, lease, jobs, items_max, once, defer_after, delay,
             worker.parse_codes(bury),
         )
@@ -273,7 +273,7 @@ def work(
 def item_show(
     queue: Queue, number: Number, server: Server = DEFAULT_SERVER, as_json: Json = False
 ) -> None:
-    """Say where an item is, and why it is not delivered; exit code 1 when it is gone."""
+    """Show where an item is, and why it is not delivered; exit code 1 when it is gone."""
     from kestrelpy.cli import item as single
 
     if not single.show(server, queue, number, as_json):
@@ -284,7 +284,7 @@ def item_show(
 def item_cancel(
     queue: Queue, number: Number, yes: Yes = False, server: Server = DEFAULT_SERVER
 ) -> None:
-    """Remove an item that waits; one that is lent or dead stays."""
+    """Remove a waiting item; one that is leased or dead stays."""
     from kestrelpy.cli import item as single
 
     single.cancel(server, queue, number, yes)
@@ -330,9 +330,9 @@ def dump(
 
 @journal.command()
 def verify(folder: Folder = None, data_dir: DataDir = None, as_json: Json = False) -> None:
-    """Say what is there and what is damaged; a daemon may be running.
+    """Show what is there and what is damaged; a daemon may be running.
 
-    Exit code 0: nothing is; 1: something is; 2: something cannot be read.
+    Exit code 0: no damage; 1: damage; 2: something cannot be read.
     """
     from kestrelpy.cli import journal as tools
 
@@ -345,11 +345,11 @@ def repair(
     folder: Folder = None,
     data_dir: DataDir = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what it would do, and no more.")
+        bool, typer.Option("--dry-run", help="Show what it would do, and change nothing.")
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Set aside what is damaged and keep all the rest; no daemon may be running."""
+    """Set damage aside and keep all the rest; no daemon may be running."""
     from kestrelpy.cli import journal as tools
 
     words = ["--dry-run"] if dry_run else []
@@ -362,11 +362,11 @@ app.command("move")(move)
 
 @app.command()
 def backup(
-    dest: Annotated[str, typer.Argument(metavar="DEST", help="A folder; empty, or not there.")],
+    dest: Annotated[str, typer.Argument(metavar="DEST", help="An empty or new folder.")],
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Copy every queue as a moment leaves it, on disk when it returns; a daemon may be running."""
+    """Copy every queue as of one moment, on disk when it returns; a daemon may be running."""
     from kestrelpy.cli import backup as tools
 
     tools.backup(dest, data_dir, as_json)
@@ -374,14 +374,14 @@ def backup(
 
 @app.command()
 def restore(
-    backup: Annotated[str, typer.Argument(metavar="BACKUP", help="What kestrelpy backup made.")],
+    backup: Annotated[str, typer.Argument(metavar="BACKUP", help="A backup's folder.")],
     data_dir: DataDir = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Also queues that are there: what is in them goes.")
+        bool, typer.Option("--replace", help="Replace existing queues; their items are lost.")
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Bring the queues of a backup back to life, as a new generation; no daemon may be running."""
+    """Restore the queues of a backup as new generations; no daemon may be running."""
     from kestrelpy.cli import restore as tools
 
     tools.restore(backup, data_dir, replace, yes)

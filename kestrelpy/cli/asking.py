@@ -1,6 +1,6 @@
 """A question before something is gone for good.
 
-One rule: only a clear yes is one; without anybody there to answer, nothing happens.
+One rule: only a clear yes counts; without an answer nothing happens.
 """
 
 from __future__ import annotations
@@ -9,6 +9,6 @@ import sys
 
 
 def asked(question: str) -> bool:
-    """Yes from standard input; anything else, and its end, is no."""
+    """Return True for a yes on standard input; anything else, and its end, is no."""
     print(f"{question} [y/N] ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}

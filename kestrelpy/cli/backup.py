@@ -1,12 +1,12 @@
-"""`kestrelpy backup`: every queue's journal as one moment left it, in a folder of its own.
+"""`kestrelpy backup`: every queue's journal as of one moment, in a folder of its own.
 
     DEST/
-      jobs.1763712000/     a queue's journal; what is closed shares its bytes with the source
+      jobs.1763712000/     a queue's journal; closed files share their bytes with the source
       backup.json          written last: without it the backup is not finished
 
-A backup can be read with `kestrelpy journal`, and comes back to life with `kestrelpy restore`.
+`kestrelpy journal` reads a backup, and `kestrelpy restore` restores it.
 
-One rule: when it says done, everything is on disk; when it fails, nothing of it is left.
+One rule: when it reports success, everything is on disk; when it fails, it leaves nothing.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from journal.tools.backup import copy_journal
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import data_folder, watch
 from kestrelpy.cli.manifest import MANIFEST, BackedUp, encode
-from kestrelpy.server.server_id import NAME as SERVER_ID
-from kestrelpy.server.server_id import read_server_id
+from kestrelpy.server.directory.server_id import NAME as SERVER_ID
+from kestrelpy.server.directory.server_id import read_server_id
 
 
 def backup(destination: str, data_dir: str | None, as_json: bool) -> None:
-    """Make one, and say what is in it; raises CommandError."""
+    """Make a backup and report its contents; raise CommandError."""
     source = data_folder(data_dir)
     files = Disk()
     try:
@@ -55,9 +55,9 @@ def backup(destination: str, data_dir: str | None, as_json: bool) -> None:
 def back_up(
     files: Files, source: str, destination: str, progress: Callable[[int, int], None]
 ) -> tuple[list[BackedUp], list[Damage]]:
-    """Copy every journal; what is in the backup, and what was damaged in the source already.
+    """Copy every journal; return the contents of the backup, and the damage of the source.
 
-    Raises JournalError or OSError, and then has removed what it had made.
+    Raise JournalError or OSError after removing everything it had made.
     """
     if _is_inside(destination, source):
         raise JournalError(f"{destination}: lies in the data directory itself")
@@ -86,7 +86,7 @@ def back_up(
             queue = copied.name.decode("utf-8", "backslashreplace")
             own = folder_name(copied.name, generation)
             if own != name and own not in files.names(destination):
-                # Somebody named the folder by hand; a restore takes only a queue's own.
+                # An operator named the folder by hand; a restore takes only a queue's own.
                 files.rename(os.path.join(destination, name), os.path.join(destination, own))
                 name = own
             made.append(
@@ -107,7 +107,7 @@ def back_up(
 
 
 def summary(made: list[BackedUp]) -> str:
-    """How much it is."""
+    """Return the size of a backup in words."""
     return (
         f"{_counted(len(made), 'queue')}, {_counted(sum(each.items for each in made), 'item')}, "
         f"{_counted(sum(each.bytes for each in made), 'byte')}"
@@ -120,7 +120,7 @@ def _manifest(files: Files, source: str, made: list[BackedUp]) -> bytes:
 
 
 def _newest(folders: list[str]) -> list[str]:
-    """Of several generations of a queue only the newest: a start removes the others."""
+    """Return only the newest generation of each queue: a start removes the others."""
     newest: dict[bytes, tuple[int, str]] = {}
     for folder in folders:
         name, generation = parse_folder_name(os.path.basename(folder))

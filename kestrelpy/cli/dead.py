@@ -1,6 +1,6 @@
-"""`kestrelpy dead ls` and `dead purge`: what nobody could finish, and why.
+"""`kestrelpy dead ls` and `dead purge`: the dead letters of a queue, and their reasons.
 
-One rule: what is removed is what was dead when somebody said yes; what dies meanwhile stays.
+One rule: a purge removes the items that were dead at the time of the yes; later dead letters stay.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Death = dict[str, str | int | None]
 
 
 def ls(server: str, queue: str, as_json: bool) -> None:
-    """Print every dead item; raises CommandError."""
+    """Print every dead item; raise CommandError."""
     with connected(server) as client:
         deaths = deaths_of(client, queue)
     if as_json:
@@ -49,7 +49,7 @@ def ls(server: str, queue: str, as_json: bool) -> None:
 
 
 def purge(server: str, queue: str, numbers: list[int], everything: bool, yes: bool) -> None:
-    """Remove these dead items, or all of them; raises CommandError if one of them stays."""
+    """Remove these dead items, or all of them; raise CommandError if one of them stays."""
     if bool(numbers) == everything:
         raise CommandError("dead purge: say which items, or --all of them")
     with connected(server) as client:
@@ -68,11 +68,11 @@ def purge(server: str, queue: str, numbers: list[int], everything: bool, yes: bo
     if missing:
         raise CommandError(f"{queue}: not among the dead: {listed(missing)}", NOTHING)
     if stay:
-        raise CommandError(f"{queue}: somebody holds them, so they stay: {listed(stay)}", NOTHING)
+        raise CommandError(f"{queue}: they are leased, so they stay: {listed(stay)}", NOTHING)
 
 
 def deaths_of(client: Client, queue: str) -> dict[int, Death]:
-    """What the server says of each dead item, by number, in the order of dying."""
+    """Return the server's facts of each dead item, by number, oldest first."""
     prefix, found = f"queue_{queue}_dead_", dict[int, Death]()
     for key, value in client.stats(f"{queue}/dead").items():
         number, _, fact = key.decode("ascii").removeprefix(prefix).partition("_")
@@ -89,11 +89,11 @@ def _decoded(value: bytes | int) -> str | int | None:
 
 
 def dead_items(count: int) -> str:
-    """So many, in words."""
+    """Return the number of dead items in words."""
     return "1 dead item" if count == 1 else f"{count} dead items"
 
 
 def listed(numbers: list[int], most: int = 20) -> str:
-    """The first of them, and how many more."""
+    """Return the first of the numbers, and how many more there are."""
     rest = f" and {len(numbers) - most} more" if len(numbers) > most else ""
     return ", ".join(map(str, numbers[:most])) + rest

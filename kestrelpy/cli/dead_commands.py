@@ -1,5 +1,5 @@
 # ruff: noqa: PLC0415
-"""The commands `dead ...` and `move` with their flags; what they do is in the files beside.
+"""The commands `dead ...` and `move` with their flags, implemented in the other files.
 
 One rule: as in `app`: nothing is imported before the command that needs it runs.
 """
@@ -12,18 +12,18 @@ import typer
 
 from kestrelpy.cli.options import DEFAULT_SERVER, Json, Numbers, Queue, Server, Yes
 
-dead = typer.Typer(help="The dead line of a queue.", no_args_is_help=True, rich_markup_mode=None)
+dead = typer.Typer(help="The dead letters of a queue.", no_args_is_help=True, rich_markup_mode=None)
 
 Everything = Annotated[bool, typer.Option("--all", help="All that are dead now.")]
 Rate = Annotated[
-    str | None, typer.Option(help="At most so many a second, for instance 100/s. Default: any.")
+    str | None, typer.Option(help="At most this many a second, like 100/s. Default: no limit.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would go, and no more.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the items, and change nothing.")]
 
 
 @dead.command("ls")
 def dead_ls(queue: Queue, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
-    """List the dead items of QUEUE in the order of dying, with attempts and reason."""
+    """List the dead items of QUEUE, oldest first, with attempts and reason."""
     from kestrelpy.cli import dead as line
 
     line.ls(server, queue, as_json)
@@ -37,7 +37,7 @@ def dead_purge(
     yes: Yes = False,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Remove dead items for good: those named, or --all. What somebody holds stays."""
+    """Remove dead items for good: those named, or --all. Leased ones stay."""
     from kestrelpy.cli import dead as line
 
     line.purge(server, queue, numbers or [], everything, yes)
@@ -49,7 +49,7 @@ def dead_redrive(
     numbers: Numbers = None,
     everything: Everything = False,
     to: Annotated[
-        str | None, typer.Option(help="Another queue. Default: back to the end of their own.")
+        str | None, typer.Option(help="Another queue. Default: the end of their own.")
     ] = None,
     containing: Annotated[
         str | None,
@@ -62,7 +62,7 @@ def dead_redrive(
 ) -> None:
     """Make dead items available again, with no attempts: those named, or --all.
 
-    Each is dead or available, never both or neither, whatever crashes. What somebody holds stays.
+    Each is dead or available, never both or neither, even after a crash. Leased ones stay.
     """
     from kestrelpy.cli import moving
 
@@ -71,20 +71,20 @@ def dead_redrive(
 
 
 def move(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="The queue they wait in.")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="Made if it is not there.")],
+    source: Annotated[str, typer.Argument(metavar="FROM", help="The queue of the items.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="Created if it does not exist.")],
     count: Annotated[
-        int | None, typer.Option(min=1, help="At most so many. Default: all that wait now.")
+        int | None, typer.Option(min=1, help="At most this many. Default: all that wait now.")
     ] = None,
     rate: Rate = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Move items that wait from one queue to the end of another, in their order.
+    """Move waiting items from one queue to the end of another, in their order.
 
-    Each is in one of the two, never in both or neither, whatever crashes. What is lent or dead
-    stays.
+    Each is in one of the two, never in both or neither, even after a crash. Items that are leased
+    or dead stay.
     """
     from kestrelpy.cli import moving
 

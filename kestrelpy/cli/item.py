@@ -1,6 +1,7 @@
-"""`item show`, `item cancel`, `item retry`, `queues pause` and `resume`: a hand on one thing.
+"""`item show`, `item cancel`, `item retry`, `queues pause` and `resume`: commands for one item or
+queue.
 
-One rule: a refusal says what the server knows about the thing, so that nobody has to ask twice.
+One rule: a refusal includes what the server knows, so that no second request is needed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _DURATIONS: Final = frozenset({"age_ms", "lease_left_ms"})
 _DATES: Final = frozenset({"stored_ms", "expires_ms", "died_ms"})
 _UNTIL: Final = re.compile(r"((?:delayed|lent) .*?until )(\d+)")
 _SAID: Final = {
-    True: "is paused: it stores, confirms and shows, and lends nothing",
+    True: "is paused: it stores, confirms and shows, and leases nothing",
     False: "lends again",
 }
 
@@ -29,10 +30,11 @@ Facts = dict[str, str | int | None]
 
 
 def pause(server: str, queue: str, paused: bool) -> None:
-    """Have a queue lend nothing, or lend again; raises CommandError."""
+    """Stop a queue's leases, or allow them again; raise CommandError."""
     verb = "pause" if paused else "resume"
     with connected(server) as client:
-        name = client.check_key(queue, b"").decode("ascii")  # one word: it cannot say more
+        # one word: it cannot add another command
+        name = client.check_key(queue, b"").decode("ascii")
         answer = client.raw_command(f"{verb} {name}")
         if answer != b"OK":
             raise CommandError(f"{queue}: there is no queue of this name", NOTHING)
@@ -40,7 +42,8 @@ def pause(server: str, queue: str, paused: bool) -> None:
 
 
 def show(server: str, queue: str, number: int, as_json: bool) -> bool:
-    """Print where the item is and why it is not delivered; is it there? Raises CommandError."""
+    """Print where the item is and why it is not delivered; return whether it is there. Raise
+    CommandError."""
     with connected(server) as client:
         facts = _facts(client, queue, number)
     if as_json:
@@ -54,7 +57,7 @@ def show(server: str, queue: str, number: int, as_json: bool) -> bool:
 
 
 def cancel(server: str, queue: str, number: int, yes: bool) -> None:
-    """Remove an item that waits; raises CommandError when it does not, or nobody says yes."""
+    """Remove a waiting item; raise CommandError if it does not wait, or without a yes."""
     with connected(server) as client:
         if not yes:
             facts = _facts(client, queue, number)
@@ -68,7 +71,7 @@ def cancel(server: str, queue: str, number: int, yes: bool) -> None:
 
 
 def retry(server: str, queue: str, number: int) -> None:
-    """Make a delayed item available now; raises CommandError when it is not delayed."""
+    """Make a delayed item available now; raise CommandError if it is not delayed."""
     with connected(server) as client:
         name = client.check_key(queue, b"").decode("ascii")
         if client.raw_command(f"retry {name} {number}") != b"OK":
@@ -89,7 +92,7 @@ def _refused(
 
 
 def _facts(client: Client, queue: str, number: int) -> Facts:
-    """What the server says of the item, `None` for what there is not."""
+    """Return the server's facts of the item, `None` for an absent one."""
     found = client.stats(f"{queue}/item={number}")
     if not found:
         raise CommandError(f"{queue}: there is no queue of this name", NOTHING)

@@ -22,7 +22,7 @@ _STDIN: Final = "-"
 
 
 def put(server: str, queue: str, text: str, lines: bool, expire: int) -> None:
-    """Store the text, standard input, or each line of either; raises CommandError."""
+    """Store the text, standard input, or each line of either; raise CommandError."""
     if expire > _RELATIVE_SECONDS_MAX:
         expire += int(time.time())
     stored = 0
@@ -39,17 +39,17 @@ def put(server: str, queue: str, text: str, lines: bool, expire: int) -> None:
 
 
 def get(server: str, queue: str, wait: str | None) -> None:
-    """Write one item's body to standard output, then confirm it; raises CommandError."""
+    """Write one item's body to standard output, then confirm it; raise CommandError."""
     wait_ms = parse_wait_ms(wait, "--wait") if wait is not None else 0
     with connected(server, wait_ms) as client:
         waiting = f"/t={wait_ms}" if wait_ms else ""
         _write_out(_found(client, queue, f"{queue}/open{waiting}"))
-        # Only now: had writing failed, the hang-up would have given the item back.
+        # Confirm only now: after a failed write the hang-up gives the item back.
         client.get(f"{queue}/close")
 
 
 def peek(server: str, queue: str) -> None:
-    """Write the next item's body to standard output and leave it there; raises CommandError."""
+    """Write the next item's body to standard output and leave it there; raise CommandError."""
     with connected(server) as client:
         _write_out(_found(client, queue, f"{queue}/peek"))
 
@@ -62,7 +62,7 @@ def _found(client: Client, queue: str, key: str) -> bytes:
 
 
 def _write_out(body: bytes) -> None:
-    """Exactly the body; a person at a terminal gets a line end too. Raises CommandError."""
+    """Write exactly the body; at a terminal, also a line end. Raise CommandError."""
     if sys.stdout.isatty() and not body.endswith(b"\n"):
         body += b"\n"
     rest = memoryview(body)
@@ -83,7 +83,7 @@ def _bodies(text: str, lines: bool) -> Iterable[bytes]:
 
 
 def _encoded(text: str) -> bytes:
-    # As it was typed: what is not UTF-8 in an argument comes in as surrogates.
+    # As typed: bytes of an argument that are not UTF-8 come in as surrogates.
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""`kestrelpy journal`: `python -m journal` with a data directory to fall back on.
+"""`kestrelpy journal`: `python -m journal` with a default data directory.
 
 Without a folder, the data directory is that of the configuration.
 """
@@ -15,18 +15,19 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from journal.__main__ import main as journal_main
 from kestrelpy.cli.errors import CommandError
-from kestrelpy.config import ConfigError, find_config_file, load_config
+from kestrelpy.config.mistakes import ConfigError
+from kestrelpy.config.reading import find_config_file, load_config
 
 
 def run(command: str, folder: str | None, data_dir: str | None, *words: str) -> int:
-    """Run one of them; the exit code."""
+    """Run one of the tools; return its exit code."""
     if folder is not None and data_dir is not None:
         raise CommandError(f"{folder} and --data-dir {data_dir}: say one of them")
     return journal_main([command, *words, "--", folder or data_folder(data_dir)], watch=watch)
 
 
 def data_folder(data_dir: str | None) -> str:
-    """The data directory that was given, or that of the configuration; raises CommandError."""
+    """Return the given data directory, or that of the configuration; raise CommandError."""
     if data_dir is not None:
         return data_dir
     try:
@@ -39,7 +40,7 @@ def data_folder(data_dir: str | None) -> str:
 
 
 def watch(doing: str) -> Callable[[int, int], None]:
-    """A bar with an estimate on stderr, while a person is watching; it goes when all is done."""
+    """Return a function that shows a progress bar on stderr, if stderr is a terminal."""
     if not sys.stderr.isatty():
         return lambda done, total: None
     bar = Progress(

@@ -1,4 +1,4 @@
-"""`kestrelpy status` and `queues ls`: what a server says of itself, for people and for programs."""
+"""`kestrelpy status` and `queues ls`: the facts of a server, for people and for programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODES: Final = ("up", "readonly", "quiescent")
 # The server's own among the lines of `stats` that begin with queue_.
 _OWN_FACTS: Final = frozenset({"queue_creates", "queue_deletes", "queue_expires"})
 
-# What a person wants to see, and the name it has in `stats`; --json shows everything.
+# The columns for people, with their names in `stats`; --json shows everything.
 _COLUMNS: Final = {
     "items": "items",
     "bytes": "bytes",
@@ -40,7 +40,7 @@ _SHORT_MS: Final = 10_000  # ages below this are shown with milliseconds
 
 
 def status(server: str, new_mode: str | None, as_json: bool) -> None:
-    """Print the server's own facts; set its mode first, if asked. Raises CommandError."""
+    """Print the server's own facts; set its mode first, if asked. Raise CommandError."""
     if new_mode is not None and new_mode not in MODES:
         raise CommandError(f"--set: {new_mode!r} is not a mode, known are {', '.join(MODES)}")
     with connected(server) as client:
@@ -62,7 +62,7 @@ def status(server: str, new_mode: str | None, as_json: bool) -> None:
 
 
 def queues_ls(server: str, as_json: bool) -> None:
-    """Print every queue with its counts; raises CommandError."""
+    """Print every queue with its counts; raise CommandError."""
     with connected(server) as client:
         queues = _all_queues(client)
     if as_json:
@@ -74,10 +74,10 @@ def queues_ls(server: str, as_json: bool) -> None:
 
 
 def _all_queues(client: Client) -> list[tuple[str, dict[str, int | str]]]:
-    """Queues with their counts and their state.
+    """Yield the queues with their counts and their state.
 
     In `stats` names and counts run into each other (`queue_a_open_transactions`: of a, or of
-    a_open?), so that tells only the names, by a count whose name ends no other's.
+    a_open?). So `stats` gives only the names, by a count whose name ends no other's.
     """
     found = []
     for key in client.stats():
@@ -90,7 +90,7 @@ def _all_queues(client: Client) -> list[tuple[str, dict[str, int | str]]]:
 
 
 def queue_facts(client: Client, name: bytes) -> dict[str, int | str]:
-    """One queue's counts and its state; empty: there is none of that name."""
+    """Return one queue's counts and its state; empty if there is no such queue."""
     prefix = b"queue_" + name + b"_"
     return {
         each.removeprefix(prefix).decode("ascii"): decoded(fact)
@@ -99,7 +99,7 @@ def queue_facts(client: Client, name: bytes) -> dict[str, int | str]:
 
 
 def decoded(value: bytes | int) -> str | int:
-    """A fact as a number or as text."""
+    """Return a fact as a number or as text."""
     return value.decode("ascii") if isinstance(value, bytes) else value
 
 

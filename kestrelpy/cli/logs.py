@@ -1,4 +1,4 @@
-"""The daemon's log on stderr: for people or for machines, always one line a message."""
+"""The daemon's log on stderr: for people or for machines, one line per message."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class TextLines(logging.Formatter):
         super().__init__(_FORMAT)
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
-        """UTC, with milliseconds."""
+        """Return UTC with milliseconds."""
         return _utc(record)
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, whatever is in the message or in a traceback."""
+        """Return one line, for any message and any traceback."""
         return super().format(record).replace("\r", "\\r").replace("\n", "\\n")
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and exception if there is one."""
+    """One JSON object per line: time, level, logger, message, and exception if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The object."""
+        """Return the object."""
         facts = {
             "time": _utc(record),
             "level": record.levelname.lower(),
@@ -43,7 +43,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_to_stderr(log_format: Literal["text", "json"], level: str) -> None:
-    """Log like this from now on. May be called again: the newest wins."""
+    """Log in this format from now on. A later call replaces an earlier one."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
     root = logging.getLogger()

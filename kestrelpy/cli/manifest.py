@@ -1,4 +1,4 @@
-"""`backup.json`: what a backup says is in it, and the check of every word of it before a restore.
+"""`backup.json`: the contents of a backup, and the check of every word of it before a restore.
 
     {"format": 1, "kestrelpy": "...", "made_at": "...", "of_server": "...",
      "queues": [{"folder": "jobs.1763712000", "queue": "jobs", "generation": 1763712000,
@@ -27,7 +27,7 @@ MANIFEST: Final = "backup.json"
 FORMAT: Final = 1
 # Numbers of a journal stay below 2^53, so that every reader of JSON has them exactly.
 NUMBER_MAX: Final = (1 << 53) - 1
-# A queue takes at most 800 bytes: room for 80,000 queues, and a bound for what is parsed.
+# A queue takes at most 800 bytes: room for 80,000 queues, and a bound for the parser.
 _BYTES_MAX: Final = 64 << 20
 _SHOWN_MAX: Final = 80  # characters of a bad value in an error: one line on a screen
 _WORDS: Final = ("kestrelpy", "made_at", "of_server")
@@ -51,7 +51,7 @@ _NUMBERS: Final = ("generation", "items", "bytes", "lsn")
 
 
 class _Mistake(Exception):
-    """Where it stands in the file, and what is allowed there."""
+    """Its place in the file, and the allowed values."""
 
 
 def encode(version: str, made_at: str, of_server: str, queues: Sequence[BackedUp]) -> bytes:
@@ -67,9 +67,9 @@ def encode(version: str, made_at: str, of_server: str, queues: Sequence[BackedUp
 
 
 def read_manifest(files: Files, folder: str) -> list[BackedUp]:
-    """Return what a backup says is in it.
+    """Return the contents of a backup from its manifest.
 
-    Raises JournalError when it is not a finished backup, or one word of it is not allowed.
+    Raise JournalError if the backup is not finished, or one word of the manifest is not allowed.
     """
     if MANIFEST not in files.names(folder):
         raise JournalError(f"{folder}: no {MANIFEST} here: not a finished backup")
@@ -85,7 +85,7 @@ def read_manifest(files: Files, folder: str) -> list[BackedUp]:
 
 
 def check_contents(files: Files, folder: str) -> None:
-    """Raise JournalError unless `folder` is a folder, and nothing in it leads elsewhere."""
+    """Raise JournalError unless `folder` is a folder, and no link in it leads elsewhere."""
     if not stat.S_ISDIR(files.mode(folder)):
         raise JournalError(f"{folder}: a journal of a backup must be a folder, not a link to one")
     for name in files.names(folder):
@@ -101,7 +101,7 @@ def _decoded(data: bytes) -> list[BackedUp]:
     except (ValueError, RecursionError):
         raise _Mistake("it must be JSON as `kestrelpy backup` writes it") from None
     if not isinstance(facts, dict) or "format" not in facts:
-        raise _Mistake('it must be an object with "format": not what a backup says of itself')
+        raise _Mistake('it must be an object with "format": this is no manifest of a backup')
     _check_number("format", facts["format"], 1)
     if facts["format"] > FORMAT:
         maker = facts.get("kestrelpy")
@@ -177,6 +177,6 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _shown(value: object) -> str:
-    """Return a value as it may stand in an error: printable ASCII, and short."""
+    """Return a value in printable ASCII, shortened for an error."""
     text = ascii(value) if not isinstance(value, list | dict) else type(value).__name__
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."

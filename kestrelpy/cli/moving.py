@@ -1,7 +1,7 @@
-"""`kestrelpy dead redrive` and `kestrelpy move`: items that become available somewhere else.
+"""`kestrelpy dead redrive` and `kestrelpy move`: transfers from the command line.
 
-One rule: the server moves, some hundred at a time, and says how many have arrived on disk; what is
-printed at the end is the sum of that, however it ended.
+One rule: the server moves some hundred items per request, and replies with the number that arrived
+on disk; the command prints the sum of those, however it ends.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kestrelpy.cli.dead import dead_items, deaths_of, listed
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import watch
 from kestrelpy.cli.remote import connected, printable
-from kestrelpy.client import reason
+from kestrelpy.client.connection import reason
 
-_AT_ONCE: Final = 400  # of one request: so many numbers fit into a line
+_AT_ONCE: Final = 400  # of one request: this many numbers fit into a line
 _SHOWN: Final = 20
 
 
@@ -41,7 +41,7 @@ class Which:
 
 
 def redrive(server: str, which: Which, rate: str | None, dry_run: bool, yes: bool) -> None:
-    """Make dead items available again; raises CommandError if one that was named is not."""
+    """Make dead items available again; raise CommandError if a named one is not dead."""
     if bool(which.numbers) == which.everything:
         raise CommandError("dead redrive: say which items, or --all of them")
     if which.to == "":
@@ -56,7 +56,7 @@ def redrive(server: str, which: Which, rate: str | None, dry_run: bool, yes: boo
         if which.containing is not None:
             text = which.containing
             chosen = [n for n in chosen if _contains(client, queue, n, deaths[n]["reason"], text)]
-        back = "back to its line" if which.to is None else f"to {which.to}"
+        back = "back to its end" if which.to is None else f"to {which.to}"
         if dry_run:
             print(f"would redrive {dead_items(len(chosen))} of {queue} {back}")
             for number in chosen[:_SHOWN]:
@@ -64,7 +64,7 @@ def redrive(server: str, which: Which, rate: str | None, dry_run: bool, yes: boo
         elif chosen:
             if not yes and not asked(f"{dead_items(len(chosen))} of {queue} go {back}. Redrive?"):
                 raise CommandError("nothing was changed", NOTHING)
-            done = _carry_out(
+            done = _send_requests(
                 client, len(chosen), per_second, "redriving",
                 lambda at, most: f"redrive {name} {_numbers(chosen[at : at + most])} {target}",
                 lambda moved: print(f"redrove {dead_items(moved)} of {queue} {back}"),
@@ -81,7 +81,7 @@ def move(
     server: str, source: str, target: str, count: int | None, rate: str | None, dry_run: bool,
     yes: bool,
 ) -> None:  # fmt: skip
-    """Move what waits to another queue; raises CommandError if some of it stays."""
+    """Move waiting items to another queue; raise CommandError if some of them stay."""
     per_second = _rate(rate)
     with connected(server) as client:
         name, other = _names(client, source, target)
@@ -95,23 +95,25 @@ def move(
             return
         if wanted and not yes and not asked(f"{_items(wanted)} of {source} go to {target}. Move?"):
             raise CommandError("nothing was changed", NOTHING)
-        done = _carry_out(
+        done = _send_requests(
             client, wanted, per_second, "moving",
             lambda at, most: f"move {name} {other} {most}",
             lambda moved: print(f"moved {_items(moved)} from {source} to {target}"),
         )  # fmt: skip
-        if done < wanted:  # others may have taken the rest; what still waits was not taken there
+        # consumers may have taken the rest; the items that still wait were refused there
+        if done < wanted:
             waiting = int(client.stats(name).get(f"queue_{name}_items".encode(), 0))
             if stay := min(wanted - done, waiting):
-                why = f"{target} takes no more, or somebody holds an item of their key"
+                why = f"{target} takes no more, or an item of their key is leased"
                 raise CommandError(f"{source}: {stay} stay: {why}", NOTHING)
 
 
-def _carry_out(
+def _send_requests(
     client: Client, total: int, per_second: int, doing: str, command: Callable[[int, int], str],
-    tell: Callable[[int], None],
+    report: Callable[[int], None],
 ) -> int:  # fmt: skip
-    """Request after request, no more than so many a second (0: any); `tell` the sum in any case."""
+    """Send request after request, at most `per_second` items (0: any); `report` the sum in any
+    case."""
     show, moved, asked_for = watch(doing), 0, 0
     try:
         for most in _portions(total, per_second):
@@ -120,16 +122,16 @@ def _carry_out(
             moved += arrived
             show(asked_for, total)
     except MemcacheServerError as error:
-        tell(moved)
+        report(moved)
         raise CommandError(f"the rest stays: {reason(error)}", NOTHING) from None
     finally:
         show(total, total)
-    tell(moved)
+    report(moved)
     return moved
 
 
 def _portions(total: int, per_second: int) -> Iterator[int]:
-    """How many to ask for next; with a rate each at its time."""
+    """Yield the sizes of the requests; with a rate each at its time."""
     most = min(per_second or _AT_ONCE, _AT_ONCE)
     began, done = time.monotonic(), 0
     while done < total:
@@ -152,7 +154,7 @@ def _contains(
 
 
 def _names(client: Client, *queues: str) -> list[str]:
-    """As they may stand in a command: each is one word, so it cannot say more."""
+    """Return the names for a command: each is one word, so it cannot add another command."""
     return [client.check_key(queue, b"").decode("ascii") for queue in queues]
 
 

@@ -1,6 +1,6 @@
-"""`kestrelpy queues create` and `show`: a queue and what is declared for it.
+"""`kestrelpy queues create` and `show`: a queue and its declared settings.
 
-One rule: what a setting may be is the server's to say; here text becomes TOML and nothing more.
+One rule: the server decides which values are valid; this module only turns text into TOML.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STDIN: Final = Path("-")
 
 
 def create(server: str, queue: str, settings: list[str], source: Path | None) -> None:
-    """Declare the queue with these settings, or with those of a file; raises CommandError."""
+    """Declare the queue with these settings, or with those of a file; raise CommandError."""
     if settings and source is not None:
         raise CommandError("--set and --from do not go together: put all settings into the file")
     body = _read(source) if source is not None else _as_toml(settings)
@@ -36,11 +36,11 @@ def create(server: str, queue: str, settings: list[str], source: Path | None) ->
                 f"kestrelpy queues show {queue}",
                 NOTHING,
             )
-    print(f"{queue}: {'was there, and has these settings' if there else 'made'}")
+    print(f"{queue}: {'exists, and has these settings' if there else 'made'}")
 
 
 def show(server: str, queue: str, as_json: bool) -> None:
-    """Print a queue's settings and counts; raises CommandError."""
+    """Print a queue's settings and counts; raise CommandError."""
     with connected(server) as client:
         settings = _settings(queue, client.stats(f"{queue}/settings"))
         figures = queue_facts(client, queue.encode("utf-8", "surrogateescape"))
@@ -73,7 +73,8 @@ def _read(source: Path) -> bytes:
 
 
 def _as_toml(settings: list[str]) -> bytes:
-    """`key=value` each, as lines of TOML: numbers and truth values as they are, else as text."""
+    """Return `key=value` pairs as lines of TOML: numbers and booleans as they are, the rest as
+    text."""
     lines = []
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -87,7 +88,7 @@ def _as_toml(settings: list[str]) -> bytes:
 def _settings(
     queue: str, found: dict[bytes, bytes | int]
 ) -> list[tuple[str, str | int | bool, str]]:
-    """Key, value and source of each setting, in the server's order."""
+    """Return key, value and source of each setting, in the server's order."""
     facts = {key.decode("ascii"): decoded(value) for key, value in found.items()}
     prefix, source = f"queue_{queue}_setting_", f"queue_{queue}_source_"
     return [
@@ -98,7 +99,7 @@ def _settings(
 
 
 def _value(value: str | int) -> str | int | bool:
-    """As TOML would have it."""
+    """Return the value as in TOML."""
     if isinstance(value, int):
         return value
     text = unquote(value)

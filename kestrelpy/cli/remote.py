@@ -1,7 +1,7 @@
-"""Talking to a server from the command line: its address, one client, and what went wrong.
+"""The connection from the command line to a server: its address, one client, and its errors.
 
-One rule: whatever happens on the way is one sentence. What the server refuses for good is wrong
-usage (2); what it refuses now is a "no" (1); a server that cannot be reached is 2.
+One rule: every error is one sentence. A permanent refusal by the server is wrong usage (2), a
+temporary one is a "no" (1), an unreachable server is 2.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from pymemcache.exceptions import (
 )
 
 from kestrelpy.cli.errors import NOTHING, UNUSABLE, CommandError
-from kestrelpy.client import ANSWER_SECONDS, Address, new_client, reason
+from kestrelpy.client import ANSWER_SECONDS, Address
+from kestrelpy.client.connection import new_client, reason
 from kestrelpy.durations import parse_duration_ms
 
-NONE: Final = "-"  # in an answer, for what there is not
+NONE: Final = "-"  # an absent value in a reply
 
 
 def parse_address(text: str) -> Address:
-    """`host:port`, `[v6]:port`, or the path of a Unix socket; raises CommandError."""
+    """Return the address: `host:port`, `[v6]:port`, or the path of a Unix socket; raise
+    CommandError."""
     if "/" in text:
         return text
     host, colon, port = text.rpartition(":")
@@ -44,7 +46,7 @@ def parse_address(text: str) -> Address:
 
 
 def parse_wait_ms(text: str, flag: str) -> int:
-    """Milliseconds of a duration given to a flag; raises CommandError."""
+    """Return the milliseconds of a duration given to a flag; raise CommandError."""
     try:
         return parse_duration_ms(text)
     except ValueError as error:
@@ -53,9 +55,9 @@ def parse_wait_ms(text: str, flag: str) -> int:
 
 @contextmanager
 def connected(server: str, wait_ms: int = 0) -> Iterator[Client]:
-    """A client for the commands inside, which wait `wait_ms` at most for an item.
+    """Yield a client; its commands wait at most `wait_ms` for an item.
 
-    Whatever goes wrong inside comes out as CommandError.
+    Every error inside becomes a CommandError.
     """
     address = parse_address(server)
     with refusals(server):
@@ -68,7 +70,7 @@ def connected(server: str, wait_ms: int = 0) -> Iterator[Client]:
 
 @contextmanager
 def refusals(server: str) -> Iterator[None]:
-    """Make one sentence of what sockets and pymemcache raise."""
+    """Turn the exceptions of sockets and pymemcache into one sentence."""
     try:
         yield
     except TimeoutError:
@@ -87,20 +89,20 @@ def refusals(server: str) -> Iterator[None]:
         raise CommandError(f"{server} {said}: {reason(error)}", code) from None
 
 
-def date(wall_ms: int) -> str:
-    """A moment for a person, to the second."""
+def date(unix_ms: int) -> str:
+    """Return a moment for people, to the second."""
     try:
-        moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
+        moment = datetime.fromtimestamp(unix_ms / 1000, UTC)
     except (OverflowError, ValueError, OSError):  # an expiry may be beyond what calendars know
-        return str(wall_ms)
+        return str(unix_ms)
     return moment.isoformat(" ", "seconds").replace("+00:00", "Z")
 
 
 def printable(text: str) -> str:
-    """A client's words for a terminal: nothing that moves its cursor."""
+    """Return a client's words for a terminal, without control characters."""
     return "".join(c if c.isprintable() else "." for c in text)
 
 
 def unreachable(server: str, error: BaseException) -> str:
-    """The sentence when nobody is there."""
+    """Return the error for a server that cannot be reached."""
     return f"no server at {server}: {reason(error)} (kestrelpy serve starts one)"

@@ -1,14 +1,14 @@
-"""`kestrelpy restore`: the queues of a backup come back to life, each as a new generation.
+"""`kestrelpy restore`: restore the queues of a backup, each as a new generation.
 
-    D/jobs.1763712000~removed/    a copy of the backup's journal while it is made; what a crash
-                                  leaves of it goes with the next start
+    D/jobs.1763712000~removed/    a copy of the backup's journal while it is made; the next start
+                                  removes it after a crash
     D/jobs.1763712000/            its name when it is whole and on disk
-    D/server-id                   a new one: markers and tokens of the old life mean nothing here
+    D/server-id                   a new one: markers and tokens of the old server are invalid here
 
 A new generation is higher than any in the backup and in D, so a start takes it rather than an older
-one that a crash left beside it.
+one that a crash left there.
 
-One rule: a queue in D is what it was, or what the backup says, at every moment.
+One rule: at every moment a queue in D is either the old one or the restored one.
 """
 
 from __future__ import annotations
@@ -24,30 +24,31 @@ from journal.files import Disk, Files
 from journal.format.folder import parse_folder_name
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal
-from journal.store import Sizes
 from journal.tools.backup import copy_journal
 from journal.tools.live_set import LiveSet
 from journal.tools.repair import opening_behind
 from journal.tools.verify import check_journal
+from journal.write.segment_file import Sizes
 from kestrelpy.cli.asking import asked
 from kestrelpy.cli.backup import summary
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import data_folder, watch
 from kestrelpy.cli.manifest import NUMBER_MAX, BackedUp, check_contents, read_manifest
-from kestrelpy.server.server_id import make_server_id, new_id
+from kestrelpy.server.directory.server_id import make_server_id, new_id
 
-_STAGED: Final = "~removed"  # what a daemon removes when it starts
+_STAGED: Final = "~removed"  # a suffix of folders that a daemon removes when it starts
 
 
 def restore(backup: str, data_dir: str | None, to_replace: bool, yes: bool) -> None:
-    """Do it, and say what is there now; raises CommandError."""
+    """Restore a backup and report its contents; raise CommandError."""
     folder, files = data_folder(data_dir), Disk()
-    wall_ms = time.time_ns() // 1_000_000
+    unix_ms = time.time_ns() // 1_000_000
     try:
         lost = replaced(files, backup, folder) if to_replace else []
-        if lost and not yes and not asked(f"What is in {', '.join(lost)} goes. Replace it?"):
+        question = f"The items of {', '.join(lost)} will be lost. Replace them?"
+        if lost and not yes and not asked(question):
             raise CommandError("nothing was changed", NOTHING)
-        restored = put_back(files, backup, folder, to_replace, wall_ms, watch)
+        restored = put_back(files, backup, folder, to_replace, unix_ms, watch)
     except JournalError as error:
         raise CommandError(str(error)) from None
     except OSError as error:
@@ -61,10 +62,10 @@ def put_back(
     backup: str,
     data_dir: str,
     to_replace: bool,
-    wall_ms: int,
+    unix_ms: int,
     watching: Callable[[str], Callable[[int, int], None]],
 ) -> list[BackedUp]:
-    """Restore every queue of a backup; raises JournalError or OSError. Blocks."""
+    """Restore every queue of a backup; raise JournalError or OSError. Blocks."""
     queues = read_manifest(files, backup)
     for queue in queues:
         _check(files, backup, queue, watching(f"verify {queue.folder}"))
@@ -77,8 +78,8 @@ def put_back(
                 f"{older[0]}: there is a queue of this name; --replace puts the backup's there"
             )
         server = new_id()
-        generation = _next_generation(files, data_dir, queues, wall_ms)
-        staged = [_stage(files, backup, data_dir, queue, generation, server, wall_ms)
+        generation = _next_generation(files, data_dir, queues, unix_ms)
+        staged = [_stage(files, backup, data_dir, queue, generation, server, unix_ms)
                   for queue in queues]  # fmt: skip
         make_server_id(files, data_dir, server)
         for path in staged:
@@ -92,7 +93,7 @@ def put_back(
 
 
 def replaced(files: Files, backup: str, data_dir: str) -> list[str]:
-    """The queues that are in both; raises JournalError."""
+    """Return the queues that are in both; raise JournalError."""
     queues = read_manifest(files, backup)
     return [os.path.basename(path) for path in _older(files, data_dir, queues)]
 
@@ -102,7 +103,7 @@ def _check(
 ) -> None:
     folder = os.path.join(backup, queue.folder)
     if queue.folder not in files.names(backup) or not files.names(folder):
-        raise JournalError(f"{folder}: it is in the backup's list and not there")
+        raise JournalError(f"{folder}: it is in the backup's list, but does not exist")
     check_contents(files, folder)
     report = check_journal(files, folder, progress)
     if report.damages:
@@ -127,12 +128,13 @@ def _older(files: Files, data_dir: str, queues: list[BackedUp]) -> list[str]:
 
 
 def _next_generation(
-    files: Files, data_dir: str, queues: list[BackedUp], wall_ms: int
+    files: Files, data_dir: str, queues: list[BackedUp], unix_ms: int
 ) -> int:
-    """Higher than any of the backup's and any in D, those that are being removed too."""
+    """Return a generation higher than all in the backup and in D, including folders being
+    removed."""
     there = (name.removesuffix(_STAGED) for name in files.names(data_dir))
     known = [parse_folder_name(name)[1] for name in there]
-    highest = max([wall_ms // 1000, *(q.generation + 1 for q in queues), *(g + 1 for g in known)])
+    highest = max([unix_ms // 1000, *(q.generation + 1 for q in queues), *(g + 1 for g in known)])
     if highest > NUMBER_MAX:
         raise JournalError(f"{data_dir}: a generation is too high here: {NUMBER_MAX} is the last")
     return highest
@@ -140,9 +142,10 @@ def _next_generation(
 
 def _stage(
     files: Files, backup: str, data_dir: str, queue: BackedUp, generation: int, server: bytes,
-    wall_ms: int,
+    unix_ms: int,
 ) -> str:  # fmt: skip
-    """A copy of one journal that goes on as the new generation, on disk; its path."""
+    """Copy one journal, which continues as the new generation; return its path. On disk on
+    return."""
     source = os.path.join(backup, queue.folder)
     stem = queue.folder.rpartition(".")[0]
     path = os.path.join(data_dir, f"{stem}.{generation}{_STAGED}")
@@ -154,7 +157,7 @@ def _stage(
     name = parse_folder_name(queue.folder)[0]
     opening = opening_behind(recovery, live_set, name, generation)
     opening = replace(opening, generation=generation, server=server)
-    recovery.torn = True  # go on in a fresh segment, which says who this is from now on
-    store = recovered_journal(recovery, Sizes(), lambda: opening, wall_ms)
-    store.writer.close(wall_ms)
+    recovery.torn = True  # continue in a fresh segment, which holds the new identity
+    store = recovered_journal(recovery, Sizes(), lambda: opening, unix_ms)
+    store.writer.close(unix_ms)
     return path

@@ -1,6 +1,6 @@
-"""`kestrelpy schedules ls`: when each schedule of a server puts next, and the last time it did.
+"""`kestrelpy schedules ls`: the next run of each schedule of a server, and the last one.
 
-One that has put nothing yet shows when it began.
+A schedule without a run yet shows its start.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from kestrelpy.cli.listing import WIDE, decoded
 from kestrelpy.cli.remote import NONE, connected, date, printable
 
 _PREFIX: Final = "schedule_"
-# Every schedule has this fact, and no other fact ends so; a schedule's own name may hold anything.
+# Every schedule has this fact, and no other fact ends like it; a schedule's own name may hold
+# anything.
 _SURE: Final = "_catch_up"
 _FACTS: Final = (
     "queue", "cron", "timezone", "catch_up", "next", "last", "waiting", "state",
@@ -27,7 +28,7 @@ _TIMES: Final = ("next", "last")
 
 
 def ls(server: str, as_json: bool) -> None:
-    """Print every schedule; raises CommandError."""
+    """Print every schedule; raise CommandError."""
     with connected(server) as client:
         told = client.stats("schedules")
     found = {key.decode("ascii"): decoded(value) for key, value in told.items()}

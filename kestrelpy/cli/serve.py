@@ -1,6 +1,6 @@
 """`kestrelpy serve` and `check-config`: from flags, environment and file to a running daemon.
 
-One rule: whatever keeps the daemon from starting is one sentence and exit code 2.
+One rule: every reason not to start is one sentence and exit code 2.
 """
 
 from __future__ import annotations
@@ -14,32 +14,35 @@ import uvloop
 
 from kestrelpy.cli.errors import CommandError
 from kestrelpy.cli.logs import log_to_stderr
-from kestrelpy.config import Config, ConfigError, find_config_file, load_config, make_archives
+from kestrelpy.config.archives import make_archives
+from kestrelpy.config.mistakes import ConfigError
+from kestrelpy.config.reading import find_config_file, load_config
+from kestrelpy.config.settings import Config
 from kestrelpy.server.daemon import Daemon, StartError
 
 Flags = Mapping[tuple[str, str], object]
 
 
 class Source:
-    """Where the configuration comes from: the same file, environment and flags at each reload."""
+    """The sources of the configuration: the same file, environment and flags at each reload."""
 
     def __init__(self, config_file: Path | None, flags: Flags) -> None:
         self.path = find_config_file(config_file, _working_directory())
         self._flags = flags
 
     def load(self) -> Config:
-        """Read it now; raises ConfigError."""
+        """Read it now; raise ConfigError."""
         return load_config(self.path, environ=os.environ, overrides=self._flags)
 
     def load_and_prepare(self) -> Config:
-        """Read it now, and make its archives; raises ConfigError."""
+        """Read it now, and make its archives; raise ConfigError."""
         config = self.load()
         make_archives(config)
         return config
 
 
 def serve(config_file: Path | None, flags: Flags) -> None:
-    """Run the daemon until it is told to end; raises CommandError."""
+    """Run the daemon until it is told to end; raise CommandError."""
     source = Source(config_file, flags)
     try:
         config = source.load_and_prepare()
@@ -49,7 +52,7 @@ def serve(config_file: Path | None, flags: Flags) -> None:
 
     async def live() -> None:
         daemon = Daemon(config, source.load_and_prepare, _say, taken=_log_as_it_says)
-        gc.freeze()  # what start-up made stays: the collector need not look at it again
+        gc.freeze()  # objects of the start-up stay: the collector need not examine them again
         await daemon.run()
 
     try:
@@ -59,7 +62,7 @@ def serve(config_file: Path | None, flags: Flags) -> None:
 
 
 def check_config(config_file: Path | None) -> None:
-    """Say "ok" and which file it was; raises CommandError with every problem."""
+    """Print "ok" and the name of the file; raise CommandError with every problem."""
     source = Source(config_file, {})
     try:
         source.load()

@@ -5,7 +5,8 @@
     kestrelpy spark lifecycle DIR --out TABLES
     kestrelpy spark report DIR --out FOLDER
 
-One rule: nothing of Spark is imported before a job runs, and who lacks it is told what to install.
+One rule: nothing of Spark is imported before a job runs; if it is missing, the error says what to
+install.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ Paths = Annotated[
         show_default=False,
     ),
 ]  # fmt: skip
-Json = Annotated[bool, typer.Option("--json", help="For programs: one line.")]
+Json = Annotated[bool, typer.Option("--json", help="One line of JSON, for programs.")]
 Summary = Annotated[
-    str | None, typer.Option("--summary", metavar="FILE", help="Keep that line in a file, too.")
+    str | None, typer.Option("--summary", metavar="FILE", help="Also write that line to this file.")
 ]
 Master = Annotated[
-    str | None, typer.Option(help="Where Spark runs. Default: as it is configured, else here.")
+    str | None, typer.Option(help="Spark's master. Default: as configured, else this machine.")
 ]
 
 
@@ -44,9 +45,9 @@ Master = Annotated[
 def audit(
     paths: Paths,
     out: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Full lists of what is wrong, as Parquet.")
+        str | None, typer.Option(metavar="DIR", help="For the full lists of findings, as Parquet.")
     ] = None,
-    examples: Annotated[int, typer.Option(min=1, help="So many of each list are told.")] = (
+    examples: Annotated[int, typer.Option(min=1, help="Rows printed of each list.")] = (
         _EXAMPLES
     ),
     as_json: Json = False,
@@ -55,7 +56,7 @@ def audit(
 ) -> None:
     """Was anything lost, doubled or out of order? A daemon may be running.
 
-    Exit code 0: the books of every queue balance; 1: they do not; 2: it cannot be said.
+    Exit code 0: the books of every queue balance; 1: they do not; 2: this is unknown.
     """
     _run("audit", paths, out, as_json, summary, examples, master)
 
@@ -80,16 +81,17 @@ def report(
     ] = "kestrelpy-report",
     title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
     queues: Annotated[
-        int, typer.Option(min=1, max=100, help="The busiest, with plots of their own.")
+        int, typer.Option(min=1, max=100, help="Busiest queues with plots of their own.")
     ] = 12,
     interval: Annotated[
-        str | None, typer.Option(help="Of a point in time, like 5m. Default: by the span.")
+        str | None, typer.Option(help="Width of a point in time, like 5m. Default: by the span.")
     ] = None,
     as_json: Json = False,
     summary: Summary = None,
     master: Master = None,
 ) -> None:
-    """One page of HTML: rates, depth, latencies, repeated deliveries, deaths; figures as CSV."""
+    """One page of HTML: rates, depth, latencies, repeated deliveries, dead letters; figures as
+    CSV."""
     from kestrelpy.spark.jobs.common.job import Request
     from kestrelpy.spark.jobs.report import report as job
 
@@ -99,7 +101,7 @@ def report(
 
 
 def _check() -> None:
-    """Is all there that Spark needs? Raises CommandError."""
+    """Check that everything that Spark needs is installed; raise CommandError."""
     from kestrelpy.spark.session import NEEDED_BY_JOBS, what_is_missing
 
     missing = what_is_missing(NEEDED_BY_JOBS)
@@ -111,12 +113,12 @@ def _run(
     job: str, paths: list[str], out: str | None, as_json: bool, summary: str | None, examples: int,
     master: str | None,
 ) -> None:  # fmt: skip
-    """Run one of them and exit."""
+    """Run one of the jobs and exit."""
     from importlib import import_module
 
     from kestrelpy.spark.jobs.common.job import Request, run
 
     _check()
-    work = import_module(f"kestrelpy.spark.jobs.{job}").work
+    work = import_module(f"kestrelpy.spark.jobs.{job}.{job}").work
     request = Request(tuple(paths), out, as_json, summary, examples, master)
     raise typer.Exit(run(job, work, request))

@@ -15,13 +15,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote
 
 from kestrelpy.durations import parse_duration_ms
-
-if TYPE_CHECKING:
-    from kestrelpy.client.worker import Worker
 
 # What the wire holds: a whole key, and a reason in it.
 _KEY_BYTES_MAX: Final = 250
@@ -44,19 +41,25 @@ class State(Enum):
     LOST = "lost"
 
 
+# Takes an item out of our hands, to a state, with the words of the request that does it.
+End = Callable[["Item", State, str], None]
+
+
 class Item:
     """One item in hand."""
 
     __slots__ = (
-        "_calls", "_lease_ends", "_limit_at", "_lock", "_renew_at", "_state", "_stopping",
-        "_worker", "body", "flags", "token",
+        "_calls", "_end", "_lease_ends", "_limit_at", "_lock", "_queue", "_renew_at", "_state",
+        "_stopping", "body", "flags", "token",
     )  # fmt: skip
 
-    def __init__(self, worker: Worker, body: bytes, flags: int, token: int) -> None:
+    def __init__(self, queue: str, end: End, body: bytes, flags: int, token: int) -> None:
+        """`end` ends the item as the worker does."""
         self.body: Final = body
         self.flags: Final = flags
         self.token: Final = token
-        self._worker = worker
+        self._queue: Final = queue
+        self._end: Final = end
         self._lock: Final = threading.Lock()
         self._state = State.HELD
         self._stopping = False
@@ -87,27 +90,27 @@ class Item:
 
     def confirm(self) -> None:
         """Done; returns when the server has written that down. Raises LeaseLost."""
-        self._worker._end(self, State.CONFIRMED, "close")
+        self._end(self, State.CONFIRMED, "close")
 
     def abort(self, delay: str = "") -> None:
         """Give it back, for somebody to try again; this delivery counts as an attempt.
 
         With a delay, like "30s", not before then; without one the queue's settings say when.
         """
-        self._worker._end(self, State.ABORTED, "abort" + _delay(delay))
+        self._end(self, State.ABORTED, "abort" + _delay(delay))
 
     def defer(self, delay: str = "") -> None:
         """Give it back without counting an attempt; with a delay, like "30s", not before then."""
-        self._worker._end(self, State.DEFERRED, "defer" + _delay(delay))
+        self._end(self, State.DEFERRED, "defer" + _delay(delay))
 
     def bury(self, reason: str) -> None:
         """To the dead line now: nobody can do this one. Raises LeaseLost.
 
         The reason stands in `kestrelpy dead ls`, cut short to 200 bytes.
         """
-        room = _KEY_BYTES_MAX - len(f"{self._worker.queue}/abort/dead=/token={self.token}")
+        room = _KEY_BYTES_MAX - len(f"{self._queue}/abort/dead=/token={self.token}")
         why = quoted(reason, room)
-        self._worker._end(self, State.BURIED, f"abort/dead={why}" if why else "abort/dead")
+        self._end(self, State.BURIED, f"abort/dead={why}" if why else "abort/dead")
 
     # -- for the worker and its renewal -----------------------------------------------------
 

@@ -149,7 +149,7 @@ class Worker:
             opened_at = time.monotonic()
         if found is None:
             return None
-        item = Item(self, *found)
+        item = Item(self.queue, self._end, *found)
         if self._stopped:
             item.defer()
             return None

@@ -1,6 +1,6 @@
-"""`[aliases.<name>]`: a name for several queues, each of which gets what is set there.
+"""`[aliases.<name>]`: a name for several queues, each of which gets every item set there.
 
-One rule: an alias is never a queue, and stands nowhere where a queue has to: it holds nothing.
+One rule: an alias is never a queue and holds nothing; it is refused in place of a queue.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ class AliasBlock(pydantic.BaseModel):
 def why_wrong(
     aliases: Mapping[str, AliasBlock], queues: Mapping[str, str], targets: Mapping[str, str]
 ) -> str:
-    """Which alias stands where a queue has to; empty: none does.
+    """Return which alias is used in place of a queue; empty if none is.
 
-    `queues` and `targets` are names, of blocks and of where items go, by how they are written.
+    `queues` and `targets` are names, of blocks and of the targets of items, by how they are
+    written.
     """
     for name, alias in aliases.items():
         where = as_written(("aliases", name), {})

@@ -1,9 +1,9 @@
-"""Where segments are archived: whether it can be done there, and the directories themselves.
+"""Where segments are archived: whether a directory will do, and the directories themselves.
 
-A segment is archived by a second name for it (a hard link), so the archive has to be on the data
-directory's file system; and not inside it, where whatever lies is taken for a queue's.
+A segment is archived by a second name for it (a hard link), so the archive must be on the data
+directory's file system; and not inside it, where every folder is taken for a queue's.
 
-One rule: looking changes nothing; only a daemon that starts or reloads makes a directory.
+One rule: a check changes nothing; only a daemon that starts or reloads makes a directory.
 """
 
 import os
@@ -14,7 +14,7 @@ from kestrelpy.config.settings import Config
 
 
 def why_no_archive(folder: Path, data_dir: Path) -> str:
-    """What `folder` must be and is not, to archive segments of `data_dir` in; "" if it will do."""
+    """Return why `folder` cannot archive the segments of `data_dir`; "" if it can."""
     try:
         if folder.resolve().is_relative_to(data_dir.resolve()):
             return "must be a directory outside data_dir"
@@ -30,7 +30,7 @@ def why_no_archive(folder: Path, data_dir: Path) -> str:
 
 
 def make_archives(config: Config) -> None:
-    """Make the directories that are not there; raises ConfigError."""
+    """Make the missing directories; raise ConfigError."""
     problems = []
     for place, folder in config.archives().items():
         try:
@@ -42,5 +42,5 @@ def make_archives(config: Config) -> None:
 
 
 def _nearest(path: Path) -> Path:
-    """The path itself if it is there, else the first one above it that is."""
+    """Return the path itself if it exists, else the first one above it that does."""
     return next(each for each in (path, *path.parents) if os.path.lexists(each))

@@ -2,10 +2,10 @@
 
     jobs ──dead_letter_to──▶ failed ──expire_to──▶ old        and never back to jobs
 
-A queue without a block of its own has the defaults, the target of the defaults, too. What is put
-into a queue goes on to each of its fan-out children that the file names.
+A queue without a block of its own has the defaults; so has the target of the defaults. An item of a
+queue also goes to each of its fan-out children that the file names.
 
-One rule: a circle is refused where it is made, with every queue on it named.
+One rule: a cycle is refused where it is made, with every queue on it named.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,10 +17,10 @@ KEYS: Final = ("expire_to", "dead_letter_to")
 _FANOUT: Final = ""
 
 
-class Circle(NamedTuple):
-    """Queues that move items in a circle, the first one again at the end.
+class Cycle(NamedTuple):
+    """Queues that move items in a cycle, the first one again at the end.
 
-    `key` is the setting of the first one that leads to the second (a child comes by none).
+    `key` is the setting of the first one that leads to the second (no setting leads to a child).
     """
 
     names: tuple[str, ...]
@@ -28,8 +28,8 @@ class Circle(NamedTuple):
 
     @property
     def why(self) -> str:
-        """What is wrong, behind the setting as it is written and "but"."""
-        return f"that leads in a circle: {self.path}"
+        """The problem, as it follows the setting as written and "but"."""
+        return f"that makes a cycle: {self.path}"
 
     @property
     def path(self) -> str:
@@ -40,17 +40,17 @@ class Circle(NamedTuple):
 def targets_of(
     config: Config, name: bytes, declared: QueueBlock | None
 ) -> list[tuple[str, str]]:
-    """Where a queue's items go, each with the setting that says so."""
+    """Return the targets of a queue's items, each with its setting."""
     settings = config.queue(name, declared)
     return [(key, to) for key in KEYS if (to := getattr(settings, key)) is not None]
 
 
-def find_circle(
+def find_cycle(
     config: Config, starts: Iterable[bytes], declared: Callable[[bytes], QueueBlock | None]
-) -> Circle | None:
-    """A circle that can be reached from one of these queues; None: there is none.
+) -> Cycle | None:
+    """Return a cycle that one of these queues can reach; None if there is none.
 
-    `declared` is what a client declared for a queue, if that is known.
+    `declared` returns the declared settings of a queue, if they are known.
     """
     def targets(name: str) -> list[tuple[str, str]]:
         children = config.children(name.encode())
@@ -61,7 +61,7 @@ def find_circle(
 
     done: set[str] = set()
     for start in starts:
-        # The way to where we are, each with the settings that still have to be followed.
+        # The path so far, each queue with the settings that are still to be followed.
         trail = {(name := start.decode("ascii", "replace")): targets(name)}
         while trail:
             name, left = next(reversed(trail.items()))
@@ -72,11 +72,11 @@ def find_circle(
             _, target = left.pop(0)
             if target in trail:
                 names = [*trail]
-                circle = names[names.index(target) :]
-                if circle[1:2] and circle[1].startswith(f"{circle[0]}+"):
-                    circle = [*circle[1:], circle[0]]  # it begins with a setting
-                circle.append(circle[0])
-                key = next(key for key, to in targets(circle[0]) if to == circle[1])
-                return Circle(tuple(circle), key)
+                cycle = names[names.index(target) :]
+                if cycle[1:2] and cycle[1].startswith(f"{cycle[0]}+"):
+                    cycle = [*cycle[1:], cycle[0]]  # it begins with a setting
+                cycle.append(cycle[0])
+                key = next(key for key, to in targets(cycle[0]) if to == cycle[1])
+                return Cycle(tuple(cycle), key)
             trail[target] = targets(target)
     return None

@@ -1,12 +1,12 @@
-"""Fan-out children in the file: `[queues."orders+audit"]`, a reader of the queue `orders`.
+"""Fan-out children in the file: `[queues."orders+audit"]`, a subscription of the queue `orders`.
 
-One rule: a child has limits of its own for what it lends; what is about the log, and what a set may
-be, is its parent's, and stands there.
+One rule: a child has limits of its own for its leases; settings of the log and of sets belong to
+its parent.
 """
 
 from typing import Final
 
-# By attribute: what a child shares with its parent.
+# By attribute: the settings that a child shares with its parent.
 SHARED: Final = frozenset({
     "max_item_bytes", "max_queue_age_ms", "sync", "durable", "key_format", "key",
     "key_matches_any", "key_unordered", "key_is_free", "dedupe_window_ms", "scope_window_ms",
@@ -15,13 +15,13 @@ SHARED: Final = frozenset({
 
 
 def parent_of(name: str) -> str:
-    """The queue that a child of this name reads; empty: it is a queue's name."""
+    """Return the queue that a child of this name reads; empty if it is no child."""
     parent, plus, _ = name.partition("+")
     return parent if plus else ""
 
 
 def why_no_child(name: str) -> str:
-    """What is wrong with the + in a name; empty: nothing, or there is none."""
+    """Return the mistake in the + of a name; empty if there is none."""
     parent, plus, child = name.partition("+")
     if not plus:
         return ""

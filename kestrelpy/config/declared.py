@@ -1,12 +1,12 @@
 """Settings that a client declares for a queue: TOML as in `[queues."name"]`, to the same models.
 
-    text ──▶ read_declaration ──▶ block ──▶ as_toml: what is kept ──▶ kept_block, at every start
+    text ──▶ read_declaration ──▶ block ──▶ as_toml: the stored form ──▶ stored_block, at a start
 
-What is kept has one form for one meaning: no comments, the keys in our order, every value as we
-write it. So two declarations say the same if and only if their bytes are the same.
+The stored form is canonical: no comments, the keys in our order, every value as we write it. So two
+declarations have the same meaning if and only if their bytes are the same.
 
-One rule: what a client declares is right or it is refused, whole; what was kept is never refused.
-What this version cannot use of it is passed over and told.
+One rule: a declaration is valid or refused as a whole; a stored one is never refused. Settings that
+this version cannot use are ignored and reported.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ from kestrelpy.config.settings import Config, QueueBlock
 from kestrelpy.durations import format_duration_ms, format_size_bytes, shown
 
 _ORIGIN: Final = "declaration"
-_PROBLEMS_MAX: Final = 10  # looking for the nearest known key takes time; one is told anyway
+# looking for the nearest known key takes time; at least one problem is reported
+_PROBLEMS_MAX: Final = 10
 # The parser takes a step for each dot of a header with each of its keys; a setting's key has none.
 _DOTS_MAX: Final = 20
-_BLOCKS_KEPT: Final = 1024  # queues are many, what is declared for them is mostly the same
+# there are many queues, and their declared settings are mostly the same
+_BLOCKS_CACHED: Final = 1024
 
 _NAMES: Final = {field.alias or name: name for name, field in QueueBlock.model_fields.items()}
 _TWO_WORDS: Final = {
@@ -38,8 +40,8 @@ _TWO_WORDS: Final = {
     "key_matches_any": ("pair", "any"),
     "key_is_free": ("reject", "free"),
 }
-_FOREVER: Final = ("dedupe_window_ms", "scope_window_ms")  # what no limit is called there
-# A path on the server is the operator's to choose, not whoever may reach its port.
+_FOREVER: Final = ("dedupe_window_ms", "scope_window_ms")  # no limit is called that there
+# The operator chooses a path on the server, not every client that can reach its port.
 _OPERATORS: Final = "archive_to"
 _WHY_OPERATORS: Final = (
     "is a path on the server and cannot be declared: it is set in the server's configuration file"
@@ -47,7 +49,8 @@ _WHY_OPERATORS: Final = (
 
 
 def read_declaration(config: Config, name: bytes, text: bytes) -> QueueBlock:
-    """What a client declares for this queue; raises ConfigError, a sentence per problem."""
+    """Return the settings that a client declares for this queue; raise ConfigError, a sentence per
+    problem."""
     try:
         table = _parsed(text)
         problems = _problems(table)
@@ -60,9 +63,9 @@ def read_declaration(config: Config, name: bytes, text: bytes) -> QueueBlock:
     raise ConfigError(problems)
 
 
-@lru_cache(maxsize=_BLOCKS_KEPT)
-def kept_block(text: bytes) -> tuple[QueueBlock, tuple[str, ...]]:
-    """What was declared and kept; and what of it this version cannot use, a sentence each."""
+@lru_cache(maxsize=_BLOCKS_CACHED)
+def stored_block(text: bytes) -> tuple[QueueBlock, tuple[str, ...]]:
+    """Return the stored settings, and a sentence for each that this version cannot use."""
     try:
         table = _parsed(text)
     except ValueError as error:
@@ -77,7 +80,7 @@ def kept_block(text: bytes) -> tuple[QueueBlock, tuple[str, ...]]:
 
 
 def as_toml(block: QueueBlock) -> bytes:
-    """The settings of this block in the one form that is kept; empty: it sets nothing."""
+    """Return the settings of this block in the stored form; empty if it sets nothing."""
     lines = []
     for key, name in _NAMES.items():
         if name in block.model_fields_set:
@@ -89,7 +92,7 @@ def as_toml(block: QueueBlock) -> bytes:
 def settings_in_force(
     config: Config, name: bytes, declared: QueueBlock
 ) -> list[tuple[str, str, str]]:
-    """Every setting of a queue, its value in words, and where that comes from."""
+    """Return every setting of a queue, its value in words, and its source."""
     settings, found, is_child = config.queue(name, declared), [], b"+" in name
     for key, attribute in _NAMES.items():
         own = config.block(name.partition(b"+")[0] if attribute in SHARED else name)
@@ -114,7 +117,7 @@ def _parsed(text: bytes) -> dict[str, Any]:
 
 
 def _problems(table: dict[str, Any]) -> list[str]:
-    """What is wrong with keys and values, the first few of it."""
+    """Return the problems of keys and values, the first few of them."""
     wrong = ((key, why) for key in table if (why := _why_not_declared(key)))
     problems = [
         f"{_ORIGIN}: {as_written((key,), table[key])} {why}."
@@ -139,7 +142,7 @@ def _why_not_declared(key: str) -> str:
 
 
 def _refuse_contradiction(config: Config, name: bytes, declared: QueueBlock) -> None:
-    """ValueError if this declaration and the file, together, ask for what cannot be."""
+    """Raise ValueError if this declaration and the file together contradict each other."""
     settings, own = config.queue(name, declared), config.block(name)
     declared.refuse_contradictions(settings, "is refused:")
     if own is not None:
@@ -152,7 +155,7 @@ def _as_toml(value: str | float | tuple[str, ...]) -> str:
 
 
 def _in_words(name: str, value: object) -> str | float | tuple[str, ...]:
-    """A setting's value as people write it."""
+    """Return a setting's value as people write it."""
     if value is None:
         return "forever" if name in _FOREVER else "none"
     if isinstance(value, Retain):

@@ -1,10 +1,10 @@
-"""What `key` may be, and which key settings contradict each other.
+"""The allowed values of `key`, and contradictions between key settings.
 
-    key_format = "json"   key = ["src_id", "/to/id"]   how a message is read, and what makes its key
-    key_match  key_unordered                           hold for keys that producers name too
-    key_missing                                        what becomes of a message without its fields
+    key_format = "json"   key = ["src_id", "/to/id"]   the format of a message, and its key fields
+    key_match  key_unordered                           apply to keys that producers name as well
+    key_missing                                        for a message without its fields
 
-One rule: a setting that would do nothing is a mistake, and is told.
+One rule: a setting without effect is a mistake, and is reported.
 """
 
 import json
@@ -25,7 +25,7 @@ class Keyed(Protocol):
 
     @property
     def key_format(self) -> str | None:
-        """How messages are read."""
+        """The format of messages."""
 
     @property
     def key(self) -> tuple[str, ...] | None:
@@ -33,11 +33,11 @@ class Keyed(Protocol):
 
     @property
     def key_is_free(self) -> bool:
-        """May a message be without them?"""
+        """True if a message may lack them."""
 
 
 def read_fields(fields: object) -> tuple[str, ...]:
-    """The fields of a list, or of words between commas; raises TypeError or ValueError."""
+    """Return the fields of a list, or of words between commas; raise TypeError or ValueError."""
     if isinstance(fields, str):
         fields = fields.split(",")
     if not isinstance(fields, list | tuple):
@@ -54,18 +54,19 @@ def read_fields(fields: object) -> tuple[str, ...]:
 
 
 def fields_in_words(fields: tuple[str, ...]) -> str:
-    """As in TOML."""
+    """Return the fields as in TOML."""
     return f"[{', '.join(json.dumps(field, ensure_ascii=False) for field in fields)}]"
 
 
 def why_contradictory(asked: set[str], keyed: Keyed) -> str:
-    """What is wrong with these settings, by their names, among those in force; "": nothing."""
+    """Return the mistake in these settings, by their names, among those in force; "" if there is
+    none."""
     if not asked & {"key_format", "key", "key_missing"}:
         return ""
     if keyed.key and keyed.key_format is None:
-        return 'key needs key_format beside it, "json" or "msgpack": how messages are read'
+        return 'key needs key_format, "json" or "msgpack": how messages are read'
     if keyed.key_format is not None and not keyed.key:
-        return "key_format needs key beside it: the fields that make the key of a message"
+        return "key_format needs key: the fields that make the key of a message"
     if keyed.key_is_free and not keyed.key:
-        return 'key_missing = "free" needs key beside it: without it every message is free'
+        return 'key_missing = "free" needs key: without it every message is free'
     return ""

@@ -1,6 +1,6 @@
-"""What each value may be: how it is read, and what a refusal says would have been allowed.
+"""The kinds of values: how each is read, and the allowed values in a refusal.
 
-One rule: a value that got in here is allowed; a refusal says all that would have been.
+One rule: a value that passes here is allowed; a refusal lists all that would have been.
 """
 
 import re
@@ -17,17 +17,17 @@ from kestrelpy.durations import format_size_bytes, parse_duration_ms, parse_size
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30  # no segment is over a GiB, so no item or batch is
 _TIMES_MAX: Final = 1000
-_MAX_NUMBER: Final = 2**53 - 1  # the bound of all our numbers, on the wire too
+_MAX_NUMBER: Final = 2**53 - 1  # the bound of all our numbers, on the wire as well
 
 
 class Words(str):
-    """Text from the environment or a command line, where numbers and booleans are words too."""
+    """Text from the environment or a command line, where numbers and booleans are words."""
 
     __slots__ = ()
 
 
 def kind(allowed: str, read: Callable[[Any], Any], *, none: bool = False) -> PlainValidator:
-    """What a value may be: what `read` takes, and "none" if asked; a refusal says all of it."""
+    """Return a kind of value: what `read` takes, and "none" if asked; a refusal says all of it."""
     allowed += ', or "none"' if none else ""
 
     def check(value: object) -> object:
@@ -126,7 +126,7 @@ _KEY_FORMATS: Final = {name: name for name in ("json", "msgpack")}
 _KEY_MATCHES_ANY: Final = {"pair": False, "any": True}
 _KEY_IS_FREE: Final = {"reject": False, "free": True}
 
-Sync = Literal["always", "never"] | int  # or the most milliseconds between two syncs
+Sync = Literal["always", "never"] | int  # or the largest number of milliseconds between two syncs
 Count = Annotated[int, _number(1)]
 CountOrNone = Annotated[int | None, _number(1, none=True)]
 Bytes = Annotated[int, _size()]

@@ -1,4 +1,4 @@
-"""What is told of a wrong configuration, and how a setting is written in a sentence.
+"""The messages on a wrong configuration, and how a setting is written in a sentence.
 
 One rule: a problem is one sentence on one line, and it can always be printed.
 """
@@ -14,14 +14,15 @@ class ConfigError(Exception):
     """The configuration cannot be used; `str()` is one sentence per problem, one per line."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        # A path or a variable's name may hold anything; what is said can always be printed.
+        # A path or a variable's name may hold anything; a message can always be printed.
         lines = [each.encode(errors="backslashreplace").decode() for each in problems]
         self.problems: Final = tuple(line.replace("\n", "\\n") for line in lines)
         super().__init__("\n".join(self.problems))
 
 
 def as_written(place: tuple[str, ...], value: object) -> str:
-    """A setting as in the file, `[server] port = 22133`, or the head of a table, `[server]`."""
+    """Return a setting as in the file, `[server] port = 22133`, or the head of a table,
+    `[server]`."""
     *above, key = (at if re.fullmatch("[a-z_]{1,60}", at) else shown(at) for at in place)
     if isinstance(value, dict):
         return f"[{'.'.join((*above, key))}]"

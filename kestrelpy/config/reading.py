@@ -1,7 +1,7 @@
 """kestrelpy.toml, the environment and flags, to one frozen `Config`.
 
-One rule: whatever is wrong is said in one sentence per problem (where it stands, key, value, what
-is allowed, the nearest known key), all problems at once, and `load_config` raises nothing else.
+One rule: all problems are reported at once, one sentence each (place, key, value, the allowed
+values, the nearest known key), and `load_config` raises nothing else.
 
     flags  >  KESTRELPY_<SECTION>_<KEY>  >  file  >  defaults
 """
@@ -19,7 +19,7 @@ import pydantic
 from pydantic_core import ErrorDetails
 
 from kestrelpy.config.archives import why_no_archive
-from kestrelpy.config.chains import KEYS, find_circle
+from kestrelpy.config.chains import KEYS, find_cycle
 from kestrelpy.config.children import parent_of, why_no_child
 from kestrelpy.config.kinds import Words
 from kestrelpy.config.mistakes import ConfigError, as_written
@@ -34,9 +34,10 @@ _NEEDED: Final = {"schedule": " and ".join(NEEDED), "alias": "to"}
 
 
 def find_config_file(explicit: Path | None, cwd: Path, system: Path = SYSTEM_FILE) -> Path | None:
-    """The file named, else the one in `cwd`, else the system's, else None.
+    """Return the named file, else the one in `cwd`, else the system's, else None.
 
-    A file that is there but cannot be reached is returned too, so that loading says why.
+    A file that exists but cannot be reached is returned as well, so that loading reports the
+    reason.
     """
     if explicit is not None:
         return cwd / explicit
@@ -54,10 +55,10 @@ def find_config_file(explicit: Path | None, cwd: Path, system: Path = SYSTEM_FIL
 def load_config(
     path: Path | None, *, environ: Mapping[str, str], overrides: Mapping[tuple[str, str], object]
 ) -> Config:
-    """The configuration in force; raises only ConfigError.
+    """Return the configuration in force; raise only ConfigError.
 
-    `overrides` are flags by (section, key); one that is None was not given. A relative path starts
-    at the file's folder if it stands in the file or is a default, else at the working directory.
+    `overrides` are flags by (section, key); None means that a flag was not given. A relative path
+    starts at the file's folder if it is from the file or a default, else at the working directory.
     """
     sources = _Sources()
     if path is not None:
@@ -76,7 +77,7 @@ def load_config(
 
     config = sources.checked().with_paths(absolute)
     sources.refuse_archives(config)
-    sources.refuse_circles(config)
+    sources.refuse_cycles(config)
     return config
 
 
@@ -91,7 +92,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_toml(data: bytes) -> dict[str, Any]:
-    """The tables; raises ValueError, `is not ...`, with line and column."""
+    """Return the tables; raise ValueError, `is not ...`, with line and column."""
     text = ""
     try:
         text = data.decode()
@@ -104,12 +105,12 @@ def parse_toml(data: bytes) -> dict[str, Any]:
 
 
 def _end_of(text: str) -> str:
-    """Where a text ends, in tomllib's words."""
+    """Return where a text ends, in tomllib's words."""
     return f"(at line {text.count(chr(10)) + 1}, column {len(text) - text.rfind(chr(10))})"
 
 
 class _Sources:
-    """Values by place, (section, key) or ("queues", name, key), with where each came from."""
+    """Values by place, (section, key) or ("queues", name, key), each with its source."""
 
     def __init__(self) -> None:
         self.tables: dict[str, Any] = {}
@@ -117,7 +118,7 @@ class _Sources:
         self.problems: list[str] = []
 
     def add(self, origin: str, place: Place, value: object) -> None:
-        """Lay one value, or a table of them, over what is there."""
+        """Add one value, or a table of them, over the earlier ones."""
         *above, key = place
         whose = _NAMED.get(above[0]) if len(above) == 1 else None
         if whose is None and (why := _why_unknown_at(above, key)):
@@ -138,7 +139,7 @@ class _Sources:
             if whose in _NEEDED and not value:
                 why = f"must have {_NEEDED[whose]}"
                 self.problems.append(f"{origin}: {as_written(place, value)} {why}.")
-            elif whose == "queue":  # a block that says nothing names a child, too
+            elif whose == "queue":  # an empty block names a child as well
                 self.tables.setdefault("queues", {}).setdefault(key, {})
             for inner, each in value.items():
                 self.add(origin, (*place, inner), each)
@@ -146,7 +147,7 @@ class _Sources:
             self.problems.append(f"{origin}: {as_written(place, value)}, but must be a table.")
 
     def add_environment(self, environ: Mapping[str, str]) -> None:
-        """Take KESTRELPY_<SECTION>_<KEY>; no other name is ours, KESTRELPY_SERVER neither."""
+        """Add KESTRELPY_<SECTION>_<KEY>; no other name is ours, nor is KESTRELPY_SERVER."""
         for name, text in sorted(environ.items()):
             for section in KNOWN[""]:
                 if name.startswith(prefix := f"KESTRELPY_{section.upper()}_"):
@@ -154,7 +155,7 @@ class _Sources:
                     self.add(f"environment variable {name}", place, Words(text))
 
     def checked(self) -> Config:
-        """The configuration, if nothing is wrong with it; raises ConfigError."""
+        """Return the configuration if it has no mistake; raise ConfigError."""
         try:
             config = Config.model_validate(self.tables)
         except pydantic.ValidationError as error:
@@ -165,32 +166,32 @@ class _Sources:
         return config
 
     def refuse_archives(self, config: Config) -> None:
-        """Raises ConfigError for each `archive_to` where no segment can be linked to."""
+        """Raise ConfigError for each `archive_to` that no segment can be linked to."""
         for place, folder in config.archives().items():
             if why := why_no_archive(folder, config.server.data_dir):
                 self.problems.append(self._sentence(place, why))
         if self.problems:
             raise ConfigError(self.problems)
 
-    def refuse_circles(self, config: Config) -> None:
-        """Raises ConfigError where queues move their items in a circle."""
+    def refuse_cycles(self, config: Config) -> None:
+        """Raise ConfigError if queues move their items in a cycle."""
         names = [name.encode() for name in config.queues]
         defaults = (getattr(config.queue_defaults, key) for key in KEYS)
         names += [name.encode() for name in defaults if name is not None]
-        circle = find_circle(config, names, lambda _: None)
-        if circle is None:
+        cycle = find_cycle(config, names, lambda _: None)
+        if cycle is None:
             return
-        place: Place = ("queues", circle.names[0], circle.key)
-        why = circle.why
+        place: Place = ("queues", cycle.names[0], cycle.key)
+        why = cycle.why
         if place not in self.origins:
-            place = ("queue_defaults", circle.key)
-            name = as_written(("queues", circle.names[0]), {})
-            why += f" (what holds for every queue holds for this one, too, unless {name} says " \
-                f'{circle.key} = "none")'
+            place = ("queue_defaults", cycle.key)
+            name = as_written(("queues", cycle.names[0]), {})
+            why += f" (the defaults apply to this queue as well, unless {name} says " \
+                f'{cycle.key} = "none")'
         raise ConfigError([self._sentence(place, why)])
 
     def _sentence(self, place: Place, why: str) -> str:
-        """What is wrong with a value, or among values: then their keys are words of `why`."""
+        """Return the mistake in a value, or among several: then their keys are words of `why`."""
         if place in self.origins:
             setting = as_written(place, reduce(getitem, place, self.tables))
             return f"{self.origins[place]}: {setting}, but {why}."
@@ -201,7 +202,7 @@ class _Sources:
 
 
 def why_not(error: ErrorDetails) -> str:
-    """Why a value, or several together, will not do."""
+    """Return why a value, or several together, are refused."""
     return error["msg"].removeprefix("Value error, ").replace("Input should", "must")
 
 
@@ -212,7 +213,7 @@ def _why_bad_name(whose: str, name: str) -> str:
 
 
 def _why_unknown_at(above: list[str], key: str) -> str:
-    """Why there is no such key in this section; empty: there is."""
+    """Return why this section has no such key; empty if it has."""
     if len(above) == 2 and above[0] == "queues" and (parent := parent_of(above[1])):
         if key in KNOWN["children"] or key not in KNOWN["queues"]:
             return why_unknown("children", key)
@@ -223,7 +224,7 @@ def _why_unknown_at(above: list[str], key: str) -> str:
 
 
 def why_unknown(section: str, key: str) -> str:
-    """Why a section has no such key, with what it has; empty if it has."""
+    """Return why a section has no such key, with the keys it has; empty if it has."""
     known = KNOWN.get(section, [])
     later = LATER.get("queue_defaults" if section == "queues" else section, "").split()
     if key in known:

@@ -1,8 +1,8 @@
-"""How long what is done stays readable by marker: `retain`.
+"""How long completed items stay readable by marker: `retain`.
 
     retain = "7d"  "10GiB"  "forever"  "none"
 
-One rule: a bare number is refused, since it could be either.
+One rule: a bare number is refused, since it could be an age or a size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RETAIN_FORM: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Retain:
-    """By age (`ms`, None: for good) or by size (`size_bytes`); 0: not by that."""
+    """By age (`ms`, None: for ever) or by size (`size_bytes`); 0: not by that."""
 
     ms: int | None = 0
     size_bytes: int = 0
@@ -46,7 +46,7 @@ _WORDS: Final = {"none": NOT_RETAINED, "forever": Retain(None)}
 
 
 def read_retain(value: object) -> Retain:
-    """What `retain` says; raises TypeError or ValueError."""
+    """Return the value of `retain`; raise TypeError or ValueError."""
     if not isinstance(value, str):
         raise TypeError
     if value in _WORDS:

@@ -1,7 +1,7 @@
-"""`[schedules.<name>]`: when something is put, where, and what.
+"""`[schedules.<name>]`: what is enqueued, where, and when.
 
-One rule: a line that got in here comes, in a zone that is known; what is refused is told with the
-field that is wrong.
+One rule: a schedule that passes here has run times, in a known zone; a refusal names the wrong
+field.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from kestrelpy.cron import Cron, read_zone, why_no_cron
 
 NAME: Final = "[!-.0-~]{1,128}"  # of a queue, and of a schedule
 NAME_FORM: Final = "1 to 128 printable ASCII characters, no blank and no /"
-NEEDED: Final = ("cron", "queue")  # nothing stands for these
+NEEDED: Final = ("cron", "queue")  # these have no default
 
 
 def _text(why_not: Callable[[str], str]) -> PlainValidator:
-    """What a text may be: `why_not` says what it must be and is not."""
+    """Check a text: `why_not` says what it must be and is not."""
 
     def check(value: object) -> str:
         if not isinstance(value, str):
@@ -69,12 +69,12 @@ class ScheduleBlock(pydantic.BaseModel):
 
     @property
     def body_bytes(self) -> bytes:
-        """What is put."""
+        """The body of each item."""
         return self.body.encode()
 
     @property
     def times(self) -> Cron:
-        """When."""
+        """The run times."""
         return _cron(self.cron, self.timezone)
 
 

@@ -1,8 +1,8 @@
-"""The settings: the frozen models, and what is in force for a queue.
+"""The settings: the frozen models, and the settings in force for a queue.
 
-A key in the file has the spec's name (`lease`), the attribute says its unit (`lease_ms`).
+A key in the file has the spec's name (`lease`), the attribute has its unit (`lease_ms`).
 
-One rule: a fan-out child has limits of its own; whatever is about the log is its parent's.
+One rule: a fan-out child has limits of its own; every setting of the log is its parent's.
 """
 
 from collections.abc import Callable
@@ -52,7 +52,7 @@ from kestrelpy.config.retaining import NOT_RETAINED, Retain
 from kestrelpy.config.schedules import ScheduleBlock
 from kestrelpy.durations import format_size_bytes
 
-Place = tuple[str, ...]  # where a value stands: (section, key) or ("queues", name, key)
+Place = tuple[str, ...]  # the place of a value: (section, key) or ("queues", name, key)
 
 
 class _Section(pydantic.BaseModel):
@@ -63,7 +63,7 @@ _AnySection = TypeVar("_AnySection", bound=_Section)
 
 
 class ServerConfig(_Section):
-    """`[server]`: the process, its listeners and what one connection may do."""
+    """`[server]`: the process, its listeners and the limits of one connection."""
 
     host: HostName = "127.0.0.1"
     port: Port = 22133
@@ -71,11 +71,11 @@ class ServerConfig(_Section):
     data_dir: PathNeeded = Path("data")
     max_connections: Count = 10_000
     max_queues: Count = 10_000
-    # Four busy queues at the most they keep; a machine with 1 GiB has as much again left over.
+    # Bodies of at most four busy queues; a machine with 1 GiB has as much left over.
     max_memory_bytes: Bytes = Field(default=256 * MIB, alias="max_memory")
-    # Requests and answers under way: half of what waits, and sixteen of the largest items.
+    # Requests and replies in flight: half of the waiting items, and sixteen of the largest items.
     max_connection_memory_bytes: Bytes = Field(default=128 * MIB, alias="max_connection_memory")
-    # Room for the confirms is reserved apart from this: how much others need, only they know.
+    # Room for the confirms is reserved apart from this: only the operator knows what others need.
     min_disk_free_bytes: BytesOrZero = Field(default=0, alias="min_disk_free")
     idle_timeout_ms: MsOrNone = Field(default=3_600_000, alias="idle_timeout")
     max_open_reads: Count = 1
@@ -136,7 +136,7 @@ class QueueSettings:
     archive_to: Path | None = None
 
     def away_from(self, name: str) -> Self:
-        """The same, but that nothing is sent to this queue."""
+        """Return the same settings without this queue as a target."""
         expire_to = None if self.expire_to == name else self.expire_to
         dead_letter_to = None if self.dead_letter_to == name else self.dead_letter_to
         return replace(self, expire_to=expire_to, dead_letter_to=dead_letter_to)
@@ -146,7 +146,7 @@ _DEFAULTS: Final = QueueSettings()
 
 
 class QueueBlock(_Section):
-    """`[queue_defaults]` or one `[queues."name"]`: of the latter only what was set counts."""
+    """`[queue_defaults]` or one `[queues."name"]`; of the latter only the set values count."""
 
     lease_ms: MsOrNone = Field(default=_DEFAULTS.lease_ms, alias="lease")
     max_items: CountOrNone = _DEFAULTS.max_items
@@ -181,11 +181,11 @@ class QueueBlock(_Section):
     archive_to: PathOrNone = _DEFAULTS.archive_to
 
     def over(self, base: QueueSettings) -> QueueSettings:
-        """`base` with what was set in this block laid over it."""
+        """Return `base` with the set values of this block over it."""
         return replace(base, **{name: getattr(self, name) for name in self.model_fields_set})
 
     def refuse_contradictions(self, settings: QueueSettings, where: str) -> None:
-        """ValueError if this block, `where`, does not go with the `settings` in force."""
+        """Raise ValueError if this block, `where`, contradicts the `settings` in force."""
         self._refuse_disk(settings, where)
         names = {"key_is_free": "key_missing"}
         asked = {names.get(name, name) for name in self.model_fields_set}
@@ -193,20 +193,20 @@ class QueueBlock(_Section):
             raise ValueError(f"{where} {why}")
 
     def _refuse_disk(self, settings: QueueSettings, where: str) -> None:
-        """ValueError if this block, `where`, asks something of a disk that `settings` lack."""
+        """Raise ValueError if this block, `where`, needs a disk and the queue is in memory."""
         disk = {"sync": "sync", "confirms_synced": "confirms", "archive_to": "archive_to"}
         if self.retain:
             disk["retain"] = "retain"
         asked = " and ".join(disk[name] for name in disk if name in self.model_fields_set)
         if asked and not settings.durable:
             why = "a queue in memory has nothing on disk, leave one out"
-            raise ValueError(f"{where} {asked} cannot be set beside durable = false: {why}")
+            raise ValueError(f"{where} {asked} cannot be set with durable = false: {why}")
 
 
 @dataclass(frozen=True, slots=True)
 class _InForce:
-    """The settings of the blocks, each laid over the defaults: found without pydantic's detours,
-    which take longer than all the rest of making a queue's settings."""
+    """The settings of the blocks, each over the defaults. They are found without pydantic, which
+    would take longer than all other work for a queue's settings."""
 
     default: QueueSettings
     named: dict[bytes, QueueSettings]
@@ -244,7 +244,7 @@ class Config(_Section):
         return self
 
     def _refuse_aliases(self) -> Self:
-        """ValueError if an alias stands where a queue has to."""
+        """Raise ValueError if an alias is used in place of a queue."""
         targets = {
             as_written((*place, key), name): name
             for place, block in self._blocks().items()
@@ -261,7 +261,7 @@ class Config(_Section):
         return self
 
     def _refuse_large_bodies(self) -> Self:
-        """ValueError if a schedule's queue would refuse every one of its items."""
+        """Raise ValueError if a schedule's queue would refuse every one of its items."""
         for name, schedule in self.schedules.items():
             size = len(schedule.body_bytes)
             most = self.queue(schedule.queue.encode()).max_item_bytes
@@ -273,7 +273,7 @@ class Config(_Section):
         return self
 
     def with_paths(self, absolute: Callable[[Place, Path], Path]) -> Self:
-        """The same with every path replaced by what `absolute` makes of its place and itself."""
+        """Return the same with every path replaced by `absolute` of its place and itself."""
 
         def moved(model: _AnySection, above: Place, *names: str) -> _AnySection:
             paths = {name: path for name in names if (path := getattr(model, name)) is not None}
@@ -292,7 +292,7 @@ class Config(_Section):
         return self.model_copy(update=sections)._put_in_force()
 
     def archives(self) -> dict[Place, Path]:
-        """Every directory that segments are archived to, by the place it is set."""
+        """The archive directories, by the place they are set."""
         return {
             (*place, "archive_to"): block.archive_to
             for place, block in self._blocks().items()
@@ -300,16 +300,16 @@ class Config(_Section):
         }
 
     def _blocks(self) -> dict[Place, QueueBlock]:
-        """Every block of settings, by where it stands."""
+        """Yield every block of settings with its place."""
         blocks: dict[Place, QueueBlock] = {("queue_defaults",): self.queue_defaults}
         return blocks | {("queues", name): block for name, block in self.queues.items()}
 
     def queue(self, name: bytes, declared: QueueBlock | None = None) -> QueueSettings:
-        """The settings in force for a queue, one by one.
+        """Return the settings in force for a queue, one by one.
 
-        The defaults, over them what a client declared, over that the queue's own block. Of a
-        fan-out child, `orders+audit`: those of its parent, for which that was declared, and over
-        them its own limits; what the defaults send to its parent ends in it.
+        The defaults, over them a client's declared settings, over those the queue's own block. A
+        fan-out child, `orders+audit`, has those of its parent with its own limits over them; items
+        that the defaults send to its parent end in it.
         """
         known = self._in_force
         if b"+" in name:
@@ -323,11 +323,11 @@ class Config(_Section):
         return settings if block is None else block.over(settings)
 
     def children(self, name: bytes) -> tuple[bytes, ...]:
-        """The children that the file names for this queue, each without it: `audit`."""
+        """Return the children that the file names for this queue, without the queue: `audit`."""
         return self._in_force.children.get(name, ())
 
     def block(self, name: bytes) -> QueueBlock | None:
-        """`[queues."name"]`, if the file has it."""
+        """Return `[queues."name"]`, if the file has it."""
         return self.queues.get(name.decode("utf-8", "replace"))
 
 

@@ -1,14 +1,14 @@
 """How far the wall clock is from the clock that never steps.
 
 The core is told one time, `now_ms`, on a clock that never goes back: leases and waits run on it.
-Dates (stored, expires) are wall clock: `now_ms + wall.offset_ms`. The shell moves the offset when
+Dates (stored, expires) are wall clock: `now_ms + clock.offset_ms`. The shell moves the offset when
 the wall clock steps; a test moves it by hand.
 """
 
 from __future__ import annotations
 
 
-class Wall:
+class ClockOffset:
     """One offset, shared by all queues of a broker."""
 
     __slots__ = ("offset_ms",)

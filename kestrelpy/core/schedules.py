@@ -20,8 +20,7 @@ from typing import Final, Protocol
 
 from journal.format.schedule import Watermark
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.queue.put import NOT_STORED
-from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.queue.queue import NOT_STORED, Queue
 from kestrelpy.core.timers import NEVER_MS
 from kestrelpy.errors import Refused
 
@@ -184,7 +183,7 @@ class Timetable:
             return None
         if self._is_due:
             return self._looked_ms
-        next_ms = self._next_wall_ms - self._broker.wall.offset_ms
+        next_ms = self._next_wall_ms - self._broker.clock.offset_ms
         return min(self._looked_ms + LOOK_MS, next_ms)
 
     def look(self, now_ms: int, why_not: str = "") -> None:
@@ -230,11 +229,11 @@ class Timetable:
         """So that its first times are made up for too, when they are missed."""
         queue = self._queue(running.schedule.queue, now_ms)
         if queue.epochs.get(running.schedule.name, -1) < running.done_s:
-            queue.pass_over(Watermark(running.schedule.name, running.done_s), now_ms)
+            queue.skip(Watermark(running.schedule.name, running.done_s), now_ms)
         running.is_known = True
 
     def _queue(self, name: bytes, now_ms: int) -> Queue:
         return self._broker.queues.get(name) or self._broker.create(name, now_ms)
 
     def _wall_s(self, now_ms: int) -> int:
-        return max((now_ms + self._broker.wall.offset_ms) // 1000, 0)
+        return max((now_ms + self._broker.clock.offset_ms) // 1000, 0)

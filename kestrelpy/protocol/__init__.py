@@ -1,5 +1,6 @@
-"""Words: bytes to commands, commands to replies, and one conversation per connection.
+"""The memcache text protocol: bytes to commands, commands to replies, one conversation per
+connection.
 
-One rule: no sockets, no files, no clock. Bytes come in with the time, bytes go out when they are
-true.
+One rule: no sockets, no files, no clock. Bytes and the time come in as arguments; a reply leaves
+when it is true.
 """

@@ -1,26 +1,27 @@
-"""One connection: its turn, its leases, its waits, its hang-up.
+"""One connection: its requests, leases, waits, replies and hang-up.
 
     feed(bytes, now) -> parser -> command -> broker -> replies (held until true) -> output()
                                      |
                                      +-- its share of the turn is used up: `go_on`, later
 
-One rule: a request either changes something and is answered for it, or is refused and has changed
-nothing; and a connection that is waiting, or has too much in flight, handles nothing further.
+One rule: a request either changes something and is answered, or is refused and changes nothing. A
+connection that waits, or has too much in flight, handles no further request.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator
 from typing import Final
 
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.index.waiters import Waiter
-from kestrelpy.core.queue.child_queue import Branch
+from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.transfer.request import Order
+from kestrelpy.core.transfer.request import TransferRequest
 from kestrelpy.errors import Refused, ServerError, fitted
-from kestrelpy.protocol.log_limit import complain
+from kestrelpy.protocol.log_limit import address_of
 from kestrelpy.protocol.parse.commands import (
     Bad,
     Command,
@@ -38,30 +39,51 @@ from kestrelpy.protocol.parse.target import nearest
 from kestrelpy.protocol.ports import Host
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies
 from kestrelpy.protocol.verbs.admin import answer_plain
-from kestrelpy.protocol.verbs.browse import Observing
-from kestrelpy.protocol.verbs.children import delete_child, move_on
+from kestrelpy.protocol.verbs.browse import Browser
+from kestrelpy.protocol.verbs.children import ack_up_to, delete_child
 from kestrelpy.protocol.verbs.delete_item import remove, withdraw
-from kestrelpy.protocol.verbs.end_lease import named
-from kestrelpy.protocol.verbs.get import Fetching
-from kestrelpy.protocol.verbs.set import Storing, limit_of
+from kestrelpy.protocol.verbs.end_lease import find_lease
+from kestrelpy.protocol.verbs.get import GetHandler
+from kestrelpy.protocol.verbs.set import SetHandler
 
-# One connection's requests in flight: enough for any pipeline, small enough for ten thousand.
+log = logging.getLogger("kestrelpy.conversation")
+
+# Replies in flight per connection: enough for any pipeline, small enough for ten thousand
+# connections.
 HELD_REPLIES_MAX: Final = 1024
-# Commands that one connection has carried out before others have their turn, at the most.
+# A connection executes at most this many commands before the other connections have their turn.
 SHARE_COMMANDS: Final = 256
-# A connection is told which option it may have meant, and after so long the next time: looking for
-# that takes as long as carrying out some twenty requests.
+# The shortest time between two suggestions of an option to one connection: a suggestion takes as
+# long as some twenty requests.
 SUGGESTION_MS: Final = 1000
-# Larger requests are not kept in a buffer that may be idle for hours.
+# A larger request is not kept in the buffer of a connection that may be idle for hours.
 FED_BYTES_KEPT: Final = 4 << 10
 
+
 class Conversation:
-    """One client's requests and answers. The shell owns the socket."""
+    """One client's requests and replies. The server's connection owns the socket."""
 
     __slots__ = (
-        "_elapsed", "_is_handing_off", "_order", "_suggests_ms", "broker", "closing", "fetching",
-        "has_overrun", "holder", "host", "is_behind", "is_touched", "last_command_ms", "parser",
-        "paused", "replies", "shell", "storing", "stream", "wants_bytes",
+        "_elapsed",
+        "_is_handing_off",
+        "_suggests_ms",
+        "_transfer",
+        "broker",
+        "closing",
+        "get_handler",
+        "has_overrun",
+        "holder",
+        "host",
+        "is_behind",
+        "is_touched",
+        "last_command_ms",
+        "parser",
+        "paused",
+        "replies",
+        "set_handler",
+        "shell",
+        "stream",
+        "wants_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -70,47 +92,48 @@ class Conversation:
         self.broker = broker
         self.host = host
         self._elapsed = host.elapsed
-        self.parser = Parser(self._limit_of, lines)
         self.replies = Replies(self)
-        self.storing = Storing(self)
-        self.fetching = Fetching(self, peer)
-        self.holder = self.fetching.holder
+        self.set_handler = SetHandler(self)
+        self.parser = Parser(self.set_handler.limit_of, lines)
+        self.get_handler = GetHandler(self, peer)
+        self.holder = self.get_handler.holder
         self.stream: Iterator[bytes] | None = None
         self.closing = False
-        self.is_behind = False  # has more come in than was carried out by now?
-        self.has_overrun = False  # did it use up its share the last time?
+        self.is_behind = False  # True if bytes have come in that are not executed yet
+        self.has_overrun = False  # True if it used up its share the last time
         self.paused = False
-        self._is_handing_off = False  # the next command waits for the answer
+        self._is_handing_off = False  # True if the next command waits for the reply of a hand-off
         self.is_touched = False
         self.shell: object = None
-        self.wants_bytes = 0  # of memory, for an answer that waits for it
+        self.wants_bytes = 0  # bytes of memory that a reply waits for
         self.last_command_ms = now_ms
-        self._order: Order | None = None
+        self._transfer: TransferRequest | None = None
         self._suggests_ms = now_ms
 
     # -- the turn ---------------------------------------------------------------------------
 
     def feed(self, data: bytes, now_ms: int, until: float = math.inf) -> None:
-        """Take bytes in, and carry out what has come in whole until then."""
+        """Take bytes in and execute the complete commands among them, until the moment `until`."""
         self.take_in(data)
         self.run(now_ms, until)
         if len(data) > FED_BYTES_KEPT:
             self.parser.forget()
 
     def take_in(self, data: bytes) -> None:
-        """Take bytes in; they are carried out when this connection goes on."""
+        """Take bytes in; the commands in them are executed by the next `go_on`."""
         self.parser.feed(data)
         self.is_behind = True
 
     def go_on(self, now_ms: int, until: float = math.inf) -> None:
-        """Do the next piece of a long answer, or carry out more of what has come in."""
+        """Produce the next part of a long reply, or execute more of the commands that have come
+        in."""
         if self.stream is None:
             self.run(now_ms, until)
             return
         self.last_command_ms = now_ms
         try:
             piece = next(self.stream, None)
-        except Refused as refused:  # instead of what is not said yet
+        except Refused as refused:  # the error takes the place of the rest of the reply
             self.refuse(refused)
             piece = None
         if piece is None:
@@ -118,13 +141,13 @@ class Conversation:
         elif piece:
             self.replies.out.append(piece)
         if self.replies.held:
-            self.replies.release()  # of a log that failed before, nobody tells us any more
+            self.replies.release()  # a log that failed earlier sends no notification
 
     def run(self, now_ms: int, until: float = math.inf) -> None:
-        """Carry out what has come in whole, as far as nothing stands in the way.
+        """Execute the complete commands that have come in, until one has to wait.
 
-        `until` is a moment of `Host.elapsed`: from then on the rest waits, so that others have
-        their turn. One command is carried out in any case.
+        `until` is a moment of `Host.elapsed`: the commands after it wait for the next turn. At
+        least one command is executed.
         """
         parser = self.parser
         left = SHARE_COMMANDS
@@ -144,22 +167,22 @@ class Conversation:
             self.last_command_ms = now_ms
             try:
                 if isinstance(command, Store):
-                    self.storing.store(command, now_ms)
+                    self.set_handler.store(command, now_ms)
                     handoff = command.line.handoff
-                    # The next open is carried out with the answer.
+                    # The next open is executed together with the reply.
                     self._is_handing_off = handoff is not None and not handoff.token
                 elif isinstance(command, Fetch):
-                    self.stream = self.fetching.fetch(command, now_ms)
+                    self.stream = self.get_handler.fetch(command, now_ms)
                 else:
                     self._carry_out(command, now_ms)
             except Refused as refused:
-                self.refuse(refused, command.quiet)
+                self.refuse(refused, command.noreply)
 
     def _carry_out(self, command: Command, now_ms: int) -> None:
         if isinstance(command, Delete):
             (self._confirm if command.token else self._delete)(command, now_ms)
         elif isinstance(command, Upto):
-            move_on(self, command, now_ms)
+            ack_up_to(self, command, now_ms)
         elif isinstance(command, Remove):
             self.stream = remove(self, command, now_ms)
         elif isinstance(command, Withdraw):
@@ -173,10 +196,10 @@ class Conversation:
 
     @property
     def is_blocked(self) -> bool:
-        """Must the next command wait?"""
+        """True if the next command must wait."""
         if self.closing or self.paused or self.stream is not None:
             return True
-        if self.fetching.waiter is not None:
+        if self.get_handler.waiter is not None:
             return True
         replies = self.replies
         if self._is_handing_off and replies.held:
@@ -185,23 +208,23 @@ class Conversation:
         return in_flight > 0 and (
             in_flight >= HELD_REPLIES_MAX
             or replies.value_bytes >= HELD_BYTES_MAX
-            or self.storing.stored_bytes >= HELD_BYTES_MAX
+            or self.set_handler.stored_bytes >= HELD_BYTES_MAX
         )
 
     def output(self) -> bytes:
-        """Return what may be sent now."""
+        """Return the bytes that may be sent now."""
         replies = self.replies
         if replies.held:
             replies.release()
             if not replies.held:
-                self.storing.stored_bytes = 0
+                self.set_handler.stored_bytes = 0
         else:
-            self.storing.stored_bytes = 0
+            self.set_handler.stored_bytes = 0
         return replies.take() if replies.out else b""
 
     @property
     def has_more(self) -> bool:
-        """Is there something to do that no new byte and no record will announce?"""
+        """True if there is work that no new byte and no record will announce."""
         if self.paused:
             return False
         if self.stream is not None:
@@ -213,86 +236,84 @@ class Conversation:
 
     @property
     def is_finished(self) -> bool:
-        """Has it said all it will say before the connection closes?"""
+        """True if the connection closes and all of its replies have left."""
         return self.closing and not self.replies.held and not self.replies.out
 
     @property
     def is_waiting(self) -> bool:
-        """Does it wait for an item, for one to be read, for some to be moved, or for memory?"""
+        """True if it waits for an item, a read, a transfer or memory."""
         if self.wants_bytes:
             return True
-        if self._order is not None and not self._order.is_over:
+        if self._transfer is not None and not self._transfer.is_over:
             return True
-        return self.fetching.is_held_up
+        return self.get_handler.is_held_up
 
     @property
     def is_idle(self) -> bool:
-        """Neither waiting nor holding an item."""
+        """True if it neither waits nor holds an item."""
         return not self.is_waiting and not self.holder.leases
 
     def hang_up(self, now_ms: int) -> None:
-        """The client is gone: what it held goes back, what it waited for goes to others."""
+        """End the conversation: the client is gone. Its leases are given back, its waits end."""
         self.closing = True
-        self.stream = None  # the rest of a long answer is for nobody
-        self.parser.clear()  # a circle holds it, and garbage is seldom looked for
+        self.stream = None  # the rest of a long reply has no reader
+        self.parser.clear()  # breaks a reference cycle
         self.replies.clear()
-        if self._order is not None:
-            self._order.give_up("whoever asked for it hung up")
-        self.fetching.hang_up(now_ms)
+        if self._transfer is not None:
+            self._transfer.give_up("the client hung up")
+        self.get_handler.hang_up(now_ms)
         self.broker.hang_up(self.holder, now_ms)
 
-    def observer(self) -> Observing:
-        """What reads by marker for it."""
-        return self.fetching.observer()
+    def browser(self) -> Browser:
+        """Return the browser of this conversation."""
+        return self.get_handler.browser()
 
-    def await_order(self, order: Order) -> None:
-        """Carry out nothing further before this has been moved."""
-        self._order = order
+    def await_transfer(self, order: TransferRequest) -> None:
+        """Execute no further command until this transfer request is over."""
+        self._transfer = order
 
     def leave(self) -> None:
-        """The server is going: nothing is given back, so no attempt is counted."""
+        """Close because the server stops: no item is given back, so no attempt is counted."""
         self.closing = True
-        waiter = self.fetching.waiter
+        waiter = self.get_handler.waiter
         if waiter is not None and not waiter.done:
-            self.fetching.stop_waiting()
+            self.get_handler.stop_waiting()
 
-    def hear_end(self) -> None:
-        """The client says no more. It may be gone, so nothing that comes later is handed to it."""
-        self.fetching.hear_end()
+    def note_eof(self) -> None:
+        """Note the end of the client's input. The client may be gone, so a wait ends here."""
+        self.get_handler.note_eof()
 
-    def resume(self, waiter: Waiter, now_ms: int) -> None:
-        """Say how a wait has ended; what came in meanwhile is carried out when it goes on."""
-        if self.fetching.resume(waiter):
+    def end_wait(self, waiter: Waiter, now_ms: int) -> None:
+        """Answer a wait that is over; the commands that came meanwhile are executed by `go_on`."""
+        if self.get_handler.end_wait(waiter):
             self.last_command_ms = now_ms
 
-    def refuse(self, refused: Refused, quiet: bool = False) -> None:
-        """Say no; with noreply say nothing and count it."""
-        if quiet:
+    def refuse(self, refused: Refused, noreply: bool = False) -> None:
+        """Reply with the refusal; with noreply only count it."""
+        if noreply:
             self.broker.counters.refused_quietly += 1
         else:
             self.replies.say(refused.line() + b"\r\n")
 
     def store(self, command: Store, now_ms: int) -> None:
-        """Carry out a set or the like; raises Refused."""
-        self.storing.store(command, now_ms)
+        """Execute a set, add, cas or replace; raise Refused."""
+        self.set_handler.store(command, now_ms)
 
-    def _limit_of(self, name: bytes) -> int:
-        return limit_of(self.broker, name)
-
-    # -- the rest ---------------------------------------------------------------------------
+    # -- single commands --------------------------------------------------------------------
 
     def _confirm(self, command: Delete, now_ms: int) -> None:
-        """`delete q/token=N`: what the token names is done."""
+        """Close the lease that the token of `delete q/token=N` names."""
         queue = self.broker.queues.get(command.name)
         if queue is not None and queue.log.failure is not None:
             queue.raise_failed()
-        lease = named(command.token, queue, now_ms)
+        lease = find_lease(command.token, queue, now_ms)
         lsn = queue.reader.confirm(lease, now_ms) if queue is not None and lease is not None else 0
-        if not command.quiet:
+        if not command.noreply:
             self._say_ended(b"DELETED\r\n", queue if lease is not None else None, lsn)
 
     def _say_ended(self, word: bytes, queue: Queue | None, lsn: int) -> None:
-        """Say the word when the record is written, or synced where that was asked for."""
+        """Reply with `word` when the record is written, or synced if the queue's policy asks for
+        that."""
         if queue is None:
             self.replies.say(b"NOT_FOUND\r\n")
         elif queue.policy.confirms_synced:
@@ -308,27 +329,27 @@ class Conversation:
         queue = self.broker.queues.get(command.name)
         if queue is not None and queue.log.failure is not None:
             queue.raise_failed()
-        if isinstance(queue, Branch):
+        if isinstance(queue, ChildQueue):
             delete_child(self, command, queue, now_ms)
             return
         queue = self.broker.delete(command.name, now_ms)
-        if command.quiet:
+        if command.noreply:
             return
         if queue is None:
             self.replies.say(b"NOT_FOUND\r\n")
-        elif queue.is_remnant:
+        elif queue.is_tombstone:
             self.replies.hold(b"DELETED\r\n", queue.log, queue.log.lsn_appended)
         else:
-            self.replies.hold(b"DELETED\r\n", self.host.removal(queue), 1)
+            self.replies.hold(b"DELETED\r\n", self.host.files_gone(queue), 1)
 
     def _touch(self, command: Touch, now_ms: int) -> None:
         queue = self.broker.queues.get(command.name)
         if queue is not None and queue.log.failure is not None:
             queue.raise_failed()
         if command.token:
-            lease = named(command.token, queue, now_ms)
+            lease = find_lease(command.token, queue, now_ms)
         else:
-            lease = self.fetching.oldest(queue)
+            lease = self.get_handler.oldest(queue)
             if queue is not None and queue.reader in self.holder.overdue:
                 lease = None
         lsn = 0
@@ -336,15 +357,15 @@ class Conversation:
             if lease.by_token and queue.log.no_room:
                 raise ServerError(queue.log.no_room)
             lsn = queue.reader.renew(lease, command.seconds * 1000, now_ms)
-        if not command.quiet:
+        if not command.noreply:
             self._say_ended(b"TOUCHED\r\n", queue if lease is not None else None, lsn)
 
     def _bad(self, command: Bad, now_ms: int) -> None:
         if command.log:
-            complain(self, command.log)
+            self._complain(command.log)
         if command.closes:
             self.closing = True
-        if not command.quiet:
+        if not command.noreply:
             line = command.line
             if command.unknown and now_ms >= self._suggests_ms:
                 self._suggests_ms = now_ms + SUGGESTION_MS
@@ -352,3 +373,10 @@ class Conversation:
             self.replies.say(line + b"\r\n")
         elif not command.log:
             self.broker.counters.refused_quietly += 1
+
+    def _complain(self, text: str) -> None:
+        """Log a mistake of the client."""
+        peer = self.holder.name
+        end = self.host.log_limit.take(address_of(peer), self.last_command_ms)
+        if end is not None:
+            log.warning("%s: %s%s", peer, text, end)

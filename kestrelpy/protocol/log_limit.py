@@ -1,53 +1,49 @@
-"""Lines for the log that a client can provoke: at most one a second for each key.
+"""Log lines that a client can provoke: at most one per second for each key.
 
-    key      an address, or an address or a queue with what happened
+    key      an address, or an address or a queue together with the event
     take     "" or " (17 more like it were not logged)", to end the line with; None: do not log it
 
-One rule: a flood costs the log a bounded number of lines a second, from one address or from many;
-the lines that were not logged are counted in the next one.
+One rule: a flood costs the log a bounded number of lines per second, from one address or from many;
+the next line counts the lines that were left out.
 """
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import Final
 
-from kestrelpy.protocol.ports import Talk
-
-log = logging.getLogger("kestrelpy.conversation")
-
 INTERVAL_MS: Final = 1000
-# One client can have millions of addresses (127.0.0.0/8, IPv6): beyond these it is one of many.
+# One client can have millions of addresses (127.0.0.0/8, IPv6): those above this number share one
+# key.
 KEYS_MAX: Final = 64
 MANY: Final = "many addresses"
 
 
 @dataclass(slots=True)
-class _Said:
-    """When a line was last logged for a key, and how many were not since."""
+class _Logged:
+    """The time of the last line for a key, and the number of lines left out since."""
 
     at_ms: int
     left: int = 0
 
 
 class LogLimit:
-    """Counts the lines of one server."""
+    """The line counters of one server."""
 
-    __slots__ = ("_said",)
+    __slots__ = ("_logged",)
 
     def __init__(self) -> None:
-        self._said: dict[str, _Said] = {}
+        self._logged: dict[str, _Logged] = {}
 
     def take(self, key: str, now_ms: int) -> str | None:
-        """Return the end of a line that may be logged now; None: it may not, and is counted."""
-        if key not in self._said and len(self._said) >= KEYS_MAX:
-            self._forget_quiet(now_ms)
-            if len(self._said) >= KEYS_MAX:
+        """Return the end of a line that may be logged now; None if it is left out and counted."""
+        if key not in self._logged and len(self._logged) >= KEYS_MAX:
+            self._drop_stale(now_ms)
+            if len(self._logged) >= KEYS_MAX:
                 key = MANY
-        said = self._said.get(key)
+        said = self._logged.get(key)
         if said is None:
-            self._said[key] = _Said(now_ms)
+            self._logged[key] = _Logged(now_ms)
             return ""
         if now_ms - said.at_ms < INTERVAL_MS:
             said.left += 1
@@ -56,27 +52,20 @@ class LogLimit:
         return f" ({left} more like it were not logged)" if left else ""
 
     def rest(self, now_ms: int) -> list[str]:
-        """Return lines on what was not logged and no later line counts; call it now and then."""
+        """Return lines about left-out lines that no later line has counted; call it from time to
+        time."""
         lines = []
-        for key, said in self._said.items():
+        for key, said in self._logged.items():
             if said.left and now_ms - said.at_ms >= INTERVAL_MS:
                 lines.append(f"{key}: {said.left} more lines like the last one were not logged")
                 said.left, said.at_ms = 0, now_ms
         return lines
 
-    def _forget_quiet(self, now_ms: int) -> None:
-        """Keys with nothing to say any more give their room to others."""
-        for key, said in [*self._said.items()]:
+    def _drop_stale(self, now_ms: int) -> None:
+        """Drop the keys that have nothing left to report."""
+        for key, said in [*self._logged.items()]:
             if not said.left and now_ms - said.at_ms >= INTERVAL_MS:
-                del self._said[key]
-
-
-def complain(talk: Talk, text: str) -> None:
-    """Log what a client did wrong."""
-    peer = talk.holder.name
-    end = talk.host.log_limit.take(address_of(peer), talk.last_command_ms)
-    if end is not None:
-        log.warning("%s: %s%s", peer, text, end)
+                del self._logged[key]
 
 
 def address_of(peer: str) -> str:

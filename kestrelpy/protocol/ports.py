@@ -1,58 +1,56 @@
-"""What a conversation asks of the process around it, and what its parts know of it.
+"""The interfaces of a conversation: the host around it, and the conversation as its verbs see it.
 
-One rule: only promises, no code; so that a part can be read, and tested, without the whole.
+One rule: Protocols only, no code, so that each part can be read and tested without the whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Generator, Iterator
+from typing import Protocol
 
 from journal.files import Files
+from journal.read.range_scan import Put
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.index.leases import Holder
+from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import Log
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.schedules import Timetable
-from kestrelpy.core.transfer.request import Order
+from kestrelpy.core.transfer.request import TransferRequest
 from kestrelpy.errors import Refused
+from kestrelpy.protocol.log_limit import LogLimit
+from kestrelpy.protocol.parse.commands import Store
 from kestrelpy.protocol.replies import Gate, Replies
-
-if TYPE_CHECKING:
-    from kestrelpy.protocol.log_limit import LogLimit
-    from kestrelpy.protocol.parse.commands import Store
-    from kestrelpy.protocol.verbs.browse import Observing
 
 
 class Work(Protocol):
-    """Something that blocks, for a thread."""
+    """A blocking piece of work for a thread."""
 
     is_over: bool
     error: OSError | None
 
     def run(self, files: Files) -> None:
-        """Do it, be it again; never raises, an `error` is kept.
+        """Do the work; it may be called again. It never raises: it stores an `error`.
 
-        Whoever had it run says on the loop that it `is_over`.
+        The caller sets `is_over` on the loop.
         """
 
 
 class Room(Protocol):
     """The memory that all connections share."""
 
-    is_short: bool  # what is large has to wait
+    is_short: bool  # True if large replies have to wait
 
     def reserve(self, talk: Talk, size: int) -> bool:
-        """Return whether there is room for so large an answer; else `talk.wants_bytes` is set, and
-        is 0 again when there is.
-        """
+        """Return whether there is room for a reply of `size` bytes. If not, `talk.wants_bytes` is
+        set until there is room."""
 
     def release(self, talk: Talk) -> None:
-        """Give back what was reserved for an answer that is not made now."""
+        """Release the room reserved for a reply that is not made now."""
 
 
 class Host(Protocol):
-    """What a conversation asks of the process around it."""
+    """The server process, as a conversation sees it."""
 
     version: str
     server_id: str
@@ -64,51 +62,68 @@ class Host(Protocol):
 
     @property
     def allow_delete(self) -> bool:
-        """May `delete` remove a queue?"""
+        """True if `delete` may remove a queue."""
 
     @property
     def allow_shutdown(self) -> bool:
-        """May a client end the server?"""
+        """True if a client may shut the server down."""
 
     @property
     def max_open_reads(self) -> int:
-        """How many items one connection may hold."""
+        """The number of items that one connection may hold open."""
 
     def elapsed(self) -> float:
-        """Return seconds on a clock that never steps: what a turn has taken, nothing else."""
+        """Return seconds on a clock that never steps, for measuring a turn only."""
 
     def reload(self) -> Gate:
-        """Read the configuration again."""
+        """Read the configuration again; the gate opens when it is in force."""
 
     def shutdown(self) -> None:
-        """Drain and end."""
+        """Drain and end the process."""
 
-    def removal(self, queue: Queue) -> Gate:
-        """Opens when the deleted queue's files are gone for good."""
+    def files_gone(self, queue: Queue) -> Gate:
+        """Return the gate that opens when the files of the deleted queue are gone for good."""
 
-    def clearance(self, queue: Queue) -> Gate | None:
-        """Opens when no earlier queue of this one's name can come back; None: none can."""
+    def earlier_files_gone(self, queue: Queue) -> Gate | None:
+        """Return the gate that opens when no earlier queue of this name can come back; None if none
+        can."""
 
-    def observe(self, log: Log, work: Work, talk: Talk) -> None:
-        """Read from this log on a thread, and turn to the conversation when it is over."""
+    def start_read(self, log: Log, work: Work, talk: Talk) -> None:
+        """Run a read of this log on a thread, and wake the conversation when it is over."""
 
     def declaration(self, name: bytes, body: bytes) -> bytes:
-        """What a client declares for this queue in the form that is kept; raises ClientError."""
+        """Return the client's settings for this queue in the stored form; raise ClientError."""
 
     def settings(self, name: bytes, declared: bytes) -> list[tuple[str, str, str]]:
-        """The settings in force for this queue, each with its value and where that comes from."""
+        """Return the settings in force for this queue, each with its value and its source."""
 
     def set_mode(self, mode: str) -> None:
-        """up, readonly or quiescent."""
+        """Set the mode: up, readonly or quiescent."""
+
+
+class ItemReader(Protocol):
+    """Reads items that only the log has, for one conversation.
+
+    Each generator yields nothing while a read is under way, and is resumed when that is over.
+    """
+
+    def item(self, queue: Queue, id_: int) -> Generator[bytes, None, Item | None]:
+        """Return the item; None if it cannot be read."""
+
+    def find(self, queue: Queue, id_: int) -> Generator[bytes, None, Put | None]:
+        """Return the put of the item; None if it is gone or cannot be read."""
+
+    def find_begin(self, queue: Queue, since_ms: int) -> Generator[bytes, None, int]:
+        """Return the marker of the first needed item that was stored at that time or later."""
 
 
 class Talk(Protocol):
-    """A conversation, as its parts see it."""
+    """A conversation, as its verbs see it."""
 
     broker: Broker
     host: Host
     replies: Replies
-    stream: Iterator[bytes] | None  # the rest of a long answer
+    stream: Iterator[bytes] | None  # the rest of a long reply
     closing: bool
     shell: object
     wants_bytes: int
@@ -116,13 +131,13 @@ class Talk(Protocol):
     holder: Holder
 
     def store(self, command: Store, now_ms: int) -> None:
-        """Carry out a set or the like; raises Refused."""
+        """Execute a set, add, cas or replace; raise Refused."""
 
-    def await_order(self, order: Order) -> None:
-        """Carry out nothing further before this has been moved."""
+    def await_transfer(self, order: TransferRequest) -> None:
+        """Execute no further command until this transfer request is over."""
 
-    def refuse(self, refused: Refused, quiet: bool = False) -> None:
-        """Say no."""
+    def refuse(self, refused: Refused, noreply: bool = False) -> None:
+        """Reply with the refusal, unless the command said noreply."""
 
-    def observer(self) -> Observing:
-        """What reads by marker for it."""
+    def browser(self) -> ItemReader:
+        """Return the browser of this conversation."""

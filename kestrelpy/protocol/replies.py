@@ -1,11 +1,10 @@
-"""Replies leave in order, each when what it says is true.
+"""Replies leave in order, each as soon as it is true.
 
     held  | STORED, log jobs, stored 17 | VALUE ..., log mail, stored 4, written 9 | ...
-            the first is not true yet: nothing behind it leaves either
+            the first is not true yet: no reply after it leaves either
 
-One rule: a reply is never sent ahead of its record, nor of one that it rests on beside that. If the
-log fails first, the reply becomes the error; an empty one (it only holds back what follows) stays
-empty.
+One rule: a reply never leaves before the records it rests on. If the log fails first, the reply
+becomes the error; an empty reply, which only delays the next ones, stays empty.
 """
 
 from __future__ import annotations
@@ -15,32 +14,32 @@ from typing import Final, Protocol
 
 from kestrelpy.errors import ServerError
 
-# Bytes of items that one connection may have in answers not yet sent, and in sets not yet stored.
+# Item bytes that one connection may have in replies not yet sent and in sets not yet stored.
 HELD_BYTES_MAX: Final = 4 << 20
 
 
 class Awaited(Protocol):
-    """What a reply can wait for: a queue's log, or a `Gate`."""
+    """An object that a reply can wait for: a queue's log, or a `Gate`."""
 
     @property
     def lsn_written(self) -> int:
-        """Up to where replies that wait for a write are true."""
+        """The lsn up to which replies that wait for a write are true."""
 
     @property
     def lsn_stored(self) -> int:
-        """Up to where replies that wait for a sync are true."""
+        """The lsn up to which replies that wait for a sync are true."""
 
     @property
     def failure(self) -> Exception | None:
-        """Why no more will become true."""
+        """The reason why no further reply will become true; None if there is none."""
 
     @property
     def waiting_stored(self) -> set[object]:
-        """The conversations to look at when more is stored."""
+        """The conversations to wake when more is stored."""
 
     @property
     def waiting_written(self) -> set[object]:
-        """The conversations to look at when more is written."""
+        """The conversations to wake when more is written."""
 
 
 class Gate:
@@ -56,14 +55,14 @@ class Gate:
         self.waiting_written: set[object] = set()
 
     def open(self) -> None:
-        """It is done: whoever waits for it may be answered."""
+        """The work is done: the replies that wait for it are true."""
         self.lsn_written = self.lsn_stored = 1
 
 
-class Together:
-    """The answers to several keys as one reply: true when all of them are, or the first error.
+class JointReply:
+    """The replies to several keys as one reply: true when all of them are, or the first error.
 
-    It is filled like `Replies`, and then held by them as what its own data waits for.
+    It is filled like `Replies`. Then `Replies` holds its data, and waits for this object.
     """
 
     __slots__ = ("_awaited", "_data", "value_bytes")
@@ -74,11 +73,11 @@ class Together:
         self.value_bytes = 0
 
     def say(self, data: bytes) -> None:
-        """A part that is true already."""
+        """Add a part that is true already."""
         self._data.append(data)
 
     def hold(self, data: bytes, log: Awaited, stored: int, written: int = 0) -> None:
-        """A part that becomes true."""
+        """Add a part that becomes true."""
         self._data.append(data)
         self._awaited.append((log, stored, written))
 
@@ -89,7 +88,7 @@ class Together:
 
     @property
     def _first(self) -> tuple[Awaited, int, int] | None:
-        """The first that is not true yet."""
+        """The first part that is not true yet."""
         awaited = self._awaited
         while awaited and _is_true(*awaited[0]):
             awaited[0] = awaited[-1]
@@ -123,19 +122,19 @@ class Together:
 
 
 class Replies:
-    """One connection's answers: `out` are true, `held` wait."""
+    """One connection's replies: those in `out` are true, those in `held` wait."""
 
     __slots__ = ("_conversation", "_rests", "held", "out", "value_bytes")
 
     def __init__(self, conversation: object) -> None:
         self._conversation = conversation
-        self._rests: Together | None = None
+        self._rests: JointReply | None = None
         self.out: list[bytes] = []
         self.held: deque[tuple[bytes, Awaited, int, int]] = deque()
-        self.value_bytes = 0  # of the items among them; whoever adds one counts it
+        self.value_bytes = 0  # of the items among them; the caller that adds an item counts it
 
     def say(self, data: bytes) -> None:
-        """This is true already; it leaves behind what is held before it."""
+        """Add a reply that is true already; it leaves after the replies held before it."""
         if self._rests is not None:
             self.hold(data, _THE_SAME, 0)
         elif self.held:
@@ -145,7 +144,7 @@ class Replies:
             self.out.append(data)
 
     def hold(self, data: bytes, log: Awaited, stored: int, written: int = 0) -> None:
-        """This becomes true when `log` has stored and written up to these records."""
+        """Add a reply that is true when `log` has stored and written these lsns."""
         held = self.held
         if self._rests is not None:
             both, self._rests = self._rests, None
@@ -155,22 +154,22 @@ class Replies:
             held.append((data, log, stored, written))
             self._wait_for(log, stored, written)
         elif held:
-            held.append((data, log, stored, written))  # it waits for those before it alone
+            held.append((data, log, stored, written))  # it waits only for the replies before it
         else:
             self.out.append(data)
 
     def rest_on(self, log: Awaited, stored: int) -> None:
-        """The next answer is true only if this record is stored, too."""
+        """Let the next reply wait for this record as well."""
         if log.lsn_stored < stored:
-            self._rests = self._rests or Together()
+            self._rests = self._rests or JointReply()
             self._rests.hold(b"", log, stored)
 
     def rest_on_nothing(self) -> None:
-        """There was no answer to what rested on something."""
+        """Forget `rest_on`: its request has no reply."""
         self._rests = None
 
     def release(self) -> None:
-        """Move to `out` what has become true, and what has failed as its error."""
+        """Move the replies that have become true to `out`, and those that have failed as errors."""
         held, out = self.held, self.out
         while held:
             data, log, stored, written = held[0]
@@ -189,14 +188,14 @@ class Replies:
             log.waiting_written.add(self._conversation)
 
     def clear(self) -> None:
-        """Keep nothing: the client is gone."""
+        """Drop everything: the client is gone."""
         self.out.clear()
         self.held.clear()
         self._rests = None
         self.value_bytes = 0
 
     def take(self) -> bytes:
-        """What may be sent now."""
+        """Return the bytes that may be sent now."""
         out = self.out
         data = out[0] if len(out) == 1 else b"".join(out)
         out.clear()
@@ -205,13 +204,13 @@ class Replies:
         return data
 
 
-_THE_SAME: Final = Gate()  # nothing is waited for there
+_THE_SAME: Final = Gate()  # waits for nothing
 
 
 def say(
-    to: Replies | Together, data: bytes, awaited: Awaited | None, stored: int, written: int
+    to: Replies | JointReply, data: bytes, awaited: Awaited | None, stored: int, written: int
 ) -> None:
-    """Now, or behind these records of a log."""
+    """Add a reply that is true now, or after these records of a log."""
     if awaited is None:
         to.say(data)
     else:

@@ -1,6 +1,6 @@
-"""Large answers wait while connections hold too much memory; small ones go on.
+"""Large replies wait while connections hold too much memory; small ones go on.
 
-One rule: what waits has changed nothing: it is asked again when there is room.
+One rule: a request that waits for memory has changed nothing; it is executed when there is room.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from kestrelpy.errors import Refused
 from kestrelpy.protocol.parse.commands import Target
 from kestrelpy.protocol.ports import Talk
 
-# An answer with no more of items than that waits only when far too much is held.
+# A reply with at most this many bytes of items waits only when far too much is held.
 SMALL_ANSWER_BYTES: Final = 64 << 10
 
 
 def must_wait_for_room(talk: Talk, targets: list[Target], now_ms: int) -> bool:
-    """Return whether there is no room for what these keys would be given now.
+    """Return True if there is no room for the next items of these keys.
 
-    How large an item is that is read by its marker or key is not known: there is room as for a
+    The size of an item that is read by its marker or key is not known: it reserves the room of a
     small one.
     """
     size = sum(_next_bytes(talk.broker, target, now_ms) for target in targets)
@@ -30,7 +30,7 @@ def must_wait_for_room(talk: Talk, targets: list[Target], now_ms: int) -> bool:
 def with_room(
     talk: Talk, fetch: Callable[[int], Iterator[bytes] | None]
 ) -> Iterator[bytes]:
-    """Fetch when there is room; `fetch` is given the time, and returns the rest of its answer."""
+    """Run `fetch` when there is room; it gets the time and returns the rest of its reply."""
     while talk.wants_bytes:
         yield b""
     try:
@@ -39,19 +39,19 @@ def with_room(
         talk.refuse(refused)
         return
     if stream is not None:
-        yield b""  # its first step is done
+        yield b""  # the first step of the stream is done
         yield from stream
 
 
 def _next_bytes(broker: Broker, target: Target, now_ms: int) -> int:
-    """Return how large the next item of this key is; 0: none is known, or it is not asked for.
+    """Return the size of the key's next item; 0 if it is not known or not requested.
 
-    An observer reserves what it needs by itself.
+    A browser reserves room on its own.
     """
     queue = broker.queues.get(target.name)
     if queue is None or target.view is not None or target.key:
         return 0
-    if not (target.takes or target.lends or target.peeks):
+    if not (target.takes or target.opens or target.peeks):
         return 0
     item = queue.reader.first(now_ms, target.dead)
     return item.size if item is not None else 0

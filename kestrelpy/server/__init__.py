@@ -1,5 +1,5 @@
-"""The thin shell: sockets, threads, signals and the clock.
+"""The asyncio shell: sockets, threads, signals and the clock.
 
-One rule: it commits what is pending and speaks what has become true, once per turn of the loop;
-what anything means is decided below.
+One rule: once per turn of the loop it commits the pending records and sends the replies that have
+become true. The floors below decide what anything means.
 """

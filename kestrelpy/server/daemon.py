@@ -1,7 +1,6 @@
-"""The story of a process: own the directory, recover, listen, serve, drain, end.
+"""The life of a process: lock the directory, recover, listen, serve, drain, end.
 
-One rule: nothing is answered before recovery is on disk, and nothing is lost by an end that was
-asked for.
+One rule: no request is answered before recovery is on disk, and an orderly stop loses nothing.
 """
 
 from __future__ import annotations
@@ -19,12 +18,13 @@ import kestrelpy
 from journal.errors import JournalError
 from journal.files import Disk, Files, is_shortage, sync_call_name
 from journal.patience import pause
-from journal.store import Sizes
-from kestrelpy.config import Config, ConfigError
+from journal.write.segment_file import Sizes
+from kestrelpy.config.mistakes import ConfigError
+from kestrelpy.config.settings import Config
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.log.log import JournalLog, Log
-from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ServerError
 from kestrelpy.protocol.log_limit import LogLimit
@@ -32,18 +32,18 @@ from kestrelpy.protocol.parse.parser import Lines
 from kestrelpy.protocol.ports import Room
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server import clock
-from kestrelpy.server.committer import Committer
-from kestrelpy.server.connection import Connection
-from kestrelpy.server.connection_memory import ConnectionMemory
-from kestrelpy.server.connection_sweep import ConnectionSweep
-from kestrelpy.server.data_directory import DataDirectory, Found
+from kestrelpy.server.connections.connection import Connection
+from kestrelpy.server.connections.listeners import CannotListen, Listeners
+from kestrelpy.server.connections.memory import ConnectionMemory
+from kestrelpy.server.connections.sweep import ConnectionSweep
 from kestrelpy.server.descriptors import OWN, raise_file_limit, share
-from kestrelpy.server.journal_jobs import Background
-from kestrelpy.server.listeners import CannotListen, Listeners
-from kestrelpy.server.owner_only import name_what_is_open
+from kestrelpy.server.directory.data_directory import DataDirectory, Found
+from kestrelpy.server.directory.owner_only import name_what_is_open
+from kestrelpy.server.journals.committer import Committer
+from kestrelpy.server.journals.journal_jobs import JournalJobs
 from kestrelpy.server.policies import Policies
-from kestrelpy.server.process import collecting_nothing, return_large_memory, settle_down
-from kestrelpy.server.queue_deletion import Removals
+from kestrelpy.server.process import collector_paused, return_large_memory, tune_interpreter
+from kestrelpy.server.queue_deletion import QueueDeletions
 from kestrelpy.server.reloading import Reload, refuse_at_start
 from kestrelpy.server.schedules import Schedules
 from kestrelpy.server.turn import Turn
@@ -72,9 +72,8 @@ class Daemon:
         files: Files | None = None,
         taken: Callable[[Config], None] = lambda config: None,
     ) -> None:
-        """`load` reads the configuration again, `taken` is told the one that counts from then on;
-        `say` prints one of the first lines.
-        """
+        """`load` reads the configuration again, `taken` gets each configuration that comes into
+        force; `say` prints one of the first lines."""
         self.policies = Policies(config)
         self.declaration, self.settings = self.policies.declaration, self.policies.settings
         self._load, self._taken = load, taken
@@ -92,32 +91,34 @@ class Daemon:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
         self._reloading = asyncio.Lock()
-        self._next_reload: Gate | None = None  # asked for, and not begun
+        self._next_reload: Gate | None = None  # requested, and not begun
         self._listeners = Listeners(self._new_connection, BACKLOG)
         self._shares = share(OWN, 1, 1)
-        self._lowered = ""  # what was said of that
+        self._lowered = ""  # the last warning about it
         self._began_with = config
         self.broker = Broker(
-            self.policies.of, self._make_log, Wall(clock.wall_offset_ms()), config.server.max_queues
+            self.policies.of, self._make_log, ClockOffset(clock.wall_clock_offset_ms()),
+            config.server.max_queues,
         )
         self._loop = loop = asyncio.get_running_loop()
         sizes = Sizes(journal.segment_min_bytes, journal.segment_max_bytes, journal.batch_max_bytes)
         self.directory = DataDirectory(self._files, str(config.server.data_dir), sizes)
-        self.removals = Removals(self.broker, self.directory, self._start_task)
-        self.removal, self.clearance = self.removals.gate, self.removals.clearance
-        self.turn = Turn(self.broker, loop, self._dirty, self.removals.begin)
-        self.removals.turn = self.turn
+        self.deletions = QueueDeletions(self.broker, self.directory, self._start_task)
+        self.files_gone = self.deletions.gate
+        self.earlier_files_gone = self.deletions.earlier_files_gone
+        self.turn = Turn(self.broker, loop, self._dirty, self.deletions.begin)
+        self.deletions.turn = self.turn
         self.committer = Committer(
-            self._files, loop, self.turn.synced, self.turn.finish_preallocation, self.turn.shortage
+            self._files, loop, self.turn.synced, self.turn.segment_ready, self.turn.shortage
         )
         self.turn.committer = self.committer
         self.schedules = self.turn.schedules = Schedules(self.broker, lambda: self.mode)
         self.timetable = self.schedules.timetable
-        self.background = self.turn.background = Background(
-            self._files, loop, self.turn.read_back, self.turn.settled, self.committer.remove,
-            self.turn.observed, self.turn.shortage,
+        self.journal_jobs = self.turn.journal_jobs = JournalJobs(
+            self._files, loop, self.turn.read_back, self.turn.retire_segments,
+            self.committer.remove, self.turn.browse_read, self.turn.shortage,
         )  # fmt: skip
-        self.observe = self.background.observe
+        self.start_read = self.journal_jobs.start_read
         self.memory = ConnectionMemory(config.server.max_connection_memory_bytes)
         self.room: Room = self.memory
         self._limit()
@@ -126,13 +127,13 @@ class Daemon:
 
     @property
     def config(self) -> Config:
-        """The one in force."""
+        """The configuration in force."""
         return self.policies.config
 
-    # -- the story --------------------------------------------------------------------------
+    # -- the life of the process -------------------------------------------------------------
 
     async def run(self) -> None:
-        """Start, serve until asked to end, and end; raises StartError."""
+        """Start, serve until asked to end, and end; raise StartError."""
         await self.start()
         try:
             await self._ending.wait()
@@ -140,10 +141,10 @@ class Daemon:
             await self.stop()
 
     async def start(self) -> None:
-        """Own the directory, recover what is in it, listen."""
+        """Lock the directory, recover its queues, listen."""
         self._share_files()
         return_large_memory()
-        with collecting_nothing():
+        with collector_paused():
             found, sync_ms = await self._recover()
             for note in found.notes + self.policies.notes(self.broker):
                 log.warning("%s", note)
@@ -154,7 +155,7 @@ class Daemon:
             except BaseException:
                 await self.stop()
                 raise
-            settle_down()
+            tune_interpreter()
         self._loop.add_signal_handler(signal.SIGTERM, self.shutdown)
         self._loop.add_signal_handler(signal.SIGINT, self.shutdown)
         self._loop.add_signal_handler(signal.SIGHUP, self.reload)
@@ -163,8 +164,9 @@ class Daemon:
         self.schedules.put_in_force(self.config, clock.now_ms())
         for queue in self.broker.logged:
             if isinstance(queue.log, JournalLog) and queue.log.journal.segment_list.replaced:
-                self.turn.settled(queue.log)  # a crash came before they were archived or removed
-        self.turn.owe()  # what is ready is read back before it is asked for
+                # The crash came before these segments were archived or removed.
+                self.turn.retire_segments(queue.log)
+        self.turn.schedule()  # the ready items are read before the first request for them
         self._say(
             f"ready: data in {self.directory.path}, {found.queues} queues, {found.items} items, "
             f"{sync_call_name()} takes "
@@ -172,7 +174,7 @@ class Daemon:
         )
 
     async def _recover(self) -> tuple[Found, float]:
-        """Own the directory and recover what is in it; return that, and how long a sync takes."""
+        """Lock the directory and recover it; return the result, and the time of a sync."""
         path = self.directory.path
         try:
             await wrap(self.directory.lock)()
@@ -180,7 +182,7 @@ class Daemon:
             self.broker.server_id = self.server_id.encode()
             now_ms = clock.now_ms()
             found = await wrap(self.directory.recover)(
-                self.broker, self._dirty, now_ms, now_ms + self.broker.wall.offset_ms
+                self.broker, self._dirty, now_ms, now_ms + self.broker.clock.offset_ms
             )
             refuse_at_start(self.policies, self.broker)
             return found, await wrap(self.directory.measure_sync)()
@@ -189,9 +191,9 @@ class Daemon:
             raise StartError(_why_not(error, path)) from error
 
     async def _listen(self) -> None:
-        """Raises StartError, one sentence."""
+        """Listen; raise StartError with one sentence."""
         server, most = self.config.server, self._shares.own // 2
-        # As many as may come at once and be refused, so that the journals do not notice.
+        # As many connections as may come at once and be refused without effect on the journals.
         listeners = self._listeners = Listeners(self._new_connection, max(min(BACKLOG, most), 1))
         try:
             for line in await listeners.listen(server.host, server.port, server.socket):
@@ -200,7 +202,7 @@ class Daemon:
             raise StartError(str(error)) from error
 
     async def stop(self) -> None:
-        """Answer what is in flight, close every journal cleanly."""
+        """Answer the requests in flight, and close every journal cleanly."""
         self.is_leaving = True
         self._listeners.close()
         for task in list(self._tasks):
@@ -214,19 +216,19 @@ class Daemon:
             await asyncio.sleep(0.01)
         for connection in self._connections:
             connection.abort()
-        self.background.close()
-        await self.committer.settle(DRAIN_SECONDS)
+        self.journal_jobs.close()
+        await self.committer.drain(DRAIN_SECONDS)
         self.turn.stop()
         await wrap(self._close_journals)()
         self.directory.unlock()
         self._listeners.remove_socket()
 
     def _close_journals(self) -> None:
-        wall_ms = clock.now_ms() + self.broker.wall.offset_ms
+        unix_ms = clock.now_ms() + self.broker.clock.offset_ms
         for queue in self.broker.logged:
             if isinstance(queue.log, JournalLog) and not queue.log.journal.commit.lsn_in_flight:
                 try:
-                    queue.log.journal.close(wall_ms, pause)
+                    queue.log.journal.close(unix_ms, pause)
                 except JournalError as error:
                     log.error("%s", error)
 
@@ -236,7 +238,7 @@ class Daemon:
         return Connection(self)
 
     def admit(self, connection: Connection) -> bool:
-        """May it stay?"""
+        """Return whether the connection may stay."""
         counters = self.broker.counters
         counters.connections_total += 1
         most = self._shares.connections
@@ -249,7 +251,7 @@ class Daemon:
         return True
 
     def dismiss(self, connection: Connection) -> None:
-        """It is gone."""
+        """Forget a connection that is gone."""
         self._connections.discard(connection)
         self.broker.counters.connections = len(self._connections)
 
@@ -259,37 +261,37 @@ class Daemon:
             lambda: self.config.server.idle_timeout_ms, self.log_limit,
         )  # fmt: skip
 
-    # -- what conversations ask for ---------------------------------------------------------
+    # -- the host of conversations ----------------------------------------------------------
 
     @property
     def allow_delete(self) -> bool:
-        """May `delete` remove a queue?"""
+        """True if `delete` may remove a queue."""
         return self.config.server.allow_delete
 
     @property
     def allow_shutdown(self) -> bool:
-        """May a client end the server?"""
+        """True if a client may shut the server down."""
         return self.config.server.allow_shutdown
 
     @property
     def max_open_reads(self) -> int:
-        """How many items one connection may hold."""
+        """The number of items that one connection may hold open."""
         return self.config.server.max_open_reads
 
     def set_mode(self, mode: str) -> None:
-        """up, readonly or quiescent."""
+        """Set the mode: up, readonly or quiescent."""
         if mode != self.mode:
             self._log(logging.INFO, "status", f"status {mode}")
         self.mode = mode
 
     def shutdown(self) -> None:
-        """Drain and end."""
+        """Drain and end the process."""
         self._ending.set()
 
     def reload(self) -> Gate:
-        """Read the configuration again: all of it counts, or nothing.
+        """Read the configuration again: all of it comes into force, or nothing.
 
-        One reload at a time; all that are asked for meanwhile are one, which begins behind it.
+        Reloads run one at a time; requests during one share the next.
         """
         gate, self._next_reload = self._next_reload, self._next_reload or Gate()
         if gate is None:
@@ -309,18 +311,19 @@ class Daemon:
                 gate.failure = ServerError(f"configuration not reloaded: {error.problems[0]}")
             except ServerError as error:
                 gate.failure = error
-            except Exception:  # whoever asked hears of it, whatever it was
-                log.exception("a mistake of ours")
+            except Exception:  # the client gets an answer in any case
+                log.exception("a bug in the server")
                 gate.failure = ServerError("configuration not reloaded for all: the log says why")
             else:
                 gate.open()
             self.turn.touch_all(gate.waiting_stored)
-            self.turn.owe()
+            self.turn.schedule()
 
     async def _take_configuration(self, config: Config) -> None:
-        """Put it in force for everything; raises ConfigError, and nothing has changed.
+        """Put the configuration in force for everything; raise ConfigError, and nothing has
+        changed.
 
-        Raises ServerError when it is in force, but not for some queue.
+        Raise ServerError if it is in force, but not for some queue.
         """
         reload = Reload(self.policies, self.broker, config)
         await wrap(reload.check)()
@@ -330,19 +333,19 @@ class Daemon:
         self._share_files()
         self.broker.queues_max = config.server.max_queues
         while not reload.go_on(clock.now_ms()):
-            self.turn.owe()
+            self.turn.schedule()
             await asyncio.sleep(0)
         self.schedules.put_in_force(config, clock.now_ms())
         self._taken(config)
         self._log(logging.INFO, "reload", "configuration reloaded")
         if later := ", ".join(_taken_at_start(self._began_with, config)):
-            text = f"{later}: taken with the next start, not by a reload"
+            text = f"{later}: applied at the next start, not by a reload"
             self._log(logging.WARNING, text, text)
         if reload.failed:
             raise ServerError(_left_out(reload.failed))
 
     def _share_files(self) -> None:
-        """Share out the descriptors that there are; say it if that leaves fewer connections."""
+        """Share out the available descriptors; warn if that leaves fewer connections."""
         server = self.config.server
         wanted, queues = server.max_connections, server.max_queues
         shares = self._shares = share(raise_file_limit(wanted, queues), wanted, queues)
@@ -353,13 +356,13 @@ class Daemon:
         self._lowered = line
 
     def _limit(self) -> None:
-        """Take over what all queues together may use."""
+        """Apply the limits for all queues together."""
         self.broker.memory.limit = self.config.server.max_memory_bytes
         self.memory.change_limit(self.config.server.max_connection_memory_bytes)
         self.committer.reserve_bytes = self.config.server.min_disk_free_bytes
 
     def _log(self, level: int, key: str, text: str) -> None:
-        """A line that a client can provoke."""
+        """Log a line that a client can provoke."""
         end = self.log_limit.take(key, clock.now_ms())
         if end is not None:
             log.log(level, "%s%s", text, end)
@@ -373,15 +376,15 @@ class Daemon:
 
     def _make_log(self, queue: Queue) -> Log:
         if not queue.policy.durable:
-            return NullLog()
+            return MemoryLog()
         for target in self.committer.without_room:
-            if not target.is_reported:  # there will be none for a new one either
+            if not target.is_reported:  # there will be none for a new queue either
                 raise ServerError(target.no_room)
         return self.directory.new_log(queue, self._dirty)
 
 
 def _taken_at_start(began_with: Config, config: Config) -> Iterator[str]:
-    """What differs, and no reload takes."""
+    """Return the changed settings that no reload applies."""
     for key in ("host", "port", "socket", "data_dir"):
         if getattr(config.server, key) != getattr(began_with.server, key):
             yield f"[server] {key}"
@@ -390,7 +393,7 @@ def _taken_at_start(began_with: Config, config: Config) -> Iterator[str]:
 
 
 def _left_out(failed: dict[bytes, Exception]) -> str:
-    """Name in the log the first queues that a reload could not reach; return the sentence."""
+    """Log the first queues that a reload could not reach; return the sentence for the client."""
     for name, error in islice(failed.items(), _NAMED_MAX):
         trace = None if isinstance(error, ServerError) else error
         log.error("queue %s: not reloaded: %s", name.decode("ascii"), error, exc_info=trace)
@@ -400,7 +403,7 @@ def _left_out(failed: dict[bytes, Exception]) -> str:
 
 
 def _why_not(error: Exception, path: str) -> str:
-    """Why there is no start, as one sentence."""
+    """Return why the daemon cannot start, as one sentence."""
     if not isinstance(error, OSError):
         return str(error)
     if not is_shortage(error):

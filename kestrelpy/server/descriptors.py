@@ -1,8 +1,8 @@
-"""How the descriptors that this process may have are shared out.
+"""How the descriptors of this process are shared out.
 
     | own: listeners, threads, refusals | journals | kept for the Unix socket | connections ...  |
 
-One rule: whoever connects cannot take what the queues need to write and to be read back.
+One rule: connections cannot take the descriptors that queues need for writing and reading.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import resource
 from dataclasses import dataclass
 from typing import Final
 
-from kestrelpy.server.open_journals import DESCRIPTORS_EACH
+from kestrelpy.server.journals.open_journals import DESCRIPTORS_EACH
 
-# Listeners, log and loop; two for each thread that reads, syncs or prepares; and connections that
-# are accepted only to be told that they are too many.
+# Listeners, log and loop; two for each thread that reads, syncs or preallocates; and connections
+# that are accepted only to be refused.
 OWN: Final = 256
 # Of a small limit these parts are for the process itself and for the journals.
 _OWN_PART: Final = 4
 _JOURNALS_PART: Final = 4
 # Beyond max_connections, for connections through the Unix socket: an administrator gets in.
 RESERVED: Final = 8
-# Asked for even if fewer would do: max_connections and max_queues may be raised by a reload. More
-# is no use, for each descriptor that is open takes memory of the kernel.
+# Requested even if fewer would do: a reload may raise max_connections and max_queues. More is no
+# use: each open descriptor takes memory of the kernel.
 _LIMIT_WANTED: Final = 65536
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """`journals` hold descriptors at once; so many `connections` there may be, and `reserved` ones
-    beyond for the Unix socket; `own` are the process's."""
+    """`journals` may hold descriptors at once; `connections` is their limit, and `reserved` ones
+    beyond it are for the Unix socket; `own` are the process's."""
 
     limit: int
     own: int
@@ -39,18 +39,18 @@ class Shares:
     reserved: int
 
     def lowered(self, wanted: int) -> str:
-        """The line for the log where there are fewer connections than wanted; "": there are not."""
+        """Return the log line if there are fewer connections than wanted; "" if there are not."""
         if self.connections >= wanted:
             return ""
         return (
             f"max_connections lowered from {wanted} to {self.connections}: this process may open "
-            f"{self.limit} files, and {self.limit - self.connections} of them are kept for "
+            f"{self.limit} files, and {self.limit - self.connections} of them are reserved for "
             "journals and for itself (raise the hard limit of open files: ulimit -Hn, LimitNOFILE=)"
         )
 
 
 def share(limit: int, connections: int, queues: int) -> Shares:
-    """Share out `limit` descriptors to at most so many connections and queues."""
+    """Share out `limit` descriptors to at most this many connections and queues."""
     own = max(min(OWN, limit // _OWN_PART), 1)
     reserved = min(RESERVED, limit // (_OWN_PART * RESERVED))
     left = limit - own - reserved
@@ -64,13 +64,13 @@ def share(limit: int, connections: int, queues: int) -> Shares:
 
 
 def raise_file_limit(connections: int, queues: int) -> int:
-    """Ask for as many descriptors as these need; returns how many this process may have."""
+    """Raise the limit of descriptors to what these need; return the limit that results."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(_LIMIT_WANTED, OWN + RESERVED + connections + DESCRIPTORS_EACH * queues)
     if hard != resource.RLIM_INFINITY:
         wanted = min(wanted, hard)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return wanted
-    with contextlib.suppress(OSError, ValueError):  # macOS: not above what its kernel has
+    with contextlib.suppress(OSError, ValueError):  # macOS: not above its kernel's limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

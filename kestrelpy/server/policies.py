@@ -1,6 +1,6 @@
-"""Settings as a file has them, and as clients declared them, to policies as the core knows them.
+"""From settings, those of the file and those declared by clients, to the policies of the core.
 
-One rule: nothing is decided here; every default stands in the configuration.
+One rule: nothing is decided here; every default is in the configuration.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from kestrelpy.config import (
     QueueBlock,
     QueueSettings,
     as_toml,
-    find_circle,
-    kept_block,
+    find_cycle,
     read_declaration,
     settings_in_force,
+    stored_block,
     targets_of,
 )
 from kestrelpy.core.broker import Broker
@@ -27,31 +27,31 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.errors import ClientError
 from kestrelpy.message_keys import MessageKey
 
-# Queues are many, and most have the same settings: these share one policy.
+# There are many queues, and most have the same settings: these share one policy.
 _POLICIES_KEPT: Final = 1024
 
 
 class Policies:
-    """The configuration, as the core and the conversations ask for it."""
+    """The configuration, as the core and the conversations see it."""
 
     def __init__(self, config: Config) -> None:
-        self.config = config  # another one after a reload
-        # What clients declared for a queue that is there.
+        self.config = config  # a reload replaces it
+        # Returns the settings that clients declared for an existing queue.
         self.declared_of: Callable[[bytes], bytes] = lambda name: b""
 
     def of(self, name: bytes, declared: bytes) -> Policy:
-        """The rules of a queue for which this was declared."""
+        """Return the policy of a queue with these declared settings."""
         return policy_in(self.config, name, declared)
 
     def name_aliases(self, broker: Broker) -> None:
-        """Those of the configuration, and no others."""
+        """Set the aliases of the configuration, and no others."""
         broker.aliases = {
             name.encode(): tuple(target.encode() for target in alias.to)
             for name, alias in self.config.aliases.items()
         }
 
     def declaration(self, name: bytes, body: bytes) -> bytes:
-        """What a client declares for a queue, in the form that is kept; raises ClientError."""
+        """Return the declared settings of a queue in the stored form; raise ClientError."""
         try:
             block = read_declaration(self.config, name, body)
             if block.expire_to or block.dead_letter_to:
@@ -64,11 +64,11 @@ class Policies:
             raise ClientError(error.problems[0] + rest) from None
 
     def _refuse_circle(self, name: bytes, block: QueueBlock) -> None:
-        circle = find_circle(
+        cycle = find_cycle(
             self.config, [name], lambda each: block if each == name else self._declared(each)
         )
-        if circle is not None:
-            raise ConfigError([f"declaration: {circle.key} leads in a circle: {circle.path}."])
+        if cycle is not None:
+            raise ConfigError([f"declaration: {cycle.key} makes a cycle: {cycle.path}."])
 
     def _refuse_alias(self, block: QueueBlock) -> None:
         for key in ("expire_to", "dead_letter_to"):
@@ -76,9 +76,9 @@ class Policies:
                 raise ConfigError([f"declaration: {key} must name a queue: {target} is an alias."])
 
     def refuse_alias_names(self, config: Config, queues: Container[bytes]) -> None:
-        """Raises ConfigError where an alias has the name of a queue that is there."""
+        """Raise ConfigError if an alias has the name of an existing queue."""
         problems = [
-            f"[aliases.{name}] has the name of a queue that is there: delete the queue first."
+            f"[aliases.{name}] has the name of an existing queue: delete the queue first."
             for name in config.aliases
             if name.encode() in queues
         ]
@@ -88,12 +88,12 @@ class Policies:
     def refuse_aliases(
         self, config: Config, names: Iterable[bytes], declared_of: Mapping[bytes, bytes]
     ) -> None:
-        """Raises ConfigError where items of a queue go to an alias by what was declared for it."""
+        """Raise ConfigError if a queue's declared settings send its items to an alias."""
         if not config.aliases:
             return
         problems = [
-            f"{key} of queue {name.decode('ascii', 'replace')} leads to an alias, with what was "
-            f"declared for queues: {name.decode('ascii', 'replace')} -> {target}."
+            f"{key} of queue {name.decode('ascii', 'replace')} leads to an alias, with the "
+            f"declared settings: {name.decode('ascii', 'replace')} -> {target}."
             for name in sorted(names)
             if declared_of.get(name)
             for key, target in targets_of(config, name, _block(declared_of, name))
@@ -102,50 +102,50 @@ class Policies:
         if problems:
             raise ConfigError(problems)
 
-    def refuse_circles(
+    def refuse_cycles(
         self, config: Config, names: Iterable[bytes], declared_of: Mapping[bytes, bytes]
     ) -> None:
-        """Raises ConfigError where this file, with what was declared, makes a circle that can be
-        reached from one of these queues."""
-        circle = find_circle(config, names, lambda name: _block(declared_of, name))
-        if circle is not None:
+        """Raise ConfigError if the file and the declared settings make a cycle that one of these
+        queues can reach."""
+        cycle = find_cycle(config, names, lambda name: _block(declared_of, name))
+        if cycle is not None:
             raise ConfigError([
-                f"{circle.key} of queue {circle.names[0]} leads in a circle, with what was "
-                f"declared for queues: {circle.path}."
+                f"{cycle.key} of queue {cycle.names[0]} makes a cycle, with the "
+                f"declared settings: {cycle.path}."
             ])  # fmt: skip
 
     def _declared(self, name: bytes) -> QueueBlock | None:
         declared = self.declared_of(name)
-        return kept_block(declared)[0] if declared else None
+        return stored_block(declared)[0] if declared else None
 
     def settings(self, name: bytes, declared: bytes) -> list[tuple[str, str, str]]:
-        """The settings in force for a queue, each with its value and where that comes from."""
-        return settings_in_force(self.config, name, kept_block(declared)[0])
+        """Return the settings in force for a queue, each with its value and its source."""
+        return settings_in_force(self.config, name, stored_block(declared)[0])
 
     def notes(self, broker: Broker) -> list[str]:
-        """What was declared for queues and this version cannot use."""
+        """Return notes on declared settings that this version cannot use."""
         return [
-            f"queue {name.decode('ascii', 'replace')}: passed over: {problem}"
+            f"queue {name.decode('ascii', 'replace')}: ignored: {problem}"
             for name, queue in sorted(broker.queues.items())
             if queue.declared
-            for problem in kept_block(queue.declared)[1]
+            for problem in stored_block(queue.declared)[1]
         ]
 
 
 def _block(declared_of: Mapping[bytes, bytes], name: bytes) -> QueueBlock | None:
     declared = declared_of.get(name)
-    return kept_block(declared)[0] if declared else None
+    return stored_block(declared)[0] if declared else None
 
 
 def policy_in(config: Config, name: bytes, declared: bytes) -> Policy:
-    """The rules that a configuration makes for a queue for which this was declared."""
-    block = kept_block(declared)[0] if declared else None
+    """Return the policy that a configuration gives a queue with these declared settings."""
+    block = stored_block(declared)[0] if declared else None
     return policy_of(config.queue(name, block), config.children(name))
 
 
 @lru_cache(maxsize=_POLICIES_KEPT)
 def policy_of(settings: QueueSettings, children: tuple[bytes, ...] = ()) -> Policy:
-    """A queue's settings as the core knows them."""
+    """Return a queue's settings as a policy of the core."""
     sync = settings.sync
     return Policy(
         lease_ms=settings.lease_ms,

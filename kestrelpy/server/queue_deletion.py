@@ -1,9 +1,9 @@
-"""Queues that were deleted: their files go when nobody waits for what is in them any more.
+"""Deleted queues: their files go when no reply and no transfer needs them any more.
 
-    out of the books ──▶ what was stored is acknowledged ──▶ no move would be undone, and no
-                         earlier queue of its name come back ──▶ files gone
+    deleted in the broker ──▶ stored records are acknowledged ──▶ no transfer would be undone, and
+                              no earlier queue of the name would come back ──▶ files gone
 
-One rule: who deleted a queue is told so when its files are gone for good.
+One rule: the client that deleted a queue is answered when its files are gone for good.
 """
 
 from __future__ import annotations
@@ -20,22 +20,21 @@ from aiofiles.base import wrap
 from journal.errors import JournalFailed
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.remnants import would_come_back
 from kestrelpy.errors import ServerError
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server import clock
 
 if TYPE_CHECKING:
     from kestrelpy.core.broker import Broker
-    from kestrelpy.server.data_directory import DataDirectory
+    from kestrelpy.server.directory.data_directory import DataDirectory
     from kestrelpy.server.turn import Turn
 
 log = logging.getLogger("kestrelpy")
 
-_LOOK_SECONDS: Final = 0.001  # at what has to end before the files go
+_LOOK_SECONDS: Final = 0.001  # between two checks whether the files may go
 
 
-class Removals:
+class QueueDeletions:
     """Owned by the loop's thread."""
 
     def __init__(
@@ -44,7 +43,7 @@ class Removals:
         directory: DataDirectory,
         start: Callable[[Coroutine[object, object, None]], None],
     ) -> None:
-        """`start` has a task run beside the others of the process."""
+        """`start` runs a task beside the others of the process."""
         self._broker = broker
         self._directory = directory
         self.turn: Turn | None = None
@@ -53,44 +52,45 @@ class Removals:
         self._going: list[Queue] = []
 
     def gate(self, queue: Queue) -> Gate:
-        """Opens when the deleted queue's files are gone for good."""
+        """Return the gate that opens when the deleted queue's files are gone for good."""
         gate = self._gates[queue] = Gate()
         return gate
 
-    def clearance(self, queue: Queue) -> Gate | None:
-        """Opens when no earlier queue of this one's name can come back; None: none can."""
-        if not would_come_back(self._broker, queue, self._going):
+    def earlier_files_gone(self, queue: Queue) -> Gate | None:
+        """Return the gate that opens when no earlier queue of this name can come back; None if none
+        can."""
+        if not self._broker.would_come_back(queue, self._going):
             return None
         gate = Gate()
         self._start(self._clear(queue, gate))
         return gate
 
     async def _clear(self, queue: Queue, gate: Gate) -> None:
-        while would_come_back(self._broker, queue, self._going):
+        while self._broker.would_come_back(queue, self._going):
             await asyncio.sleep(_LOOK_SECONDS)
         gate.open()
         self._touch(gate.waiting_stored)
 
     def begin(self, queue: Queue) -> None:
-        """It is out of the books."""
+        """Begin to remove a queue that the broker has deleted."""
         gate = self._gates.pop(queue, None) or Gate()
         if isinstance(queue.log, JournalLog):
             self._going.append(queue)
             self._start(self._go(queue, queue.log, gate))
         else:
-            self._broker.moves.passages.gone(queue, clock.now_ms())
+            self._broker.moves.in_flight.gone(queue, clock.now_ms())
             gate.open()
             self._touch(gate.waiting_stored)
 
     async def _go(self, queue: Queue, target: JournalLog, gate: Gate) -> None:
-        """Whatever comes of it, later queues of the name wait no longer."""
+        """Remove the files; in any case later queues of the name wait no longer."""
         try:
             await self._remove(queue, target, gate)
         finally:
             self._going.remove(queue)
 
     async def _remove(self, queue: Queue, target: JournalLog, gate: Gate) -> None:
-        """What was stored before is acknowledged first; then the files go."""
+        """Acknowledge the stored records; then remove the files."""
         journal, commit = target.journal, target.journal.commit
         name = queue.name.decode("ascii")
         while self._is_needed(queue, target):
@@ -102,50 +102,50 @@ class Removals:
         journal.abandon()
         assert self.turn is not None
         assert self.turn.committer is not None
-        assert self.turn.background is not None
+        assert self.turn.journal_jobs is not None
         self.turn.committer.let_go(target)
-        self.turn.background.let_go(target)
+        self.turn.journal_jobs.let_go(target)
         self.turn.files.rested(target)
-        if self._broker.moves.passages.doubts(queue):
+        if self._broker.moves.in_flight.doubts(queue):
             why = "an item that came here is in doubt until a restart, for its journal failed"
             gate.failure = ServerError(f"queue {name} was not removed from disk: {why}")
-            self._broker.moves.passages.stays(queue)
+            self._broker.moves.in_flight.stays(queue)
             self._touch(gate.waiting_stored)
             return
         try:
             remove = partial(wrap(self._directory.remove_queue), queue)
-            await self.turn.shortage.patiently(journal.folder, remove)
+            await self.turn.shortage.retry(journal.folder, remove)
         except OSError as error:
             log.error("queue %s: its files were not removed: %s", name, error)
             why = os.strerror(error.errno) if error.errno else str(error)
             gate.failure = ServerError(f"queue {name} was not removed from disk: {why}")
-            self._broker.moves.passages.stays(queue)
+            self._broker.moves.in_flight.stays(queue)
         else:
-            self._broker.moves.passages.gone(queue, clock.now_ms())
+            self._broker.moves.in_flight.gone(queue, clock.now_ms())
             gate.open()
         self._touch(gate.waiting_stored)
 
     def _touch(self, conversations: set[object]) -> None:
         assert self.turn is not None
         self.turn.touch_all(conversations)
-        self.turn.owe()  # for the moves
+        self.turn.schedule()  # for the transfers
 
     def _is_needed(self, queue: Queue, target: JournalLog) -> bool:
-        """Is something under way with its files, or would somebody miss them?"""
+        """True if work with its files is under way, or they are still needed."""
         commit, turn = target.journal.commit, self.turn
         assert turn is not None
         assert turn.committer is not None
-        assert turn.background is not None
-        # In a shortage nobody waits for what is stored: it is refused. What another queue's log
-        # still has to say is waited for, or an item that was handed off would come back.
+        assert turn.journal_jobs is not None
+        # In a shortage no connection waits for stored records: they are refused. Records that
+        # another queue's log still has to write are awaited, or a handed-off item would come back.
         has_all = target.no_room or target.lsn_stored >= commit.lsn_appended
-        is_held = not target.is_full and self._broker.moves.passages.holds(queue)
+        is_held = not target.is_full and self._broker.moves.in_flight.holds(queue)
         return bool(
             commit.lsn_in_flight
             or turn.committer.is_preparing(target)
             or turn.committer.is_removing(target)
-            or turn.background.is_busy(target)
+            or turn.journal_jobs.is_busy(target)
             or not (commit.failure or (has_all and not is_held))
-            or would_come_back(self._broker, queue, self._going)
-            or self._broker.moves.passages.follows(queue)
+            or self._broker.would_come_back(queue, self._going)
+            or self._broker.moves.in_flight.follows(queue)
         )

@@ -1,12 +1,12 @@
 """A reload of the configuration, while all queues go on.
 
-    read ──▶ check, on a thread ──▶ take, at one moment ──▶ put in force, queue by queue ──▶ answer
+    read ──▶ check, on a thread ──▶ take, at one moment ──▶ put in force, queue by queue ──▶ reply
 
-Queues that are created or declared between the check and the taking are checked at the taking. A
-queue that is created later goes by the new configuration at once. A queue that was there goes by
-the old one until its turn comes.
+Queues that are created or declared between check and take are checked at the take. A queue that is
+created later has the new configuration at once. An older queue has the old configuration until its
+turn comes.
 
-One rule: a configuration is taken whole, by every queue, or not at all.
+One rule: every queue takes all of a configuration, or no queue takes any of it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kestrelpy.config import Config, ConfigError
+from kestrelpy.config.mistakes import ConfigError
+from kestrelpy.config.settings import Config
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.lifecycle import mention_wanted, wanted
 from kestrelpy.server.policies import Policies, policy_in
 
-# Queues and children that one turn puts a configuration in force for: 3 to 5 ms of work.
+# Queues and children per turn: 3 to 5 ms of work.
 STEPS_MAX: Final = 100
-# So many queues are checked at the moment of taking; more are checked on the thread before.
+# At most this many queues are checked at the moment of the take; if there are more, the thread
+# checks them first.
 LATE_MAX: Final = 100
 
 
@@ -48,16 +49,18 @@ class Reload:
         self._enforcement: Enforcement | None = None
 
     def check(self) -> None:
-        """Check what the loop handed over last; raise ConfigError where it does not fit.
+        """Check the queues that the loop passed last; raise ConfigError if the configuration does
+        not fit.
 
         Pure, for any thread: it reads nothing that changes.
         """
         self._check(self._unchecked)
 
     def take(self) -> bool:
-        """Go by this configuration from now on; False: `check` again, much has changed meanwhile.
+        """Take this configuration from now on; return False if so much has changed that `check`
+        must run again.
 
-        Raises ConfigError where it does not fit any more.
+        Raise ConfigError if it no longer fits.
         """
         queues, late = self._broker.queues, self._late()
         if late:
@@ -91,17 +94,17 @@ class Reload:
         return True
 
     def go_on(self, now_ms: int) -> bool:
-        """Put it in force for the next few queues; True: it is for all of them."""
-        assert self._enforcement is not None, "what was not taken is not put in force"
+        """Put it in force for the next few queues; return True when it is for all of them."""
+        assert self._enforcement is not None, "put in force before it was taken"
         return self._enforcement.go_on(now_ms, STEPS_MAX)
 
     @property
     def failed(self) -> dict[bytes, Exception]:
-        """The queues for which it could not be put in force, and why."""
+        """The queues for which it could not be put in force, each with the error."""
         return self._enforcement.failed if self._enforcement is not None else {}
 
     def _late(self) -> list[tuple[Queue, bytes]]:
-        """The queues that are not as the check saw them, each with what is declared for it."""
+        """Return the queues that have changed since the check, each with its declared settings."""
         known, late = self._known, []
         for name, queue in self._broker.queues.items():
             seen = known.get(name)
@@ -116,26 +119,27 @@ class Reload:
             self._known[queue.name] = _Known(queue, declared, policy)
         declared_of = {name: each.declared for name, each in self._known.items()}
         names = [queue.name for queue, _ in some]
-        policies.refuse_circles(config, names, declared_of)
+        policies.refuse_cycles(config, names, declared_of)
         policies.refuse_aliases(config, names, declared_of)
 
 
 class Enforcement:
-    """Puts the configuration in force for the queues that are there now, a few at a time."""
+    """Puts the configuration in force for the existing queues, a few at a time."""
 
     def __init__(
         self, policies: Policies, broker: Broker, known: dict[bytes, _Known] | None = None
     ) -> None:
-        """`known` has policies that were made before."""
+        """`known` holds policies made before."""
         self._policies = policies
         self._broker = broker
         self._known = known or {}
         self._queues: deque[Queue] = deque(broker.queues.values())
-        self._children: deque[tuple[Queue, bytes]] = deque()  # to be made
+        self._children: deque[tuple[Queue, bytes]] = deque()  # to be created
         self.failed: dict[bytes, Exception] = {}  # by queue or child
 
     def go_on(self, now_ms: int, steps: int) -> bool:
-        """Take so many steps; True: nothing is left. One that fails stops none of the others."""
+        """Take that many steps; return True when none is left. A failure of one queue stops no
+        other."""
         for _ in range(steps):
             if self._children:
                 queue, name = self._children.popleft()
@@ -148,7 +152,7 @@ class Enforcement:
                 if name == queue.name:
                     self._enforce(queue, now_ms)
                 else:
-                    mention_wanted(self._broker, queue, name, now_ms)
+                    self._broker.mention_wanted(queue, name, now_ms)
             except Exception as error:
                 self.failed[name] = error
         return not (self._children or self._queues)
@@ -164,12 +168,12 @@ class Enforcement:
             policy = self._policies.of(name, queue.declared)
         queue.set_policy(policy, now_ms)
         if not queue.is_child:
-            queue.set_passing(policy.fanout_only, now_ms)
-            self._children += ((queue, child) for child in wanted(broker, queue))
+            queue.fanout.set_passing(policy.fanout_only, now_ms)
+            self._children += ((queue, child) for child in broker.wanted(queue))
 
 
 def put_in_force(policies: Policies, broker: Broker, now_ms: int) -> None:
-    """Have every queue go by the configuration as it is now, all at once."""
+    """Put the configuration in force for every queue at once."""
     policies.name_aliases(broker)
     enforcement = Enforcement(policies, broker)
     while not enforcement.go_on(now_ms, STEPS_MAX):
@@ -179,9 +183,9 @@ def put_in_force(policies: Policies, broker: Broker, now_ms: int) -> None:
 
 
 def refuse_at_start(policies: Policies, broker: Broker) -> None:
-    """Raise ConfigError where the configuration does not fit the queues that were recovered."""
+    """Raise ConfigError if the configuration does not fit the recovered queues."""
     declared_of = {name: queue.declared for name, queue in broker.queues.items()}
     names: Iterable[bytes] = declared_of
-    policies.refuse_circles(policies.config, names, declared_of)
+    policies.refuse_cycles(policies.config, names, declared_of)
     policies.refuse_alias_names(policies.config, broker.queues)
     policies.refuse_aliases(policies.config, names, declared_of)

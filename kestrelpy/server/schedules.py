@@ -1,7 +1,7 @@
-"""The schedules of the configuration, put at their times: looked at once in a turn that is due.
+"""The schedules of the configuration: a turn that is due enqueues their items.
 
-One rule: which time is put is decided in the core; here are only the clock, the configuration and
-the log.
+One rule: the core decides which run time is due; here are only the clock, the configuration and the
+log.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kestrelpy.config import Config
+from kestrelpy.config.settings import Config
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.schedules import CatchUp, Schedule, Timetable
 
@@ -17,22 +17,22 @@ log = logging.getLogger("kestrelpy.schedules")
 
 
 class Schedules:
-    """Those of one server. `mode` says whether it stores: up, readonly or quiescent."""
+    """The schedules of one server. `mode` returns up, readonly or quiescent."""
 
     def __init__(self, broker: Broker, mode: Callable[[], str]) -> None:
         self.timetable = Timetable(broker)
         self._mode = mode
 
     def put_in_force(self, config: Config, now_ms: int) -> None:
-        """As the configuration has them, from now on."""
+        """Take the schedules of this configuration."""
         self.timetable.take_over(schedules_of(config), now_ms)
 
     def next_due(self) -> int | None:
-        """When to look again; None: never."""
+        """Return when to look again; None: never."""
         return self.timetable.next_due()
 
     def look(self, now_ms: int) -> None:
-        """Put what has come, if it is time to look."""
+        """Enqueue the items that are due, if it is time to look."""
         due = self.timetable.next_due()
         if due is None or due > now_ms:
             return
@@ -45,14 +45,14 @@ class Schedules:
 
 
 def sooner(one_ms: int | None, other_ms: int | None) -> int | None:
-    """The earlier of two times; None: never."""
+    """Return the earlier of two times; None: never."""
     if one_ms is None or other_ms is None:
         return other_ms if one_ms is None else one_ms
     return min(one_ms, other_ms)
 
 
 def schedules_of(config: Config) -> list[Schedule]:
-    """As the core knows them."""
+    """Return the schedules in the core's form."""
     return [
         Schedule(
             name.encode(), block.queue.encode(), block.body_bytes, block.times,

@@ -1,16 +1,16 @@
-"""Shares of a turn: how much each connection has carried out before others have theirs.
+"""Shares of a turn: how much each connection executes before the others have their turn.
 
-    bytes come ──▶ carried out at once, for SHARE_SECONDS ──▶ answered with this turn
+    bytes come ──▶ executed at once, for SHARE_SECONDS ──▶ answered with this turn
                      │ more than that came
                      ▼
-                   heavy line ──▶ LINE_SECONDS of each turn, for all that stand in it, in turns
+                   heavy queue ──▶ LINE_SECONDS of each turn, for all connections in it, round-robin
 
-A connection that used up its share is heavy for a while: its bytes go straight to the heavy line,
-and its socket is not read until they are carried out. Long answers stand there too. When many
-connections have bytes at once, a turn carries out some for DIRECT_SECONDS, and the others first
-thing in the turns after it, in the order in which they came.
+A connection that used up its share is heavy for a while: its bytes go straight to the heavy queue,
+and its socket is not read until they are executed. Long replies are in that queue as well. When
+many connections have bytes at once, a turn executes some for DIRECT_SECONDS; the others come first
+in the next turns, in the order of their arrival.
 
-One rule: a small request waits for a bounded part of a turn, whatever the others ask for.
+One rule: a small request waits for a bounded part of a turn, whatever other connections ask for.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-# What one connection has carried out at once: some hundred small requests.
+# What one connection executes at once: some hundred small requests.
 SHARE_SECONDS: Final = 0.0005
-# What a turn carries out at once, of all connections together.
+# What a turn executes at once, for all connections together.
 DIRECT_SECONDS: Final = 0.003
-# What a turn gives to the heavy line. A small request waits for that much, and a turn itself takes
-# a tenth of a millisecond: less would cost the heavy ones more than it saves the others.
+# What a turn gives to the heavy queue. A small request waits for that long, and a turn itself takes
+# a tenth of a millisecond: less would cost the heavy connections more than it saves the others.
 LINE_SECONDS: Final = 0.00025
 # What it gives while a small request waits for a sync.
 LINE_SECONDS_HURRIED: Final = 0.0001
-# For so long after it used up its share, or stood in the heavy line, a connection counts as heavy.
+# For this long after it used up its share, or was in the heavy queue, a connection counts as heavy.
 HEAVY_MS: Final = 100
 
 
 class Sharer(Protocol):
-    """A connection, as far as its shares go."""
+    """A connection, as the shares see it."""
 
     heavy_until_ms: int
     is_lined_up: bool
 
     @property
     def is_long(self) -> bool:
-        """True while it is in the middle of a long answer."""
+        """True in the middle of a long reply."""
 
 
 class Shares:
-    """Who goes on when. `elapsed` gives seconds on a clock that never steps."""
+    """The order in which connections go on. `elapsed` gives seconds on a clock that never steps."""
 
     __slots__ = ("_direct_until", "_elapsed", "_heavy", "_light")
 
@@ -58,11 +58,11 @@ class Shares:
         return bool(self._light or self._heavy)
 
     def renew(self) -> None:
-        """Begin another part of a turn, in which connections are carried out at once."""
+        """Begin another part of a turn, in which connections execute at once."""
         self._direct_until = 0.0
 
     def until(self, sharer: Sharer, now_ms: int) -> float:
-        """Return the moment until which it may go on at once; 0: it has to stand in line."""
+        """Return the moment until which it may go on at once; 0: it has to line up."""
         if sharer.is_lined_up or now_ms < sharer.heavy_until_ms or sharer.is_long:
             return 0.0
         now = self._elapsed()
@@ -73,12 +73,12 @@ class Shares:
         return now + SHARE_SECONDS
 
     def note(self, sharer: Sharer, has_overrun: bool, now_ms: int) -> None:
-        """Take note of a share that is over."""
+        """Note a share that is used up."""
         if has_overrun:
             sharer.heavy_until_ms = now_ms + HEAVY_MS
 
     def line_up(self, sharer: Sharer, now_ms: int) -> None:
-        """Put it at the end of its line, unless it stands in one."""
+        """Put it at the end of its queue, unless it is in one."""
         if sharer.is_lined_up:
             return
         sharer.is_lined_up = True
@@ -86,9 +86,9 @@ class Shares:
         (self._heavy if is_heavy else self._light).append(sharer)
 
     def take(self, now_ms: int, is_hurried: bool = False) -> Iterator[tuple[Sharer, float]]:
-        """Yield those whose turn it is, each with the moment until which it may go on.
+        """Yield the connections whose turn it is, each with the moment until which it may go on.
 
-        One of each line has its turn in any case, and each of them once at the most.
+        One of each queue has its turn in any case, and each of them at most once.
         """
         began = self._elapsed()
         yield from self._take(self._light, began + DIRECT_SECONDS, SHARE_SECONDS)

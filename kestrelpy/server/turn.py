@@ -1,12 +1,12 @@
-"""The turn: once per turn of the loop, commit what is pending and speak what has become true.
+"""The turn: once per turn of the loop, commit the pending records and send the true replies.
 
-    due work -> who was served -> write every dirty journal -> start its sync -> send what is true
+    due work -> ended waits -> write every dirty journal -> start its sync -> send true replies
              -> go on with connections that used up their share
 
-Requests that come in one breath share a write and a sync: as long as the sockets have more, a
-sync is put off for a few turns, three milliseconds at most.
+Requests that come together share a write and a sync: while the sockets have more, the commit is
+delayed for a few turns, three milliseconds at most.
 
-One rule: nothing is sent before the journal it rests on has been written.
+One rule: no reply leaves before the journal it rests on has been written.
 """
 
 from __future__ import annotations
@@ -22,44 +22,44 @@ from kestrelpy.core.broker import Broker
 from kestrelpy.core.index.waiters import Waiter
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.server import clock
-from kestrelpy.server.committer import Committer
-from kestrelpy.server.gathering import Gathering
-from kestrelpy.server.journal_jobs import Background
-from kestrelpy.server.later_syncs import LaterSyncs
-from kestrelpy.server.open_journals import OpenJournals
+from kestrelpy.server.commit_delay import CommitDelay
+from kestrelpy.server.journals.committer import Committer
+from kestrelpy.server.journals.journal_jobs import JournalJobs
+from kestrelpy.server.journals.later_syncs import LaterSyncs
+from kestrelpy.server.journals.open_journals import OpenJournals
+from kestrelpy.server.journals.shortage import Shortage
 from kestrelpy.server.schedules import Schedules, sooner
 from kestrelpy.server.shares import DIRECT_SECONDS, Sharer, Shares
-from kestrelpy.server.shortage import Shortage
 
 log = logging.getLogger("kestrelpy.turn")
 
-# The wall clock is looked at this often, and at every timer.
-WALL_CHECK_MS: Final = 1000
-# Readers that one turn has read back for; the next one goes on with the others.
-FEEDS_MAX: Final = 16
-# A journal with nothing to do for so long says that it is synced, and closes its files.
+# The clock offset is checked this often, and at every timer.
+OFFSET_CHECK_MS: Final = 1000
+# Subscriptions that one turn schedules reads for; the next one goes on with the others.
+READS_MAX: Final = 16
+# A journal without work for this long records that it is synced, and closes its files.
 REST_SECONDS: Final = 1.0
 
 
-class Speaker(Sharer, Protocol):
+class TurnConnection(Sharer, Protocol):
     """A connection, as the turn sees it."""
 
-    def speak(self, now_ms: int) -> None:
-        """Send what is true."""
+    def flush_output(self, now_ms: int) -> None:
+        """Send the replies that are true."""
 
     def go_on(self, now_ms: int, until: float) -> None:
-        """Carry out more, until that moment of the clock `elapsed`."""
+        """Execute more, until that moment of the clock `elapsed`."""
 
     def abort(self) -> None:
-        """End it now."""
+        """Close it at once."""
 
 
 class Turn:
-    """Owes itself to the loop whenever something happened, and runs once for all of it."""
+    """Schedules itself on the loop after an event, and runs once for all events."""
 
     def __init__(
         self,
@@ -73,93 +73,93 @@ class Turn:
         self._dirty = dirty
         self._removed = removed
         self._touched: list[Conversation] = []
-        self._owed = False
+        self._is_scheduled = False
         self._is_over = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
-        self._wall_checked_ms = 0
+        self._offset_checked_ms = 0
         self._later = LaterSyncs(loop, self._sync_later)
         self._resting: dict[JournalLog, asyncio.TimerHandle] = {}
-        self.gathering = Gathering()
+        self.commit_delay = CommitDelay()
         self.committer: Committer | None = None
-        self.background: Background | None = None
+        self.journal_jobs: JournalJobs | None = None
         self.shortage = Shortage(loop)
-        self.files = OpenJournals(loop, self.shortage, self._sync_now, self.finish_preallocation)
+        self.files = OpenJournals(loop, self.shortage, self._sync_now, self.segment_ready)
         self.schedules: Schedules | None = None
-        self._starving: OrderedDict[Reader, None] = OrderedDict()  # to be read back for
+        self._deferred_reads: OrderedDict[Subscription, None] = OrderedDict()  # for later turns
         self.shares = Shares(clock.elapsed)
-        self._woken: deque[Waiter] = deque()  # to be told
+        self._to_resume: deque[Waiter] = deque()  # ended waits that are not answered yet
 
     def touch(self, conversation: Conversation) -> None:
-        """This connection may have something to say."""
+        """Look at this connection in the next turn: it may have something to send."""
         if not conversation.is_touched:
             conversation.is_touched = True
             self._touched.append(conversation)
-        if not self._owed:
-            self.owe()
+        if not self._is_scheduled:
+            self.schedule()
 
     def stop(self) -> None:
-        """No more turns: the journals are being closed by somebody else."""
+        """Run no more turns: the journals are being closed."""
         self._is_over = True
 
-    def owe(self) -> None:
+    def schedule(self) -> None:
         """Run in this turn of the loop, after what is ready now."""
-        if not self._owed and not self._is_over:
-            self._owed = True
+        if not self._is_scheduled and not self._is_over:
+            self._is_scheduled = True
             self._loop.call_soon(self._run)
 
     # -- the turn ---------------------------------------------------------------------------
 
     def _run(self) -> None:
-        self._owed = False
+        self._is_scheduled = False
         if self._is_over:
             return
         now_ms = clock.now_ms()
         broker = self._broker
-        if now_ms - self._wall_checked_ms >= WALL_CHECK_MS:
-            self._check_wall(now_ms)
+        if now_ms - self._offset_checked_ms >= OFFSET_CHECK_MS:
+            self._check_clock_offset(now_ms)
         due = broker.next_due()
         if due is not None and due <= now_ms:
             broker.tick(now_ms)
         if self.schedules is not None:
             self.schedules.look(now_ms)
-        if broker.woken or self._woken:
-            self._resume_woken(now_ms)
+        if broker.to_resume or self._to_resume:
+            self._end_waits(now_ms)
         if broker.moves.is_active:
             self._move(now_ms)
         if broker.deleted:
             self._sweep_deleted()
         if self._dirty:
             self._commit_dirty(now_ms)
-        if broker.hungry or self._starving:
-            self._feed_hungry()
+        if broker.to_read or self._deferred_reads:
+            self._schedule_reads()
         dirty = len(self._dirty)
-        self._speak(now_ms)
+        self._flush_output(now_ms)
         self._sync_awaited()
         syncs = self.committer.in_flight if self.committer is not None else 0
-        self.gathering.end_turn(now_ms, bool(self.shares), syncs)
+        self.commit_delay.end_turn(now_ms, bool(self.shares), syncs)
         if self.shares:
             self._share_out(now_ms)
-        if len(self._dirty) > dirty or broker.woken or self._woken or broker.deleted:
-            self.owe()  # what went on has changed something
+        if len(self._dirty) > dirty or broker.to_resume or self._to_resume or broker.deleted:
+            self.schedule()  # there is something new to commit or to send
         self.shares.renew()
         self._arm(now_ms)
 
-    def _resume_woken(self, now_ms: int) -> None:
-        """Say how waits have ended: of many, of large items, some in each turn."""
-        woken, until = self._woken, clock.elapsed() + DIRECT_SECONDS
-        woken += self._broker.take_woken()
-        while woken:
-            waiter = woken.popleft()
+    def _end_waits(self, now_ms: int) -> None:
+        """Answer ended waits, of many or of large items only some in each turn."""
+        waiters, until = self._to_resume, clock.elapsed() + DIRECT_SECONDS
+        waiters += self._broker.take_to_resume()
+        while waiters:
+            waiter = waiters.popleft()
             conversation = waiter.conversation
             assert isinstance(conversation, Conversation)
-            conversation.resume(waiter, now_ms)
+            conversation.end_wait(waiter, now_ms)
             self.touch(conversation)
             if clock.elapsed() >= until:
                 break
 
     def _move(self, now_ms: int) -> None:
-        """Moves go on as far as they can."""
+        """Advance the transfers as far as possible."""
         moves = self._broker.moves
         moves.advance(now_ms)
         for order in moves.take_over():
@@ -168,40 +168,40 @@ class Turn:
         for line in moves.refusals:
             log.warning("%s", line)
         moves.refusals.clear()
-        for queue in moves.passages.take_quiet():
+        for queue in moves.in_flight.take_unawaited():
             target = queue.log
             if isinstance(target, JournalLog):
                 self._later.put_off(target)
         if moves.has_more:
-            self.owe()
+            self.schedule()
 
     def _sweep_deleted(self) -> None:
         deleted, self._broker.deleted[:] = self._broker.deleted[:], []
         for queue in deleted:
             self._removed(queue)
 
-    def _feed_hungry(self) -> None:
-        """Have read back what is needed next; what is not written yet is asked for again."""
-        assert self.background is not None
-        starving, again, fed = self._starving, [], 0
-        for reader in self._broker.take_hungry():
-            starving[reader] = None
+    def _schedule_reads(self) -> None:
+        """Schedule the next reads; a read of items that are not written yet is deferred."""
+        assert self.journal_jobs is not None
+        deferred, again, fed = self._deferred_reads, [], 0
+        for reader in self._broker.take_to_read():
+            deferred[reader] = None
             if reader.waiters:  # a client waits: that comes first
-                starving.move_to_end(reader, last=False)
-        while starving and fed < FEEDS_MAX:
-            reader, _ = starving.popitem(last=False)
-            if self.background.feed(reader):
+                deferred.move_to_end(reader, last=False)
+        while deferred and fed < READS_MAX:
+            reader, _ = deferred.popitem(last=False)
+            if self.journal_jobs.schedule_read(reader):
                 fed += 1
             else:
                 again.append(reader)
-        if starving:
-            self.owe()
-        starving.update(dict.fromkeys(again))
+        if deferred:
+            self.schedule()
+        deferred.update(dict.fromkeys(again))
 
     def _commit_dirty(self, now_ms: int) -> None:
-        """Write every journal with something pending, once no more is coming in this breath."""
-        quiet = self.gathering.is_over(now_ms)
-        wall_ms = now_ms + self._broker.wall.offset_ms
+        """Write every journal with pending records, once the batch is complete."""
+        is_over = self.commit_delay.is_over(now_ms)
+        unix_ms = now_ms + self._broker.clock.offset_ms
         dirty = self._dirty[:]
         self._dirty.clear()
         self.files.begin_turn()
@@ -209,42 +209,42 @@ class Turn:
             if self.files.is_waiting(target):
                 target.cleaned()  # it is marked again when it is tried again
                 continue
-            # What is pending behind a sync that is under way is written when it is over, all at
-            # once, unless somebody waits for the write alone.
-            may_write = quiet and not target.journal.commit.lsn_in_flight
+            # Records pending during a sync are written when it is over, all at once, unless a
+            # connection waits for the write alone.
+            may_write = is_over and not target.journal.commit.lsn_in_flight
             is_now = may_write or target.waiting_written
-            if is_now and self.files.has_room_for(target, wall_ms):
+            if is_now and self.files.has_room_for(target, unix_ms):
                 target.cleaned()
-                self._write(target, wall_ms)
-                if quiet or not target.waiting_stored:
+                self._write(target, unix_ms)
+                if is_over or not target.waiting_stored:
                     self._sync(target)
                 else:
                     target.mark()
             else:
                 self._dirty.append(target)
-        if not quiet and self._dirty:
-            self.owe()
+        if not is_over and self._dirty:
+            self.schedule()
 
-    def _write(self, target: JournalLog, wall_ms: int) -> None:
-        """Write what is pending and wake whoever waited for that."""
+    def _write(self, target: JournalLog, unix_ms: int) -> None:
+        """Write the pending records and wake the connections that wait for the write."""
         journal = target.journal
         committer = self.committer
         assert committer is not None
         try:
-            journal.write(wall_ms)
-        except Exception as error:  # a mistake of ours: this queue stops, the others do not
+            journal.write(unix_ms)
+        except Exception as error:  # a bug: this queue stops, the others do not
             log.exception("writing the journal of %s", journal.folder)
             journal.commit.fail(JournalFailed(f"{journal.folder}: {error!r}"))
         target.advance()
-        self.files.wrote(target, wall_ms)
+        self.files.wrote(target, unix_ms)
         if journal.wants_preallocation:
-            committer.prepare_spare(target, wall_ms)
-        if target.store.maintenance.wants_snapshot and self.background is not None:
-            self.background.snapshot(target, wall_ms)
+            committer.preallocate(target, unix_ms)
+        if target.store.maintenance.wants_snapshot and self.journal_jobs is not None:
+            self.journal_jobs.snapshot(target, unix_ms)
             committer.sync(target)
         if journal.can_write:
             target.mark()
-            self.owe()
+            self.schedule()
         if target.waiting_written or target.sync_ms != 0 or target.failure is not None:
             self._touch_waiting(target)
         self._report_failure(target)
@@ -252,12 +252,12 @@ class Turn:
     def _report_failure(self, target: JournalLog) -> None:
         if target.failure is not None and not target.is_reported:
             target.is_reported = True
-            if self.background is not None:
-                self.background.let_go(target)
+            if self.journal_jobs is not None:
+                self.journal_jobs.let_go(target)
             log.critical("%s; this queue acknowledges nothing until a restart", target.failure)
 
     def _sync(self, target: JournalLog) -> None:
-        """Start a sync now if somebody waits for it, else soon."""
+        """Start a sync now if a connection waits for it, otherwise defer it."""
         assert self.committer is not None
         sync_ms = target.sync_ms
         is_awaited = target.awaited_lsn > target.journal.commit.lsn_durable
@@ -267,8 +267,8 @@ class Turn:
             self._later.put_off(target)
 
     def _sync_awaited(self) -> None:
-        """Sync soon what connections wait for that were told of the sync before: with what those
-        send next that were answered, or at once while others keep the loop busy."""
+        """Sync soon for connections that the sync before answered: together with their next
+        requests, or at once while others keep the loop busy."""
         for target in self._later.take_awaited():
             if self.shares:
                 self._sync(target)
@@ -278,21 +278,22 @@ class Turn:
     def _sync_now(self, target: JournalLog) -> None:
         if target.journal.has_pending:
             target.mark()
-            self.owe()
+            self.schedule()
         elif self.committer is not None:
             self.committer.sync(target)
 
     def _sync_later(self, target: JournalLog) -> None:
         if self.committer is None or self._is_over:
             return
-        if target.journal.has_pending:  # nobody waited for that, and it went with nothing else
+        if target.journal.has_pending:  # no connection waited for it
             target.wait_durable(target.lsn_appended)
-            self.owe()
+            self.schedule()
         else:
             self.committer.sync(target)  # if one is in flight, its end sees that there is more
 
     def _touch_waiting(self, target: JournalLog) -> None:
-        """Whoever a write may have answered; and whoever waits for more, when more is stored."""
+        """Wake the connections that wait for a write; and when more is stored, those that wait for
+        that."""
         written, target.waiting_written = target.waiting_written, set()
         self.touch_all(written)
         if target.lsn_stored > target.lsn_told or target.failure is not None:
@@ -300,42 +301,42 @@ class Turn:
             stored, target.waiting_stored = target.waiting_stored, set()
             self.touch_all(stored)
 
-    def _speak(self, now_ms: int) -> None:
-        """Each connection sends all that is true with one write."""
+    def _flush_output(self, now_ms: int) -> None:
+        """Send all true replies of each connection with one write."""
         self.shares.renew()
         touched = self._touched
         self._touched = []
         for conversation in touched:
             conversation.is_touched = False
-            connection = cast(Speaker, conversation.shell)
+            connection = cast(TurnConnection, conversation.shell)
             try:
-                connection.speak(now_ms)
-            except Exception:  # a mistake of ours: this connection ends, the others do not
-                log.exception("speaking to %s", conversation.holder.name)
+                connection.flush_output(now_ms)
+            except Exception:  # a bug: this connection ends, the others do not
+                log.exception("sending replies to %s", conversation.holder.name)
                 connection.abort()
 
     def _share_out(self, now_ms: int) -> None:
-        """Go on with connections that have more to do than their share, as far as a turn allows."""
-        for sharer, until in self.shares.take(now_ms, self.gathering.is_hurried):
-            connection = cast(Speaker, sharer)
+        """Go on with connections that have more than their share, within the limits of a turn."""
+        for sharer, until in self.shares.take(now_ms, self.commit_delay.is_hurried):
+            connection = cast(TurnConnection, sharer)
             try:
                 connection.go_on(now_ms, until)
-            except Exception:  # a mistake of ours: this connection ends, the others do not
-                log.exception("carrying out more")
+            except Exception:  # a bug: this connection ends, the others do not
+                log.exception("executing more")
                 connection.abort()
         if self.shares:
-            self.owe()
+            self.schedule()
 
-    # -- what comes back --------------------------------------------------------------------
+    # -- results ----------------------------------------------------------------------------
 
     def synced(self, target: JournalLog) -> None:
-        """A sync has finished: more is true, and what was appended meanwhile is next."""
+        """A sync has finished: more is true, and the records appended meanwhile are next."""
         target.advance()
         self._touch_waiting(target)
         self._report_failure(target)
-        if self.background is not None:
-            self.background.settle(target)
-        self.settled(target)
+        if self.journal_jobs is not None:
+            self.journal_jobs.log_advanced(target)
+        self.retire_segments(target)
         commit = target.journal.commit
         if target.waiting_stored:
             target.mark()
@@ -343,58 +344,58 @@ class Turn:
             self._sync(target)
         elif target not in self._resting:
             self._resting[target] = self._loop.call_later(REST_SECONDS, self._rest, target)
-        self.owe()
+        self.schedule()
 
     def _rest(self, target: JournalLog) -> None:
         del self._resting[target]
         if self._is_over:
             return
         if target.journal.is_resting:
-            target.journal.rest(clock.now_ms() + self._broker.wall.offset_ms)
+            target.journal.rest(clock.now_ms() + self._broker.clock.offset_ms)
             self.files.rested(target)
 
-    def settled(self, target: JournalLog) -> None:
-        """Segments may be superfluous now."""
-        dead = target.take_dead(clock.now_ms() + self._broker.wall.offset_ms)
+    def retire_segments(self, target: JournalLog) -> None:
+        """Remove the segments without live records."""
+        dead = target.take_dead(clock.now_ms() + self._broker.clock.offset_ms)
         if dead and self.committer is not None:
             self.committer.remove(target, dead)
         if self._dirty:
-            self.owe()  # something was said again, so that more may go
+            self.schedule()  # a record was written again, so that more may go
 
-    def read_back(self, reader: Reader) -> None:
-        """What was ordered for this reader is there, or will never be."""
+    def read_back(self, reader: Subscription) -> None:
+        """The read of this subscription is over."""
         now_ms = clock.now_ms()
-        reader.line.refill(now_ms + self._broker.wall.offset_ms)
+        reader.ready_line.refill(now_ms + self._broker.clock.offset_ms)
         if reader.waiters:
             reader.serve(now_ms)
-        self.owe()
+        self.schedule()
 
-    def observed(self, talk: Talk) -> None:
-        """What its observer asked for has been read."""
+    def browse_read(self, talk: Talk) -> None:
+        """The read of this conversation's browser is over."""
         assert isinstance(talk, Conversation)
         self.touch(talk)
 
-    def finish_preallocation(self, target: JournalLog) -> None:
-        """There is a segment to go on in, or one that may be opened again."""
+    def segment_ready(self, target: JournalLog) -> None:
+        """There is a segment to write to, or one that may be opened again."""
         target.mark()
-        self.owe()
+        self.schedule()
 
     def touch_all(self, conversations: set[object]) -> None:
-        """What these waited for may have come."""
+        """Look at these conversations in the next turn."""
         for conversation in conversations:
             assert isinstance(conversation, Conversation)
             self.touch(conversation)
 
     # -- time -------------------------------------------------------------------------------
 
-    def _check_wall(self, now_ms: int) -> None:
-        self._wall_checked_ms = now_ms
-        offset_ms = clock.wall_offset_ms()
-        if abs(offset_ms - self._broker.wall.offset_ms) >= clock.WALL_STEP_MS:
+    def _check_clock_offset(self, now_ms: int) -> None:
+        self._offset_checked_ms = now_ms
+        offset_ms = clock.wall_clock_offset_ms()
+        if abs(offset_ms - self._broker.clock.offset_ms) >= clock.OFFSET_STEP_MS:
             self._broker.step_wall(offset_ms)
 
     def _arm(self, now_ms: int) -> None:
-        """One timer for everything that comes due."""
+        """Set one timer for everything that is due."""
         due = self._broker.next_due()
         if self.schedules is not None:
             due = sooner(due, self.schedules.next_due())
@@ -405,11 +406,11 @@ class Turn:
             self._timer = None
         self._timer_ms = due
         if due is not None:
-            # Dates are checked against the wall at least once a second.
-            wait_ms = min(max(due - now_ms, 0), WALL_CHECK_MS)
+            # Dates are checked against the wall clock at least once a second.
+            wait_ms = min(max(due - now_ms, 0), OFFSET_CHECK_MS)
             self._timer = self._loop.call_later(wait_ms / 1000, self._ring)
 
     def _ring(self) -> None:
         self._timer = None
         self._timer_ms = None
-        self.owe()
+        self.schedule()

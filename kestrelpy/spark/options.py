@@ -9,6 +9,7 @@ One rule: what is not understood is refused, with the nearest name that is; noth
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -100,6 +101,12 @@ class Options:
     def live(self) -> bool:
         """Is it servers that are read, not folders?"""
         return bool(self.servers)
+
+    def chooses(self, queue: str) -> bool:
+        """True if this queue is asked for."""
+        if self.wanted.queues is not None and queue not in self.wanted.queues:
+            return False
+        return any(fnmatch.fnmatchcase(queue, glob) for glob in self.queues)
 
 
 def parse_options(given: Mapping[str, str]) -> Options:

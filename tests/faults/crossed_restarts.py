@@ -40,7 +40,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a dead letter that was put off before stands at its old place after a restart",
         "kestrelpy/core/replay/subscription_replay.py",
-        "        self.apart.leave(id_)\n"
+        "        self.out_of_order.leave(id_)\n"
         "        if id_ in reader.dead.deaths:\n"
         "            reader.dead.forget(id_, False)\n"
         "        meta",
@@ -53,9 +53,9 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
         "what was redriven is dead again after a restart",
         "kestrelpy/core/replay/subscription_replay.py",
         "            reader.dead.forget(id_, False)\n"
-        "        self.apart.release",
+        "        self.out_of_order.release",
         "            pass\n"
-        "        self.apart.release",
+        "        self.out_of_order.release",
         DEAD,
     ),
     Fault(
@@ -98,22 +98,22 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "delayed items outlive a flush",
-        "kestrelpy/core/subscription/flush.py",
-        "    reader.delays.clear(trash)\n",
-        "",
+        "kestrelpy/core/subscription/subscription.py",
+        "        self.ready_line.clear()\n        self.delays.clear(trash)\n",
+        "        self.ready_line.clear()\n",
         FLUSH,
     ),
     Fault(
         "the keys of flushed items that were delayed are taken after a restart",
-        "kestrelpy/core/subscription/flush.py",
-        "    reader.keyed.keep_held(spared)\n",
+        "kestrelpy/core/subscription/state.py",
+        "        self.keep_held_keys(spared)\n",
         "",
         FLUSH,
     ),
     Fault(
         "what was flushed is still marked as elsewhere",
-        "kestrelpy/core/subscription/flush.py",
-        "    apart.discard_range(1, apart.last, stay.both(apart))\n",
+        "kestrelpy/core/subscription/state.py",
+        "        out_of_order.discard_range(1, out_of_order.last, stay.both(out_of_order))\n",
         "",
         FLUSH,
     ),
@@ -134,8 +134,10 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a start knows the keys of what was given back for later and takes none",
         "kestrelpy/core/subscription/key_gate.py",
-        "        for id_, key in self.held.items():\n"
-        "            self.keys.hold(id_, key)\n",
+        (
+            "        for id_, key in self._state.held_keys.items():\n"
+            "            self.keys.hold(id_, key)\n"
+        ),
         "",
         KEYS,
     ),
@@ -164,7 +166,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "bodies of lent items count for ever",
         "kestrelpy/core/subscription/subscription.py",
-        "        self.lent_bytes -= len(item.body)\n",
+        "        self.leased_bytes -= len(item.body)\n",
         "",
         KEYS,
     ),
@@ -203,8 +205,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "full disk: what was put off without a record is last after a retry and a restart",
         "kestrelpy/core/queue/admin.py",
-        "    if unlogged:\n"
-        "        reader.delays.unlogged.add(id_)\n",
+        "        if unlogged:\n            reader.delays.unlogged.add(id_)\n",
         "",
         FULL_DISK,
     ),
@@ -243,47 +244,46 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "death does not release the key",
-        "kestrelpy/core/subscription/nack.py",
-        "        reader.keyed.end(item)\n"
-        "        return bury",
-        "        return bury",
+        "kestrelpy/core/subscription/subscription.py",
+        "            self.key_gate.end(item)\n            return self.outbox.dead_letter",
+        "            return self.outbox.dead_letter",
         KEYS,
     ),
     Fault(
         "a dead letter that was lent and given back stays, though dead letters go on",
-        "kestrelpy/core/subscription/nack.py",
-        "        send_on(reader, (item.id,))\n"
-        "        return log",
-        "        return log",
+        "kestrelpy/core/subscription/subscription.py",
+        "            self.outbox.send_on((item.id,))\n            return log",
+        "            return log",
         DEAD,
     ),
     Fault(
         "an item that was given back for later loses its marker",
-        "kestrelpy/core/subscription/nack.py",
-        "    reader.marks.keep(item.id, item.marker)\n"
-        "    put_off",
-        "    put_off",
+        "kestrelpy/core/subscription/subscription.py",
+        "        self.markers.remember(item.id, item.marker)\n        self.delay",
+        "        self.delay",
         KEYS,
     ),
     Fault(
         "a dead letter loses its marker",
         "kestrelpy/core/subscription/outbox.py",
-        "    reader.marks.keep(item.id, item.marker)\n",
+        "        state.markers.remember(item.id, item.marker)\n",
         "",
         DEAD,
     ),
     Fault(
         "an upto confirms items and keeps their keys",
         "kestrelpy/core/queue/ack_up_to.py",
-        "        reader.keyed.drop(item)\n",
+        "        reader.key_gate.drop(item)\n",
         "",
         KEYS,
     ),
     Fault(
         "nobody is served when an upto frees a lease",
         "kestrelpy/core/queue/ack_up_to.py",
-        "    if reader.waiters:\n"
-        "        reader.serve(now_ms)  # a key, or a lease, may be free\n",
+        (
+            "        if reader.waiters:\n"
+            "            reader.serve(now_ms)  # a key, or a lease, may be free\n"
+        ),
         "",
         KEYS,
     ),

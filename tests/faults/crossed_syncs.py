@@ -14,9 +14,9 @@ STARTS = (
     "tests/model/test_journal_machine.py",
 )  # fmt: skip
 TORN = ("tests/unit/journal/read/test_readahead.py", *STARTS)
-LATER = ("tests/unit/server/test_later_syncs.py", "tests/unit/server/test_turn.py")
+LATER = ("tests/unit/server/journals/test_later_syncs.py", "tests/unit/server/test_turn.py")
 HURRY = (
-    "tests/unit/server/test_gathering.py", "tests/process/test_process.py",
+    "tests/unit/server/test_commit_delay.py", "tests/process/test_process.py",
     "tests/unit/server/test_shares.py",
     "tests/unit/server/test_turn.py",
 )  # fmt: skip
@@ -85,21 +85,21 @@ SYNCS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "a set that came during a sync has its own as late as if nobody waited",
-        "kestrelpy/server/later_syncs.py",
+        "kestrelpy/server/journals/later_syncs.py",
         "        self._arm(target, SOON_SECONDS)\n",
         "        self._arm(target, LAZY_SECONDS)\n",
         LATER,
     ),
     Fault(
         "a sync that is hastened comes once more when it was put off to",
-        "kestrelpy/server/later_syncs.py",
+        "kestrelpy/server/journals/later_syncs.py",
         "            self._timers.pop(target).cancel()\n",
         "            self._timers.pop(target)\n",
         LATER,
     ),
     Fault(
         "a queue whose sets wait for no sync is synced all the time",
-        "kestrelpy/server/later_syncs.py",
+        "kestrelpy/server/journals/later_syncs.py",
         "if target.sync_ms == 0 and target.waiting_stored)",
         "if target.waiting_stored)",
         LATER,
@@ -114,28 +114,28 @@ SYNCS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "the interpreter is hurried where nobody uses up a share",
-        "kestrelpy/server/gathering.py",
+        "kestrelpy/server/commit_delay.py",
         "(is_crowded and syncs > 0 and",
         "(syncs > 0 and",
         HURRY,
     ),
     Fault(
         "the interpreter is hurried though no sync is under way",
-        "kestrelpy/server/gathering.py",
+        "kestrelpy/server/commit_delay.py",
         "(is_crowded and syncs > 0 and",
         "(is_crowded and",
         HURRY,
     ),
     Fault(
         "the interpreter is hurried as long as somebody uses up a share",
-        "kestrelpy/server/gathering.py",
+        "kestrelpy/server/commit_delay.py",
         " and now_ms < self._hurry_until_ms):",
         "):",
         HURRY,
     ),
     Fault(
         "the interpreter stays hurried",
-        "kestrelpy/server/gathering.py",
+        "kestrelpy/server/commit_delay.py",
         "SWITCH_SECONDS_HURRIED if self.is_hurried else SWITCH_SECONDS)",
         "SWITCH_SECONDS_HURRIED)",
         HURRY,

@@ -36,64 +36,66 @@ RELOADS = (
 WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "fanout_only: without children nothing is retained",
-        "kestrelpy/core/queue/put.py",
-        "if queue.passes_on and not queue.children and queue.retained is None:",
-        "if queue.passes_on and not queue.children:",
+        "kestrelpy/core/queue/queue.py",
+        "if self.passes_on and not self.children and self.retained is None:",
+        "if self.passes_on and not self.children:",
         RETAINED,
     ),
     Fault(
         "retained: what fanout_only puts for later has its id as marker",
-        "kestrelpy/core/queue/put.py",
-        "        if queue.retained is not None:\n"
-        "            queue.reader.marks.hide(item.id)\n",
+        "kestrelpy/core/queue/queue.py",
+        (
+            "            if self.retained is not None:\n"
+            "                self.reader.markers.hide(item.id)\n"
+        ),
         "",
         RETAINED,
     ),
     Fault(
         "retained: after a start only what is alive is kept",
         "kestrelpy/core/queue/retention.py",
-        "Retained(kept or reader.live.copy(), queue.last_number)",
-        "Retained(reader.live.copy(), queue.last_number)",
+        "RetainedIds(readable or reader.live.copy(), queue.last_number)",
+        "RetainedIds(reader.live.copy(), queue.last_number)",
         RETAINED,
     ),
     Fault(
         "retained: a place that is no item's number counts as kept",
-        "kestrelpy/core/queue/queue.py",
-        "            self.retained.skip(place)\n",
+        "kestrelpy/core/queue/fanout.py",
+        "            queue.retained.skip(place)\n",
         "            pass\n",
         RETAINED,
     ),
     Fault(
         "a queue that remembers ids is deleted for its age",
         "kestrelpy/core/queue/queue.py",
-        "            and self.ids.is_empty  # and which ids\n",
+        "            and self.dedupe.is_empty  # and which ids and versions\n",
         "",
         ONCE,
     ),
     Fault(
         "a queue with an open origin is deleted for its age",
-        "kestrelpy/core/queue/queue.py",
+        "kestrelpy/core/queue/state.py",
         "return not (reader.live or reader.waiters or self.origins)",
         "return not (reader.live or reader.waiters)",
         ONCE,
     ),
     Fault(
         "a memory that is bounded by all queues is not given back by a deleted one",
-        "kestrelpy/core/broker.py",
+        "kestrelpy/core/registry/registry.py",
         "        reader.residency.release()\n",
         "",
         ONCE,
     ),
     Fault(
         "full disk: a scope that is too old is forgotten without room for the record",
-        "kestrelpy/core/index/dedupe.py",
-        "self.scopes and not queue.log.no_room:",
-        "self.scopes:",
+        "kestrelpy/core/queue/dedupe_window.py",
+        "self.ids.scopes and not log.no_room:",
+        "self.ids.scopes:",
         ("tests/unit/core/test_crossings_full_disk.py", *ONCE),
     ),
     Fault(
         "retained: a snapshot lets versions go with the window",
-        "kestrelpy/core/index/dedupe.py",
+        "kestrelpy/core/queue/dedupe_window.py",
         "keys_ms = None if policy.retains else policy.dedupe_window_ms",
         "keys_ms = policy.dedupe_window_ms",
         ONCE,
@@ -101,7 +103,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "an alias answers NOT_STORED to an id that is repeated",
         "kestrelpy/protocol/verbs/set.py",
-        "did += lsn >= 0 or refusal(line, lsn) is STORED",
+        "did += lsn >= 0 or _refusal(line, lsn) is STORED",
         "did += lsn >= 0",
         WIRE,
     ),
@@ -145,14 +147,14 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         'confirms = "synced": a close that goes on to wait is answered unsynced',
         "kestrelpy/protocol/verbs/get.py",
-        "                stored = max(stored, waiting.stored)\n",
+        "                stored = max(stored, pending.stored)\n",
         "",
         WIRE,
     ),
     Fault(
         "a close that goes on to wait is answered unwritten",
         "kestrelpy/protocol/verbs/get.py",
-        "written = max(waiter.done_lsn, waiting.written)",
+        "written = max(waiter.done_lsn, pending.written)",
         "written = waiter.done_lsn",
         WIRE,
     ),
@@ -174,15 +176,15 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a close whose wait ends with nothing is answered unwritten",
         "kestrelpy/protocol/verbs/get.py",
-        "            say(self.replies, _END, waiting.awaited, waiting.stored, "
-        "waiting.written)\n",
+        "            say(self.replies, _END, pending.awaited, pending.stored, "
+        "pending.written)\n",
         "            self.replies.say(_END)\n",
         WIRE,
     ),
     Fault(
         "a client that hangs up in a wait leaves a lease by a token that nobody knows",
         "kestrelpy/protocol/verbs/get.py",
-        "            lease.owner.give_back(lease, now_ms, DEFERRED)\n",
+        "            lease.owner.nack(lease, now_ms, DEFERRED)\n",
         "            pass\n",
         WIRE,
     ),
@@ -208,14 +210,15 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a reload that sends dead letters on leaves those that are there",
         "kestrelpy/core/queue/queue.py",
-        "            send_on(self.reader, self.reader.dead.deaths)\n",
+        "            self.reader.outbox.send_on(self.reader.dead.deaths)\n",
         "            pass\n",
         RELOADS,
     ),
     Fault(
         "a reload that shortens the life of a child's items is not seen while it is idle",
         "kestrelpy/core/queue/child_queue.py",
-        "            self.parent.idle.know_nothing()  # it holds for what nobody has looked at\n",
+        "            self.parent.idle_sweep.know_nothing()  # it holds for what nobody has "
+        "looked at\n",
         "            pass\n",
         RELOADS,
     ),
@@ -230,7 +233,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a reload of fanout_only holds from the next start",
         "kestrelpy/server/reloading.py",
-        "            queue.set_passing(policy.fanout_only, now_ms)\n",
+        "            queue.fanout.set_passing(policy.fanout_only, now_ms)\n",
         "",
         RELOADS,
     ),
@@ -245,8 +248,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "who waits for a paused queue is served by the next put only",
         "kestrelpy/core/queue/admin.py",
-        "    if not paused and reader.waiters:\n"
-        "        reader.serve(now_ms)\n",
+        "        if not paused and reader.waiters:\n            reader.serve(now_ms)\n",
         "",
         RELOADS,
     ),

@@ -34,13 +34,13 @@ TESTS_OF_THE_WIRE = (
     "tests/unit/protocol/verbs/test_get.py", "tests/scenario/test_transcripts.py",
 )  # fmt: skip
 TESTS_OF_THE_SERVER = (
-    "tests/unit/server/test_committer.py", "tests/unit/server/test_turn.py",
+    "tests/unit/server/journals/test_committer.py", "tests/unit/server/test_turn.py",
     "tests/unit/server/test_daemon.py",
 )  # fmt: skip
 TESTS_OF_THE_CORE = ("tests/unit/core", "tests/model")
 TESTS_OF_UPKEEP = (
-    "tests/unit/journal/compaction/test_maintenance.py", "tests/unit/server/test_journal_jobs.py",
-    "tests/model/test_memory_machine.py",
+    "tests/unit/journal/compaction/test_maintenance.py",
+    "tests/unit/server/journals/test_journal_jobs.py", "tests/model/test_memory_machine.py",
 )  # fmt: skip
 TESTS_OF_KEYS = (
     "tests/unit/core/index/test_key_locks.py",
@@ -56,13 +56,14 @@ TESTS_OF_THE_WORKER = (
 )  # fmt: skip
 TESTS_OF_A_SHORTAGE = (
     "tests/unit/journal/test_shortage.py", "tests/unit/journal/test_files.py",
-    "tests/unit/server/test_read_back.py", "tests/unit/server/test_open_journals.py",
+    "tests/unit/server/journals/test_read_back.py",
+    "tests/unit/server/journals/test_open_journals.py",
     "tests/unit/protocol/verbs/test_get_wait.py", "tests/unit/server/test_daemon.py",
 )  # fmt: skip
 TESTS_OF_RELOADS = ("tests/unit/server/test_reloading.py",)
 TESTS_OF_SHARES = (
-    "tests/unit/server/test_shares.py", "tests/unit/server/test_connection_memory.py",
-    "tests/unit/server/test_connection.py", "tests/unit/protocol/test_conversation.py",
+    "tests/unit/server/test_shares.py", "tests/unit/server/connections/test_memory.py",
+    "tests/unit/server/connections/test_connection.py", "tests/unit/protocol/test_conversation.py",
 )  # fmt: skip
 SIMULATION = ("tests/simulation/test_simulation.py",)
 
@@ -110,7 +111,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "out of files: a dead item that cannot be read now is hidden",
-        "kestrelpy/server/read_back.py",
+        "kestrelpy/server/journals/read_back.py",
         "            if is_shortage(error):\n                self._reviving.discard(reader)\n",
         "            if not error:\n                self._reviving.discard(reader)\n",
         TESTS_OF_A_SHORTAGE,
@@ -118,8 +119,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "out of files: a get answers END for what cannot be read now",
         FETCHING,
-        "            if unread and waiting.awaited is None:\n",
-        "            if unread and not waiting.target:\n",
+        "            if unread and pending.awaited is None:\n",
+        "            if unread and not pending.target:\n",
         TESTS_OF_A_SHORTAGE,
     ),
     Fault(
@@ -138,9 +139,9 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "out of files: more journals than their share keep their files open",
-        "kestrelpy/server/open_journals.py",
-        "        if len(self._holding) < self.most or target in self._holding:\n",
-        "        if self.most or target in self._holding:\n",
+        "kestrelpy/server/journals/open_journals.py",
+        "        if len(self._open) < self.most or target in self._open:\n",
+        "        if self.most or target in self._open:\n",
         TESTS_OF_A_SHORTAGE,
     ),
     # -- syncs -----------------------------------------------------------------------------
@@ -188,7 +189,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a sync's error is lost on its way from the thread",
-        "kestrelpy/server/committer.py",
+        "kestrelpy/server/journals/committer.py",
         "                error = failed\n",
         "                error = None\n",
         TESTS_OF_THE_SERVER,
@@ -335,16 +336,16 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "an item is delivered once more than max_attempts says",
-        "kestrelpy/core/subscription/nack.py",
+        "kestrelpy/core/subscription/subscription.py",
         "attempts >= most and counts",
         "attempts > most and counts",
         TESTS_OF_THE_CORE,
     ),
     Fault(
         "a deferred item counts an attempt",
-        "kestrelpy/core/subscription/nack.py",
-        "    counts = buries or reason != DEFERRED\n",
-        "    counts = True\n",
+        "kestrelpy/core/subscription/subscription.py",
+        "        counts = buries or reason != DEFERRED\n",
+        "        counts = True\n",
         TESTS_OF_THE_CORE,
     ),
     Fault(
@@ -373,10 +374,10 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a deleted queue takes the knowledge of its tokens with it",
-        "kestrelpy/server/data_directory.py",
-        "        self.tokens.keep(queue.reader.tokens_below, generation)\n        found",
+        "kestrelpy/server/directory/data_directory.py",
+        "        self.tokens.save(queue.reader.tokens_below, generation)\n        found",
         "        found",
-        ("tests/unit/server/test_token_file.py",),
+        ("tests/unit/server/directory/test_token_file.py",),
     ),
     Fault(
         "a lease by token is shown before it is written",
@@ -387,7 +388,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "tokens are issued again after a restart",
-        READER,
+        "kestrelpy/core/subscription/state.py",
         "        self.tokens.below = max(below, self.tokens.below)\n",
         "        self.tokens.below = max(below - TOKENS_RESERVED, 1)\n",
         TESTS_OF_THE_CORE,
@@ -403,14 +404,14 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "memory has no bound",
         "kestrelpy/core/subscription/ready_line.py",
-        "            cost >= reader.residency.allowed\n",
+        "            cost >= state.residency.allowed\n",
         "            cost >= 1 << 60\n",
         TESTS_OF_THE_CORE,
     ),
     Fault(
         "an item without its body comes back into memory",
         "kestrelpy/core/subscription/ready_line.py",
-        "        if not item.is_whole and (is_apart or place < ready.frontier):\n",
+        "        if not item.is_whole and (is_out_of_order or place < ready.frontier):\n",
         "        if item.id < 0:\n",
         TESTS_OF_THE_CORE,
     ),
@@ -431,7 +432,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "what stands apart is met again in the log",
         "kestrelpy/core/subscription/ready_line.py",
-        " or id_ in reader.elsewhere)\n",
+        " or id_ in state.out_of_order)\n",
         ")\n",
         TESTS_OF_THE_CORE,
     ),
@@ -445,7 +446,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a snapshot is written before its log is durable",
-        "kestrelpy/server/journal_jobs.py",
+        "kestrelpy/server/journals/journal_jobs.py",
         "target.journal.commit.lsn_durable >= job.snapshot.lsn",
         "target.journal.commit.lsn_written >= job.snapshot.lsn",
         TESTS_OF_UPKEEP,
@@ -459,7 +460,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "what is rewritten is what is alive now, though a power cut may take a confirm away",
-        "kestrelpy/server/journal_jobs.py",
+        "kestrelpy/server/journals/journal_jobs.py",
         "                chosen, snapshot.snapshot.needed(), ",
         "                chosen, target.state().live, ",
         SIMULATION,
@@ -502,7 +503,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a start forgets that a schedule's last time was in a segment",
         "kestrelpy/core/log/log.py",
-        "        for draft in watermark_drafts(epochs, wall_ms):\n",
+        "        for draft in watermark_drafts(epochs, unix_ms):\n",
         "        for draft in ():\n",
         TESTS_OF_SCHEDULES,
     ),
@@ -566,15 +567,15 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a key stays taken when its item is confirmed",
         READER,
-        "        elif item.key:\n            self.keyed.end(item)\n",
-        "        elif not item.key:\n            self.keyed.end(item)\n",
+        "        elif item.key:\n            self.key_gate.end(item)\n",
+        "        elif not item.key:\n            self.key_gate.end(item)\n",
         TESTS_OF_KEYS,
     ),
     Fault(
         "a give-back frees the key",
         READER,
-        "            self.keyed.take_back(item)\n",
-        "            self.keyed.take_back(item)\n            self.keyed.end(item)\n",
+        "            self.key_gate.unlease(item)\n",
+        "            self.key_gate.unlease(item)\n            self.key_gate.end(item)\n",
         TESTS_OF_KEYS,
     ),
     Fault(
@@ -600,7 +601,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a comma in a value splits it",
-        "kestrelpy/protocol/parse/keys.py",
+        "kestrelpy/protocol/parse/options.py",
         'return tuple(text_of(unquote_to_bytes(value)) for value in named.split(b","))',
         'return tuple(map(text_of, unquote_to_bytes(named).split(b",")))',
         ("tests/scenario/test_transcripts.py",),
@@ -639,10 +640,10 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a deleted queue leaves an earlier one of its name behind",
-        "kestrelpy/server/data_directory.py",
+        "kestrelpy/server/directory/data_directory.py",
         "            if 0 < made <= generation and",
         "            if made == generation and",
-        ("tests/unit/server/test_data_directory.py",),
+        ("tests/unit/server/directory/test_data_directory.py",),
     ),
     # -- the worker ----------------------------------------------------------------------------
     Fault(
@@ -676,15 +677,15 @@ FAULTS: tuple[Fault, ...] = (
     # -- what stands apart, moves, the dead ---------------------------------------------------
     Fault(
         "what waits for its key stands in no snapshot at its place",
-        "kestrelpy/core/queue/snapshot_view.py",
-        "self._parked = reader.keyed.keys.rows()",
-        "self._parked = []",
-        ("tests/unit/core/queue/test_snapshot_view.py",),
+        "kestrelpy/core/subscription/placed.py",
+        "self._blocked = reader.key_gate.keys.rows()",
+        "self._blocked = []",
+        ("tests/unit/core/subscription/test_placed.py",),
     ),
     Fault(
         "what was given back for later is there at once after a restart",
         "kestrelpy/core/replay/subscription_replay.py",
-        "            self.apart.put_off(record)\n",
+        "            self.out_of_order.delay(record)\n",
         "            pass\n",
         ("tests/unit/core/index/test_delayed.py",),
     ),
@@ -701,7 +702,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a start lends a dead item that somebody has by token",
         "kestrelpy/core/subscription/token_leases.py",
-        "            reader.dead.lend(entry.item)\n",
+        "                state.dead.lease(entry.item)\n",
         "",
         ("tests/unit/core/subscription/test_token_leases.py",),
     ),
@@ -729,64 +730,64 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "the checksum of a token file is not looked at",
-        "kestrelpy/server/word_file.py",
+        "kestrelpy/server/directory/word_file.py",
         "    return word if word and copy == _encoded(word) else None\n",
         "    return word or None\n",
-        ("tests/unit/server/test_token_file.py",),
+        ("tests/unit/server/directory/test_token_file.py",),
     ),
     Fault(
         "where a token file is damaged tokens begin at 1",
-        "kestrelpy/server/token_file.py",
-        "            below = max(wall_ms * TOKENS_PER_MS, TOKENS_SKIPPED)\n",
+        "kestrelpy/server/directory/token_file.py",
+        "            below = max(unix_ms * TOKENS_PER_MS, TOKENS_SKIPPED)\n",
         "            below = 1\n",
-        ("tests/unit/server/test_token_file.py",),
+        ("tests/unit/server/directory/test_token_file.py",),
     ),
     Fault(
         "a token file is damaged and nobody hears of it",
-        "kestrelpy/server/data_directory.py",
+        "kestrelpy/server/directory/data_directory.py",
         "        found.notes += [each for each in damaged if each]\n",
         "",
-        ("tests/unit/server/test_server_id.py",),
+        ("tests/unit/server/directory/test_server_id.py",),
     ),
     Fault(
         "a server whose id is damaged is another one",
-        "kestrelpy/server/server_id.py",
+        "kestrelpy/server/directory/server_id.py",
         "        taken = votes[0][0] if votes else new_id()\n",
         "        taken = new_id()\n",
-        ("tests/unit/server/test_server_id.py",),
+        ("tests/unit/server/directory/test_server_id.py",),
     ),
     Fault(
         "a generation comes twice over a restart",
-        "kestrelpy/server/data_directory.py",
+        "kestrelpy/server/directory/data_directory.py",
         "max(broker.generation_deleted, self.tokens.generation)\n",
         "broker.generation_deleted\n",
-        ("tests/unit/server/test_token_file.py",),
+        ("tests/unit/server/directory/test_token_file.py",),
     ),
     Fault(
         "the umask decides what the owner of a file may do",
         FILES,
         "            _set_mode(descriptor, FILE_MODE)\n            handle.write",
         "            handle.write",
-        ("tests/unit/server/test_owner_only.py",),
+        ("tests/unit/server/directory/test_owner_only.py",),
     ),
     Fault(
         "the owner's group may read every item",
         FILES,
         "FILE_MODE: Final = 0o600",
         "FILE_MODE: Final = 0o640",
-        ("tests/unit/server/test_owner_only.py",),
+        ("tests/unit/server/directory/test_owner_only.py",),
     ),
     Fault(
         "a data directory that others may open is not named",
-        "kestrelpy/server/owner_only.py",
+        "kestrelpy/server/directory/owner_only.py",
         "        if mode & _OTHERS and (",
         "        if not mode and (",
-        ("tests/unit/server/test_owner_only.py",),
+        ("tests/unit/server/directory/test_owner_only.py",),
     ),
     Fault(
         "files with a copy go before those with the original",
         "kestrelpy/server/queue_deletion.py",
-        "            or self._broker.moves.passages.follows(queue)\n",
+        "            or self._broker.moves.in_flight.follows(queue)\n",
         "",
         ("tests/unit/server/test_queue_deletion.py",),
     ),
@@ -857,14 +858,14 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "the confirms of a child that begins its work have no room",
         "kestrelpy/core/fanout/child.py",
-        "            self.parent.to_come.forget()  # it is at work from now on\n",
+        "            self.parent.count_anew()  # it is at work from now on\n",
         "            pass\n",
-        ("tests/unit/core/queue/test_to_come.py",),
+        ("tests/unit/core/queue/test_record_reserve.py",),
     ),
     # -- what would hold up the loop -----------------------------------------------------------
     Fault(
         "a flush looks at one lease by token after the other",
-        "kestrelpy/core/subscription/flush.py",
+        "kestrelpy/core/subscription/subscription.py",
         "leases.token_bytes + sum",
         "sum(each.item.size for each in leases if each.by_token and not each.dead) + sum",
         ("tests/unit/core/subscription/test_flush.py",),
@@ -878,10 +879,10 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "what a flush leaves behind is freed at once",
-        "kestrelpy/core/index/trash.py",
+        "kestrelpy/core/trash.py",
         "        left = FREED_MAX\n",
         "        left = len(self)\n",
-        ("tests/unit/core/index/test_trash.py",),
+        ("tests/unit/core/test_trash.py",),
     ),
     Fault(
         "a long upto goes in one step",
@@ -893,23 +894,23 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a step of an upto takes what is released to a higher marker",
         "kestrelpy/core/queue/ack_up_to.py",
-        "    if hidden.count:\n        stay",
-        "    if not hidden:\n        stay",
+        "        if hidden.count:\n            stay",
+        "        if not hidden:\n            stay",
         ("tests/unit/core/queue/test_ack_up_to.py",),
     ),
     Fault(
         "a step of an upto forgets those whose markers earlier steps passed",
         "kestrelpy/core/queue/ack_up_to.py",
-        "        for _, id_ in queue.reader.marks.between(self._at + 1, marker):\n",
+        "        for _, id_ in queue.reader.markers.between(self._at + 1, marker):\n",
         "        self._passed = IdSet()\n"
-        "        for _, id_ in queue.reader.marks.between(self._at + 1, marker):\n",
+        "        for _, id_ in queue.reader.markers.between(self._at + 1, marker):\n",
         ("tests/unit/core/queue/test_ack_up_to.py",),
     ),
     Fault(
         "one set tells all observers in one turn",
-        "kestrelpy/core/subscription/serving.py",
-        "    most = WOKEN_OBSERVERS_MAX - len(woken)\n",
-        "    most = latest\n",
+        "kestrelpy/core/subscription/subscription.py",
+        "        most = WOKEN_OBSERVERS_MAX - len(to_resume)\n",
+        "        most = latest\n",
         ("tests/unit/core/index/test_waiters.py",),
     ),
     Fault(
@@ -943,7 +944,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a connection that has sent more than its share is read from",
-        "kestrelpy/server/connection.py",
+        "kestrelpy/server/connections/connection.py",
         "if self._reading and self._is_ahead(conversation):",
         "if not self._reading:",
         TESTS_OF_SHARES,
@@ -964,21 +965,21 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a stalled client keeps what it holds",
-        "kestrelpy/server/connection_memory.py",
+        "kestrelpy/server/connections/memory.py",
         "                holder.shed()\n                shed += 1\n",
         "                shed += 1\n",
         TESTS_OF_SHARES,
     ),
     Fault(
         "answers that nobody reads do not count",
-        "kestrelpy/server/connection.py",
+        "kestrelpy/server/connections/connection.py",
         "max(made, self._reserved_bytes)",
         "0",
         TESTS_OF_SHARES,
     ),
     Fault(
         "one that goes on beyond the limit keeps the others waiting for good",
-        "kestrelpy/server/connection_memory.py",
+        "kestrelpy/server/connections/memory.py",
         "            if self._favoured is holder:\n                self._favoured = None\n"
         "        if freed",
         "        if freed",
@@ -987,7 +988,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a client that is gone leaves its body in memory",
         "kestrelpy/protocol/conversation.py",
-        "        self.parser.clear()  # a circle holds it, and garbage is seldom looked for\n",
+        "        self.parser.clear()  # breaks a reference cycle\n",
         "",
         TESTS_OF_SHARES,
     ),

@@ -31,9 +31,11 @@ from pathlib import Path
 
 from journal.__main__ import main as journal_main
 from journal.files import Disk
-from journal.format import Draft, Kind, Meta, Tag, ended
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind, Tag
 from journal.format.lease import LeaseEntry
+from journal.format.meta import Meta, ended
+from journal.format.record import Draft
 from journal.format.segment import Tally
 from journal.format.subscription_state import DeadEntry
 from journal.sets.id_counts import IdCounts

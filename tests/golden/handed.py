@@ -9,9 +9,10 @@ One rule: no clock, no randomness, no environment.
 
 from __future__ import annotations
 
-from journal.format import Kind, Meta, Tag
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind, Tag
 from journal.format.lease import LeaseEntry
+from journal.format.meta import Meta
 from journal.format.subscription_state import TAKES, named
 from journal.format.transfer import Origin, moved, settled_many
 from journal.snapshot.snapshot import Snapshot

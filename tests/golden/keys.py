@@ -7,10 +7,11 @@ One rule: no clock, no randomness, no environment.
 
 from __future__ import annotations
 
-from journal.format import Kind, Meta, Tag
 from journal.format.checkpoint import Checkpoint
 from journal.format.key import join, text_of, value_of
+from journal.format.kinds import Kind, Tag
 from journal.format.lease import LeaseEntry
+from journal.format.meta import Meta
 from journal.format.out_of_order import PlacedEntry
 from journal.format.segment import Tally
 from journal.sets.id_counts import IdCounts

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from journal.format import HEADER_BYTES, Draft, Kind, Meta, Record, decode, encode, encode_meta
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind
+from journal.format.meta import Meta, encode_meta
+from journal.format.record import HEADER_BYTES, Draft, Record, decode, encode
 from journal.format.segment import (
     COMPACTED,
     FILE_HEADER_BYTES,

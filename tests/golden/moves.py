@@ -8,8 +8,9 @@ One rule: no clock, no randomness, no environment.
 
 from __future__ import annotations
 
-from journal.format import Kind, Meta, Tag, ended
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import Meta, ended
 from journal.format.segment import Tally
 from journal.format.subscription_state import DeadEntry
 from journal.format.transfer import Origin, moved, settled

@@ -5,9 +5,10 @@ One rule: no clock, no randomness, no environment.
 
 from __future__ import annotations
 
-from journal.format import Kind, Tag, ended
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind, Tag
 from journal.format.lease import LeaseEntry
+from journal.format.meta import ended
 from journal.format.out_of_order import DelayedEntry, PlacedEntry
 from journal.format.segment import Tally
 from journal.format.subscription_state import STOPS, TAKES, Beginning, DeadEntry, ReaderState, named

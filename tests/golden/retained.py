@@ -7,8 +7,9 @@ One rule: no clock, no randomness, no environment.
 
 from __future__ import annotations
 
-from journal.format import Kind, Tag, ended
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import ended
 from journal.format.out_of_order import PlacedEntry
 from journal.format.segment import Tally
 from journal.sets.id_counts import IdCounts

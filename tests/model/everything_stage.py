@@ -105,7 +105,7 @@ class Play:
         self.told: list[str] = []  # as in a transcript, for whoever has to find out
         self.listen: Callable[[], None] = lambda: None  # to those who wait, at each moment
         self.stage = Stage()
-        self.town = Town(self.stage.wall_ms)
+        self.town = Town(self.stage.unix_ms)
         self.town.waits.heard = lambda wait: bytes(self.stage.client(wait.who).sent)
         self.everywhere = settings_of(row, EVERYWHERE)
         self.of_jobs = settings_of(row, FACTORS_OF_JOBS)
@@ -171,7 +171,7 @@ class Play:
         self.told.append(f"~ {ms}ms")
         self.stage.pass_time(ms)
         self.town.pass_time(ms)
-        assert self.town.now_ms == self.stage.wall_ms
+        assert self.town.now_ms == self.stage.unix_ms
 
     def settle(self) -> None:
         """What left one queue for another has come; in which order, only that one knows."""

@@ -81,11 +81,11 @@ class QueueModel:
     # -- what is there ----------------------------------------------------------------------
 
     @property
-    def wall_ms(self) -> int:
+    def unix_ms(self) -> int:
         return self.now_ms + self.offset_ms
 
     def is_expired(self, thing: Thing) -> bool:
-        return 0 < thing.expires_ms <= self.wall_ms
+        return 0 < thing.expires_ms <= self.unix_ms
 
     @property
     def unlent(self) -> list[Thing]:
@@ -150,15 +150,15 @@ class QueueModel:
     def expires(self, expires_ms: int) -> int:
         if self.policy.max_age_ms is None:
             return expires_ms
-        return min(expires_ms or 1 << 60, self.wall_ms + self.policy.max_age_ms)
+        return min(expires_ms or 1 << 60, self.unix_ms + self.policy.max_age_ms)
 
     def refuses(self, expires_ms: int, delay: Delay | None) -> bool:
         """Would it expire before it is due?"""
         expires_ms = self.expires(expires_ms)
-        return delay is not None and 0 < expires_ms <= max(self.due(delay), self.wall_ms)
+        return delay is not None and 0 < expires_ms <= max(self.due(delay), self.unix_ms)
 
     def due(self, delay: Delay) -> int:
-        return delay.ms if delay.is_date else self.wall_ms + delay.ms
+        return delay.ms if delay.is_date else self.unix_ms + delay.ms
 
     def put(
         self, body: bytes, expires_ms: int, delay: Delay | None = None, key: str = ""
@@ -185,7 +185,7 @@ class QueueModel:
             self.next_id, body, self.expires(expires_ms), key=key
         )
         self.total += 1
-        if delay is not None and self.due(delay) > self.wall_ms:
+        if delay is not None and self.due(delay) > self.unix_ms:
             self.put_off(thing, delay)
             self.next_id += 1
         else:
@@ -225,7 +225,7 @@ class QueueModel:
             return None
         thing = line[0]
         thing.holder = "token" if by_token_ms else who
-        thing.since_ms, thing.length_ms = self.wall_ms if by_token_ms else -1, by_token_ms
+        thing.since_ms, thing.length_ms = self.unix_ms if by_token_ms else -1, by_token_ms
         lease_ms = by_token_ms or self.policy.lease_ms
         thing.deadline_ms = None if lease_ms is None else self.now_ms + lease_ms
         self.counts["opened"] += 1
@@ -254,7 +254,7 @@ class QueueModel:
     def renew(self, thing: Thing, lease_ms: int) -> None:
         thing.deadline_ms = self.now_ms + lease_ms
         if thing.by_token:
-            thing.since_ms, thing.length_ms = self.wall_ms, lease_ms
+            thing.since_ms, thing.length_ms = self.unix_ms, lease_ms
 
     def take_back(self, thing: Thing, reason: str, delay: Delay | None = None) -> None:
         thing.holder, thing.deadline_ms, thing.since_ms = "", None, -1
@@ -269,7 +269,7 @@ class QueueModel:
                 thing.died, thing.reason = self.deaths, reason
                 return
             delay = delay or self.retry_delay(thing.attempts)
-        if delay is not None and self.due(delay) > self.wall_ms:
+        if delay is not None and self.due(delay) > self.unix_ms:
             self.put_off(thing, delay)
             thing.held = True
 
@@ -368,7 +368,7 @@ class QueueModel:
         self.things = {}
         for item, thing in things.items():
             if thing.by_token:
-                left_ms = thing.since_ms + thing.length_ms - self.wall_ms
+                left_ms = thing.since_ms + thing.length_ms - self.unix_ms
                 left_ms = max(0, min(left_ms, thing.length_ms))
                 self.things[item] = replace(thing, deadline_ms=self.now_ms + left_ms)
             else:

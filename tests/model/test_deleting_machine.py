@@ -20,8 +20,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from journal.format.folder import parse_folder_name
 from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.subscription import Subscription
 from tests.model.deleting_model import Books, End, Event, Line, Place, Stand, family_of
 from tests.support.end_of_life import end
 from tests.support.machines import run, run_for_long
@@ -345,7 +346,7 @@ class DeletingMachine(RuleBasedStateMachine):
         if target.lsn_durable < target.lsn_appended:
             return
         maintenance = target.store.maintenance
-        job = maintenance.begin_snapshot(target.state(), self.town.wall_ms)
+        job = maintenance.begin_snapshot(target.state(), self.town.unix_ms)
         job.run(self.town.disk)
         for path in maintenance.finish_snapshot(job, True):
             self.town.disk.remove(path)
@@ -414,7 +415,7 @@ class DeletingMachine(RuleBasedStateMachine):
         queues = self.town.broker.queues
         for name in {to, CONFIGURED}:
             queue = queues.get(name.encode())
-            is_made = queue is not None and queue.is_child and not queue.parent.is_remnant
+            is_made = queue is not None and queue.is_child and not queue.parent.is_tombstone
             if is_made and (name == to or queue.child.floor < queue.parent.last_number):
                 self.books.children.add(self._line(name))
 
@@ -456,10 +457,10 @@ class DeletingMachine(RuleBasedStateMachine):
         assert not left, f"never fetched: {left}"
         self.town.work()
         town = self.town
-        assert town.broker.remnants == []
+        assert town.broker.tombstones == []
         assert town.origins() == 0
         assert town.moving() == []
-        assert not town.broker.moves.passages.mover.leases
+        assert not town.broker.moves.in_flight.mover.leases
         folders = Counter(parse_folder_name(each)[0] for each in town.disk.names("data"))
         assert all(count == 1 for name, count in folders.items() if name), folders
         end(town)
@@ -483,15 +484,15 @@ def line_of(queue: Queue) -> Line:
     return Line(queue.name.decode(), queue.generation, number)
 
 
-def lines_of(town: Town) -> Iterator[tuple[Line, Reader, JournalLog, bool]]:
+def lines_of(town: Town) -> Iterator[tuple[Line, Subscription, JournalLog, bool]]:
     """Every line that is there, those behind others of their name too; is it a queue's child that
     is given what is put?"""
     for queue in town.broker.logged:
         assert isinstance(queue.log, JournalLog)
-        if not queue.is_remnant:
+        if not queue.is_tombstone:
             yield line_of(queue), queue.reader, queue.log, False
-        for branch in queue.branches:
-            yield line_of(branch), branch.reader, queue.log, not queue.is_remnant
+        for branch in ChildQueue.all_of(queue):
+            yield line_of(branch), branch.reader, queue.log, not queue.is_tombstone
 
 
 @pytest.mark.slow

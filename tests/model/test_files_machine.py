@@ -13,9 +13,9 @@ import pytest
 
 from journal.errors import Damage
 from journal.format.folder import journal_folders
-from journal.store import Sizes
 from journal.tools.backup import copy_journal
 from journal.tools.verify import check_journal
+from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.spark.files import decode
 from kestrelpy.spark.files.plan_events import plan_events

@@ -22,11 +22,13 @@ from hypothesis.stateful import (
 
 from journal.errors import JournalFailed
 from journal.files import Handle
-from journal.format import Kind, Record
+from journal.format.kinds import Kind
+from journal.format.record import Record
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal
 from journal.sets.id_set import IdSet
-from journal.store import PreallocationJob, Sizes, SyncJob
+from journal.write.group_commit import SyncJob
+from journal.write.segment_file import PreallocationJob, Sizes
 from tests.support.journals import FOLDER, TIME_MS, Queue, Writer, start
 from tests.support.machines import run, run_for_long
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
@@ -147,7 +149,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.order is not None)
     @rule()
-    def prepare_spare(self) -> None:
+    def preallocate(self) -> None:
         order, self.order = self.order, None
         assert order is not None
 

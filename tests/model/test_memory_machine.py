@@ -22,8 +22,8 @@ from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.admin import Waiting, cancel, pause, purge, retry, waiting
-from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Reader
+from kestrelpy.core.queue.admin import Admin, Waiting
+from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Subscription
 from tests.support.end_of_life import end_life
 from tests.support.life import WALL_MS, Life, at_once
 from tests.support.machines import run, run_for_long
@@ -52,7 +52,7 @@ class MemoryMachine(RuleBasedStateMachine):
         lease_ms: int | None, piece: int, matches_any: bool,
     ) -> None:  # fmt: skip
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+        self.patch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
         self.patch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 20)
         self.patch.setattr("journal.read.readahead.PIECE_BYTES", piece)
         self.patch.setattr("journal.read.seek.PIECE_BYTES", piece)
@@ -104,7 +104,7 @@ class MemoryMachine(RuleBasedStateMachine):
         for size in sizes:
             self.serial += 1
             body = b"%d" % self.serial + b"." * size
-            expires_ms = self.small.wall_ms + lives_ms if lives_ms and self.expiring else 0
+            expires_ms = self.small.unix_ms + lives_ms if lives_ms and self.expiring else 0
             delay = later if not expires_ms else None
             one, other = (life.put(body, expires_ms, delay, key) for life in self.lives)
             assert one == other
@@ -130,7 +130,7 @@ class MemoryMachine(RuleBasedStateMachine):
                 assert one.attempts == other.attempts
                 self.held.append((one, other))
                 for life, lease in zip(self.lives, (one, other), strict=True):
-                    life.reader.line.said(lease)
+                    life.reader.ready_line.said(lease)
 
     @rule(dead=st.booleans())
     def peek(self, dead: bool) -> None:
@@ -149,10 +149,10 @@ class MemoryMachine(RuleBasedStateMachine):
                 if how == "close":
                     life.reader.confirm(lease, life.now_ms)
                 elif how == "bury":
-                    life.reader.bury(lease, life.now_ms, b"why")
+                    life.reader.dead_letter(lease, life.now_ms, b"why")
                 else:
                     reason = ABORTED if how == "abort" else DEFERRED
-                    life.reader.give_back(lease, life.now_ms, reason, later)
+                    life.reader.nack(lease, life.now_ms, reason, later)
 
     @rule(nths=st.lists(NTH, min_size=1, max_size=3), lease_ms=st.sampled_from([10, 100]))
     def renew(self, nths: list[int], lease_ms: int) -> None:
@@ -181,7 +181,7 @@ class MemoryMachine(RuleBasedStateMachine):
 
     @rule(body=st.binary(max_size=3))
     def add(self, body: bytes) -> None:
-        parked = any(life.reader.ready.parked for life in self.lives)
+        parked = any(life.reader.ready.blocked for life in self.lives)
         if not parked and self.endless.peek() is None and self.small.peek() is None:
             one, other = (life.queue.add(body, 0, 0, life.now_ms) for life in self.lives)
             assert (one > 0) == (other > 0)
@@ -191,7 +191,7 @@ class MemoryMachine(RuleBasedStateMachine):
     @rule(paused=st.sampled_from([False, False, True]))
     def pause(self, paused: bool) -> None:
         for life in self.lives:
-            pause(life.queue, paused, life.now_ms)
+            Admin(life.queue).pause(paused, life.now_ms)
 
     @rule(nths=st.lists(NTH, min_size=1, max_size=4), dead=st.sampled_from([False, False, True]))
     def remove(self, nths: list[int], dead: bool) -> None:
@@ -201,21 +201,21 @@ class MemoryMachine(RuleBasedStateMachine):
             ids = [*reader.dead.deaths] if dead else [*reader.live]
             id_ = ids[nth % len(ids)] if ids else 1
             if dead:
-                one, other = (purge(life.queue, id_, life.now_ms) for life in self.lives)
+                one, other = (Admin(life.queue).purge(id_, life.now_ms) for life in self.lives)
                 assert (one is None) == (other is None)
-            elif not 0 < self.puts.get(id_, (0, 0, b""))[1] <= self.small.wall_ms:
+            elif not 0 < self.puts.get(id_, (0, 0, b""))[1] <= self.small.unix_ms:
                 assert self.cancelled(self.endless, id_) == self.cancelled(self.small, id_)
 
     def cancelled(self, life: Life, id_: int) -> bool:
-        where = waiting(life.reader, id_, life.now_ms)
+        where = Admin(life).waiting(id_, life.now_ms)
         assert where is not Waiting.LOST
         if where is Waiting.NOT:
             return False
         if where is Waiting.DELAYED and id_ % 2:
-            assert retry(life.queue, id_, life.now_ms)
+            assert Admin(life.queue).retry(id_, life.now_ms)
             return True
         size, _, key = self.puts[id_]
-        cancel(life.queue, id_, size, life.now_ms, key)
+        Admin(life.queue).cancel(id_, size, life.now_ms, key)
         return True
 
     @rule()
@@ -285,7 +285,7 @@ def by_deadline(lease: Lease) -> tuple[int, int]:
     return lease.deadline_ms or 0, lease.item.id
 
 
-def check(reader: Reader) -> None:
+def check(reader: Subscription) -> None:
     """What the line says of itself is so."""
     ready = reader.ready
     items = list(ready)
@@ -293,28 +293,28 @@ def check(reader: Reader) -> None:
     assert len({i.id for i in items}) == len(items), "nothing is there twice"
     assert all(i.is_whole for i in items)
     assert sum(len(i.body) for i in items) == ready.resident_bytes
-    assert sum(len(lease.item.body) for lease in reader.leases) == reader.lent_bytes
-    places = [i.id for i in items if i.id not in reader.elsewhere]
+    assert sum(len(lease.item.body) for lease in reader.leases) == reader.leased_bytes
+    places = [i.id for i in items if i.id not in reader.out_of_order]
     assert all(i < ready.frontier for i in places), "nothing in memory is behind the frontier"
     there = {i for i in reader.live if i not in reader.leases and i not in reader.dead.deaths}
     delayed = set(reader.delays.ids)
-    assert delayed <= set(reader.elsewhere)
+    assert delayed <= set(reader.out_of_order)
     assert sum(entry.body_bytes for entry in reader.delays.entries(0)) == reader.delays.bytes
     there -= delayed
-    stubs = {i for _, i, _ in ready.stubs}
-    beyond = {i for i in there - set(reader.elsewhere) if i >= ready.frontier}
-    parked, whole = set(reader.keyed.keys.parked), reader.keyed.whole
-    here = there - beyond - stubs - parked
+    disk_refs = {i for _, i, _ in ready.disk_refs}
+    beyond = {i for i in there - set(reader.out_of_order) if i >= ready.frontier}
+    parked, whole = set(reader.key_gate.keys.blocked), reader.key_gate.whole
+    here = there - beyond - disk_refs - parked
     assert {i.id for i in items} == here, "what is before it is in memory"
-    assert ready.parked == len(parked)
-    assert set(whole) <= parked <= set(reader.elsewhere) - stubs
-    assert sum(i.size for i in whole.values()) == reader.keyed.whole_bytes
-    assert ready.stubs.count == len(stubs)
-    apart = set(reader.elsewhere)
-    assert stubs <= apart <= there | delayed, "what stands apart is neither lent nor dead"
+    assert ready.blocked == len(parked)
+    assert set(whole) <= parked <= set(reader.out_of_order) - disk_refs
+    assert sum(i.size for i in whole.values()) == reader.key_gate.whole_bytes
+    assert ready.disk_refs.count == len(disk_refs)
+    apart = set(reader.out_of_order)
+    assert disk_refs <= apart <= there | delayed, "what stands apart is neither lent nor dead"
     assert ready.beyond == len(beyond)
     assert (ready.frontier < 1 << 62) == bool(beyond)
-    assert set(reader.line.watched) <= {i.id for i in items} | set(whole) | {
+    assert set(reader.watch.watched) <= {i.id for i in items} | set(whole) | {
         lease.item.id for lease in reader.leases
     }
     if not reader.live:

@@ -81,7 +81,7 @@ class ObserverMachine(RuleBasedStateMachine):
     # -- the model --------------------------------------------------------------------------
 
     def is_kept(self, thing: Thing) -> bool:
-        expired = 0 < thing.expires_ms <= self.stage.wall_ms
+        expired = 0 < thing.expires_ms <= self.stage.unix_ms
         return bool(thing.holder) or thing.is_dead or not expired
 
     def kept(self) -> dict[int, Thing]:
@@ -110,7 +110,7 @@ class ObserverMachine(RuleBasedStateMachine):
         said = self.say("prod", b"set jobs 0 %d %d\r\n%b" % (expiry, len(body), body))
         assert said == b"STORED\r\n"
         self.last += 1
-        expires_ms = self.stage.wall_ms + expiry * 1000 if expiry else 0
+        expires_ms = self.stage.unix_ms + expiry * 1000 if expiry else 0
         self.things[self.last] = Thing(body, expires_ms)
 
     @rule(count=st.integers(1, 20), size=st.sampled_from([1, 60]))

@@ -140,7 +140,7 @@ class OnceMachine(RuleBasedStateMachine):
         left, told = [], set()
         for world in self.worlds:
             before = deepcopy(world)
-            expected = world.answer(ask, self.town.wall_ms)
+            expected = world.answer(ask, self.town.unix_ms)
             told.add(expected)
             if expected == answer:
                 left.append(world)
@@ -180,7 +180,7 @@ class OnceMachine(RuleBasedStateMachine):
         if not isinstance(log, JournalLog) or log.journal.active is None:
             return
         maintenance = log.store.maintenance
-        job = maintenance.begin_snapshot(log.state(), self.town.wall_ms)
+        job = maintenance.begin_snapshot(log.state(), self.town.unix_ms)
         job.run(self.town.disk)
         for path in maintenance.finish_snapshot(job, True):
             self.town.disk.remove(path)
@@ -211,7 +211,7 @@ class OnceMachine(RuleBasedStateMachine):
         for ask in asks:
             self.town.say("producer", ask.line, b"x")
             for world in self.worlds:
-                world.answer(ask, self.town.wall_ms)
+                world.answer(ask, self.town.unix_ms)
             worlds += deepcopy(self.worlds)
         self.die("cut", seed)
         self.town.go()

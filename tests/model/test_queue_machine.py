@@ -24,7 +24,7 @@ from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.index.waiters import Waiter, Want
 from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.admin import retry
+from kestrelpy.core.queue.admin import Admin
 from kestrelpy.errors import ClientError
 from tests.model.queue_model import QueueModel, Thing, Wait
 from tests.support.end_of_life import end_in_hand
@@ -78,7 +78,7 @@ class QueueMachine(RuleBasedStateMachine):
     @initialize(limits=LIMITS, keys=KEYS)
     def begin(self, limits: dict[str, Any], keys: KeySettings) -> None:
         self.q = QueueInHand(Policy(**limits, keys=keys))
-        self.model = QueueModel(Policy(**limits, keys=keys), 0, self.q.broker.wall.offset_ms)
+        self.model = QueueModel(Policy(**limits, keys=keys), 0, self.q.broker.clock.offset_ms)
 
     # -- storing ----------------------------------------------------------------------------
 
@@ -96,7 +96,7 @@ class QueueMachine(RuleBasedStateMachine):
         for size in sizes:
             self.serial += 1
             body = b"%d%s" % (self.serial, b"." * size)
-            expires_ms = self.q.wall_ms + lives_ms if lives_ms else 0
+            expires_ms = self.q.unix_ms + lives_ms if lives_ms else 0
             delay = self.delay(later)
             if self.model.refuses(expires_ms, delay):
                 self.model.exists = True
@@ -118,7 +118,7 @@ class QueueMachine(RuleBasedStateMachine):
         if later is None:
             return None
         ms, is_date = later
-        return Delay(self.model.wall_ms + ms, True) if is_date else Delay(ms)
+        return Delay(self.model.unix_ms + ms, True) if is_date else Delay(ms)
 
     # -- fetching ---------------------------------------------------------------------------
 
@@ -214,7 +214,7 @@ class QueueMachine(RuleBasedStateMachine):
             if how == "why":
                 self.q.bury(lease)
             else:
-                self.q.reader.give_back(lease, self.q.now_ms, how.encode(), delay)
+                self.q.reader.nack(lease, self.q.now_ms, how.encode(), delay)
             self.model.give_back(thing, how, delay)
 
     @precondition(lambda self: self.tokens and self.model.exists)
@@ -297,7 +297,7 @@ class QueueMachine(RuleBasedStateMachine):
                 assert self.q.cancel(id_) == self.model.cancel(id_)
                 self.pass_time(0)  # whoever waits for its key is served in the next turn
             else:
-                lsn = retry(self.q.queue, id_, self.q.now_ms)
+                lsn = Admin(self.q.queue).retry(id_, self.q.now_ms)
                 assert (lsn is not None) == self.model.retry(id_)
                 self.compare_answers()
 
@@ -333,7 +333,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(ms=st.one_of(SHORT_MS, LONG_MS))
     def pass_time(self, ms: int) -> None:
         self.q.pass_time(ms)
-        self.model.unread = set(self.q.reader.ready.stubs.ids) if self.model.exists else set()
+        self.model.unread = set(self.q.reader.ready.disk_refs.ids) if self.model.exists else set()
         self.model.pass_time(ms)
 
     @rule()
@@ -416,7 +416,7 @@ class QueueMachine(RuleBasedStateMachine):
         while self.model.exists and self.q.read_back():
             pass
         self.forget_ended()
-        woken = self.q.broker.take_woken()
+        woken = self.q.broker.take_to_resume()
         got = []
         of_the_dead = {number: waiter.dead for number, waiter in self.waiters.items()}
         for waiter in woken:
@@ -498,7 +498,7 @@ class QueueMachine(RuleBasedStateMachine):
                 i: n for i, n in expected.items() if i not in gone
             }
             assert {i for i, _ in reader.attempts.items()} <= set(expected)
-            assert set(reader.line.watched) <= {i for i, t in alive.items() if t.expires_ms}
+            assert set(reader.watch.watched) <= {i for i, t in alive.items() if t.expires_ms}
 
     def counters_are_exact(self) -> None:
         if self.model.exists:

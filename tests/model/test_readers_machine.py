@@ -334,13 +334,13 @@ class ReadersMachine(RuleBasedStateMachine):
         maintenance = log.store.maintenance
         if journal.commit.lsn_written in maintenance.snapshots:
             return  # nothing has happened since the last one
-        job = maintenance.begin_snapshot(log.state(), self.stage.wall_ms)
+        job = maintenance.begin_snapshot(log.state(), self.stage.unix_ms)
         job.run(self.stage.disk)
         outdated = [*maintenance.finish_snapshot(job, True)]
         chosen = maintenance.choose(job.snapshot.lsn)
         if chosen:
             carry = maintenance.begin_compaction(
-                chosen, job.snapshot.needed(), lambda: None, self.stage.wall_ms
+                chosen, job.snapshot.needed(), lambda: None, self.stage.unix_ms
             )
             made = carry.run(self.stage.disk)
             outdated += maintenance.finish_compaction(chosen, carry, made)
@@ -373,7 +373,7 @@ class ReadersMachine(RuleBasedStateMachine):
     def every_segment_counts_what_somebody_needs(self) -> None:
         queue = self.stage.queue(PARENT)
         assert isinstance(queue.log, JournalLog)
-        kept = queue.kept_now()
+        kept = queue.needed_now()
         needed = {t.id for line in self.world.lines.values() for t in line.things.values()}
         assert set(kept) == needed
         for segment in queue.log.journal.segments:

@@ -79,18 +79,18 @@ class RetainMachine(RuleBasedStateMachine):
 
     def now(self) -> None:
         """What is due is available; what is over may be gone."""
-        wall_ms = self.stage.wall_ms
-        due = [t for t in self.things if 0 < t.due_ms <= wall_ms]
+        unix_ms = self.stage.unix_ms
+        due = [t for t in self.things if 0 < t.due_ms <= unix_ms]
         for thing in sorted(due, key=lambda t: t.due_ms):
             thing.due_ms = 0
             self.last += 1
             thing.marker = thing.marker or self.last
         for thing in self.things:
-            over = self.retain is not None and thing.stored_ms <= wall_ms - self.retain
+            over = self.retain is not None and thing.stored_ms <= unix_ms - self.retain
             thing.may_be_gone |= thing.is_done and over
 
     def is_expired(self, thing: Thing) -> bool:
-        is_over = 0 < thing.expires_ms <= self.stage.wall_ms
+        is_over = 0 < thing.expires_ms <= self.stage.unix_ms
         return is_over and not thing.holder and (not thing.is_dead or thing.is_done)
 
     def must_be_seen(self) -> set[int]:
@@ -127,11 +127,11 @@ class RetainMachine(RuleBasedStateMachine):
             key = b"jobs/delay=%ds" % delay if delay else b"jobs"
             said = self.say("prod", b"set %b 0 %d %d\r\n%b" % (key, expiry, len(body), body))
             assert said == b"STORED\r\n"
-            wall_ms = self.stage.wall_ms
+            unix_ms = self.stage.unix_ms
             self.last += 1
-            thing = Thing(body, wall_ms, wall_ms + expiry * 1000 if expiry else 0)
+            thing = Thing(body, unix_ms, unix_ms + expiry * 1000 if expiry else 0)
             if delay:
-                thing.due_ms = wall_ms + delay * 1000
+                thing.due_ms = unix_ms + delay * 1000
             else:
                 thing.marker = self.last
             self.things.append(thing)
@@ -160,7 +160,7 @@ class RetainMachine(RuleBasedStateMachine):
         thing = self.held_by(who)
         if thing is None or (thing.is_dead and word != "close"):
             return
-        over = 0 < thing.expires_ms <= self.stage.wall_ms
+        over = 0 < thing.expires_ms <= self.stage.unix_ms
         assert self.say(who, b"get jobs/" + word.encode()) == b"END\r\n"
         thing.holder = ""
         if word == "close":
@@ -169,7 +169,7 @@ class RetainMachine(RuleBasedStateMachine):
             thing.attempts += word != "defer"
             thing.is_dead = word == "abort/dead"
             if word == "abort/delay=2s" and not over:
-                thing.due_ms = self.stage.wall_ms + 2000
+                thing.due_ms = self.stage.unix_ms + 2000
             elif word == "abort/delay=2s":
                 thing.is_done = thing.may_be_gone = True  # nobody says which it is
         self.now()
@@ -187,7 +187,7 @@ class RetainMachine(RuleBasedStateMachine):
         self.stage.pass_time(ms)
         for thing in self.things:
             # Put off beyond its expiry, it is gone when it is due.
-            if 0 < thing.due_ms <= self.stage.wall_ms and self.is_expired(thing):
+            if 0 < thing.due_ms <= self.stage.unix_ms and self.is_expired(thing):
                 thing.may_be_gone = True
         self.now()
 

@@ -17,14 +17,14 @@ import pytest
 
 from journal.errors import JournalError
 from journal.sets.id_counts import IdCounts
-from journal.store import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.server.data_directory import DataDirectory
+from kestrelpy.server.directory.data_directory import DataDirectory
 from tests.support import stage as stages
 from tests.support.memory_disk import MemoryDisk
 from tests.support.stage import Stage
@@ -66,13 +66,13 @@ def keep(stage: Stage, name: str) -> None:
     log = stage.queue(name).log
     assert isinstance(log, JournalLog)
     maintenance = log.store.maintenance
-    job = maintenance.begin_snapshot(log.state(), stage.wall_ms)
+    job = maintenance.begin_snapshot(log.state(), stage.unix_ms)
     job.run(stage.disk)
     outdated = maintenance.finish_snapshot(job, True)
     chosen = maintenance.choose(job.snapshot.lsn)
     if chosen:
-        kept = job.snapshot.needed()
-        carry = maintenance.begin_compaction(chosen, kept, lambda: None, stage.wall_ms)
+        needed = job.snapshot.needed()
+        carry = maintenance.begin_compaction(chosen, needed, lambda: None, stage.unix_ms)
         outdated += maintenance.finish_compaction(chosen, carry, carry.run(stage.disk))
     for path in (*outdated, *log.take_dead()):
         stage.disk.remove(path)
@@ -167,9 +167,9 @@ def told(stage: Stage) -> dict[str, object]:
     for queue, log in logs(stage):
         state = log.state()
         facts[f"{queue.name.decode()}.{queue.generation}"] = [
-            plain(state), sorted(map(bytes, queue.ids.table)),
-            sorted(map(bytes, queue.versions.table)), queue.versions.lost_item,
-            [plain(scope.ids) for scope in queue.ids.scopes.values()],
+            plain(state), sorted(map(bytes, queue.dedupe.ids.table)),
+            sorted(map(bytes, queue.dedupe.versions.table)), queue.dedupe.versions.lost_item,
+            [plain(scope.ids) for scope in queue.dedupe.ids.scopes.values()],
         ]  # fmt: skip
     for name in sorted(stage.broker.queues):
         facts[f"items of {name.decode()}"] = stage.say(
@@ -218,8 +218,8 @@ def beside(disk: MemoryDisk, path: str) -> MemoryDisk:
 def is_named_at_once(disk: MemoryDisk, now_ms: int) -> bool:
     """Does recovery alone name something? Without all the rest of a start: for speed."""
     directory = DataDirectory(disk.kill_clone(), "data", _SIZES)
-    wall = Wall(stages.WALL_MS - 1_000_000)
-    broker = Broker(lambda name, declared: Policy(), lambda queue: NullLog(), wall, 99)
+    wall = ClockOffset(stages.WALL_MS - 1_000_000)
+    broker = Broker(lambda name, declared: Policy(), lambda queue: MemoryLog(), wall, 99)
     try:
         directory.lock()
         broker.server_id = directory.server_id.encode()

@@ -33,7 +33,7 @@ DELAY_MS_MAX: Final = 1500
 DAY_US: Final = 86_400_000_000
 
 
-def wall_ms(us: int) -> int:
+def unix_ms(us: int) -> int:
     """The wall clock at that moment of the run."""
     return WALL_MS + us // 1000
 
@@ -123,7 +123,7 @@ class Thing:
     copies: list[Thing] = field(default_factory=list)  # in children
 
     def may_be_expired(self, us: int) -> bool:
-        return bool(self.expires_first_ms) and wall_ms(us) >= self.expires_first_ms
+        return bool(self.expires_first_ms) and unix_ms(us) >= self.expires_first_ms
 
     def surely_before(self, other: Thing) -> bool:
         """Did it become available before the other?"""
@@ -423,7 +423,7 @@ class Book:
             thing.ready_us = max(now_us, thing.available_us)
             thing.doubt_until_us = min(thing.doubt_until_us, now_us)
             if thing.expiry > 0 and thing.arrived_us and not thing.expires_last_ms:
-                thing.expires_last_ms = wall_ms(now_us) + thing.expiry * 1000
+                thing.expires_last_ms = unix_ms(now_us) + thing.expiry * 1000
             if thing.available_us == NEVER:
                 thing.available_us = thing.ready_us = now_us + LATE_US + DELAY_MS_MAX * 1000
             if how == "power":

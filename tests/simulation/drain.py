@@ -58,7 +58,7 @@ class Drain:
                 self._drain(book)
                 if self.ledger.violations:
                     return
-        self._owed()
+        self._is_scheduled()
         self._read_again()
         if (self.ledger.shelves or self.ledger.streams) and not self.ledger.violations:
             world.crash("power")
@@ -133,7 +133,7 @@ class Drain:
         stats = self.ask(Request("stats", queue, options)).stats
         return int(stats.get(f"queue_{queue}_{name}", 0))
 
-    def _owed(self) -> None:
+    def _is_scheduled(self) -> None:
         """What was stored once, or here or there, is somewhere."""
         came, us, ledger = {number for _, number in self._came}, self.world.timeline.us, self.ledger
         missing = [

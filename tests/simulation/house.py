@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
 from journal import patience
-from kestrelpy.config import Config
+from kestrelpy.config.settings import Config
 from kestrelpy.protocol.conversation import Conversation
-from kestrelpy.server import clock, committer, daemon
-from kestrelpy.server.connection import Connection
+from kestrelpy.server import clock, daemon
+from kestrelpy.server.connections.connection import Connection
+from kestrelpy.server.journals import committer
 from tests.simulation.books import WALL_MS
 from tests.simulation.loop import JobQueue
 
@@ -104,7 +105,7 @@ def patched(world: World) -> Iterator[None]:
     def now_ms() -> int:
         return _STEADY_MS + (timeline.us - world.steady_from_us) // 1000
 
-    def wall_offset_ms() -> int:
+    def wall_clock_offset_ms() -> int:
         return WALL_MS + timeline.us // 1000 - now_ms()
 
     looks = count(step=_LOOK_US)
@@ -122,11 +123,11 @@ def patched(world: World) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for where, name, stand_in in (
             (clock, "now_ms", now_ms),
-            (clock, "wall_offset_ms", wall_offset_ms),
+            (clock, "wall_clock_offset_ms", wall_clock_offset_ms),
             (clock, "elapsed", elapsed),
             (committer, "threading", SimpleNamespace(Thread=lambda **n: _thread(world, **n))),
             (committer, "SimpleQueue", lambda: _jobs(world)),
-            (daemon, "settle_down", nothing),
+            (daemon, "tune_interpreter", nothing),
             (patience, "time", SimpleNamespace(sleep=nothing)),
             (daemon, "Connection", SimConnection),
             (daemon, "raise_file_limit", lambda *_: 1 << 16),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.simulation.books import Book, Thing, wall_ms
+from tests.simulation.books import Book, Thing, unix_ms
 from tests.simulation.requests import Reply, Request
 
 
@@ -71,7 +71,7 @@ def _out_of_time(request: Request, thing: Thing, book: Book, fresh: bool) -> Ite
     if thing.roams or (request.dead and book.rules.expire_to):
         return  # it was stored anew, or died of its age
     last_ms = thing.expires_last_ms
-    if last_ms and not request.dead and wall_ms(request.arrived_us) > last_ms:
+    if last_ms and not request.dead and unix_ms(request.arrived_us) > last_ms:
         yield f"{request} shows {thing}, which has expired"
     most = book.rules.max_attempts
     if most is None or not fresh:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tests.simulation.books import EARLY_US, LATE_US, NEVER, Book, Rules, Thing, wall_ms
+from tests.simulation.books import EARLY_US, LATE_US, NEVER, Book, Rules, Thing, unix_ms
 from tests.simulation.handing import Hands
 from tests.simulation.judge import is_in_doubt, surely_behind, wrong_with
 from tests.simulation.kids import Kids
@@ -158,7 +158,7 @@ class Ledger:
 
     def _expires(self, request: Request, thing: Thing, now: int) -> None:
         if request.expiry > 0:
-            thing.expires_last_ms = wall_ms(now) + request.expiry * 1000
+            thing.expires_last_ms = unix_ms(now) + request.expiry * 1000
             self.kids.expires(thing)
 
     def not_stored(self, thing: Thing) -> None:
@@ -200,9 +200,9 @@ class Ledger:
             thing.arrived_us = now
             thing.talk = talk
             if request.expiry:
-                thing.expires_first_ms = wall_ms(now) + max(request.expiry, 0) * 1000
+                thing.expires_first_ms = unix_ms(now) + max(request.expiry, 0) * 1000
                 if request.expiry < 0:
-                    thing.expires_last_ms = wall_ms(now)
+                    thing.expires_last_ms = unix_ms(now)
             self.things[thing.number] = thing
             book.put(thing)
             self.kids.put(thing, book)

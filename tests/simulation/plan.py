@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
-from kestrelpy.config import Config
+from kestrelpy.config.settings import Config
 from tests.simulation.books import DAY_US, NEVER, Rules
 from tests.simulation.house import configuration
 from tests.simulation.ticks import SETTINGS
@@ -115,7 +115,7 @@ def _newer(
                 block.pop("sync")
                 settings[f"{name}+{kid}"] = block
             rules[f"{name}+{kid}"] = replace(
-                own, always_synced=rules[name].always_synced, keyed=rules[name].keyed,
+                own, always_synced=rules[name].always_synced, keyed=rules[name].key_gate,
                 hands=hands, configured=bool(block),
             )  # fmt: skip
 

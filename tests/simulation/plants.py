@@ -13,25 +13,25 @@ from typing import Any, Final
 from unittest import mock
 
 from journal.recovery.recovery import Recovery
-from journal.store import Journal, SyncJob
+from journal.write.group_commit import SyncJob
+from journal.write.writer import Journal
 from kestrelpy.core.fanout.child import Child
 from kestrelpy.core.index.dedupe import Ids
 from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.queue.admin import Admin
+from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry import lifecycle as children
-from kestrelpy.core.registry import remnants
+from kestrelpy.core.registry.lifecycle import Lifecycle
 from kestrelpy.core.replay.replay import Replay
 from kestrelpy.core.replay.subscription_replay import ReplayLine
-from kestrelpy.core.subscription.restore import Apart
-from kestrelpy.core.subscription.subscription import DEFERRED, Reader
-from kestrelpy.core.transfer import in_flight as passages
-from kestrelpy.core.transfer import steps as moving
-from kestrelpy.core.transfer.in_flight import Passages
+from kestrelpy.core.subscription.restore import OutOfOrder
+from kestrelpy.core.subscription.subscription import DEFERRED, Subscription
+from kestrelpy.core.transfer.in_flight import InFlight
+from kestrelpy.core.transfer.steps import Source
 from kestrelpy.protocol.replies import Replies
 from kestrelpy.protocol.verbs import children as mentioning
-from kestrelpy.protocol.verbs import delete_item as removing
 from kestrelpy.protocol.verbs import set as storing
-from kestrelpy.server.data_directory import DataDirectory
+from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.turn import Turn
 from tests.simulation.clients import Keeper, Operator
 from tests.support.memory_disk import MemoryDisk
@@ -129,7 +129,7 @@ def lent_to_two() -> Any:
     calls = count(1)
 
     def make(real: Around) -> Around:
-        def opened(reader: Reader, *args: Any) -> Any:
+        def opened(reader: Subscription, *args: Any) -> Any:
             lease = real(reader, *args)
             if lease is not None and not lease.dead and next(calls) % _SOMETIMES == 0:
                 reader.ready.give_back(lease.place, lease.item)
@@ -137,12 +137,12 @@ def lent_to_two() -> Any:
 
         return opened
 
-    return around(Reader, "open", make)
+    return around(Subscription, "open", make)
 
 
 def second_before_first() -> Any:
     def make(real: Around) -> Around:
-        def opened(reader: Reader, holder: Any, now_ms: int, *how: Any) -> Any:
+        def opened(reader: Subscription, holder: Any, now_ms: int, *how: Any) -> Any:
             first = real(reader, holder, now_ms, *how)
             second = real(reader, holder, now_ms, *how) if first is not None else None
             if second is None:
@@ -152,7 +152,7 @@ def second_before_first() -> Any:
 
         return opened
 
-    return around(Reader, "open", make)
+    return around(Subscription, "open", make)
 
 
 def last_record_dropped() -> Any:
@@ -170,7 +170,7 @@ def last_record_dropped() -> Any:
 
 
 def tokens_begin_again() -> Any:
-    return mock.patch.object(Reader, "_apply_tokens", lambda reader, below: None)
+    return mock.patch.object(Subscription, "_apply_tokens", lambda reader, below: None)
 
 
 def deleted_files_stay() -> Any:
@@ -237,22 +237,26 @@ def renewal_of_a_token_forgotten_by_a_restart() -> Iterator[None]:
 
 
 def put_off_forgotten_by_a_restart() -> Any:
-    return mock.patch.object(Apart, "put_off", lambda apart, record: None)
+    return mock.patch.object(OutOfOrder, "put_off", lambda apart, record: None)
 
 
 def moved_without_a_record() -> Any:
-    def leave(reader: Reader, *args: Any) -> int:
-        def nothing(log: Any, draft: Any) -> int:
-            return int(log.lsn_appended)
+    def make(real: Around) -> Around:
+        def leave(source: Source, *args: Any) -> int:
+            def nothing(log: Any, draft: Any) -> int:
+                return int(log.lsn_appended)
 
-        with mock.patch.multiple(type(reader.log), write=nothing, write_lazily=nothing):
-            return moving.leave(reader, *args)
+            log = source._reader.log
+            with mock.patch.multiple(type(log), write=nothing, write_lazily=nothing):
+                return int(real(source, *args))
 
-    return mock.patch.object(passages, "leave", leave)
+        return leave
+
+    return around(Source, "leave", make)
 
 
 def copies_in_doubt_kept_by_a_start() -> Any:
-    return mock.patch.object(Passages, "settle_all", lambda passages, queue, now_ms: 0)
+    return mock.patch.object(InFlight, "settle_all", lambda passages, queue, now_ms: 0)
 
 
 def id_forgotten_by_a_restart() -> Any:
@@ -275,7 +279,7 @@ def id_known_that_was_never_seen() -> Any:
 
 
 def cancelled_by_its_id_and_there() -> Any:
-    return mock.patch.object(removing, "cancel", lambda queue, *args: queue.log.lsn_appended)
+    return mock.patch.object(Admin, "cancel", lambda admin, *args: admin._queue.log.lsn_appended)
 
 
 def what_waits_is_not_found_by_its_id() -> Any:
@@ -283,10 +287,10 @@ def what_waits_is_not_found_by_its_id() -> Any:
 
 
 def handed_off_and_given_back() -> Any:
-    def hand_off(passages: Passages, source: Queue, lease: Any, *args: Any) -> None:
-        lease.owner.take_back(lease, args[-1], DEFERRED)
+    def hand_off(passages: InFlight, source: Queue, lease: Any, *args: Any) -> None:
+        lease.owner.nack_one(lease, args[-1], DEFERRED)
 
-    return mock.patch.object(Passages, "hand_off", hand_off)
+    return mock.patch.object(InFlight, "hand_off", hand_off)
 
 
 def handed_off_without_an_origin() -> Any:
@@ -337,24 +341,23 @@ def child_named_before_the_sync() -> Any:
 
 
 def child_begins_with_what_was_there() -> Any:
-    def make(real: Around) -> Around:
-        def name_child(queue: Queue, number: int, part: bytes, floor: int) -> Child:
-            child: Child = real(queue, number, part, floor)
-            child.taken = max(child.taken - 2, 0)
-            return child
+    real = ChildQueue.named
 
-        return name_child
+    def named(queue: Queue, number: int, part: bytes, floor: int) -> ChildQueue:
+        made = real(queue, number, part, floor)
+        made.child.taken = max(made.child.taken - 2, 0)
+        return made
 
-    return mock.patch.object(children, "name_child", make(children.name_child))
+    return mock.patch.object(ChildQueue, "named", named)
 
 
 def children_go_with_their_queue() -> Any:
-    def leave(broker: Any, queue: Queue, now_ms: int) -> None:
-        for branch in queue.branches:
-            children.drop(broker, branch)
-        broker.deleted.append(queue)
+    def leave(registry: Lifecycle, queue: Queue, now_ms: int) -> None:
+        for branch in ChildQueue.all_of(queue):
+            registry._drop(branch)
+        registry.deleted.append(queue)
 
-    return mock.patch.object(remnants, "leave", leave)
+    return mock.patch.object(Lifecycle, "_leave", leave)
 
 
 def _sometimes(where: type, name: str, wrong: Callable[[Any], Any]) -> Any:
@@ -375,7 +378,7 @@ def never_at_rest() -> Any:
     def make(real: Around) -> Around:
         def arm(turn: Turn, now_ms: int) -> None:
             real(turn, now_ms)
-            turn.owe()
+            turn.schedule()
 
         return arm
 

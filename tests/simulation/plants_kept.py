@@ -12,11 +12,11 @@ from typing import Any, Final
 from unittest import mock
 
 from journal.write.retention import Retention
-from kestrelpy.core.index.markers import Marks
-from kestrelpy.core.queue import browse as kept
-from kestrelpy.core.queue.browse import READY, Kept
-from kestrelpy.core.queue.retention import Retained
+from kestrelpy.core.index.markers import MarkerIndex
+from kestrelpy.core.index.retained_ids import RetainedIds
+from kestrelpy.core.queue.browse import Browse
 from kestrelpy.core.replay import replay
+from kestrelpy.core.subscription.subscription import READY, Subscription
 from kestrelpy.protocol.verbs.browse import Answer
 from tests.simulation.plants import Around, around
 
@@ -27,7 +27,7 @@ def one_is_not_kept() -> Any:
     calls = count(1)
 
     def make(real: Around) -> Around:
-        def up_to(retained: Retained, last: int) -> Any:
+        def up_to(retained: RetainedIds, last: int) -> Any:
             is_new = last > retained._seen
             ids = real(retained, last)
             if is_new and next(calls) % _SOMETIMES == 0:
@@ -36,7 +36,7 @@ def one_is_not_kept() -> Any:
 
         return up_to
 
-    return around(Retained, "up_to", make)
+    return around(RetainedIds, "up_to", make)
 
 
 def what_is_done_is_not_kept_by_a_restart() -> Any:
@@ -45,18 +45,18 @@ def what_is_done_is_not_kept_by_a_restart() -> Any:
 
 def a_segment_takes_an_item_of_the_next_along() -> Any:
     def make(real: Around) -> Around:
-        def lose(retained: Retained, first: int, last: int, needed: Any) -> None:
+        def lose(retained: RetainedIds, first: int, last: int, needed: Any) -> None:
             real(retained, first, last + 1, needed)
 
         return lose
 
-    return around(Retained, "lose", make)
+    return around(RetainedIds, "lose", make)
 
 
 def kept_for_half_of_the_time() -> Any:
     def make(real: Around) -> Around:
-        def over(retention: Retention, segments: Any, wall_ms: int) -> int:
-            return int(real(retention, segments, wall_ms + (retention.ms or 0) // 2))
+        def over(retention: Retention, segments: Any, unix_ms: int) -> int:
+            return int(real(retention, segments, unix_ms + (retention.ms or 0) // 2))
 
         return over
 
@@ -75,38 +75,38 @@ def kept_up_to_a_tenth_of_the_size() -> Any:
 
 def marker_of_what_is_done_forgotten_by_a_restart() -> Any:
     def make(real: Around) -> Around:
-        def restore(marks: Marks, given: list[tuple[int, int]]) -> None:
+        def restore(marks: MarkerIndex, given: list[tuple[int, int]]) -> None:
             real(marks, given[1:])
 
         return restore
 
-    return around(Marks, "restore", make)
+    return around(MarkerIndex, "restore", make)
 
 
 def markers_of_what_went_back_after_a_restart() -> Any:
     def make(real: Around) -> Around:
-        def lose(marks: Marks, first: int, last: int, live: Any) -> None:
+        def lose(marks: MarkerIndex, first: int, last: int, live: Any) -> None:
             if first > 1:
                 real(marks, first, last, live)
 
         return lose
 
-    return around(Marks, "lose", make)
+    return around(MarkerIndex, "lose", make)
 
 
 def gap_not_counted() -> Any:
-    return mock.patch.object(Kept, "note_gap", lambda kept, after, shown: None)
+    return mock.patch.object(Browse, "note_gap", lambda kept, after, shown: None)
 
 
 def hole_counted_as_a_gap() -> Any:
-    def note_gap(kept: Kept, after: int, shown: int) -> None:
+    def note_gap(kept: Browse, after: int, shown: int) -> None:
         kept._reader.counters.gaps += 0 < after < shown - 1
 
-    return mock.patch.object(Kept, "note_gap", note_gap)
+    return mock.patch.object(Browse, "note_gap", note_gap)
 
 
 def what_is_done_called_ready() -> Any:
-    return mock.patch.object(kept, "state_of", lambda reader, id_: (READY, 0))
+    return mock.patch.object(Subscription, "state_of", lambda reader, id_: (READY, 0))
 
 
 def one_left_out_of_many() -> Any:

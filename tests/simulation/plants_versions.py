@@ -12,8 +12,7 @@ from typing import Any, Final
 from unittest import mock
 
 from kestrelpy.core.index.versions import Versions
-from kestrelpy.core.queue import put as storing
-from kestrelpy.core.queue.put import EXISTS
+from kestrelpy.core.queue.queue import EXISTS, Queue
 from kestrelpy.protocol.verbs import streams
 from tests.simulation.plants import Around, around
 
@@ -25,7 +24,7 @@ def version_forgotten_by_a_restart() -> Any:
 
 
 def _refusal_sometimes(wrong: Callable[[int], int]) -> Any:
-    calls, real = count(1), storing._refusal
+    calls, real = count(1), Queue._refusal
 
     def refusal(*args: Any) -> int:
         right = real(*args)
@@ -33,7 +32,7 @@ def _refusal_sometimes(wrong: Callable[[int], int]) -> Any:
             return int(right)
         return wrong(right)
 
-    return mock.patch.object(storing, "_refusal", refusal)
+    return mock.patch.object(Queue, "_refusal", refusal)
 
 
 def two_writers_win() -> Any:

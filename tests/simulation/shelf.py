@@ -30,7 +30,7 @@ _SURELY_LIVE: Final = ("ready", "delayed")
 
 
 @dataclass(eq=False)
-class Kept:
+class Browse:
     """One item in the view of one queue. Times are microseconds of the run."""
 
     thing: Thing
@@ -65,7 +65,7 @@ class Shelf:
 
     def __init__(self, book: Book) -> None:
         self.book = book
-        self.kept: dict[int, Kept] = {}
+        self.kept: dict[int, Browse] = {}
         self.is_unsure = False  # something could not be read: nothing is due
         self.may_have_gaps = False  # something was cancelled or lost, or a gap was asked for
         self.spent = 0
@@ -74,7 +74,7 @@ class Shelf:
 
     def put(self, thing: Thing) -> None:
         """A set of it has come."""
-        self.kept[thing.number] = Kept(thing, thing.arrived_us, self.spent, thing.delay_ms > 0)
+        self.kept[thing.number] = Browse(thing, thing.arrived_us, self.spent, thing.delay_ms > 0)
 
     def spend(self, request: Request) -> None:
         """Some request has come, of whatever queue: it may have taken that much of the log."""
@@ -105,14 +105,14 @@ class Shelf:
 
     # -- what must be there -----------------------------------------------------------------
 
-    def is_over(self, each: Kept, us: int) -> bool:
+    def is_over(self, each: Browse, us: int) -> bool:
         """May its time be over, whatever it is?"""
         rules = self.book.rules
         if rules.retain_bytes:
             return self.spent - each.spent + _LIFE_BYTES > rules.retain_bytes
         return us >= each.put_us + rules.retain_us - EARLY_US
 
-    def _must_be_there(self, each: Kept, since_us: int, us: int) -> bool:
+    def _must_be_there(self, each: Browse, since_us: int, us: int) -> bool:
         """From `since_us` until now, with a marker?"""
         thing, book = each.thing, self.book
         if not 0 < each.stored_us < since_us or each.is_void or self.is_unsure:
@@ -123,7 +123,7 @@ class Shelf:
             return False
         return not (thing.may_be_expired(us) or self.is_over(each, us) or book.may_fail)
 
-    def due(self, since_us: int, us: int) -> Iterator[Kept]:
+    def due(self, since_us: int, us: int) -> Iterator[Browse]:
         """All that must be there all the time."""
         return (each for each in self.kept.values() if self._must_be_there(each, since_us, us))
 
@@ -134,7 +134,7 @@ class Shelf:
         now_us = request.left_us
         each = self.kept.get(thing.number)
         if each is None:  # it came from another queue
-            each = Kept(thing, thing.arrived_us, 0, is_here=True)
+            each = Browse(thing, thing.arrived_us, 0, is_here=True)
             self.kept[thing.number] = each
         if request.arrived_us > each.erased_us:
             yield f"{request} shows {thing}, which was deleted at {each.erased_us / 1000}"
@@ -144,7 +144,7 @@ class Shelf:
         if request.after >= 0:
             yield from self._observed(request, reply, each)
 
-    def _observed(self, request: Request, reply: Reply, each: Kept) -> Iterator[str]:
+    def _observed(self, request: Request, reply: Reply, each: Browse) -> Iterator[str]:
         thing = each.thing
         if request.arrived_us > self.book.deleted_us and each.known_us < NEVER:
             if each.marker not in (0, reply.number):

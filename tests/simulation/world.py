@@ -21,7 +21,7 @@ from journal.files import SHORTAGE_ERRORS
 from journal.format.folder import parse_folder_name
 from kestrelpy.server.daemon import Daemon, StartError
 from tests.simulation.at_rest import Rest
-from tests.simulation.books import Thing, wall_ms
+from tests.simulation.books import Thing, unix_ms
 from tests.simulation.clients import KINDS, new_thing
 from tests.simulation.drain import Drain
 from tests.simulation.historian import Historian
@@ -299,7 +299,7 @@ class World:
                 drain.run()
             if self.plan.ticks and not (self.ledger.violations or self.ledger.was_unreadable):
                 self._run(self.timeline.us + TICKS_US)  # a schedule may have begun just now
-                for wrong in wrong_with_ticks(self.disk, wall_ms(self.timeline.us) // 1000):
+                for wrong in wrong_with_ticks(self.disk, unix_ms(self.timeline.us) // 1000):
                     self.ledger.complain(wrong)
                 self.count("schedules")
             if not (self.plan.ticks or self.ledger.violations or self.ledger.was_unreadable):

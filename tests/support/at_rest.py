@@ -130,14 +130,14 @@ class Walk:
             return
         self._met[id(thing)] = thing
         names = _names(kind)
-        self.classes.add(names[0])
+        self.classes.update(names)
         if names[0] in NONE_LEFT:
             self.complaints.append(f"{where} is left: {_shown(thing)}")
         elif names[0] not in VALUES:
             for attribute, value in _attributes(thing, kind):
                 self.attributes.add((names[0], attribute))
                 self._check(where, names, attribute, value)
-            for relation in RELATIONS.get(names[0], ()):
+            for relation in (each for name in names for each in RELATIONS.get(name, ())):
                 if names[0] not in self._but and (wrong := relation(thing)):
                     self.complaints.append(f"{where}: {wrong}")
 

@@ -7,10 +7,13 @@ from typing import Any
 
 from journal.errors import Damage, NewerFormat
 from journal.files import Files
-from journal.format import Kind, Record, Tag, decode_meta, ended_bytes
 from journal.format.key import as_text
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta, ended_bytes
+from journal.format.record import Record
 from kestrelpy.spark.files import decode
-from kestrelpy.spark.files.plan_events import History, plan_events
+from kestrelpy.spark.files.plan import History
+from kestrelpy.spark.files.plan_events import plan_events
 from kestrelpy.spark.files.split import NO_LIMITS, Limits
 from kestrelpy.spark.schema import DEFAULT, EXTRA, OP_WORDS, Selection
 

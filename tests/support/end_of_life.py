@@ -15,9 +15,10 @@ from collections.abc import Iterable
 
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.queue.admin import pause
+from kestrelpy.core.queue.admin import Admin
+from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.subscription import Subscription
 from tests.support.at_rest import files_left, left_over
 from tests.support.life import Life
 from tests.support.queues import QueueInHand
@@ -74,7 +75,7 @@ def empty(stage: Stage) -> None:
         for queue in _every(broker):
             _give_back(queue.reader, stage.now_ms)
             if queue.reader.paused and not queue.deleted:
-                pause(queue, False, stage.now_ms)
+                Admin(queue).pause(False, stage.now_ms)
         stage.work()
         for queue in _every(broker):
             _take_all(stage, queue)
@@ -92,7 +93,8 @@ def empty(stage: Stage) -> None:
 
 def _every(broker: Broker) -> list[Queue]:
     """Queues and children, those of deleted ones too."""
-    return [*broker.queues.values(), *(b for queue in broker.remnants for b in queue.branches)]
+    tombstones = (each for queue in broker.tombstones for each in ChildQueue.all_of(queue))
+    return [*broker.queues.values(), *tombstones]
 
 
 def _holds(queue: Queue) -> bool:
@@ -100,20 +102,20 @@ def _holds(queue: Queue) -> bool:
 
 
 def _is_moving(broker: Broker) -> bool:
-    return broker.moves.is_active or bool(broker.moves._outboxes) or bool(broker.remnants)
+    return broker.moves.is_active or bool(broker.moves._outboxes) or bool(broker.tombstones)
 
 
-def _give_back(reader: Reader, now_ms: int) -> None:
+def _give_back(reader: Subscription, now_ms: int) -> None:
     """Whoever has a token is done with the item."""
     for lease in reader.leases.all():
         if not lease.is_moving:
             reader.confirm(lease, now_ms)
 
 
-def _due_in(reader: Reader, stage: Stage) -> int:
+def _due_in(reader: Subscription, stage: Stage) -> int:
     """How long the last of what is delayed still is."""
-    entries = reader.delays.entries(stage.broker.wall.offset_ms)
-    return max((entry.due_ms - stage.wall_ms + 1 for entry in entries), default=0)
+    entries = reader.delays.entries(stage.broker.clock.offset_ms)
+    return max((entry.due_ms - stage.unix_ms + 1 for entry in entries), default=0)
 
 
 def _take_all(stage: Stage, queue: Queue) -> None:
@@ -141,13 +143,13 @@ def _complain(complaints: Iterable[str]) -> None:
 def end_in_hand(q: QueueInHand) -> None:
     """Nothing is left of a queue whose log writes nothing."""
     broker = q.broker
-    for waiter in [*broker.take_woken()]:
+    for waiter in [*broker.take_to_resume()]:
         assert waiter.done
     for name in [*q.holders]:
         q.hang_up(name)
     for queue in [*broker.queues.values()]:
         if queue.reader.paused:
-            pause(queue, False, q.now_ms)
+            Admin(queue).pause(False, q.now_ms)
         while queue.reader.live or queue.reader.leases:
             _give_back(queue.reader, q.now_ms)
             for dead in (False, True):
@@ -156,7 +158,7 @@ def end_in_hand(q: QueueInHand) -> None:
             q.pass_time(_A_MOMENT_MS * 10)
             for holder in q.holders.values():
                 holder.overdue.clear()
-    broker.take_woken()
+    broker.take_to_resume()
     broker.deleted.clear()  # the shell would have removed their files by now
     while q.read_back():
         pass
@@ -177,7 +179,7 @@ def end_life(life: Life) -> None:
         life.commit()
         life.settle()
         life.pass_time(_A_MOMENT_MS * 10)
-    broker.take_woken()
+    broker.take_to_resume()
     for _ in range(3):  # what the last snapshot lets go is said, written and snapped again
         life.commit()
         life.settle()

@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from random import Random
 
 from journal.files import Files, Handle
-from journal.format import Draft, Kind, Record, number_given
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
 from journal.format.folder import parse_folder_name
+from journal.format.kinds import Kind
+from journal.format.record import Draft, Record, number_given
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal
 from journal.sets.id_set import IdSet
-from journal.store import Journal, Sizes, Store
+from journal.store import Store
+from journal.write.segment_file import Sizes
+from journal.write.writer import Journal
 from tests.support.memory_disk import MemoryDisk
 
 FOLDER = "/data/jobs.1"

@@ -1,7 +1,7 @@
 """A queue with a real journal on the memory disk, whose threads are moved by hand: what is ordered
 off the loop (reads, snapshots, rewriting) is done one by one, whenever a test says so.
 
-`wrap` of `kestrelpy.server.journal_jobs` has to be replaced by `at_once`.
+`wrap` of `kestrelpy.server.journals.journal_jobs` has to be replaced by `at_once`.
 
 One rule: between two commands nothing happens that was not asked for.
 """
@@ -13,20 +13,19 @@ from random import Random
 from typing import Any, TypeVar, cast
 
 from journal.errors import Damage
-from journal.store import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder, Lease
 from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.put import NOT_STORED
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Reader
-from kestrelpy.server.data_directory import DataDirectory
-from kestrelpy.server.journal_jobs import Background
+from kestrelpy.core.queue.queue import NOT_STORED, Queue
+from kestrelpy.core.subscription.subscription import Subscription
+from kestrelpy.server.directory.data_directory import DataDirectory
+from kestrelpy.server.journals.journal_jobs import JournalJobs
 from tests.support.journals import TINY
 from tests.support.memory_disk import MemoryDisk
 
@@ -77,7 +76,7 @@ async def no_sleep(_: float) -> None:
     """Time is nothing in the hand."""
 
 
-class HandBackground(Background):
+class HandBackground(JournalJobs):
     """Collects what is to be done on threads."""
 
     def __init__(self, life: Life) -> None:
@@ -93,7 +92,7 @@ class HandBackground(Background):
     def _start(self, target: JournalLog, work: Coroutine[object, object, None]) -> None:
         self.work.append(work)
 
-    def _name(self, reader: Reader, target: JournalLog) -> None:
+    def _name(self, reader: Subscription, target: JournalLog) -> None:
         backlog = target.store.read_ahead
         self.life.damages += backlog.damages + reader.damages
         backlog.damages, reader.damages = [], []
@@ -140,17 +139,17 @@ class Life:
         self.directory.lock()
         self.broker = Broker(
             lambda name, declared: self.policy, lambda q: self.directory.new_log(q, self.dirty),
-            Wall(WALL_MS), 9,
+            ClockOffset(WALL_MS), 9,
         )  # fmt: skip
-        found = self.directory.recover(self.broker, self.dirty, now_ms, self.wall_ms)
+        found = self.directory.recover(self.broker, self.dirty, now_ms, self.unix_ms)
         self.damages += found.damages
         self.notes = found.notes
         if NAME not in self.broker.queues:
             self.broker.create(NAME, now_ms)
-        self.starving: list[Reader] = []
+        self.starving: list[Subscription] = []
 
     @property
-    def wall_ms(self) -> int:
+    def unix_ms(self) -> int:
         return self.now_ms + WALL_MS
 
     @property
@@ -158,7 +157,7 @@ class Life:
         return self.broker.queues[NAME]
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> Subscription:
         return self.queue.reader
 
     @property
@@ -168,8 +167,8 @@ class Life:
 
     # -- off the loop -----------------------------------------------------------------------
 
-    def read_back(self, reader: Reader) -> None:
-        reader.line.refill(self.wall_ms)
+    def read_back(self, reader: Subscription) -> None:
+        reader.ready_line.refill(self.unix_ms)
         if reader.waiters:
             reader.serve(self.now_ms)
 
@@ -182,8 +181,8 @@ class Life:
 
     def feed(self) -> None:
         """The end of a turn."""
-        hungry = dict.fromkeys(self.starving + self.broker.take_hungry())
-        self.starving = [r for r in hungry if not self.background.feed(r)]
+        hungry = dict.fromkeys(self.starving + self.broker.take_to_read())
+        self.starving = [r for r in hungry if not self.background.schedule_read(r)]
 
     def do_some(self, nth: int = 0) -> bool:
         """One turn, and one thing that is to be done off the loop."""
@@ -204,20 +203,20 @@ class Life:
             log.cleaned()
         self.dirty.clear()
         for _ in range(_ROUNDS_MAX):
-            journal.write(self.wall_ms)
+            journal.write(self.unix_ms)
             if journal.wants_preallocation:
-                order = journal.begin_preallocation(self.wall_ms)
+                order = journal.begin_preallocation(self.unix_ms)
                 journal.finish_preallocation(order, order.prepare(self.disk))
             elif not journal.has_pending or journal.commit.failure is not None:
                 break
         if self.log.store.maintenance.wants_snapshot:
-            self.background.snapshot(self.log, self.wall_ms)
+            self.background.snapshot(self.log, self.unix_ms)
         job = journal.begin_sync()
         if job is not None:
             job.run()
             journal.finish_sync(None)
         self.log.advance()
-        self.background.settle(self.log)
+        self.background.log_advanced(self.log)
         self.settled(self.log)
 
     def killed(self) -> Life:

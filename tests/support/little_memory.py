@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.store import Sizes
+from journal.write.segment_file import Sizes
 
 _REFILLS = (
     "kestrelpy.core.subscription.ready_line.REFILL_ITEMS",

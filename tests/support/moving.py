@@ -19,11 +19,10 @@ from random import Random
 from typing import Any
 
 from journal.errors import JournalFailed
-from journal.format import Record
+from journal.format.record import Record
 from journal.tools.view import JournalView
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.transfer.steps import whose_files
 from tests.support.memory_disk import Fate, MemoryDisk, PowerCut
 from tests.support.stage import Stage
 
@@ -195,7 +194,7 @@ class Town(Stage):
         maintenance = log.store.maintenance
         if log.journal.active is None:
             return  # nothing was ever written
-        job = maintenance.begin_snapshot(log.state(), self.wall_ms)
+        job = maintenance.begin_snapshot(log.state(), self.unix_ms)
         job.run(self.disk)
         for path in maintenance.finish_snapshot(job, True):
             self.disk.remove(path)
@@ -210,7 +209,7 @@ class Town(Stage):
         """The queue of each item that is there, and its body as it stands in the log."""
         found = []
         for queue in self.broker.queues.values():
-            log, reader, name = whose_files(queue).log, queue.reader, queue.name.decode()
+            log, reader, name = queue.files.log, queue.reader, queue.name.decode()
             for id_ in reader.live:
                 if isinstance(log, JournalLog):
                     one = log.store.one(id_)
@@ -224,7 +223,7 @@ class Town(Stage):
 
     def check(self) -> None:
         """Nothing is lost, nothing is doubled."""
-        assert not self.broker.moves.passages.mover.leases, "it would only grow"
+        assert not self.broker.moves.in_flight.mover.leases, "it would only grow"
         found = self.bodies()
         doubled = {body: count for body, count in found.items() if count > 1}
         assert not doubled, f"doubled: {doubled}"
@@ -236,7 +235,7 @@ class Town(Stage):
 
     def origins(self) -> int:
         """How many are open."""
-        queues = {whose_files(queue) for queue in self.broker.queues.values()}
+        queues = {queue.files for queue in self.broker.queues.values()}
         return sum(len(queue.origins) for queue in queues)
 
     def moving(self) -> list[Lease]:

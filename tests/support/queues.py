@@ -17,13 +17,17 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-from journal.format import Kind, RawDraft, Record, said_of_put
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
 from journal.format.key import text_of
-from journal.store import Journal, ReadAhead, Store
+from journal.format.kinds import Kind
+from journal.format.meta import said_of_put
+from journal.format.record import RawDraft, Record
+from journal.read.readahead import ReadAhead
+from journal.store import Store
+from journal.write.writer import Journal
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder, Lease
 from kestrelpy.core.index.memory_budget import UNLIMITED
@@ -32,14 +36,11 @@ from kestrelpy.core.index.waiters import Waiter, Want
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.admin import Waiting, cancel, pause, purge, waiting
-from kestrelpy.core.queue.put import NOT_STORED
-from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.queue.admin import Admin, Waiting
+from kestrelpy.core.queue.queue import NOT_STORED, Queue
 from kestrelpy.core.replay.replay import Replay
 from kestrelpy.core.subscription.ready_line import item_of
-from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Reader
-from kestrelpy.core.subscription.token_leases import find
-from kestrelpy.core.transfer.steps import redrive
+from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Subscription
 from tests.support.journals import FOLDER, IDENTITY, TINY
 from tests.support.memory_disk import MemoryDisk
 
@@ -97,14 +98,15 @@ class QueueInHand:
     """The queue `jobs` in a broker of its own. `now_ms` is the steady clock."""
 
     def __init__(
-        self, policy: Policy, now_ms: int = 0, wall_ms: int = WALL_MS, queues_max: int = 100
+        self, policy: Policy, now_ms: int = 0, unix_ms: int = WALL_MS, queues_max: int = 100
     ) -> None:
         self.policy = policy
         self.now_ms = now_ms
         self.holders: dict[str, Holder] = {}
         self.dirty: list[JournalLog] = []
         self.broker = Broker(
-            lambda name, declared: self.policy, self._make_log, Wall(wall_ms - now_ms), queues_max
+            lambda name, declared: self.policy, self._make_log, ClockOffset(unix_ms - now_ms),
+            queues_max,
         )
 
     def _make_log(self, queue: Queue) -> Log:
@@ -119,12 +121,12 @@ class QueueInHand:
         return self.broker.queues[NAME]
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> Subscription:
         return self.queue.reader
 
     @property
-    def wall_ms(self) -> int:
-        return self.now_ms + self.broker.wall.offset_ms
+    def unix_ms(self) -> int:
+        return self.now_ms + self.broker.clock.offset_ms
 
     @property
     def ready(self) -> list[bytes]:
@@ -191,13 +193,13 @@ class QueueInHand:
     def read_back(self) -> bool:
         """What has to be read back is, at once; did that bring anything?"""
         moved = False
-        for reader in self.broker.take_hungry():
+        for reader in self.broker.take_to_read():
             backlog, before = reader.log.backlog, unread(reader)
             assert isinstance(backlog, KeptReadAhead)
             if reader.dead.sought:
-                reader.line.revive(backlog.put_of(reader.dead.sought))
+                reader.ready_line.revive(backlog.put_of(reader.dead.sought))
             if reader.ready.beyond:
-                reader.line.refill(self.wall_ms)
+                reader.ready_line.refill(self.unix_ms)
             fetch(reader)
             moved |= unread(reader) != before
             reader.serve(self.now_ms)
@@ -240,7 +242,7 @@ class QueueInHand:
 
     def named(self, token: int) -> Lease | None:
         """The lease that this token stands for now."""
-        return find(self.reader, token, self.now_ms)
+        return self.reader.by_token.find(token, self.now_ms)
 
     def touch(self, lease: Lease, lease_ms: int) -> None:
         owner(lease).renew(lease, lease_ms, self.now_ms)
@@ -258,28 +260,28 @@ class QueueInHand:
 
     def answers(self) -> list[tuple[str, bytes | None]]:
         """Who of those who wait was answered since the last time, and with what, in order."""
-        return [(str(w.conversation), body_of(w)) for w in self.broker.take_woken()]
+        return [(str(w.conversation), body_of(w)) for w in self.broker.take_to_resume()]
 
     def pause(self, paused: bool = True) -> int:
-        return pause(self.queue, paused, self.now_ms)
+        return Admin(self.queue).pause(paused, self.now_ms)
 
     def cancel(self, id_: int) -> bool:
         """Remove an item that waits, as the server does it: its size is that of its put."""
-        where = waiting(self.reader, id_, self.now_ms)
+        where = Admin(self).waiting(id_, self.now_ms)
         if where not in (Waiting.HERE, Waiting.LOGGED, Waiting.DELAYED):
             return False
         put = [r for r in self.records if r.kind == Kind.PUT and r.item == id_][-1]
         expires_ms, key, _ = said_of_put(put.meta)
-        if where is Waiting.LOGGED and 0 < expires_ms <= self.wall_ms:
+        if where is Waiting.LOGGED and 0 < expires_ms <= self.unix_ms:
             return False
-        cancel(self.queue, id_, len(put.body), self.now_ms, key)
+        Admin(self.queue).cancel(id_, len(put.body), self.now_ms, key)
         return True
 
     def purge(self, id_: int) -> bool:
-        return purge(self.queue, id_, self.now_ms) is not None
+        return Admin(self.queue).purge(id_, self.now_ms) is not None
 
     def redrive(self, id_: int) -> bool:
-        redriven = redrive(self.queue, id_, self.now_ms) is not None
+        redriven = Admin(self.queue).redrive(id_, self.now_ms) is not None
         self.reader.serve(self.now_ms)
         return redriven
 
@@ -306,7 +308,7 @@ class QueueInHand:
 
     def step_wall(self, ms: int) -> None:
         """Somebody sets the wall clock."""
-        self.broker.step_wall(self.broker.wall.offset_ms + ms)
+        self.broker.step_wall(self.broker.clock.offset_ms + ms)
         self.pass_time(0)
 
     def reload(self, **settings: Any) -> None:
@@ -323,7 +325,7 @@ class QueueInHand:
         """What a server that was killed finds in the log, or in these records of it."""
         found = self.records if records is None else records
         queue = self.queue
-        again = QueueInHand(self.policy, self.now_ms, self.wall_ms)
+        again = QueueInHand(self.policy, self.now_ms, self.unix_ms)
         fresh = again.broker.fresh(NAME, queue.generation, again.now_ms)
         fresh.know(IDENTITY)
         replay = Replay(fresh)
@@ -340,9 +342,9 @@ class QueueInHand:
         return again
 
 
-def make_queue(now_ms: int = 0, wall_ms: int = WALL_MS, **settings: Any) -> QueueInHand:
+def make_queue(now_ms: int = 0, unix_ms: int = WALL_MS, **settings: Any) -> QueueInHand:
     """An empty queue with these settings of `Policy`, and the defaults for the others."""
-    made = QueueInHand(Policy(**settings), now_ms, wall_ms)
+    made = QueueInHand(Policy(**settings), now_ms, unix_ms)
     made.broker.create(NAME, now_ms)
     return made
 
@@ -357,7 +359,7 @@ def in_order(line: Ready) -> list[tuple[int, Item]]:
     clone = copy.copy(line)
     for slot in ("_line", "_returned", "_removed", "_back"):
         setattr(clone, slot, copy.copy(getattr(line, slot)))
-    clone.parked = clone.parked_bytes = 0  # those that wait for their key are in no line
+    clone.blocked = clone.blocked_bytes = 0  # those that wait for their key are in no line
     found = []
     while (first := clone.pop()) is not None:
         found.append(first)
@@ -365,24 +367,24 @@ def in_order(line: Ready) -> list[tuple[int, Item]]:
     return found
 
 
-def unread(reader: Reader) -> tuple[int, int, int]:
+def unread(reader: Subscription) -> tuple[int, int, int]:
     """What only the log has."""
-    return reader.ready.beyond, reader.ready.stubs.count, reader.dead.missing
+    return reader.ready.beyond, reader.ready.disk_refs.count, reader.dead.missing
 
 
-def fetch(reader: Reader) -> None:
+def fetch(reader: Subscription) -> None:
     """What stands apart and is next is read."""
     backlog = reader.log.backlog
-    wanted = reader.line.begin_fetch()
+    wanted = reader.ready_line.begin_fetch()
     if wanted:
         assert isinstance(backlog, KeptReadAhead)
-        reader.line.fetched([backlog.put_of(id_) for id_ in wanted])
+        reader.ready_line.fetched([backlog.put_of(id_) for id_ in wanted])
 
 
-def standing(reader: Reader) -> list[tuple[int, Item]]:
+def standing(reader: Subscription) -> list[tuple[int, Item]]:
     """All that is ready, by place: in the line, or waiting for its key."""
     line = in_order(all_read(reader).ready)
-    keyed, backlog = reader.keyed, reader.log.backlog
+    keyed, backlog = reader.key_gate, reader.log.backlog
     parked: dict[int, Item] = {}
     for row in keyed.keys._rows.values():
         for id_, place, size in [] if isinstance(row, int) else list(row):
@@ -392,25 +394,25 @@ def standing(reader: Reader) -> list[tuple[int, Item]]:
                 item = item_of(backlog.put_of(id_))
             assert item.size == size
             parked[place] = item
-    assert {item.id for item in parked.values()} == set(keyed.keys.parked)
-    assert sum(item.size for item in parked.values()) == keyed.keys.parked_bytes
-    assert (reader.ready.parked, reader.ready.parked_cost) == (len(parked), keyed.cost)
+    assert {item.id for item in parked.values()} == set(keyed.keys.blocked)
+    assert sum(item.size for item in parked.values()) == keyed.keys.blocked_bytes
+    assert (reader.ready.blocked, reader.ready.blocked_cost) == (len(parked), keyed.cost)
     return sorted([*line, *parked.items()])
 
 
-def all_read(reader: Reader) -> Reader:
+def all_read(reader: Subscription) -> Subscription:
     """The reader, with everything that is ready in memory."""
     reader.residency.limit(UNLIMITED)
     reader.residency.allowed = UNLIMITED
-    while reader.ready.beyond or reader.ready.stubs.count:
+    while reader.ready.beyond or reader.ready.disk_refs.count:
         before = unread(reader)
-        reader.line.refill(0, UNLIMITED)
+        reader.ready_line.refill(0, UNLIMITED)
         fetch(reader)
         assert unread(reader) != before, "what is left to the log can be read back"
     return reader
 
 
-def dead_in_order(reader: Reader) -> list[Item]:
+def dead_in_order(reader: Subscription) -> list[Item]:
     """The dead that nobody holds, in the order in which they would be fetched."""
     line = copy.deepcopy(reader.dead)
     backlog = reader.log.backlog
@@ -418,7 +420,7 @@ def dead_in_order(reader: Reader) -> list[Item]:
     while line.count:
         if line.missing:
             assert isinstance(backlog, KeptReadAhead)
-            marker = reader.marks.of(line.missing, 0)
+            marker = reader.markers.of(line.missing, 0)
             line.keep(item_of(backlog.put_of(line.missing), marker), False)
         popped = line.pop()
         assert popped is not None
@@ -438,7 +440,7 @@ def state_after_a_restart(queue: Queue) -> dict[str, object]:
     reader = queue.reader
     line = standing(reader)
     line += [(e.place, e.item) for e in reader.leases if not (e.dead or e.by_token)]
-    hidden = reader.marks.hidden
+    hidden = reader.markers.hidden
     dead = [(reader.dead.deaths[i.id].order, i) for i in dead_in_order(reader)]
     dead += [(e.place, e.item) for e in reader.leases if e.dead]
     dead.sort(key=lambda each: each[0])
@@ -452,10 +454,10 @@ def state_after_a_restart(queue: Queue) -> dict[str, object]:
         "dead": [facts(item)[:-1] for _, item in dead],
         "deaths": {item: (d.attempts, d.reason, d.died_ms) for item, d in deaths},
         "leased": dict(reader.leases.entries),
-        "delayed": sorted(reader.delays.entries(reader.wall.offset_ms)),
+        "delayed": sorted(reader.delays.entries(reader.clock.offset_ms)),
         "places of leases": {e.item.id: e.place for e in reader.leases if e.by_token},
         "hidden": list(hidden),
-        "marks": [(m, i) for m, i in reader.marks if i in hidden],
+        "markers": [(m, i) for m, i in reader.markers if i in hidden],
         "bytes": reader.live_bytes,
         "paused": reader.paused,
         "live": list(reader.live),
@@ -464,8 +466,8 @@ def state_after_a_restart(queue: Queue) -> dict[str, object]:
     }
 
 
-def owner(lease: Lease) -> Reader:
-    assert isinstance(lease.owner, Reader)
+def owner(lease: Lease) -> Subscription:
+    assert isinstance(lease.owner, Subscription)
     return lease.owner
 
 

@@ -20,7 +20,7 @@ from kestrelpy.core.index.ready_list import NO_FRONTIER
 TOTAL: Final = "a total since the start"
 NUMBER: Final = "the latest number that was given, or reached"
 SETTING: Final = "a setting, or said by one"
-NAME: Final = "a name: of what it is, or what it is told apart by"
+NAME: Final = "a name: of what it is, or what it is told out_of_order by"
 CLOCK: Final = "a moment, when something was done last or is looked at next"
 INSIDE: Final = "belongs to what is there; each is looked at for itself"
 LAST: Final = "one thing that was asked for last, kept in case it is asked for again"
@@ -28,7 +28,7 @@ BUFFER: Final = "a piece that was read last, replaced by the next"
 ON_DISK: Final = "what lies on the disk"
 CACHE: Final = "a cache with a bound"
 WORKS: Final = "runs as long as the process does"
-ELSEWHERE: Final = "its records are kept elsewhere"
+ELSEWHERE: Final = "its records are kept out_of_order"
 UNFOLLOWED: Final = (CACHE, ELSEWHERE)
 
 # By class: attributes that may hold something, with the reason.
@@ -85,9 +85,10 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_leased": LAST,
     },
     # -- core ---------------------------------------------------------------------------------
-    "core.queue.child_queue.Branch": {},
-    "core.broker.Broker": {
-        "queues remnants": INSIDE,
+    "core.queue.child_queue.ChildQueue": {},
+    "core.broker.Broker": {},
+    "core.registry.registry.Registry": {
+        "queues tombstones": INSIDE,
         "queues_max aliases server_id": SETTING,
         "generation_deleted": NUMBER,
     },
@@ -98,6 +99,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "asked_ms": CLOCK,
     },
     "core.registry.lifecycle.Later": {},
+    "core.registry.lifecycle.Lifecycle": {},
     "core.counters.QueueCounters": {
         "expired discarded opened cancelled flushes redelivered lease_expired duplicates "
         "closes_without_open gaps": TOTAL,
@@ -106,30 +108,36 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "bytes_read bytes_written cmd_get cmd_peek cmd_set connections_total get_hits get_misses "
         "queue_creates queue_deletes queue_expires refused_quietly": TOTAL,
     },
-    "core.index.dead_letters.DeadLine": {"_order": NUMBER},
+    "core.index.dead_letters.DeadLetters": {"_order": NUMBER},
     "core.index.delayed.Delays": {},
     "core.index.sorted_table.DueTimes": {"_tidied": "where the next look begins"},
-    "core.queue.idle_sweep.Idle": {"_looked_ms due_ms": CLOCK, "age_ms": SETTING, "unsure": NUMBER},
-    "core.subscription.key_gate.Keyed": {},
-    "core.index.key_locks.Keys": {"matches_any": SETTING},
+    "core.queue.idle_sweep.IdleSweep": {
+        "_looked_ms due_ms": CLOCK, "age_ms": SETTING, "unsure": NUMBER,
+    },
+    "core.subscription.key_gate.KeyGate": {},
+    "core.subscription.outbox.Outbox": {},
+    "core.subscription.token_leases.TokenLeases": {},
+    "core.index.key_locks.KeyLocks": {"matches_any": SETTING},
     "core.index.leases.Holder": {
         "name": NAME,
         "overdue": "where a lease ended, until this connection's next word about that queue",
     },
     "core.index.leases._InOrder": {"latest_ms": NUMBER},
     "core.index.leases.Leases": {},
-    "core.subscription.ready_line.Line": {},
+    "core.subscription.ready_line.ReadyLine": {},
     "core.log.log.JournalLog": {
         "archive_to sync_ms": SETTING,
         "lsn_appended lsn_written lsn_stored lsn_durable item_stored lsn_told awaited_lsn": NUMBER,
     },
-    "core.index.markers.Marks": {"latest": NUMBER, "_compacted": "where the next look begins"},
-    "core.fanout.unseen.Missed": {
-        "_numbers _events _passed": "what some child may not have seen yet (MISSED_MAX)",
+    "core.index.markers.MarkerIndex": {
+        "latest": NUMBER, "_compacted": "where the next look begins",
+    },
+    "core.fanout.unseen.Unseen": {
+        "_numbers _events _passed": "what some child may not have seen yet (UNSEEN_MAX)",
         "_known": LAST,
     },
-    "core.transfer.transfers.Moves": {},
-    "core.log.memory_log.NullLog": {
+    "core.transfer.transfers.Transfers": {},
+    "core.log.memory_log.MemoryLog": {
         "lsn_written lsn_stored lsn_durable item_stored lsn_appended": NUMBER,
         "archive_to": SETTING,
     },
@@ -137,25 +145,32 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.index.dedupe.Scope": {
         "epoch since last used_ms ids": "a scope, until its window is over",
     },
-    "core.transfer.in_flight.Passages": {},
-    "core.queue.queue.Queue": {
+    "core.transfer.in_flight.InFlight": {},
+    "core.queue.dedupe_window.DedupeWindow": {"due_ms": CLOCK},
+    "core.queue.due_items.DueItems": {},
+    "core.queue.fanout.FanOut": {},
+    "core.queue.retention.Retention": {},
+    "core.queue.queue.Queue": {"_complained_ms": CLOCK},
+    "core.queue.state.QueueState": {
         "name server_id generation own_number": NAME,
-        "declared passes_on is_remnant": SETTING,
+        "declared passes_on is_tombstone": SETTING,
         "children eager": INSIDE,
         "epochs": "one time for each schedule",
         "readers_named next_number": NUMBER,
         "put_bytes total_items": TOTAL,
-        "created_ms _complained_ms tended_ms": CLOCK,
+        "created_ms": CLOCK,
     },
-    "core.subscription.subscription.Reader": {
+    "core.index.expiry_watch.ExpiryWatch": {},
+    "core.subscription.subscription.Subscription": {},
+    "core.subscription.state.SubscriptionState": {
         "name number": NAME,
         "paused": SETTING,
         "tokens_lsn _next_token _tokens_below": NUMBER,
     },
     "core.index.ready_list.Ready": {},
     "core.index.memory_budget.Memory": {"limit": SETTING},
-    "core.index.memory_budget.Residency": {"most allowed": SETTING},
-    "core.queue.retention.Retained": {"_seen": NUMBER, "look_ms": CLOCK},
+    "core.index.memory_budget.MemoryShare": {"most allowed": SETTING},
+    "core.index.retained_ids.RetainedIds": {"_seen": NUMBER, "look_ms": CLOCK},
     "core.schedules.Running": {
         "done_s looked_s next_s complained_ms": CLOCK,
         "is_known": "its queue was looked at",
@@ -165,55 +180,55 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_looked_ms _next_wall_ms _is_due": CLOCK,
     },
     "core.log.shared_log.SharedLog": {"number": NAME},
-    "core.index.disk_refs.Stubs": {},
+    "core.index.disk_refs.DiskRefs": {},
     "core.timers.Alarm": {"at_ms": CLOCK},
     "core.timers.Entry": {"due_ms number": CLOCK},
     "core.timers.Timers": {
         "_number": NUMBER,
         "_heap": "alarms of what is there; each entry is looked at for itself",
     },
-    "core.queue.to_come.ToCome": {
+    "core.queue.record_reserve.RecordReserve": {
         "_is_known _lsn _number _count": LAST,
         "_at_work": "children that somebody took from",
     },
-    "core.index.token_range.TokenFloor": {"on_disk _in_memory": NUMBER},
+    "core.registry.token_floor.TokenFloor": {"on_disk _in_memory": NUMBER},
     "core.index.token_range.TokenRange": {"below": NUMBER},
-    "core.index.trash.Trash": {},
+    "core.trash.Trash": {},
     "core.index.versions.Versions": {
         "lost_ms lost_item": "what was found to be damaged at the start",
         "_asked _hash _bucket _at _highest _is_first": LAST,
     },
     "core.index.waiters.Waiters": {},
-    "core.clock.Wall": {"offset_ms": CLOCK},
+    "core.clock.ClockOffset": {"offset_ms": CLOCK},
     # -- protocol -----------------------------------------------------------------------------
     "protocol.conversation.Conversation": {
         "last_command_ms _suggests_ms": CLOCK,
         "has_overrun": "how the last share of a turn ended",
         "closing": "it says no more",
     },
-    "protocol.verbs.get.Fetching": {"at_end": "its client says no more"},
-    "protocol.log_limit.LogLimit": {"_said": "lines of the last minute, bounded"},
-    "protocol.log_limit._Said": {"at_ms left": CLOCK},
+    "protocol.verbs.get.GetHandler": {"at_end": "its client says no more"},
+    "protocol.log_limit.LogLimit": {"_logged": "lines of the last minute, bounded"},
+    "protocol.log_limit._Logged": {"at_ms left": CLOCK},
     "protocol.parse.parser.Parser": {"_lines": CACHE, "_data _at _searched": BUFFER},
-    "protocol.verbs.browse.Observing": {
+    "protocol.verbs.browse.Browser": {
         "at_end": "its client says no more",
-        "_places": "where this connection read last, bounded",
+        "_positions": "where this connection read last, bounded",
     },
     "protocol.replies.Replies": {},
-    "protocol.verbs.set.Storing": {"stored_bytes _quiet_bytes": "of the current turn"},
+    "protocol.verbs.set.SetHandler": {"stored_bytes _noreply_bytes": "of the current turn"},
     # -- server -------------------------------------------------------------------------------
-    "server.journal_jobs.Background": {},
-    "server.committer.Committer": {
+    "server.journals.journal_jobs.JournalJobs": {},
+    "server.journals.committer.Committer": {
         "_threads _idle": "sync threads stay until the process ends",
         "reserve_bytes": SETTING,
     },
-    "server.connection.Connection": {
+    "server.connections.connection.Connection": {
         "_reading is_local": SETTING,
         "heavy_until_ms moved_ms heard_ms": CLOCK,
         "_at_end": "its client says no more",
         "_moved_bytes": "that came since it moved last",
     },
-    "server.connection_memory.ConnectionMemory": {"limit": SETTING, "peak": TOTAL},
+    "server.connections.memory.ConnectionMemory": {"limit": SETTING, "peak": TOTAL},
     "server.daemon.Daemon": {
         "mode server_id _lowered": SETTING,
         "lines": CACHE,
@@ -221,40 +236,43 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_connections": INSIDE,
         "_tasks": WORKS,
     },
-    "server.data_directory.DataDirectory": {
+    "server.directory.data_directory.DataDirectory": {
         "path server_id _damaged_id": NAME,
-        "_remnants": INSIDE,
+        "_tombstones": INSIDE,
     },
-    "server.gathering.Gathering": {
-        "_fed _since_ms _hurry_until_ms is_hurried": "of the last turns with a write",
+    "server.commit_delay.CommitDelay": {
+        "_has_input _since_ms _hurry_until_ms is_hurried": "of the last turns with a write",
     },
-    "server.later_syncs.LaterSyncs": {},
-    "server.listeners.Listeners": {"_servers _socket": WORKS, "_backlog": SETTING},
-    "server.open_journals.OpenJournals": {
+    "server.journals.later_syncs.LaterSyncs": {},
+    "server.connections.listeners.Listeners": {"_servers _socket": WORKS, "_backlog": SETTING},
+    "server.journals.open_journals.OpenJournals": {
         "most": SETTING,
-        "_holding": "journals that were written a moment ago and have not rested yet",
+        "_open": "journals that were written a moment ago and have not rested yet",
     },
     "server.policies.Policies": {},
-    "server.read_back.ReadBack": {},
-    "server.queue_deletion.Removals": {},
+    "server.journals.read_back.ReadBack": {},
+    "server.queue_deletion.QueueDeletions": {},
     "server.schedules.Schedules": {},
-    "server.read_cache.SharedReads": {},
+    "server.journals.read_cache.ReadCache": {},
     "server.shares.Shares": {"_direct_until": CLOCK},
-    "server.shortage.Shortage": {"_most _began": "of the latest shortage", "_is_named": LAST},
-    "server.token_file.TokenFile": {
+    "server.journals.shortage.Shortage": {
+        "_most _began": "of the latest shortage",
+        "_is_named": LAST,
+    },
+    "server.directory.token_file.TokenFile": {
         "_held _wanted": NUMBER,
         "_is_there _is_old _is_lost": ON_DISK,
     },
     "server.turn.Turn": {
-        "_timer _timer_ms _wall_checked_ms": CLOCK,
+        "_timer _timer_ms _offset_checked_ms": CLOCK,
     },
-    "server.word_file.WordFile": {"path": NAME},
+    "server.directory.word_file.WordFile": {"path": NAME},
 }
 
 # Where a queue keeps what is done.
 _RETAINED: Final[dict[str, dict[str, str]]] = {
     "journal.sets.id_set.IdSet": {"_bits _counts count": "what is kept"},
-    "core.index.markers.Marks": {"_markers _ids _kept retains": "markers of what is kept"},
+    "core.index.markers.MarkerIndex": {"_markers _ids _kept retains": "markers of what is kept"},
 }
 # Until their windows are over.
 _REMEMBERED: Final[dict[str, dict[str, str]]] = {
@@ -294,26 +312,28 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.snapshot.job.State journal.snapshot.dedupe_file.Part
         journal.snapshot.dedupe_file.Summary journal.snapshot.dedupe_file.ScopeState
         journal.format.subscription_state.ReaderState journal.format.checkpoint.Checkpoint
-        core.index.delayed._Entries server.journal_jobs.Pause server.reloading.Enforcement
-        server.reloading.Reload server.reloading._Known
+        core.index.delayed._Entries server.journals.journal_jobs.Pause
+        server.reloading.Enforcement server.reloading.Reload server.reloading._Known
     """,
     _OF_AN_ITEM: """
         journal.format.out_of_order.DelayedEntry journal.format.out_of_order.PlacedEntry
         journal.format.lease.LeaseEntry journal.format.subscription_state.DeadEntry
         journal.format.transfer.Origin journal.format.record.Record
         journal.format.item_header.ItemHeader core.item.Item core.index.key_locks.Row
-        core.index.leases.Lease core.fanout.unseen.Release core.transfer.request.Order
-        core.transfer.in_flight._Leaving core.queue.snapshot_view.Placed core.queue.ack_up_to.UpTo
-        core.index.waiters.Waiter core.index.versions.Written core.queue.browse.Kept
+        core.index.leases.Lease core.index.markers.Release core.transfer.request.TransferRequest
+        core.transfer.in_flight._Leaving core.subscription.placed.Placed
+        core.queue.ack_up_to.AckUpTo core.queue.admin.Admin core.queue.child_start.ChildStart
+        core.transfer.steps.Source core.transfer.steps.Target
+        core.index.waiters.Waiter core.index.versions.Written core.queue.browse.Browse
     """,
     _OF_A_REQUEST: """
         protocol.parse.commands.Bad protocol.parse.commands.Delete protocol.parse.commands.Fetch
         protocol.parse.commands.Plain protocol.parse.commands.Remove protocol.parse.commands.Store
         protocol.parse.commands.Touch protocol.parse.commands.Upto
         protocol.parse.commands.Withdraw protocol.verbs.handoff.Given protocol.stats.item._Stored
-        protocol.verbs.browse.Answer protocol.verbs.browse.Reading
-        protocol.verbs.browse_displaced.Released protocol.replies.Gate protocol.replies.Together
-        protocol.verbs.get_wait.Waiting
+        protocol.verbs.browse.Answer protocol.verbs.browse.BrowseRead
+        protocol.verbs.browse_displaced.DisplacedRead protocol.replies.Gate
+        protocol.replies.JointReply protocol.verbs.get_wait.PendingGet
     """,
     _AT_START: """
         journal.tools.live_set.LiveSet journal.tools.live_set.ReaderItems
@@ -326,10 +346,10 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.tools.patch.Nothing journal.recovery.lost_segments.LostSegments
         journal.tools.view.JournalView journal.tools.view._LiveFiles
         journal.recovery.recovery.Recovery journal.tools.repair.Repair journal.tools.repair._Round
-        journal.read.scan.Gap journal.read.scan.Scan core.subscription.restore.Apart
+        journal.read.scan.Gap journal.read.scan.Scan core.subscription.restore.OutOfOrder
         core.replay.replay.Replay core.replay.subscription_replay.ReplayLine
-        core.replay.subscription_replay.Sizes server.data_directory.Found server.word_file.Copies
-        journal.__main__._OneLine
+        core.replay.subscription_replay.Sizes server.directory.data_directory.Found
+        server.directory.word_file.Copies journal.__main__._OneLine
     """,
 }
 _VALUES: Final[dict[str, str]] = {
@@ -338,40 +358,41 @@ _VALUES: Final[dict[str, str]] = {
         journal.format.record.Draft journal.format.schedule.Watermark core.index.delayed.Delay
         core.index.waiters.Want core.queue.admin.Waiting protocol.parse.commands.Ending
         protocol.parse.set_conditions.Handoff protocol.parse.set_conditions.Once
-        protocol.parse.tokens.Tokens protocol.parse.options.Begin protocol.parse.options.View
+        protocol.parse.options.Tokens protocol.parse.options.Begin protocol.parse.options.View
         protocol.verbs.value_line.Shape protocol.parse.commands.Target
         protocol.parse.commands.StoreLine
     """,
     "settings": """
         journal.write.segment_file.Sizes core.key_rule.KeySettings core.policy.Policy
         core.schedules.CatchUp core.schedules.Schedule server.descriptors.Shares
-        server.token_file._Numbers
+        server.directory.token_file._Numbers
     """,
     "an error, or a sentence about the disk": """
         journal.compaction.compaction.DamagedInput journal.snapshot.dedupe_load.ChunkDamaged
         journal.errors.Damage journal.errors.DirectoryLocked journal.errors.JournalError
         journal.errors.JournalFailed journal.errors.NewerFormat
         journal.snapshot.snapshot.SnapshotDamaged protocol.parse.target.UnknownOption
-        server.daemon.StartError server.listeners.CannotListen
+        server.daemon.StartError server.connections.listeners.CannotListen
     """,
     "a file, or what is known of one": """
         journal.snapshot.dedupe_file.Chunk journal.files.Disk journal.files.DiskHandle
         journal.patience._Patient
     """,
-    "what a child asked for last, kept for the next one that asks the same (MISSED_MAX)": """
+    "what a child asked for last, kept for the next one that asks the same (UNSEEN_MAX)": """
         core.fanout.unseen.Digest
     """,
     "only methods, or what others fill in": """
         journal.tools.live_set.Source journal.write.preallocation.Log journal.sets.id_counts.Ids
         journal.files.Files journal.files.Handle
         core.key_rule.KeyRule core.log.log.Log core.log.records.Records core.schedules.Times
-        core.log.shared_log.Needs protocol.ports.Host protocol.ports.Room protocol.ports.Talk
-        protocol.ports.Work protocol.replies.Awaited server.connection.Door
-        server.connection_memory.Holder server.read_back.OnThread server.shares.Sharer
-        server.turn.Speaker
+        core.fanout.child.Parent core.log.shared_log.Needs core.subscription.ready_line.Gate
+        protocol.ports.Host protocol.ports.ItemReader protocol.ports.Room
+        protocol.ports.Talk protocol.ports.Work protocol.replies.Awaited
+        server.connections.connection.DaemonPort server.connections.memory.Holder
+        server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnConnection
     """,
     "held by its task alone; it keeps the names that it found at its last look": """
-        server.connection_sweep.ConnectionSweep
+        server.connections.sweep.ConnectionSweep
     """,
 }
 
@@ -425,5 +446,5 @@ def _memory_adds_up(memory: Any) -> str:
 
 RELATIONS: Final[dict[str, tuple[Callable[[Any], str], ...]]] = {
     "journal.write.group_commit.GroupCommit": (_commit_is_over,),
-    "server.connection_memory.ConnectionMemory": (_memory_adds_up,),
+    "server.connections.memory.ConnectionMemory": (_memory_adds_up,),
 }

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Self
 
 from journal.files import Files
-from kestrelpy.config import Config, load_config
+from kestrelpy.config.reading import load_config
+from kestrelpy.config.settings import Config
 from kestrelpy.server.daemon import Daemon
 
 ANSWER_SECONDS = 20.0

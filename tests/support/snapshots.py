@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from journal.files import Files
-from journal.format import Draft, Kind, Record, ended
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind
+from journal.format.meta import ended
+from journal.format.record import Draft, Record
 from journal.format.segment import Tally
 from journal.format.subscription_state import DeadEntry
 from journal.recovery.recovery import Recovery

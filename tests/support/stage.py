@@ -10,22 +10,21 @@ from random import Random
 from typing import Any, Final
 
 from journal.errors import JournalFailed
-from journal.store import Sizes
-from kestrelpy.config import Config
+from journal.write.segment_file import Sizes
+from kestrelpy.config.settings import Config
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.log.log import JournalLog, Log
-from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.log.shared_log import on_disk
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.remnants import would_come_back
 from kestrelpy.errors import ServerError
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.protocol.parse.parser import Lines
 from kestrelpy.protocol.ports import Talk, Work
 from kestrelpy.protocol.replies import Gate
-from kestrelpy.server.data_directory import DataDirectory
+from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.reloading import put_in_force
 from kestrelpy.server.schedules import Schedules, sooner
@@ -134,12 +133,12 @@ class Stage:
     def shutdown(self) -> None:
         self.shut_down = True
 
-    def removal(self, queue: Queue) -> Gate:
+    def files_gone(self, queue: Queue) -> Gate:
         gate = self._gates[queue] = Gate()
         return gate
 
-    def clearance(self, queue: Queue) -> Gate | None:
-        if not would_come_back(self.broker, queue, self._removing):
+    def earlier_files_gone(self, queue: Queue) -> Gate | None:
+        if not self.broker.would_come_back(queue, self._removing):
             return None
         self._clearing.append((queue, Gate()))
         return self._clearing[-1][1]
@@ -147,7 +146,7 @@ class Stage:
     def set_mode(self, mode: str) -> None:
         self.mode = mode
 
-    def observe(self, log: Log, work: Work, talk: Talk) -> None:
+    def start_read(self, log: Log, work: Work, talk: Talk) -> None:
         self._observing.append(work)
 
     # -- settings ---------------------------------------------------------------------------
@@ -190,7 +189,7 @@ class Stage:
         self.dirty.clear()
         self._observing.clear()
         self.lines: Lines = {}
-        wall = Wall(WALL_MS - 1_000_000)
+        wall = ClockOffset(WALL_MS - 1_000_000)
         self.broker = Broker(self.policies.of, self._make_log, wall, self.config.server.max_queues)
         self.policies.declared_of = self.broker.declared_of
         self.policies.name_aliases(self.broker)
@@ -199,14 +198,14 @@ class Stage:
         self.started_ms = self.now_ms
         self.server_id = self.directory.server_id
         self.broker.server_id = self.server_id.encode()
-        self.found = self.directory.recover(self.broker, self.dirty, self.now_ms, self.wall_ms)
+        self.found = self.directory.recover(self.broker, self.dirty, self.now_ms, self.unix_ms)
         self.schedules = Schedules(self.broker, lambda: self.mode)
         self.timetable = self.schedules.timetable
         self.schedules.put_in_force(self.config, self.now_ms)
 
     def _make_log(self, queue: Queue) -> Log:
         if not queue.policy.durable:
-            return NullLog()
+            return MemoryLog()
         return self.directory.new_log(queue, self.dirty)
 
     def restart(self) -> None:
@@ -218,7 +217,7 @@ class Stage:
         self.is_leaving = False
         for queue in self.broker.logged:
             if isinstance(queue.log, JournalLog):
-                queue.log.journal.close(self.wall_ms)
+                queue.log.journal.close(self.unix_ms)
         self.directory.unlock()
         self._come_back()
 
@@ -275,14 +274,14 @@ class Stage:
 
     def end(self, name: str) -> None:
         """The client says no more."""
-        self.client(name).conversation.hear_end()
+        self.client(name).conversation.note_eof()
         self.work()
 
     # -- the turn ---------------------------------------------------------------------------
 
     @property
-    def wall_ms(self) -> int:
-        return self.now_ms + self.broker.wall.offset_ms
+    def unix_ms(self) -> int:
+        return self.now_ms + self.broker.clock.offset_ms
 
     def work(self) -> None:
         """Turns, until nothing more comes of them."""
@@ -298,10 +297,10 @@ class Stage:
             broker.tick(self.now_ms)
             moved = True
         self.schedules.look(self.now_ms)
-        for waiter in broker.take_woken():
+        for waiter in broker.take_to_resume():
             conversation = waiter.conversation
             assert isinstance(conversation, Conversation)
-            conversation.resume(waiter, self.now_ms)
+            conversation.end_wait(waiter, self.now_ms)
             moved = True
         if broker.moves.is_active:
             moved |= self._move()
@@ -319,14 +318,14 @@ class Stage:
                     self._removing.remove(queue)
                     moved = True  # a later one of its name may go next
         for queue, gate in self._clearing[:]:
-            if not would_come_back(self.broker, queue, self._removing):
+            if not self.broker.would_come_back(queue, self._removing):
                 gate.open()
                 self._clearing.remove((queue, gate))
         for queue in [*broker.logged, *self._removing]:  # everybody is asked below
             queue.log.waiting_stored.clear()
             queue.log.waiting_written.clear()
         for client in list(self.clients.values()):
-            moved |= self._speak(client)
+            moved |= self._flush_output(client)
         return moved or (self.reads and bool(self._observing))
 
     def _move(self) -> bool:
@@ -335,14 +334,14 @@ class Stage:
         taken = moves.advance(self.now_ms)
         self.said += moves.refusals
         moves.refusals.clear()
-        for queue in moves.passages.take_quiet():
+        for queue in moves.in_flight.take_unawaited():
             queue.log.wait_durable(queue.log.lsn_appended)
         return bool(moves.take_over()) or moves.has_more or taken > 0
 
     def _feed(self) -> bool:
         """What has to be read back is, at once; was there anything?"""
         moved = False
-        for reader in self.broker.take_hungry():
+        for reader in self.broker.take_to_read():
             backlog = reader.log.backlog
             assert backlog is not None
             target = on_disk(reader.log)
@@ -350,13 +349,13 @@ class Stage:
             one = target.store.one(reader.dead.sought) if reader.dead.sought else None
             record = one.run(self.disk) if one is not None else None
             if record is not None:
-                reader.line.revive(record)
+                reader.ready_line.revive(record)
                 moved = True
-            wanted = reader.line.begin_fetch()
+            wanted = reader.ready_line.begin_fetch()
             if wanted:
                 found = target.store.some(wanted).run(self.disk).records.values()
-                reader.line.fetched(found)
-                reader.ready.stubs.put_back()
+                reader.ready_line.fetched(found)
+                reader.ready.disk_refs.put_back()
                 moved |= bool(found)
             if reader.ready.beyond:
                 made = backlog.order(reader.ready.frontier)
@@ -364,7 +363,7 @@ class Stage:
                     life, order = made
                     backlog.arrived(life, *order.run(self.disk))
                     moved = True
-                reader.line.refill(self.wall_ms)
+                reader.ready_line.refill(self.unix_ms)
             reader.serve(self.now_ms)
         return moved
 
@@ -389,15 +388,15 @@ class Stage:
 
     def write_log(self, log: JournalLog) -> None:
         """One write of this journal."""
-        log.journal.write(self.wall_ms)
+        log.journal.write(self.unix_ms)
         while log.journal.wants_preallocation:
-            order = log.journal.begin_preallocation(self.wall_ms)
+            order = log.journal.begin_preallocation(self.unix_ms)
             if not (self.has_room or order.recycle):
                 log.journal.preallocation_failed(order)
                 log.no_room = "disk full: no room for the next segment"
                 break
             log.journal.finish_preallocation(order, order.prepare(self.disk))
-            log.journal.write(self.wall_ms)
+            log.journal.write(self.unix_ms)
         log.advance()
         if log.journal.can_write:
             log.mark()
@@ -425,21 +424,21 @@ class Stage:
         gate = self._gates.pop(queue, None) or Gate()
         log = queue.log
         if isinstance(log, JournalLog):
-            held = self.broker.moves.passages.holds(queue)
-            held |= would_come_back(self.broker, queue, self._removing)
+            held = self.broker.moves.in_flight.holds(queue)
+            held |= self.broker.would_come_back(queue, self._removing)
             is_kept = log.failure is None and (held or log.lsn_stored < log.lsn_appended)
-            if is_kept or self.broker.moves.passages.follows(queue):
+            if is_kept or self.broker.moves.in_flight.follows(queue):
                 self._gates[queue] = gate
                 return False
             log.journal.commit.fail(JournalFailed("the queue was deleted"))
             log.advance()
             log.journal.abandon()
             self.directory.remove_queue(queue)
-        self.broker.moves.passages.gone(queue, self.now_ms)
+        self.broker.moves.in_flight.gone(queue, self.now_ms)
         gate.open()
         return True
 
-    def _speak(self, client: Client) -> bool:
+    def _flush_output(self, client: Client) -> bool:
         conversation = client.conversation
         if client.closed or conversation.paused:
             return False

@@ -27,17 +27,17 @@ def tidy(
     if journal.active is None or journal.has_pending or journal.commit.failure is not None:
         return
     if maintenance.snapshots[-1:] == [journal.commit.lsn_written]:  # no two are of one lsn
-        log.tokens(log.state().checkpoint.tokens, stage.wall_ms)
+        log.tokens(log.state().checkpoint.tokens, stage.unix_ms)
         stage.work()
-    job = maintenance.begin_snapshot(log.state(), stage.wall_ms)
+    job = maintenance.begin_snapshot(log.state(), stage.unix_ms)
     job.run(stage.disk)
     for path in maintenance.finish_snapshot(job, True):
         stage.disk.remove(path)
     before()
     reclaim(stage, log)
-    while chosen := maintenance.choose(job.snapshot.lsn, stage.wall_ms):
-        kept = job.snapshot.needed()
-        carry = maintenance.begin_compaction(chosen, kept, lambda: None, stage.wall_ms)
+    while chosen := maintenance.choose(job.snapshot.lsn, stage.unix_ms):
+        needed = job.snapshot.needed()
+        carry = maintenance.begin_compaction(chosen, needed, lambda: None, stage.unix_ms)
         meanwhile()
         meanwhile = _nothing
         survivors = carry.run(stage.disk)
@@ -49,7 +49,7 @@ def tidy(
 
 def reclaim(stage: Stage, log: JournalLog) -> list[str]:
     """What may go goes; returns what went."""
-    dead = log.take_dead(stage.wall_ms)
+    dead = log.take_dead(stage.unix_ms)
     put_away(stage, log, dead)
     stage.work()
     return dead

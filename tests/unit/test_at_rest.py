@@ -46,10 +46,12 @@ LEFT: dict[str, tuple[Callable[[Stage], object], str]] = {
     "a reference": (lambda s: setattr(s.queue("jobs").reader, "notes", [Item(1, 1, b"", 0, 0, 0)]),
                     "notes[0] is left"),
     "bytes": (lambda s: setattr(s.queue("jobs").reader, "live_bytes", 3), "live_bytes is 3"),
-    "a mark": (lambda s: setattr(s.queue("jobs").reader, "is_hungry", True), "is_hungry is True"),
+    "a mark": (lambda s: setattr(s.queue("jobs").reader, "needs_read", True), "needs_read is True"),
     "an error": (lambda s: setattr(s.queue("jobs").log, "failure", OSError()), "failure is OSErr"),
     "a slot": (lambda s: setattr(s.broker.memory, "taken", 1), "memory.taken is 1"),
-    "what no queue has": (lambda s: s.queue("jobs").reader.elsewhere.add(9), "elsewhere.count is"),
+    "what no queue has": (
+        lambda s: s.queue("jobs").reader.out_of_order.add(9), "out_of_order.count is",
+    ),
 }  # fmt: skip
 
 

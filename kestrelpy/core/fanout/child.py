@@ -8,47 +8,81 @@ taken in when somebody looks (`catch_up`); its bodies are read from the log. A c
 waits for, or that has limits, or whose queue lives in memory, is given each item as it comes.
 
 One rule: between `taken` and the parent's latest number lie items that were put for all and were
-available at once, and what the parent's `missed` has noted.
+available at once, and what the parent's `unseen` has noted.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
-from kestrelpy.core.fanout.unseen import Digest, stubs_of
+from journal.format.subscription_state import ReaderState
+from kestrelpy.core.clock import ClockOffset
+from kestrelpy.core.fanout.unseen import Digest, Unseen, stubs_of
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder, Lease
+from kestrelpy.core.index.memory_budget import Memory
 from kestrelpy.core.item import Item
-from kestrelpy.core.log.shared_log import SharedLog
-from kestrelpy.core.queue.put import make_room
-from kestrelpy.core.subscription.nack import put_off
-from kestrelpy.core.subscription.subscription import Reader
-from kestrelpy.core.timers import NEVER_MS
-
-if TYPE_CHECKING:
-    from kestrelpy.core.log.log import Log
-    from kestrelpy.core.queue.child_queue import Branch
-    from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.log.log import Log
+from kestrelpy.core.log.shared_log import Needs, SharedLog
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.subscription.placed import Placed
+from kestrelpy.core.subscription.subscription import Subscription
+from kestrelpy.core.timers import NEVER_MS, Alarm
 
 _LAST: Final = 1 << 63  # no item has this number
 
 
-class Child(Reader):
+class Parent(Needs, Protocol):
+    """The queue of a child, as far as the child asks for it."""
+
+    name: bytes
+    policy: Policy
+    clock: ClockOffset
+    alarm: Alarm[Any]
+    memory: Memory
+    unseen: Unseen | None
+    is_tombstone: bool
+    put_bytes: int
+
+    @property
+    def log(self) -> Log:
+        """The log that its children read."""
+
+    @property
+    def reader(self) -> Subscription:
+        """The subscription of its own consumers."""
+
+    @property
+    def next_number(self) -> int:
+        """The number that is given next."""
+
+    def next_look(self) -> int:
+        """Return when its children have to be looked at, on the steady clock; NEVER_MS: never."""
+
+    def need_look(self, unix_ms: int) -> None:
+        """Look at its children then at the latest."""
+
+    def count_anew(self) -> None:
+        """Count anew what its log must have room for."""
+
+
+class Child(Subscription):
     """One child of a queue. `part` is its name behind the `+`, `floor` what it does not see.
 
     `named_lsn` is the record that named it (0: a snapshot did), `total_items` what arrived.
     """
 
     __slots__ = (
-        "asked_ms", "branch", "floor", "named_lsn", "parent", "part", "seen_bytes", "taken",
+        "asked_ms", "floor", "named_lsn", "parent", "part", "queue", "seen_bytes", "taken",
         "total_items",
     )  # fmt: skip
 
-    def __init__(self, parent: Queue, number: int, part: bytes, floor: int) -> None:
+    def __init__(self, parent: Parent, number: int, part: bytes, floor: int) -> None:
         own = parent.reader
         super().__init__(
             parent.name + b"+" + part, parent.policy, SharedLog(parent.log, number, parent),
-            parent.wall, own.woken, parent.alarm, parent.memory, own.hungry, number, own.tokens,
+            parent.clock, own.to_resume, parent.alarm, parent.memory, own.to_read, number,
+            own.tokens,
         )  # fmt: skip
         self.parent = parent
         self.part = part
@@ -56,11 +90,11 @@ class Child(Reader):
         self.named_lsn = 0
         self.asked_ms = 0  # when somebody wanted something of it, or the server began to know it
         self.total_items = 0
-        self.taken = parent.last_number
+        self.taken = parent.next_number - 1
         self.seen_bytes = parent.put_bytes
-        self.branch: Branch | None = None  # itself as a queue
-        if parent.missed is not None:
-            self.delays.shared = parent.missed.due
+        self.queue: object = None  # itself as a queue: its `ChildQueue`
+        if parent.unseen is not None:
+            self.delays.shared = parent.unseen.due
 
     @property
     def wants_each(self) -> bool:
@@ -69,7 +103,7 @@ class Child(Reader):
         return self.waiters.count > 0 or policy.bounded or self.log.backlog is None
 
     def next_due(self) -> int | None:
-        due, look_ms = super().next_due(), self.parent.idle.next_due()
+        due, look_ms = super().next_due(), self.parent.next_look()
         if look_ms == NEVER_MS:
             return due
         return look_ms if due is None else min(due, look_ms)
@@ -79,13 +113,13 @@ class Child(Reader):
         self.log = SharedLog(log, self.number, self.parent)
 
     def left(self, expires_ms: int) -> None:
-        self.parent.idle.need(expires_ms)
+        self.parent.need_look(expires_ms)
 
     def open(
         self, holder: Holder, now_ms: int, dead: bool = False, lease_ms: int = 0
     ) -> Lease | None:
         if not self.counters.opened:
-            self.parent.to_come.forget()  # it is at work from now on
+            self.parent.count_anew()  # it is at work from now on
         return super().open(holder, now_ms, dead, lease_ms)
 
     # -- what was put for all ---------------------------------------------------------------
@@ -98,8 +132,8 @@ class Child(Reader):
 
     def _take_in(self, last: int, put_bytes: int) -> None:
         first, size = self.taken + 1, put_bytes - self.seen_bytes
-        missed = self.parent.missed
-        digest = missed.between(self.taken, last) if missed is not None else None
+        unseen = self.parent.unseen
+        digest = unseen.between(self.taken, last) if unseen is not None else None
         self.taken, self.seen_bytes = last, put_bytes
         self.live_bytes += size
         if digest is not None:
@@ -109,36 +143,36 @@ class Child(Reader):
         self.total_items += last + 1 - first
         self.ready.push_range(first, last + 1 - first, size)
 
-    def _take_digest(self, missed: Digest, size: int) -> None:
+    def _take_digest(self, unseen: Digest, size: int) -> None:
         """Bodies of those that were available at once have `size` bytes together."""
-        self.live.add_above(missed.ids)
-        self.total_items += missed.ids.count
-        if missed.plain:
-            self.ready.push_range(missed.first_plain, missed.plain, size)
-        if missed.put_off.count:
-            self.live_bytes += missed.put_off_bytes
-            self.marks.hidden.add_above(missed.put_off)
-            self.elsewhere.add_above(missed.put_off)
-            self.delays.ids.add_above(missed.put_off)
-            self.delays.bytes += missed.put_off_bytes
-        if missed.released:
-            self._take_released(missed)
+        self.live.add_above(unseen.ids)
+        self.total_items += unseen.ids.count
+        if unseen.plain:
+            self.ready.push_range(unseen.first_plain, unseen.plain, size)
+        if unseen.delayed.count:
+            self.live_bytes += unseen.delayed_bytes
+            self.markers.hidden.add_above(unseen.delayed)
+            self.out_of_order.add_above(unseen.delayed)
+            self.delays.ids.add_above(unseen.delayed)
+            self.delays.bytes += unseen.delayed_bytes
+        if unseen.released:
+            self._take_released(unseen)
 
-    def _take_released(self, missed: Digest) -> None:
+    def _take_released(self, unseen: Digest) -> None:
         """Of what is due since, what it has is available."""
-        delays, here = self.delays, missed.released
-        if delays.ids.both(missed.released_ids).count < len(here):  # not all of them
+        delays, here = self.delays, unseen.released
+        if delays.ids.both(unseen.released_ids).count < len(here):  # not all of them
             here = [each for each in here if each.id in delays.ids]
             for each in here:
                 delays.remove(each.id, each.size)
-            self.ready.stubs.push_last(stubs_of(here), here)
+            self.ready.disk_refs.push_last(stubs_of(here), here)
         else:
-            delays.remove_all(missed.released_ids, missed.released_bytes)
-            self.ready.stubs.push_last(missed.stubs, here)
-        self.marks.give_all(here)
+            delays.remove_all(unseen.released_ids, unseen.released_bytes)
+            self.ready.disk_refs.push_last(unseen.disk_refs, here)
+        self.markers.give_all(here)
         if here and here[-1].lsn > self.log.lsn_stored:
             for place, _, _, lsn in here:
-                self.line.placed(place, lsn)
+                self.ready_line.placed(place, lsn)
 
     def pass_number(self, number: int) -> None:
         """This one, the parent's next, is given to nothing that is for all and available."""
@@ -153,26 +187,25 @@ class Child(Reader):
         self.taken, self.seen_bytes = item.id, put_bytes
         if not self._accepts(item, now_ms):
             return
-        self.line.keep(self.bound(item))
+        self.ready_line.add(self.bound(item))
         if self.waiters.count:
             self.serve(now_ms)
 
-    def put_off(self, item: Item, delay: Delay, now_ms: int) -> None:
+    def arrive_later(self, item: Item, delay: Delay, now_ms: int) -> None:
         """An item for all that is not due yet, put just now."""
         if item.id - 1 > self.taken:
             self._take_in(item.id - 1, self.parent.put_bytes)
         self.taken = item.id
         if self._accepts(item, now_ms):
-            self.marks.hide(item.id)
-            put_off(self, self.bound(item), delay, now_ms, True)
+            self.markers.hide(item.id)
+            self.delay(self.bound(item), delay, now_ms, True)
 
     def _accepts(self, item: Item, now_ms: int) -> bool:
         """Is there room for it? Then it is there from now on."""
         self.total_items += 1
-        assert self.branch is not None
-        if self.policy.bounded and not make_room(self.branch, item.size, now_ms):
+        if self.policy.bounded and not self.make_room(item.size, now_ms):
             self.counters.discarded += 1
-            self.log.discarded(item, now_ms + self.wall.offset_ms)
+            self.log.discarded(item, now_ms + self.clock.offset_ms)
             return False
         self._apply_put(item.id, item.size)
         return True
@@ -186,11 +219,23 @@ class Child(Reader):
             return item
         return item.ending(oldest)
 
+    def state(self, offset_ms: int) -> ReaderState:
+        """Return all there is to know of it but the bodies, as a copy.
+
+        There may be thousands, most with nothing but what was put for all: those take 4 µs each.
+        """
+        return ReaderState(
+            self.number, self.part, self.floor, self.total_items, self.live.copy(),
+            self.live_bytes, self.attempts.copy(), list(self.dead.deaths.values()),
+            list(self.leases.entries.values()), self.paused, self.delays.entries(offset_ms),
+            Placed.of(self), dict(self.held_keys),
+        )  # fmt: skip
+
     # -- what becomes of it here ------------------------------------------------------------
 
     def _apply_done(self, id_: int, body_bytes: int) -> None:
         super()._apply_done(id_, body_bytes)
-        if not self.live.count and self.parent.is_remnant:
+        if not self.live.count and self.parent.is_tombstone:
             self.alarm.need(0)  # with its last item it goes
 
     def stop(self) -> None:

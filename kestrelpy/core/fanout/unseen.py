@@ -3,7 +3,7 @@
     number  7     8           9            10             11           12
             put   put, due    set on a     8 is due: 10   put          a place in one line
             for   later       child alone  is its place   for all      alone
-            all   put_off     passed       released                    passed
+            all   delayed     passed       released                    passed
 
 A queue with children gives each number once, and notes here what it was given for, if that is not
 the first of these. A child that looks takes it all in, many of them the same (`Digest`). When an
@@ -15,51 +15,50 @@ One rule: what is noted here was given a number that some child may not have see
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import Final, NamedTuple
+from typing import Final
 
 from journal.sets.id_set import IdSet
 from kestrelpy.core.index.delayed import Delays
+from kestrelpy.core.index.markers import Release
 from kestrelpy.core.index.sorted_table import ENTRY, DueTimes
 
 # So many are kept before the children are told, a few in each tick; then they are forgotten.
-MISSED_MAX: Final = 256
-
-
-class Release(NamedTuple):
-    """`place` was given to this item by the record `lsn`."""
-
-    place: int
-    id: int
-    size: int
-    lsn: int
+UNSEEN_MAX: Final = 256
 
 
 class Digest:
-    """What came after one number: `ids` of items that are for all, of which those in `put_off`
+    """What came after one number: `ids` of items that are for all, of which those in `delayed`
     were put off; `plain` of them with `first_plain` are not, and `released` are due since.
 
-    `released_ids` are the latter, `stubs` as they stand in a line, `put_off_bytes` and
+    `released_ids` are the latter, `disk_refs` as they stand in a line, `delayed_bytes` and
     `released_bytes` the bodies.
     """
 
     __slots__ = (
-        "first_plain", "ids", "plain", "put_off", "put_off_bytes", "released", "released_bytes",
-        "released_ids", "stubs",
+        "delayed",
+        "delayed_bytes",
+        "disk_refs",
+        "first_plain",
+        "ids",
+        "plain",
+        "released",
+        "released_bytes",
+        "released_ids",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.ids = IdSet()
-        self.put_off = IdSet()
-        self.put_off_bytes = 0
+        self.delayed = IdSet()
+        self.delayed_bytes = 0
         self.first_plain = 0
         self.plain = 0
         self.released: list[Release] = []
         self.released_ids = IdSet()
         self.released_bytes = 0
-        self.stubs = b""
+        self.disk_refs = b""
 
 
-class Missed:
+class Unseen:
     """Of one queue with children. `due` are the items that were never available, for all readers
     that have them, and `expiries` when those of them expire that do: ids, with seconds of the wall
     clock for sizes.
@@ -79,7 +78,7 @@ class Missed:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def put_off(self, id_: int, size: int) -> None:
+    def delay(self, id_: int, size: int) -> None:
         """This number is that of an item for all, which is not due yet."""
         self._numbers.append(id_)
         self._events.append(size)
@@ -125,8 +124,8 @@ class Missed:
             at = number + 1
             if isinstance(event, int):
                 found.ids.add(number)
-                found.put_off.add(number)
-                found.put_off_bytes += event
+                found.delayed.add(number)
+                found.delayed_bytes += event
             elif event is not None:
                 found.released.append(event)
         if at <= last:
@@ -136,7 +135,7 @@ class Missed:
         for id_ in sorted(each.id for each in found.released):
             found.released_ids.add(id_)
         found.released_bytes = sum(each.size for each in found.released)
-        found.stubs = stubs_of(found.released)
+        found.disk_refs = stubs_of(found.released)
         return found
 
 

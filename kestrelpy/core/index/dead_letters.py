@@ -13,8 +13,8 @@ from typing import Final
 
 from journal.format.subscription_state import DeadEntry
 from journal.sets.id_set import IdSet
-from kestrelpy.core.index.trash import Trash
 from kestrelpy.core.item import Item
+from kestrelpy.core.trash import Trash
 
 # Bodies of dead items kept in memory: enough that looking at a few needs no disk.
 KEPT_BYTES_MAX: Final = 1 << 20
@@ -23,7 +23,7 @@ KEPT_BYTES_MAX: Final = 1 << 20
 PASSED_ENTRIES_MAX: Final = 1024
 
 
-class DeadLine:
+class DeadLetters:
     """Dead items in the order in which they died; `count` of them are there to be lent.
 
     `ids` are those of `deaths`.
@@ -51,7 +51,7 @@ class DeadLine:
     def __len__(self) -> int:
         return len(self.deaths)
 
-    def bury(
+    def add(
         self, id_: int, attempts: int, reason: bytes, died_ms: int, body_bytes: int, order: int = 0
     ) -> None:
         """To the end of the dead line, or to its place there."""
@@ -65,7 +65,7 @@ class DeadLine:
             self._line = [entry for entry in self._line if self._is_its(*entry)]
             heapify(self._line)
 
-    def keep(self, item: Item, always: bool) -> None:
+    def store(self, item: Item, always: bool) -> None:
         """If its body is here, it stays if there is room for it."""
         if item.is_whole and item.id not in self._items and (
             always or self._kept_bytes + item.size <= KEPT_BYTES_MAX or not self._items
@@ -80,7 +80,7 @@ class DeadLine:
         if self._kept_bytes + item.size > KEPT_BYTES_MAX:
             self._items.clear()
             self._kept_bytes = 0
-        self.keep(item, True)
+        self.store(item, True)
 
     @property
     def missing(self) -> int:
@@ -119,21 +119,21 @@ class DeadLine:
         item = self._items.pop(id_, None)
         if item is None:
             return None
-        self.lend(id_)
+        self.lease(id_)
         self._kept_bytes -= item.size
         return item
 
-    def lend(self, id_: int) -> None:
+    def lease(self, id_: int) -> None:
         """Somebody has this one, wherever it stands; its body is not in memory."""
         self._away[id_] = True
         self.count -= 1
 
-    def give_back(self, item: Item, always: bool) -> None:
+    def put_back(self, item: Item, always: bool) -> None:
         """It was popped and is back at its place; its body stays as in `keep`, or is read again."""
         if not self._away.pop(item.id, False):
             heappush(self._line, (self.deaths[item.id].order, item.id))
         self.count += 1
-        self.keep(item, always)
+        self.store(item, always)
 
     def hide(self, id_: int) -> None:
         """Its body is not readable: it is not offered until the next start."""

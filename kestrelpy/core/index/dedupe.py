@@ -18,28 +18,14 @@ One rule: what was seen follows from the records and their times alone; the cloc
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from journal.format import Draft, Kind, Record, Tag, encode_meta
 from journal.format.item_header import ItemHeader
-from journal.sets.hash_table import ID, KEY, Table, keyed, time_of
-from journal.snapshot.dedupe_file import Chunk, ScopeState, epoch_of
+from journal.sets.hash_table import ID, Table, keyed, time_of
 from journal.snapshot.dedupe_pending import Epoch, Fresh
-from journal.store import Memory
+from kestrelpy.core.policy import Policy
 
-if TYPE_CHECKING:
-    from kestrelpy.core.policy import Policy
-    from kestrelpy.core.queue.queue import Queue
-
-FORGOTTEN: Final = 1  # `small` of an IDS record: nothing of this scope is remembered any more
-# Scopes forgotten in one step: each is a record.
-_FORGOTTEN_AT_ONCE: Final = 64
 _FEW_BYTES: Final = 64 * ID.size
-# Looking through a bucket takes about 2 us: so many at once, and so often.
-_BUCKETS_MIN: Final = 40
-_BUCKETS_MAX: Final = 640
-_TENDED_MS_MIN: Final = 20
-NOT_DUE: Final = 1 << 62
 
 
 class Scope:
@@ -109,12 +95,12 @@ class Ids:
         """Is nothing remembered?"""
         return not (self.table.count or self.scopes)
 
-    def has_seen(self, stamp: ItemHeader, policy: Policy, wall_ms: int) -> bool:
+    def has_seen(self, stamp: ItemHeader, policy: Policy, unix_ms: int) -> bool:
         """Is this a duplicate?"""
         if stamp.scope:
             window_ms = policy.scope_window_ms
             scope = self.scopes.get(stamp.scope)
-            if scope is None or (window_ms is not None and wall_ms - scope.used_ms >= window_ms):
+            if scope is None or (window_ms is not None and unix_ms - scope.used_ms >= window_ms):
                 return False
             if stamp.epoch != scope.epoch:
                 return stamp.epoch < scope.epoch
@@ -124,7 +110,7 @@ class Ids:
         if at < 0:
             return False
         window_ms = policy.dedupe_window_ms
-        return window_ms is None or wall_ms - time_of(bucket, at) < window_ms
+        return window_ms is None or unix_ms - time_of(bucket, at) < window_ms
 
     def is_newer(self, stamp: ItemHeader, item: int) -> bool:
         """In replay: is what is remembered under this id older than this item, if anything is?
@@ -141,34 +127,30 @@ class Ids:
         self._bucket = bucket
         return at < 0 or item > ID.unpack_from(bucket, at)[2]
 
-    def item_of(self, id_: bytes, policy: Policy, wall_ms: int) -> int:
+    def item_of(self, id_: bytes, policy: Policy, unix_ms: int) -> int:
         """The item that was stored under this id, in no scope; 0: none that is remembered."""
         found = self.table.find(self._hash_of(id_))
         window_ms = policy.dedupe_window_ms
-        if found is None or (window_ms is not None and wall_ms - time_of(*found) >= window_ms):
+        if found is None or (window_ms is not None and unix_ms - time_of(*found) >= window_ms):
             return 0
         entry = ID.unpack_from(*found)
         item: int = entry[2]
         return item
 
-    def renew(self, queue: Queue, stamp: ItemHeader, wall_ms: int) -> None:
-        """Before an id of this scope is stored: if its time is over, it begins anew."""
-        window_ms, scope = queue.policy.scope_window_ms, self.scopes.get(stamp.scope)
-        if scope is not None and window_ms is not None and wall_ms - scope.used_ms >= window_ms:
-            forget(queue, stamp.scope, wall_ms)
+    def is_outdated(self, scope: bytes, policy: Policy, unix_ms: int) -> bool:
+        """True if this scope was not used for so long that it begins anew."""
+        window_ms, known = policy.scope_window_ms, self.scopes.get(scope)
+        return known is not None and window_ms is not None and unix_ms - known.used_ms >= window_ms
 
-    def sweep(self, queue: Queue, wall_ms: int, buckets: int) -> None:
-        """Drop what is too old, in so many buckets, and scopes that were not used for too long."""
-        policy = queue.policy
+    def sweep(self, policy: Policy, unix_ms: int, buckets: int) -> None:
+        """Drop ids that are too old, in so many buckets."""
         self._bucket = None
         if policy.dedupe_window_ms is not None and self.table.count:
-            self.table.sweep(wall_ms - policy.dedupe_window_ms + 1, buckets)
-        window_ms = policy.scope_window_ms
-        if window_ms is not None and self.scopes and not queue.log.no_room:
-            for scope in list(islice(self.scopes, _FORGOTTEN_AT_ONCE)):
-                if wall_ms - self.scopes[scope].used_ms < window_ms:
-                    break
-                forget(queue, scope, wall_ms)
+            self.table.sweep(unix_ms - policy.dedupe_window_ms + 1, buckets)
+
+    def oldest_scopes(self, count: int) -> list[bytes]:
+        """Return the scopes that were not used for longest."""
+        return list(islice(self.scopes, count))
 
     def load(self, epoch: Epoch, entries: bytes, latest_ms: int, has_snapshot: bool) -> None:
         """Ids of this epoch; without a snapshot every scope counts, and the newest epoch of it."""
@@ -217,90 +199,3 @@ class Ids:
     def _apply_forgotten(self, scope: bytes) -> None:
         self.scopes.pop(scope, None)
         self.fresh.forget(scope)
-
-
-def forget(queue: Queue, scope: bytes, wall_ms: int) -> None:
-    """Nothing is remembered of this scope from now on."""
-    queue.ids._apply_forgotten(scope)
-    meta = encode_meta({Tag.SCOPE: scope})
-    queue.log.write(Draft(Kind.IDS, 0, 0, FORGOTTEN, wall_ms, meta, b"", 0, 0))
-
-
-# -- a start --------------------------------------------------------------------------------------
-
-
-def expect(queue: Queue, chunks: list[Chunk], scopes: list[ScopeState]) -> None:
-    """What a snapshot says is remembered: these files will be taken in."""
-    ids, versions = queue.ids, queue.versions
-    ids.table = Table(ID, sum(chunk.ids for chunk in chunks))
-    versions.table = Table(KEY, sum(chunk.keys for chunk in chunks))
-    for state in scopes:
-        scope = ids.scopes[state.scope] = Scope(state.epoch, state.since)
-        scope.used_ms = state.used_ms
-
-
-def take_in(queue: Queue, frame: Record, has_snapshot: bool) -> None:
-    """Entries of a chunk, those of older ones first."""
-    epoch = epoch_of(frame)
-    if frame.kind == Kind.KEYS:
-        queue.versions.load(frame.body)
-    elif epoch is None:
-        queue.ids.table.load(frame.body)
-    else:
-        queue.ids.load(epoch, frame.body, frame.time_ms, has_snapshot)
-
-
-# -- time -----------------------------------------------------------------------------------------
-
-
-def tend(queue: Queue, now_ms: int) -> None:
-    """Drop some of what is too old, if it is time for that."""
-    if now_ms < queue.tended_ms:
-        return
-    wall_ms = now_ms + queue.wall.offset_ms
-    _, buckets = _pace(queue)
-    queue.ids.sweep(queue, wall_ms, buckets)
-    queue.versions.sweep(queue, wall_ms, buckets)
-    queue.tended_ms = NOT_DUE
-    begin_tending(queue, now_ms)
-
-
-def begin_tending(queue: Queue, now_ms: int) -> None:
-    """Something is remembered: it will be looked through, if it is ever too old."""
-    if queue.tended_ms == NOT_DUE:
-        interval_ms, _ = _pace(queue)
-        if interval_ms:
-            queue.tended_ms = now_ms + interval_ms
-            queue.alarm.need(queue.tended_ms)
-
-
-def _pace(queue: Queue) -> tuple[int, int]:
-    """In how many ms so many buckets are looked through: all of them in a quarter of the window.
-
-    0: nothing that is there is ever too old.
-    """
-    policy, ids, versions = queue.policy, queue.ids, queue.versions
-    window_ms = policy.dedupe_window_ms
-    buckets = ids.table.buckets if ids.table.count else 0
-    if versions.table.count and not policy.retains:
-        buckets = max(buckets, versions.table.buckets)
-    if window_ms is None or not buckets:
-        window_ms, buckets = policy.scope_window_ms, 1
-        if window_ms is None or not ids.scopes:
-            return 0, 0
-    quarter_ms = max(window_ms // 4, _TENDED_MS_MIN)
-    visits = quarter_ms // _TENDED_MS_MIN
-    each = min(max(-(-buckets // visits), _BUCKETS_MIN), _BUCKETS_MAX)
-    return max(quarter_ms * each // max(buckets, each), _TENDED_MS_MIN), each
-
-
-def remembered(queue: Queue) -> Memory:
-    """What a snapshot keeps of it beside the chunks."""
-    policy = queue.policy
-    scopes = [
-        ScopeState(name, scope.epoch, scope.since, scope.used_ms)
-        for name, scope in queue.ids.scopes.items()
-    ]
-    keys_ms = None if policy.retains else policy.dedupe_window_ms
-    count = queue.versions.table.count
-    return Memory(queue.fresh, scopes, count, policy.dedupe_window_ms, keys_ms)

@@ -21,8 +21,8 @@ from typing import NamedTuple
 from journal.format.out_of_order import DelayedEntry
 from journal.sets.id_set import IdSet
 from kestrelpy.core.index.sorted_table import DueTimes
-from kestrelpy.core.index.trash import Trash
 from kestrelpy.core.item import Item
+from kestrelpy.core.trash import Trash
 
 # Times, what leads from them to the wall clock, and of which ids (None: of all).
 _Part = tuple[DueTimes, int, IdSet | None]
@@ -34,9 +34,9 @@ class Delay(NamedTuple):
     ms: int
     is_date: bool = False
 
-    def due_ms(self, wall_ms: int) -> int:
+    def due_ms(self, unix_ms: int) -> int:
         """When that is, wall clock; at the latest now."""
-        return max(self.ms if self.is_date else wall_ms + self.ms, wall_ms)
+        return max(self.ms if self.is_date else unix_ms + self.ms, unix_ms)
 
 
 class Delays:

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Final
 
 from journal.sets.id_set import IdSet
-from kestrelpy.core.fanout.unseen import Release
+from kestrelpy.core.index.markers import Release
 from kestrelpy.core.index.sorted_table import DueTimes
 
 _ID_BITS: Final = 64
@@ -36,7 +36,7 @@ def unpack(packed: int) -> tuple[int, int, int]:
     return packed >> PLACE_SHIFT, packed >> _SIZE_BITS & _ID_MASK, packed & _SIZE_MASK
 
 
-class Stubs:
+class DiskRefs:
     """All of them in order. `ids` are those that are there, `bytes` the sum of their sizes."""
 
     __slots__ = ("_fetching", "_waiting", "bytes", "ids")
@@ -125,9 +125,9 @@ class Stubs:
         self.ids = IdSet()
         self.bytes = 0
 
-    def copy(self) -> Stubs:
+    def copy(self) -> DiskRefs:
         """One that changes on its own."""
-        other = Stubs()
+        other = DiskRefs()
         other._waiting, other._fetching = self._waiting.copy(), dict(self._fetching)
         other.ids, other.bytes = self.ids.copy(), self.bytes
         return other

@@ -22,12 +22,12 @@ from typing import Final
 
 from journal.format.key import split
 from journal.sets.id_set import IdSet
-from kestrelpy.core.index.trash import Trash
+from kestrelpy.core.trash import Trash
 
 _FIELDS: Final = 3  # of one that waits in a row: id, place, bytes of its body
 _COMPACT_ABOVE: Final = 64 * _FIELDS
 
-Parked = tuple[int, int, int]  # id, place, bytes of its body
+Blocked = tuple[int, int, int]  # id, place, bytes of its body
 
 
 class Row:
@@ -43,7 +43,7 @@ class Row:
     def __len__(self) -> int:
         return (len(self._waiting) - self._at) // _FIELDS
 
-    def __iter__(self) -> Iterator[Parked]:
+    def __iter__(self) -> Iterator[Blocked]:
         """Those who wait, in order."""
         some = self._waiting[self._at :]
         return zip(some[::_FIELDS], some[1::_FIELDS], some[2::_FIELDS], strict=True)
@@ -54,7 +54,7 @@ class Row:
         other._waiting = self._waiting[self._at :]
         return other
 
-    def first(self) -> Parked:
+    def first(self) -> Blocked:
         """The one that has waited longest."""
         id_, place, size = self._waiting[self._at : self._at + _FIELDS]
         return id_, place, size
@@ -63,7 +63,7 @@ class Row:
         """One more behind all others."""
         self._waiting.extend((id_, place, body_bytes))
 
-    def pop(self) -> Parked:
+    def pop(self) -> Blocked:
         """The one that has waited longest has the value from now on."""
         first = self.first()
         self._at += _FIELDS
@@ -110,15 +110,21 @@ class Row:
             return -1
 
 
-class Keys:
+class KeyLocks:
     """The claims of one reader's items. `matches_any`: sharing one value is enough.
 
-    `parked` are the ids of those that wait for others, `parked_bytes` those of their bodies;
-    `blocked` values have somebody waiting for them.
+    `blocked` are the ids of those that wait for others, `blocked_bytes` those of their bodies;
+    `blocked_values` values have somebody waiting for them.
     """
 
     __slots__ = (
-        "_heads", "_more", "_rows", "blocked", "matches_any", "parked", "parked_bytes",
+        "_heads",
+        "_more",
+        "_rows",
+        "blocked",
+        "blocked_bytes",
+        "blocked_values",
+        "matches_any",
     )  # fmt: skip
 
     def __init__(self, matches_any: bool = False) -> None:
@@ -129,16 +135,16 @@ class Keys:
         # A heap: of each row the place of its first, with its value, and some that were it. None:
         # nobody has asked for the oldest yet.
         self._heads: list[tuple[int, bytes]] | None = None
-        self.parked = IdSet()
-        self.parked_bytes = 0
-        self.blocked = 0
+        self.blocked = IdSet()
+        self.blocked_bytes = 0
+        self.blocked_values = 0
 
     def clear(self, trash: Trash) -> None:
         """Nobody claims anything."""
         trash.take(self._rows, self._more)
         self._rows, self._more, self._heads = {}, {}, None
-        self.parked = IdSet()
-        self.parked_bytes = self.blocked = 0
+        self.blocked = IdSet()
+        self.blocked_bytes = self.blocked_values = 0
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -181,8 +187,8 @@ class Keys:
                 self._more[id_] = waits
         elif not self._stand(key, id_, place, body_bytes):
             return True
-        self.parked.add(id_)
-        self.parked_bytes += body_bytes
+        self.blocked.add(id_)
+        self.blocked_bytes += body_bytes
         return False
 
     def _stand(self, value: bytes, id_: int, place: int, body_bytes: int) -> bool:
@@ -194,7 +200,7 @@ class Keys:
                 return False
             row = rows[value] = Row(row)
             row.add(id_, place, body_bytes)
-            self.blocked += 1
+            self.blocked_values += 1
             self._note_head(place, value)
             return True
         if row.holder == id_:
@@ -207,19 +213,19 @@ class Keys:
         for value in self.values(key):
             self._rows.setdefault(value, id_)
 
-    def end(self, id_: int, key: bytes, body_bytes: int) -> list[Parked]:
+    def end(self, id_: int, key: bytes, body_bytes: int) -> list[Blocked]:
         """It is not there any more: those that became possible, out of their rows."""
         if not self.matches_any and self._rows.get(key) == id_:
             del self._rows[key]
             return []
         return self._end(id_, self.values(key), body_bytes)
 
-    def end_unknown(self, id_: int, body_bytes: int) -> list[Parked]:
+    def end_unknown(self, id_: int, body_bytes: int) -> list[Blocked]:
         """`end` where its key cannot be read any more: it is looked for in every row."""
         values = [value for value in self._rows if self._is_in(id_, value)]
         return self._end(id_, tuple(values), body_bytes)
 
-    def leave(self, ids: IdSet) -> tuple[dict[int, int], list[Parked]]:
+    def leave(self, ids: IdSet) -> tuple[dict[int, int], list[Blocked]]:
         """None of these waits any more: who did, with the bytes of the bodies, and as in `end`.
 
         With `any` one that waits for a value may have others.
@@ -238,9 +244,9 @@ class Keys:
         freed = self._pass_on(gone) if self.matches_any and gone else []
         return gone, freed
 
-    def _pass_on(self, gone: dict[int, int]) -> list[Parked]:
+    def _pass_on(self, gone: dict[int, int]) -> list[Blocked]:
         """The values of these go to whoever is next; those that became possible."""
-        freed = list[Parked]()
+        freed = list[Blocked]()
         for value, row in [*self._rows.items()]:
             if (row if isinstance(row, int) else row.holder) not in gone:
                 continue
@@ -252,7 +258,7 @@ class Keys:
         freed.sort(key=lambda each: each[1])
         return freed
 
-    def _hand_on(self, row: Row, freed: list[Parked]) -> None:
+    def _hand_on(self, row: Row, freed: list[Blocked]) -> None:
         """Whoever is first has the value now; if that was all it waited for, it is `freed`."""
         first = row.pop()
         if self._has_all(first[0]):
@@ -267,16 +273,16 @@ class Keys:
 
     def rows(self) -> list[Row]:
         """Those in which somebody waits, as copies."""
-        if not self.blocked:
+        if not self.blocked_values:
             return []
         return [row.copy() for row in self._rows.values() if not isinstance(row, int)]
 
-    def oldest(self) -> tuple[Parked, bytes] | None:
+    def oldest(self) -> tuple[Blocked, bytes] | None:
         """Of those that are parked the one with the lowest place, and a value it waits for."""
         heads, rows = self._heads, self._rows
         if heads is None:
-            blocked = ((v, row) for v, row in rows.items() if not isinstance(row, int))
-            heads = self._heads = [(row.first()[1], value) for value, row in blocked]
+            blocked_values = ((v, row) for v, row in rows.items() if not isinstance(row, int))
+            heads = self._heads = [(row.first()[1], value) for value, row in blocked_values]
             heapify(heads)
         while heads and not self._is_head(*heads[0]):
             heappop(heads)
@@ -296,8 +302,8 @@ class Keys:
         """Who waited longest in this row does not any more; without anybody it is none."""
         if not row:
             self._rows[value] = row.holder
-            self.blocked -= 1
-            if not self.blocked and self._heads:
+            self.blocked_values -= 1
+            if not self.blocked_values and self._heads:
                 self._heads.clear()  # nobody waits
         else:
             self._note_head(row.first()[1], value)
@@ -308,7 +314,7 @@ class Keys:
         if heads is None:
             return
         heappush(heads, (place, value))
-        if len(heads) > 2 * self.blocked + _COMPACT_ABOVE:
+        if len(heads) > 2 * self.blocked_values + _COMPACT_ABOVE:
             heads[:] = [each for each in {*heads} if self._is_head(*each)]
             heapify(heads)
 
@@ -318,8 +324,8 @@ class Keys:
             return row == id_
         return row.holder == id_ or row._find(id_) >= 0
 
-    def _end(self, id_: int, values: tuple[bytes, ...], body_bytes: int) -> list[Parked]:
-        rows, freed = self._rows, list[Parked]()
+    def _end(self, id_: int, values: tuple[bytes, ...], body_bytes: int) -> list[Blocked]:
+        rows, freed = self._rows, list[Blocked]()
         for value in values:
             row = rows.get(value)
             if row is None:
@@ -330,10 +336,10 @@ class Keys:
                 continue
             if row.holder == id_:
                 self._hand_on(row, freed)
-            elif id_ not in self.parked or not row.remove(id_):
+            elif id_ not in self.blocked or not row.remove(id_):
                 continue
             self._has_new_first(value, row)
-        if id_ in self.parked:
+        if id_ in self.blocked:
             self._more.pop(id_, None)
             self._unpark(id_, body_bytes)
         freed.sort(key=lambda each: each[1])
@@ -347,5 +353,5 @@ class Keys:
         return waits == 0
 
     def _unpark(self, id_: int, body_bytes: int) -> None:
-        self.parked.discard(id_)
-        self.parked_bytes -= body_bytes
+        self.blocked.discard(id_)
+        self.blocked_bytes -= body_bytes

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 
 from journal.format.lease import LeaseEntry
 from journal.sets.id_set import IdSet
-from kestrelpy.core.index.trash import Trash
 from kestrelpy.core.item import Item
 from kestrelpy.core.timers import Entry, Timers
+from kestrelpy.core.trash import Trash
 
 
 class Holder:
@@ -210,7 +210,7 @@ class Leases:
         )  # fmt: skip
         tokens.leases = OrderedDict()
 
-    def pass_on(self, lease: Lease, mover: Holder) -> None:
+    def forward(self, lease: Lease, mover: Holder) -> None:
         """It is the mover's from now on, and no time ends it; no token names it any more.
 
         One by token stays in `entries`: the log has it until the item ends.

@@ -14,16 +14,24 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from journal.sets.id_set import IdSet
-from kestrelpy.core.fanout.unseen import Release
 
 _COMPACT_ABOVE: Final = 1024
 _COMPACT_AT_ONCE: Final = 1024  # so many are looked at when one is forgotten: half a millisecond
 
 
-class Marks:
+class Release(NamedTuple):
+    """`place` was given to this item by the record `lsn`."""
+
+    place: int
+    id: int
+    size: int
+    lsn: int
+
+
+class MarkerIndex:
     """`hidden` are ids of items that are there, and that are no markers."""
 
     __slots__ = (
@@ -57,7 +65,7 @@ class Marks:
             self._ids.extend([each.id for each in released])
             self.latest = released[-1].place
 
-    def keep(self, id_: int, marker: int) -> None:
+    def remember(self, id_: int, marker: int) -> None:
         """Its marker is not its latest place any more, or it has none."""
         if marker != id_:
             self._kept[id_] = marker
@@ -114,19 +122,19 @@ class Marks:
         self._compacted = max(self._compacted - gone, 0)
         self._compact(_COMPACT_AT_ONCE)
 
-    def copy(self) -> Marks:
+    def copy(self) -> MarkerIndex:
         """One that changes on its own."""
-        other = Marks()
+        other = MarkerIndex()
         other._markers, other._ids = self._markers[:], self._ids[:]
         other._kept, other.hidden = dict(self._kept), self.hidden.copy()
         other.retains = self.retains
         return other
 
-    def restore(self, marks: list[tuple[int, int]]) -> None:
+    def restore(self, markers: list[tuple[int, int]]) -> None:
         """After replay: these were given, each with its item, which is hidden."""
-        marks.sort()
-        self._markers = array("Q", (marker for marker, _ in marks))
-        self._ids = array("Q", (id_ for _, id_ in marks))
+        markers.sort()
+        self._markers = array("Q", (marker for marker, _ in markers))
+        self._ids = array("Q", (id_ for _, id_ in markers))
 
     def _compact(self, count: int) -> None:
         """Those of the next `count` whose items are gone go, too."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kestrelpy.core.index.trash import Trash
+from kestrelpy.core.trash import Trash
 
 GRAIN_BYTES: Final = 256 << 10
 FREE_BYTES: Final = 16 << 10
@@ -37,7 +37,7 @@ class Memory:
         return True
 
 
-class Residency:
+class MemoryShare:
     """One line's share, so many `grains`.
 
     `allowed` bytes it may cost at present, never more than `most`.

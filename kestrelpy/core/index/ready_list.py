@@ -7,7 +7,7 @@
     beyond     12 ... 9999    in the log only: how many, and how large
 
 An item of the plain line is known by one number: id, marker and place are the same. Others stand
-*apart* (`elsewhere` has their ids): reading the log from the frontier on passes them over. Without
+out of order (`out_of_order` has their ids): reading on from the frontier skips them. Without
 a body such an item is a stub; its put is read by its id when it is its turn.
 
 One rule: the next item is the one with the lowest place, wherever it stands; so what came back
@@ -26,9 +26,9 @@ from operator import attrgetter
 from typing import Final
 
 from journal.sets.id_set import IdSet
-from kestrelpy.core.index.disk_refs import Stubs, pack
-from kestrelpy.core.index.trash import Trash
+from kestrelpy.core.index.disk_refs import DiskRefs, pack
 from kestrelpy.core.item import Item
+from kestrelpy.core.trash import Trash
 
 # What an item costs beside its body: itself, its numbers, its place in the line. Measured.
 ITEM_COST: Final = 320
@@ -44,43 +44,55 @@ class Ready:
     """A line of items. Removing from its middle is lazy: the id is noted and passed over later.
 
     `resident` items with `resident_bytes` of bodies are in memory, `beyond` with `beyond_bytes`
-    behind the frontier, `stubs` apart from all that. Ready too, but in no line, are `parked` items
-    with `parked_bytes`: they wait for their key, and take `parked_cost` of memory (`Keyed`).
+    beyond the frontier, `disk_refs` out of order. In no line, but ready, are `blocked` items
+    with `blocked_bytes`: they wait for their key, and take `blocked_cost` of memory (`Keyed`).
     """
 
     __slots__ = (
-        "_back", "_elsewhere", "_line", "_removed", "_removed_bytes", "_returned", "beyond",
-        "beyond_bytes", "frontier", "parked", "parked_bytes", "parked_cost", "resident",
-        "resident_bytes", "stubs",
+        "_back",
+        "_line",
+        "_out_of_order",
+        "_removed",
+        "_removed_bytes",
+        "_returned",
+        "beyond",
+        "beyond_bytes",
+        "blocked",
+        "blocked_bytes",
+        "blocked_cost",
+        "disk_refs",
+        "frontier",
+        "resident",
+        "resident_bytes",
     )  # fmt: skip
 
-    def __init__(self, elsewhere: IdSet | None = None) -> None:
-        """`elsewhere` are the ids of what stands apart, as the reader knows them."""
-        self._elsewhere = elsewhere if elsewhere is not None else IdSet()
+    def __init__(self, out_of_order: IdSet | None = None) -> None:
+        """`out_of_order` are the ids of what stands apart, as the reader knows them."""
+        self._out_of_order = out_of_order if out_of_order is not None else IdSet()
         self._line: deque[Item] = deque()
         self._returned: list[tuple[int, Item]] = []
         self._back: dict[int, Item] = {}  # those by their ids
         self._removed: set[int] = set()
         self._removed_bytes = 0
-        self.stubs = Stubs()
+        self.disk_refs = DiskRefs()
         self.resident = 0
         self.resident_bytes = 0
         self.frontier = NO_FRONTIER
         self.beyond = 0
         self.beyond_bytes = 0
-        self.parked = 0
-        self.parked_bytes = 0
-        self.parked_cost = 0
+        self.blocked = 0
+        self.blocked_bytes = 0
+        self.blocked_cost = 0
 
     @property
     def count(self) -> int:
         """How many items are ready."""
-        return self.resident + self.beyond + self.stubs.count + self.parked
+        return self.resident + self.beyond + self.disk_refs.count + self.blocked
 
     @property
     def bytes(self) -> int:
         """And how many bytes their bodies have."""
-        return self.resident_bytes + self.beyond_bytes + self.stubs.bytes + self.parked_bytes
+        return self.resident_bytes + self.beyond_bytes + self.disk_refs.bytes + self.blocked_bytes
 
     @property
     def cost(self) -> int:
@@ -95,14 +107,14 @@ class Ready:
         self.resident += 1
         self.resident_bytes += item.size
 
-    def apart(self) -> Iterator[tuple[int, int, int]]:
+    def out_of_order(self) -> Iterator[tuple[int, int, int]]:
         """Place, id and size of what is in memory and stands at another number than its id."""
         removed = self._removed
         for place, item in self._returned:
             if place != item.id and item.id not in removed:
                 yield place, item.id, item.size
 
-    def give_back(self, place: int, item: Item) -> None:
+    def put_back(self, place: int, item: Item) -> None:
         """An item that was popped, or one whose place is not its id: that stands apart."""
         if item.id in self._removed:
             self._compact()  # it was removed and is back before it was passed over
@@ -122,12 +134,12 @@ class Ready:
             self._pass_over()
         line, returned = self._line, self._returned
         if returned and (not line or returned[0][0] < line[0].marker):
-            if self.stubs.count and self.stubs.first_place() < returned[0][0]:
+            if self.disk_refs.count and self.disk_refs.first_place() < returned[0][0]:
                 return None
             first = heappop(returned)
             del self._back[first[1].id]
         else:
-            if self.stubs.count and self.stubs.first_place() < line[0].marker:
+            if self.disk_refs.count and self.disk_refs.first_place() < line[0].marker:
                 return None
             item = line.popleft()
             first = (item.marker, item)
@@ -148,18 +160,18 @@ class Ready:
             place, item = returned[0]
         else:
             place, item = line[0].marker, line[0]
-        return None if self.stubs.count and self.stubs.first_place() < place else item
+        return None if self.disk_refs.count and self.disk_refs.first_place() < place else item
 
     @property
     def is_held_up(self) -> bool:
         """Does a stub come before everything in memory, and before what the log holds?"""
-        if not self.stubs.count or self.stubs.first_place() >= self.frontier:
+        if not self.disk_refs.count or self.disk_refs.first_place() >= self.frontier:
             return False
         return self.first() is None
 
     def first_place(self) -> int:
         """The lowest place in the line, wherever it stands; beyond all places if there is none."""
-        place = min(self.stubs.first_place(), self.frontier)
+        place = min(self.disk_refs.first_place(), self.frontier)
         if self.resident:
             if self._removed:
                 self._pass_over()
@@ -192,7 +204,7 @@ class Ready:
         trash.take(self._line, self._returned, self._back, self._removed)
         self._line, self._returned, self._back, self._removed = deque(), [], {}, set()
         self._removed_bytes = 0
-        self.stubs.clear()
+        self.disk_refs.clear()
         self.resident = self.resident_bytes = 0
         self.beyond = self.beyond_bytes = 0
         self.frontier = NO_FRONTIER
@@ -234,8 +246,8 @@ class Ready:
 
     def _leave(self, place: int, item: Item) -> None:
         """Only the log holds the body of this one from now on."""
-        if item.id in self._elsewhere:
-            self.stubs.push(pack(place, item.id, item.size))
+        if item.id in self._out_of_order:
+            self.disk_refs.push(pack(place, item.id, item.size))
         else:
             self.push_beyond(item.id, item.size)
 
@@ -296,10 +308,10 @@ class Ready:
 
     def _line_up(self) -> None:
         """What came back is a part of the line again; what stands apart is left, by its place."""
-        elsewhere, back = self._elsewhere, sorted(self._returned)
-        plain = [item for _, item in back if item.id not in elsewhere]
+        out_of_order, back = self._out_of_order, sorted(self._returned)
+        plain = [item for _, item in back if item.id not in out_of_order]
         self._line = deque(sorted([*self._line, *plain], key=_marker))
-        self._returned = [each for each in back if each[1].id in elsewhere]
+        self._returned = [each for each in back if each[1].id in out_of_order]
         self._back = {item.id: item for _, item in self._returned}
 
     def _compact(self) -> None:

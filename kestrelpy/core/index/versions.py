@@ -14,15 +14,11 @@ is forgotten.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from journal.sets.hash_table import HASH_BYTES, KEY, Table, hash_of, keyed
 from journal.snapshot.dedupe_pending import Fresh
-
-if TYPE_CHECKING:
-    from kestrelpy.core.policy import Policy
-    from kestrelpy.core.queue.queue import Queue
-
+from kestrelpy.core.policy import Policy
 
 _BEHIND_HASH: Final = struct.Struct("<QQQ")
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
@@ -70,7 +66,7 @@ class Versions:
         self._base = keyed(secret)
         self._bucket = None
 
-    def of(self, key: bytes, policy: Policy | None, wall_ms: int) -> Written:
+    def of(self, key: bytes, policy: Policy | None, unix_ms: int) -> Written:
         """What was written under this canonical key, as far as that is remembered by this policy;
         None: as far as it was not swept away."""
         made = self._base.copy()
@@ -82,16 +78,16 @@ class Versions:
         stored_ms, item, version = _BEHIND_HASH.unpack_from(bucket, at + HASH_BYTES)
         if policy is not None and not policy.retains:
             window_ms = policy.dedupe_window_ms
-            if window_ms is not None and wall_ms - stored_ms >= window_ms:
+            if window_ms is not None and unix_ms - stored_ms >= window_ms:
                 return NEVER
         return _new(Written, (version, item, stored_ms))
 
-    def is_known(self, written: Written, policy: Policy, wall_ms: int) -> bool:
+    def is_known(self, written: Written, policy: Policy, unix_ms: int) -> bool:
         """Is this all that was written under its key, as far as it would be remembered?"""
         if written.item > self.lost_item or not self.lost_item:
             return True
         window_ms = None if policy.retains else policy.dedupe_window_ms
-        return window_ms is not None and wall_ms - self.lost_ms >= window_ms
+        return window_ms is not None and unix_ms - self.lost_ms >= window_ms
 
     def lose(self, item: int, written_ms: int) -> None:
         """What was written up to then, by items up to that one, is not known for sure."""
@@ -110,12 +106,11 @@ class Versions:
         """The same, however long ago it was; but it may have been swept away."""
         return self.of(key, None, 0)
 
-    def sweep(self, queue: Queue, wall_ms: int, buckets: int) -> None:
+    def sweep(self, policy: Policy, unix_ms: int, buckets: int) -> None:
         """Drop keys that were not written for too long, in so many buckets."""
-        policy = queue.policy
         self._bucket = None
         if policy.dedupe_window_ms is not None and not policy.retains and self.table.count:
-            self.table.sweep(wall_ms - policy.dedupe_window_ms + 1, buckets)
+            self.table.sweep(unix_ms - policy.dedupe_window_ms + 1, buckets)
 
     def load(self, entries: bytes) -> None:
         """Sorted entries of a chunk, newer than those that are there."""

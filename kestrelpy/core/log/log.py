@@ -13,11 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from journal.format import DELIVERY_MAX, Draft, Kind, ended
+from journal.format.kinds import Kind
 from journal.format.lease import LeaseEntry
+from journal.format.meta import DELIVERY_MAX, ended
+from journal.format.record import Draft
 from journal.format.schedule import Watermark, watermark_drafts
+from journal.read.readahead import ReadAhead
 from journal.sets.id_set import IdSet
-from journal.store import Journal, ReadAhead, State, Store
+from journal.snapshot.job import State
+from journal.store import Store
+from journal.write.writer import Journal
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.records import SMALL_BODY_MAX, Records, packed
 
@@ -91,17 +96,17 @@ class Log(Protocol):
     def put(self, item: Item, nominal: Watermark | None = None, reader: int = 0) -> int:
         """An item was stored, be it for this time of a schedule, or for one child alone."""
 
-    def nominal(self, nominal: Watermark, wall_ms: int) -> int:
+    def nominal(self, nominal: Watermark, unix_ms: int) -> int:
         """Nothing is put for this schedule's times up to this one any more."""
 
     def put_later(self, item: Item, due_ms: int, reader: int = 0) -> int:
         """An item was stored, and is delayed until then."""
 
-    def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
+    def done(self, item: Item, attempts: int, began_ms: int, unix_ms: int) -> int:
         """It was confirmed."""
 
     def returned(
-        self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes,
+        self, item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes,
         always: bool = False, due_ms: int = 0,
     ) -> int:  # fmt: skip
         """It was given back and has `attempts` from now on, and is delayed until `due_ms` (0: no).
@@ -109,36 +114,36 @@ class Log(Protocol):
         `always`: be there room or not.
         """
 
-    def released(self, id_: int, place: int, wall_ms: int) -> int:
+    def released(self, id_: int, place: int, unix_ms: int) -> int:
         """A delayed item is available, at this place."""
 
-    def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
+    def dead(self, item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes) -> int:
         """It goes to the dead line."""
 
-    def expired(self, item: Item, wall_ms: int) -> int:
+    def expired(self, item: Item, unix_ms: int) -> int:
         """It lived past its expiry."""
 
-    def discarded(self, item: Item, wall_ms: int) -> int:
+    def discarded(self, item: Item, unix_ms: int) -> int:
         """A limit dropped it."""
 
-    def cancelled(self, id_: int, body_bytes: int, wall_ms: int) -> int:
+    def cancelled(self, id_: int, body_bytes: int, unix_ms: int) -> int:
         """It was waiting or dead, and somebody had it removed."""
 
-    def paused(self, paused: bool, wall_ms: int, reader: int = 0) -> int:
+    def paused(self, paused: bool, unix_ms: int, reader: int = 0) -> int:
         """The queue lends nothing, or lends again."""
 
     def flushed(
-        self, last_id: int, spared: list[int], stay: IdSet, live_bytes: int, wall_ms: int
+        self, last_id: int, spared: list[int], stay: IdSet, live_bytes: int, unix_ms: int
     ) -> int:
         """Every item up to `last_id` is gone but the spared ones, and those that `stay` with them.
 
         `live_bytes` are those of their bodies. Nobody changes `stay` from now on.
         """
 
-    def tokens(self, below: int, wall_ms: int) -> int:
+    def tokens(self, below: int, unix_ms: int) -> int:
         """Lease tokens below this may be issued."""
 
-    def declared(self, settings: bytes, wall_ms: int) -> int:
+    def declared(self, settings: bytes, unix_ms: int) -> int:
         """A client declared these settings."""
 
     def leased(self, entry: LeaseEntry) -> int:
@@ -153,14 +158,14 @@ class Log(Protocol):
     def write_lazily(self, draft: Draft) -> int:
         """The same, and nobody waits: it is written with what comes next, or when it is marked."""
 
-    def write_recounted(self, draft: Draft, kept: Callable[[], IdSet]) -> int:
+    def write_recounted(self, draft: Draft, readable: Callable[[], IdSet]) -> int:
         """One that speaks of many items at once: these are those that somebody needs behind it."""
 
     def wait_durable(self, lsn: int) -> None:
         """Somebody inside waits for this record: it is synced at once, whatever `sync` says."""
 
     def attached(
-        self, to_come: Callable[[], int], first_open: Callable[[], int],
+        self, reserve: Callable[[], int], first_open: Callable[[], int],
         gone: Callable[[int, int], None],
     ) -> None:  # fmt: skip
         """How its queue knows how many records must still find room, whatever comes (returns of
@@ -170,7 +175,7 @@ class Log(Protocol):
     def retain(self, ms: int | None, bytes_most: int) -> None:
         """Keep what is done so long (None: forever, 0: not by time), or up to so many bytes."""
 
-    def is_over(self, wall_ms: int, is_changed: bool = False) -> bool:
+    def is_over(self, unix_ms: int, is_changed: bool = False) -> bool:
         """Is the time of something over that is kept? It goes behind the next sync.
 
         `is_changed`: how long has just been said anew, and anything may go.
@@ -287,8 +292,8 @@ class JournalLog(Records):
             self._journal.segment_list.stand(nominal.draft(item.stored_ms), lsn)
         return lsn
 
-    def nominal(self, nominal: Watermark, wall_ms: int) -> int:
-        return self._stand(nominal.draft(wall_ms))
+    def nominal(self, nominal: Watermark, unix_ms: int) -> int:
+        return self._stand(nominal.draft(unix_ms))
 
     def put_later(self, item: Item, due_ms: int, reader: int = 0) -> int:
         meta = item.said(due_ms)
@@ -296,14 +301,14 @@ class JournalLog(Records):
             Draft(_PUT, item.id, 0, item.flags, item.stored_ms, meta, item.body, reader, 0)
         )
 
-    def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
+    def done(self, item: Item, attempts: int, began_ms: int, unix_ms: int) -> int:
         size = item.size
         if size <= SMALL_BODY_MAX and attempts < DELIVERY_MAX:
             small, meta = attempts + 1 | size << 8, b""
         else:
             small, meta = ended(attempts + 1, size)
         self.lsn_appended = lsn = self._append(
-            (_DONE, item.id, began_ms, small, wall_ms, meta, b"", 0, item.lsn)
+            (_DONE, item.id, began_ms, small, unix_ms, meta, b"", 0, item.lsn)
         )
         if not self._is_dirty:
             self.mark()
@@ -312,38 +317,38 @@ class JournalLog(Records):
     def _without_room(self) -> int | None:
         return self.lsn_appended if self.is_full else None
 
-    def paused(self, paused: bool, wall_ms: int, reader: int = 0) -> int:
-        return self._stand(Draft(_PAUSED, 0, 0, int(paused), wall_ms, b"", b"", reader, 0))
+    def paused(self, paused: bool, unix_ms: int, reader: int = 0) -> int:
+        return self._stand(Draft(_PAUSED, 0, 0, int(paused), unix_ms, b"", b"", reader, 0))
 
     def flushed(
-        self, last_id: int, spared: list[int], stay: IdSet, live_bytes: int, wall_ms: int
+        self, last_id: int, spared: list[int], stay: IdSet, live_bytes: int, unix_ms: int
     ) -> int:
         body = packed(spared)
         self.lsn_appended = self._journal.append_flush(
-            Draft(_FLUSHED, last_id, live_bytes, 0, wall_ms, b"", body, 0, 0), stay
+            Draft(_FLUSHED, last_id, live_bytes, 0, unix_ms, b"", body, 0, 0), stay
         )
         if not self._is_dirty:
             self.mark()
         return self.lsn_appended
 
-    def write_recounted(self, draft: Draft, kept: Callable[[], IdSet]) -> int:
-        self.lsn_appended = self._journal.append_flush(draft, kept())
+    def write_recounted(self, draft: Draft, readable: Callable[[], IdSet]) -> int:
+        self.lsn_appended = self._journal.append_flush(draft, readable())
         self.mark()
         return self.lsn_appended
 
-    def declared(self, settings: bytes, wall_ms: int) -> int:
-        return self._stand(Draft(_DECLARED, 0, 0, 0, wall_ms, b"", settings, 0, 0))
+    def declared(self, settings: bytes, unix_ms: int) -> int:
+        return self._stand(Draft(_DECLARED, 0, 0, 0, unix_ms, b"", settings, 0, 0))
 
     def holds(
-        self, declared: bytes, paused: bool, epochs: Mapping[bytes, int], wall_ms: int
+        self, declared: bytes, paused: bool, epochs: Mapping[bytes, int], unix_ms: int
     ) -> None:
         """After recovery: what holds for the whole queue, in whichever segment it stands."""
         if declared:
-            draft = Draft(_DECLARED, 0, 0, 0, wall_ms, b"", declared, 0, 0)
+            draft = Draft(_DECLARED, 0, 0, 0, unix_ms, b"", declared, 0, 0)
             self._journal.segment_list.stand(draft, 1)
         if paused:
-            self._journal.segment_list.stand(Draft(_PAUSED, 0, 0, 1, wall_ms, b"", b"", 0, 0), 1)
-        for draft in watermark_drafts(epochs, wall_ms):
+            self._journal.segment_list.stand(Draft(_PAUSED, 0, 0, 1, unix_ms, b"", b"", 0, 0), 1)
+        for draft in watermark_drafts(epochs, unix_ms):
             self._journal.segment_list.stand(draft, 1)
 
     def _stand(self, draft: Draft) -> int:
@@ -352,9 +357,9 @@ class JournalLog(Records):
         self._journal.segment_list.stand(draft, lsn)
         return lsn
 
-    def take_dead(self, wall_ms: int = 0) -> list[str]:
+    def take_dead(self, unix_ms: int = 0) -> list[str]:
         """Segments to be removed, in this order; what holds back others is said again."""
-        dead = self.store.take_dead(wall_ms)
+        dead = self.store.take_dead(unix_ms)
         gone, self._journal.segment_list.gone = self._journal.segment_list.gone, []
         for first, last in gone:
             self._gone(first, last)
@@ -381,18 +386,18 @@ class JournalLog(Records):
             self.mark()
 
     def attached(
-        self, to_come: Callable[[], int], first_open: Callable[[], int],
+        self, reserve: Callable[[], int], first_open: Callable[[], int],
         gone: Callable[[int, int], None],
     ) -> None:  # fmt: skip
         self._gone = gone
-        self._journal.preallocation.count_leases = to_come
+        self._journal.preallocation.count_leases = reserve
         self._journal.segment_list.first_open = first_open
 
     def retain(self, ms: int | None, bytes_most: int) -> None:
         self._journal.segment_list.retention.change(ms, bytes_most)
 
-    def is_over(self, wall_ms: int, is_changed: bool = False) -> bool:
-        return self.store.maintenance.is_over(wall_ms, is_changed)
+    def is_over(self, unix_ms: int, is_changed: bool = False) -> bool:
+        return self.store.maintenance.is_over(unix_ms, is_changed)
 
     def kept_bytes(self) -> int:
         active = self._journal.active

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from journal.format import Draft
 from journal.format.lease import LeaseEntry
+from journal.format.record import Draft
 from journal.format.schedule import Watermark
+from journal.read.readahead import ReadAhead
 from journal.sets.id_set import IdSet
-from journal.store import ReadAhead
 from kestrelpy.core.item import Item
 
 _ALWAYS: Final = (1 << 63) - 1
 
 
-class NullLog:
+class MemoryLog:
     """A queue in memory: every record is true already and leaves no trace."""
 
     __slots__ = (
@@ -54,48 +54,48 @@ class NullLog:
     def put(self, item: Item, nominal: Watermark | None = None, reader: int = 0) -> int:
         return 0
 
-    def nominal(self, nominal: Watermark, wall_ms: int) -> int:
+    def nominal(self, nominal: Watermark, unix_ms: int) -> int:
         return 0
 
     def put_later(self, item: Item, due_ms: int, reader: int = 0) -> int:
         return 0
 
-    def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
+    def done(self, item: Item, attempts: int, began_ms: int, unix_ms: int) -> int:
         return 0
 
     def returned(
-        self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes,
+        self, item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes,
         always: bool = False, due_ms: int = 0,
     ) -> int:  # fmt: skip
         return 0
 
-    def released(self, id_: int, place: int, wall_ms: int) -> int:
+    def released(self, id_: int, place: int, unix_ms: int) -> int:
         return 0
 
-    def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
+    def dead(self, item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes) -> int:
         return 0
 
-    def expired(self, item: Item, wall_ms: int) -> int:
+    def expired(self, item: Item, unix_ms: int) -> int:
         return 0
 
-    def discarded(self, item: Item, wall_ms: int) -> int:
+    def discarded(self, item: Item, unix_ms: int) -> int:
         return 0
 
-    def cancelled(self, id_: int, body_bytes: int, wall_ms: int) -> int:
+    def cancelled(self, id_: int, body_bytes: int, unix_ms: int) -> int:
         return 0
 
-    def paused(self, paused: bool, wall_ms: int, reader: int = 0) -> int:
+    def paused(self, paused: bool, unix_ms: int, reader: int = 0) -> int:
         return 0
 
     def flushed(
-        self, last_id: int, spared: list[int], stay: IdSet, live_bytes: int, wall_ms: int
+        self, last_id: int, spared: list[int], stay: IdSet, live_bytes: int, unix_ms: int
     ) -> int:
         return 0
 
-    def tokens(self, below: int, wall_ms: int) -> int:
+    def tokens(self, below: int, unix_ms: int) -> int:
         return 0
 
-    def declared(self, settings: bytes, wall_ms: int) -> int:
+    def declared(self, settings: bytes, unix_ms: int) -> int:
         return 0
 
     def leased(self, entry: LeaseEntry) -> int:
@@ -110,14 +110,14 @@ class NullLog:
     def write_lazily(self, draft: Draft) -> int:
         return 0
 
-    def write_recounted(self, draft: Draft, kept: Callable[[], IdSet]) -> int:
+    def write_recounted(self, draft: Draft, readable: Callable[[], IdSet]) -> int:
         return 0
 
     def wait_durable(self, lsn: int) -> None:
         """It makes no difference here."""
 
     def attached(
-        self, to_come: Callable[[], int], first_open: Callable[[], int],
+        self, reserve: Callable[[], int], first_open: Callable[[], int],
         gone: Callable[[int, int], None],
     ) -> None:  # fmt: skip
         """It makes no difference here."""
@@ -125,7 +125,7 @@ class NullLog:
     def retain(self, ms: int | None, bytes_most: int) -> None:
         """There is nothing to be kept."""
 
-    def is_over(self, wall_ms: int, is_changed: bool = False) -> bool:
+    def is_over(self, unix_ms: int, is_changed: bool = False) -> bool:
         return False
 
     def kept_bytes(self) -> int:

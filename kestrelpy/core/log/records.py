@@ -10,8 +10,10 @@ from array import array
 from collections.abc import Iterable
 from typing import Final
 
-from journal.format import DELIVERY_MAX, Draft, Kind, Meta, Tag, encode_meta, ended
+from journal.format.kinds import Kind, Tag
 from journal.format.lease import LeaseEntry
+from journal.format.meta import DELIVERY_MAX, Meta, encode_meta, ended
+from journal.format.record import Draft
 from kestrelpy.core.item import Item
 
 _DONE: Final = int(Kind.DONE)
@@ -46,18 +48,18 @@ class Records:
         """On a full disk, with room for what must be said alone: the last lsn; else None."""
         raise NotImplementedError
 
-    def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
+    def done(self, item: Item, attempts: int, began_ms: int, unix_ms: int) -> int:
         size = item.size
         if size <= SMALL_BODY_MAX and attempts < DELIVERY_MAX:
             small, meta = attempts + 1 | size << 8, b""
         else:
             small, meta = ended(attempts + 1, size)
         return self.write(
-            Draft(_DONE, item.id, began_ms, small, wall_ms, meta, b"", 0, item.lsn)
+            Draft(_DONE, item.id, began_ms, small, unix_ms, meta, b"", 0, item.lsn)
         )
 
     def returned(
-        self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes,
+        self, item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes,
         always: bool = False, due_ms: int = 0,
     ) -> int:  # fmt: skip
         if not always and (last := self._without_room()) is not None:
@@ -70,30 +72,30 @@ class Records:
                 del said[Tag.KEY]
             meta = encode_meta(said | {Tag.BYTES: item.size})
         return self.write(
-            Draft(_RETURNED, item.id, began_ms, attempts, wall_ms, meta, b"", 0, 0)
+            Draft(_RETURNED, item.id, began_ms, attempts, unix_ms, meta, b"", 0, 0)
         )
 
-    def released(self, id_: int, place: int, wall_ms: int) -> int:
-        return self.write(Draft(_RELEASED, id_, place, 0, wall_ms, b"", b"", 0, 0))
+    def released(self, id_: int, place: int, unix_ms: int) -> int:
+        return self.write(Draft(_RELEASED, id_, place, 0, unix_ms, b"", b"", 0, 0))
 
-    def dead(self, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes) -> int:
+    def dead(self, item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes) -> int:
         meta = encode_meta({Tag.REASON: reason, Tag.BYTES: item.size})
-        return self.write(Draft(_DEAD, item.id, began_ms, attempts, wall_ms, meta, b"", 0, 0))
+        return self.write(Draft(_DEAD, item.id, began_ms, attempts, unix_ms, meta, b"", 0, 0))
 
-    def expired(self, item: Item, wall_ms: int) -> int:
+    def expired(self, item: Item, unix_ms: int) -> int:
         small, meta = ended(0, item.size)
-        return self.write(Draft(_EXPIRED, item.id, 0, small, wall_ms, meta, b"", 0, item.lsn))
+        return self.write(Draft(_EXPIRED, item.id, 0, small, unix_ms, meta, b"", 0, item.lsn))
 
-    def discarded(self, item: Item, wall_ms: int) -> int:
+    def discarded(self, item: Item, unix_ms: int) -> int:
         small, meta = ended(0, item.size)
-        return self.write(Draft(_DISCARDED, item.id, 0, small, wall_ms, meta, b"", 0, item.lsn))
+        return self.write(Draft(_DISCARDED, item.id, 0, small, unix_ms, meta, b"", 0, item.lsn))
 
-    def cancelled(self, id_: int, body_bytes: int, wall_ms: int) -> int:
+    def cancelled(self, id_: int, body_bytes: int, unix_ms: int) -> int:
         small, meta = ended(0, body_bytes)
-        return self.write(Draft(_CANCELLED, id_, 0, small, wall_ms, meta, b"", 0, 1))
+        return self.write(Draft(_CANCELLED, id_, 0, small, unix_ms, meta, b"", 0, 1))
 
-    def tokens(self, below: int, wall_ms: int) -> int:
-        return self.write(Draft(_TOKENS, 0, below, 0, wall_ms, b"", b"", 0, 0))
+    def tokens(self, below: int, unix_ms: int) -> int:
+        return self.write(Draft(_TOKENS, 0, below, 0, unix_ms, b"", b"", 0, 0))
 
     def leased(self, entry: LeaseEntry) -> int:
         return self.write(entry.leased())

@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from journal.format import Draft, Kind, ended
+from journal.format.kinds import Kind
+from journal.format.meta import ended
+from journal.format.record import Draft
 from journal.format.schedule import Watermark
+from journal.read.readahead import ReadAhead
 from journal.sets.id_set import IdSet
-from journal.store import ReadAhead
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.log.records import Records, packed
@@ -33,7 +35,7 @@ class Needs(Protocol):
     def is_needed(self, id_: int) -> bool:
         """Does any of them still need this item?"""
 
-    def kept_now(self) -> IdSet:
+    def needed_now(self) -> IdSet:
         """All items that any of them needs, as a set that nobody changes."""
 
 
@@ -125,15 +127,15 @@ class SharedLog(Records):
             put_lsn = 0
         return draft._replace(reader=self.number, put_lsn=put_lsn)
 
-    def done(self, item: Item, attempts: int, began_ms: int, wall_ms: int) -> int:
+    def done(self, item: Item, attempts: int, began_ms: int, unix_ms: int) -> int:
         small, meta = ended(attempts + 1, item.size)
         put_lsn = 0 if self._needs.is_needed(item.id) else item.lsn
         return self.base.write(
-            Draft(_DONE, item.id, began_ms, small, wall_ms, meta, b"", self.number, put_lsn)
+            Draft(_DONE, item.id, began_ms, small, unix_ms, meta, b"", self.number, put_lsn)
         )
 
-    def write_recounted(self, draft: Draft, kept: Callable[[], IdSet]) -> int:
-        return self.base.write_recounted(draft._replace(reader=self.number), kept)
+    def write_recounted(self, draft: Draft, readable: Callable[[], IdSet]) -> int:
+        return self.base.write_recounted(draft._replace(reader=self.number), readable)
 
     def _without_room(self) -> int | None:
         return self.base.lsn_appended if self.base.is_full else None
@@ -144,30 +146,30 @@ class SharedLog(Records):
     def put_later(self, item: Item, due_ms: int, reader: int = 0) -> int:
         return self.base.put_later(item, due_ms, self.number)
 
-    def tokens(self, below: int, wall_ms: int) -> int:
-        return self.base.tokens(below, wall_ms)  # one range after the other, whose it may be
+    def tokens(self, below: int, unix_ms: int) -> int:
+        return self.base.tokens(below, unix_ms)  # one range after the other, whose it may be
 
-    def nominal(self, nominal: Watermark, wall_ms: int) -> int:
-        return self.base.nominal(nominal, wall_ms)
+    def nominal(self, nominal: Watermark, unix_ms: int) -> int:
+        return self.base.nominal(nominal, unix_ms)
 
     def flushed(
-        self, last_id: int, spared: list[int], stay: IdSet, live_bytes: int, wall_ms: int
+        self, last_id: int, spared: list[int], stay: IdSet, live_bytes: int, unix_ms: int
     ) -> int:
         body = packed(spared)
-        draft = Draft(_FLUSHED, last_id, live_bytes, 0, wall_ms, b"", body, self.number, 0)
-        return self.base.write_recounted(draft, self._needs.kept_now)
+        draft = Draft(_FLUSHED, last_id, live_bytes, 0, unix_ms, b"", body, self.number, 0)
+        return self.base.write_recounted(draft, self._needs.needed_now)
 
-    def paused(self, paused: bool, wall_ms: int, reader: int = 0) -> int:
-        return self.base.paused(paused, wall_ms, self.number)
+    def paused(self, paused: bool, unix_ms: int, reader: int = 0) -> int:
+        return self.base.paused(paused, unix_ms, self.number)
 
-    def declared(self, settings: bytes, wall_ms: int) -> int:
-        return self.base.declared(settings, wall_ms)
+    def declared(self, settings: bytes, unix_ms: int) -> int:
+        return self.base.declared(settings, unix_ms)
 
     def wait_durable(self, lsn: int) -> None:
         self.base.wait_durable(lsn)
 
     def attached(
-        self, to_come: Callable[[], int], first_open: Callable[[], int],
+        self, reserve: Callable[[], int], first_open: Callable[[], int],
         gone: Callable[[int, int], None],
     ) -> None:  # fmt: skip
         """The queue has said that."""
@@ -175,7 +177,7 @@ class SharedLog(Records):
     def retain(self, ms: int | None, bytes_most: int) -> None:
         """That is the queue's to say."""
 
-    def is_over(self, wall_ms: int, is_changed: bool = False) -> bool:
+    def is_over(self, unix_ms: int, is_changed: bool = False) -> bool:
         return False
 
     def kept_bytes(self) -> int:

@@ -15,16 +15,16 @@ on its way to another queue: it ends when that has it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
-from journal.format import Draft, Kind, Tag, encode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import encode_meta
+from journal.format.record import Draft
 from journal.sets.id_set import IdSet
 from kestrelpy.core.log.records import packed
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.errors import ClientError
-
-if TYPE_CHECKING:
-    from kestrelpy.core.queue.queue import Queue
-    from kestrelpy.core.subscription.subscription import Reader
 
 # Numbers in one step, be they all of items in memory: 3 ms.
 STEP_NUMBERS: Final = 2048
@@ -32,7 +32,7 @@ STEP_NUMBERS: Final = 2048
 _FEW_STUBS: Final = 8
 
 
-class UpTo:
+class AckUpTo:
     """One such request. `lsn` is the record to wait for when it `is_over`."""
 
     __slots__ = ("_at", "_marker", "_passed", "_queue", "is_over", "lsn")
@@ -56,10 +56,16 @@ class UpTo:
         if queue.log.failure is not None:
             queue.raise_failed()
         marker = self._next()
-        for _, id_ in queue.reader.marks.between(self._at + 1, marker):
+        for _, id_ in queue.reader.markers.between(self._at + 1, marker):
             self._passed.add(id_)
-        self.lsn = _confirm(queue, marker, self._passed, now_ms)
+        self.lsn = self._confirm(marker, now_ms)
         self._at, self.is_over = marker, marker == self._marker
+
+    def finish(self, now_ms: int) -> int:
+        """Take all steps at once; return the record to wait for, or raise what `step` raises."""
+        while not self.is_over:
+            self.step(now_ms)
+        return self.lsn
 
     def _next(self) -> int:
         """Up to which marker the next step goes.
@@ -69,20 +75,104 @@ class UpTo:
         """
         reader, at = self._queue.reader, self._at
         ready = reader.ready
-        is_far = ready.resident or ready.stubs.count or reader.leases
-        if not is_far or reader.keyed.keys.parked.count:
+        is_far = ready.resident or ready.disk_refs.count or reader.leases
+        if not is_far or reader.key_gate.keys.blocked.count:
             return self._marker
-        firsts = reader.live.first_from(at + 1), reader.marks.first_from(at + 1)
+        firsts = reader.live.first_from(at + 1), reader.markers.first_from(at + 1)
         first = min((number for number in firsts if number), default=self._marker)
         return min(first - 1 + STEP_NUMBERS, self._marker)
 
+    def _confirm(self, marker: int, now_ms: int) -> int:
+        """Confirm everything up to the marker; return the record to wait for.
 
-def confirm_up_to(queue: Queue, marker: int, now_ms: int) -> int:
-    """All of it at once; returns the record to wait for. Raises what `UpTo` does."""
-    upto = UpTo(queue, marker)
-    while not upto.is_over:
-        upto.step(now_ms)
-    return upto.lsn
+        Of the items whose marker is not their id, only those in `_passed` have one that is not
+        above it.
+        """
+        queue, passed = self._queue, self._passed
+        reader = queue.reader
+        there, hidden = reader.live.between(1, marker), reader.markers.hidden
+        moving = IdSet.of(
+            lease.item.id for lease in reader.leases.moving() if lease.item.id <= marker
+        )
+        stay = IdSet.union([reader.delays.ids, reader.dead.ids, moving])
+        if hidden.count:
+            stay = IdSet.union([stay, hidden.between(1, marker).without(passed)])
+        live_bytes = self._leave_line(reader, marker, there.without(stay))
+        reader._apply_upto(marker, stay, live_bytes)
+        spared = {*moving, *(id_ for id_ in reader.delays.unlogged if id_ <= marker)}
+        lsn = reader.log.write_recounted(
+            Draft(
+                Kind.UPTO, 0, marker, 0, now_ms + reader.clock.offset_ms,
+                encode_meta({Tag.BYTES: reader.live_bytes}), packed(spared), 0, 0,
+            ),
+            queue.needed_now,
+        )  # fmt: skip
+        queue.note_less()
+        if reader.waiters:
+            reader.serve(now_ms)  # a key, or a lease, may be free
+        return lsn
+
+    def _leave_line(self, reader: Subscription, marker: int, gone: IdSet) -> int:
+        """Take items out of the line and out of hands; return the bytes of the others.
+
+        Of items that only the log has these are a guess; none where there is a limit: a line is
+        not full by a guess.
+        """
+        ready, keyed, left = reader.ready, reader.key_gate, reader.live_bytes
+        blocked, freed = keyed.drop_blocked(gone)
+        left -= blocked
+        if ready.beyond and ready.frontier <= marker:
+            count = reader.ready_line.count_unlent(ready.frontier, min(marker, reader.live.last))
+            share = count if reader.policy.max_bytes is None else ready.beyond
+            size = ready.beyond_bytes * share // ready.beyond
+            left -= size
+            ready.drop_beyond(size, count)
+            ready.advance(marker + 1)
+            if reader.log.backlog is not None:
+                reader.log.backlog.reset()
+        if reader.leases or ready.resident:
+            left -= self._end_each(reader, gone)
+        if ready.disk_refs.count:
+            left -= self._drop_stubs(reader, marker, gone)
+        keyed.put_back(freed)
+        return max(left, 0)
+
+    def _end_each(self, reader: Subscription, gone: IdSet) -> int:
+        """Those that somebody holds or that are in memory; the bytes of their bodies."""
+        ready, leases, size = reader.ready, reader.leases, 0
+        for id_ in gone:
+            lease = leases.of(id_)
+            if lease is not None:
+                if not lease.by_token:
+                    lease.holder.overdue.append(reader)
+                item = reader.end(lease)
+            elif (found := ready.at(id_)) is not None:
+                item = found
+                ready.remove(item)
+            else:
+                continue
+            reader.watch.forget(id_)
+            size += item.size
+            reader.key_gate.drop(item)
+        return size
+
+    def _drop_stubs(self, reader: Subscription, marker: int, gone: IdSet) -> int:
+        """Those of which only the number is in memory; the bytes of their bodies."""
+        disk_refs, dropped = reader.ready.disk_refs, list[tuple[int, int]]()
+        while disk_refs.first_place() <= marker:
+            _, id_, size = disk_refs.pop()
+            dropped.append((id_, size))
+        others = disk_refs.ids.both(gone)
+        if others.count <= _FEW_STUBS:
+            found = [(id_, disk_refs.size_of(id_)) for id_ in others]
+        else:
+            found = [(id_, size) for _, id_, size in disk_refs if id_ in others]
+        for id_, size in found:
+            disk_refs.remove(id_, size)
+        dropped += found
+        for id_, size in dropped:
+            reader.key_gate.drop_unread(id_, size)
+        return sum(size for _, size in dropped)
 
 
 def refuse_beyond(name: bytes, marker: int, latest: int) -> NoReturn:
@@ -90,112 +180,3 @@ def refuse_beyond(name: bytes, marker: int, latest: int) -> NoReturn:
     raise ClientError(
         f"option upto: {marker} is beyond the latest marker of {name.decode('ascii')}, {latest}"
     )
-
-
-def _confirm(queue: Queue, marker: int, passed: IdSet, now_ms: int) -> int:
-    """One step: everything up to the marker. Of the items whose marker is not their id, only
-    `passed` have one that is not above it."""
-    reader = queue.reader
-    there, hidden = reader.live.between(1, marker), reader.marks.hidden
-    moving = IdSet.of(
-        lease.item.id for lease in reader.leases.moving() if lease.item.id <= marker
-    )
-    stay = IdSet.union([reader.delays.ids, reader.dead.ids, moving])
-    if hidden.count:
-        stay = IdSet.union([stay, hidden.between(1, marker).without(passed)])
-    live_bytes = _leave_line(reader, marker, there.without(stay))
-    apply_upto(reader, marker, stay, live_bytes)
-    spared = {*moving, *(id_ for id_ in reader.delays.unlogged if id_ <= marker)}
-    lsn = reader.log.write_recounted(
-        Draft(
-            Kind.UPTO, 0, marker, 0, now_ms + reader.wall.offset_ms,
-            encode_meta({Tag.BYTES: reader.live_bytes}), packed(spared), 0, 0,
-        ),
-        queue.kept_now,
-    )  # fmt: skip
-    queue.note_less()
-    if reader.waiters:
-        reader.serve(now_ms)  # a key, or a lease, may be free
-    return lsn
-
-
-def apply_upto(reader: Reader, marker: int, stay: IdSet, live_bytes: int) -> None:
-    """Of all items up to the marker these stay; as many bytes of bodies are there after it."""
-    live, held = reader.live, reader.keyed.held
-    there = live.between(1, marker)
-    gone = there.without(stay)
-    live.discard_range(1, marker, there.both(stay))
-    reader.attempts.keep_only(live, marker)
-    reader.elsewhere.discard_range(1, marker, reader.elsewhere.between(1, marker).without(gone))
-    for id_ in gone.both(reader.marks.hidden):
-        reader.marks.forget(id_)
-    if held:
-        for id_ in gone:
-            held.pop(id_, None)
-    reader.live_bytes = live_bytes if live else 0
-    reader.tidy()
-
-
-def _leave_line(reader: Reader, marker: int, gone: IdSet) -> int:
-    """Out of the line and out of hands; the bytes of what is left.
-
-    Of what only the log has these are a guess; none where there is a limit: a reader is not full
-    by a guess.
-    """
-    ready, keyed, left = reader.ready, reader.keyed, reader.live_bytes
-    parked, freed = keyed.drop_parked(gone)
-    left -= parked
-    if ready.beyond and ready.frontier <= marker:
-        count = reader.line.count_unlent(ready.frontier, min(marker, reader.live.last))
-        share = count if reader.policy.max_bytes is None else ready.beyond
-        size = ready.beyond_bytes * share // ready.beyond
-        left -= size
-        ready.drop_beyond(size, count)
-        ready.advance(marker + 1)
-        if reader.log.backlog is not None:
-            reader.log.backlog.reset()
-    if reader.leases or ready.resident:
-        left -= _end_each(reader, gone)
-    if ready.stubs.count:
-        left -= _drop_stubs(reader, marker, gone)
-    keyed.put_back(freed)
-    return max(left, 0)
-
-
-def _end_each(reader: Reader, gone: IdSet) -> int:
-    """Those that somebody holds or that are in memory; the bytes of their bodies."""
-    ready, leases, size = reader.ready, reader.leases, 0
-    for id_ in gone:
-        lease = leases.of(id_)
-        if lease is not None:
-            if not lease.by_token:
-                lease.holder.overdue.append(reader)
-            item = reader.end(lease)
-        elif (found := ready.at(id_)) is not None:
-            item = found
-            ready.remove(item)
-        else:
-            continue
-        reader.line.forget_expiry(id_)
-        size += item.size
-        reader.keyed.drop(item)
-    return size
-
-
-def _drop_stubs(reader: Reader, marker: int, gone: IdSet) -> int:
-    """Those of which only the number is in memory; the bytes of their bodies."""
-    stubs, dropped = reader.ready.stubs, list[tuple[int, int]]()
-    while stubs.first_place() <= marker:
-        _, id_, size = stubs.pop()
-        dropped.append((id_, size))
-    others = stubs.ids.both(gone)
-    if others.count <= _FEW_STUBS:
-        found = [(id_, stubs.size_of(id_)) for id_ in others]
-    else:
-        found = [(id_, size) for _, id_, size in stubs if id_ in others]
-    for id_, size in found:
-        stubs.remove(id_, size)
-    dropped += found
-    for id_, size in dropped:
-        reader.keyed.drop_unread(id_, size)
-    return sum(size for _, size in dropped)

@@ -3,6 +3,7 @@
     READY, DELAYED ---cancel---> gone            LENT: nothing here touches what somebody holds
     DELAYED        ---retry----> READY
     DEAD           ---purge----> gone
+    DEAD           ---redrive--> READY, at a new place
 
 A paused queue stores, confirms, takes back and shows as ever; it lends nothing, nor dead items.
 
@@ -13,9 +14,10 @@ from __future__ import annotations
 
 from enum import Enum
 
+from journal.format.kinds import Kind
+from journal.format.record import Draft
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Reader
 from kestrelpy.errors import ServerError
 
 
@@ -29,103 +31,130 @@ class Waiting(Enum):
     NOT = "it does not wait: lent, dead, expired or gone"
 
 
-def pause(queue: Queue, paused: bool, now_ms: int) -> int:
-    """Lend nothing from now on, or lend again; returns the record to wait for.
+class Admin:
+    """What an operator does to one queue."""
 
-    Raises ServerError when the journal has failed or has no room for a record of it.
-    """
-    log, reader = queue.log, queue.reader
-    if log.failure is not None:
-        queue.raise_failed()
-    if paused == reader.paused:
-        return log.lsn_appended  # what said so may still be on its way to the disk
-    if log.no_room:
-        raise ServerError(log.no_room)
-    reader.paused = paused
-    lsn = log.paused(paused, now_ms + queue.wall.offset_ms)
-    if not paused and reader.waiters:
-        reader.serve(now_ms)
-    return lsn
+    __slots__ = ("_queue",)
 
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
 
-def waiting(reader: Reader, id_: int, now_ms: int) -> Waiting:
-    """Does this item wait to be lent, and who knows it?"""
-    if id_ not in reader.live or id_ in reader.leases or id_ in reader.dead.deaths:
-        return Waiting.NOT
-    if id_ in reader.elsewhere:
-        if id_ in reader.ready.stubs.ids:
+    def pause(self, paused: bool, now_ms: int) -> int:
+        """Lend nothing from now on, or lend again; returns the record to wait for.
+
+        Raises ServerError when the journal has failed or has no room for a record of it.
+        """
+        log, reader = self._queue.log, self._queue.reader
+        if log.failure is not None:
+            self._queue.raise_failed()
+        if paused == reader.paused:
+            return log.lsn_appended  # what said so may still be on its way to the disk
+        if log.no_room:
+            raise ServerError(log.no_room)
+        reader.paused = paused
+        lsn = log.paused(paused, now_ms + self._queue.clock.offset_ms)
+        if not paused and reader.waiters:
+            reader.serve(now_ms)
+        return lsn
+
+    def waiting(self, id_: int, now_ms: int) -> Waiting:
+        """Does this item wait to be lent, and who knows it?"""
+        reader = self._queue.reader
+        if id_ not in reader.live or id_ in reader.leases or id_ in reader.dead.deaths:
+            return Waiting.NOT
+        if id_ in reader.out_of_order:
+            if id_ in reader.ready.disk_refs.ids:
+                return Waiting.LOGGED
+            if id_ in reader.delays:
+                return Waiting.DELAYED
+        elif id_ >= reader.ready.frontier:
             return Waiting.LOGGED
+        keyed = reader.key_gate
+        if id_ in keyed.keys.blocked and id_ not in keyed.whole:
+            return Waiting.LOGGED
+        item = reader.ready.at(id_) or keyed.whole.get(id_)
+        if item is None:
+            return Waiting.LOST
+        is_over = 0 < item.expires_ms <= now_ms + reader.clock.offset_ms
+        return Waiting.NOT if is_over else Waiting.HERE
+
+    def cancel(
+        self, id_: int, body_bytes: int, now_ms: int, key: bytes = NO_KEY
+    ) -> int:
+        """An item that is HERE, LOGGED or DELAYED is gone; returns the record to wait for.
+
+        `body_bytes` and `key`: what the log says of it, where only the log knows.
+        """
+        reader, ready = self._queue.reader, self._queue.reader.ready
+        keyed = reader.key_gate
+        is_blocked_here = id_ in keyed.keys.blocked
+        item = ready.at(id_) or keyed.whole.get(id_)
         if id_ in reader.delays:
-            return Waiting.DELAYED
-    elif id_ >= reader.ready.frontier:
-        return Waiting.LOGGED
-    keyed = reader.keyed
-    if id_ in keyed.keys.parked and id_ not in keyed.whole:
-        return Waiting.LOGGED
-    item = reader.ready.at(id_) or keyed.whole.get(id_)
-    if item is None:
-        return Waiting.LOST
-    is_over = 0 < item.expires_ms <= now_ms + reader.wall.offset_ms
-    return Waiting.NOT if is_over else Waiting.HERE
+            _, body_bytes = reader.delays.find(id_, self._queue.clock.offset_ms)
+            reader.delays.remove(id_, body_bytes)
+            key = reader.held_keys.get(id_, NO_KEY)
+        elif item is not None:
+            body_bytes, key = item.size, item.key
+            if not is_blocked_here:
+                ready.remove(item)
+        elif not is_blocked_here and not ready.disk_refs.remove(id_, body_bytes):
+            ready.drop_beyond(body_bytes)
+            ready.advance(ready.frontier)
+        if key:
+            keyed.drop_known(id_, key, body_bytes)
+        reader._apply_done(id_, body_bytes)
+        return reader.log.cancelled(id_, body_bytes, now_ms + self._queue.clock.offset_ms)
 
+    def retry(self, id_: int, now_ms: int) -> int | None:
+        """A delayed item is available now; returns the record to wait for; None: it is not delayed.
 
-def cancel(
-    queue: Queue, id_: int, body_bytes: int, now_ms: int, key: bytes = NO_KEY
-) -> int:
-    """An item that is HERE, LOGGED or DELAYED is gone; returns the record to wait for.
+        Raises ServerError when the journal has failed.
+        """
+        if self._queue.log.failure is not None:
+            self._queue.raise_failed()
+        reader = self._queue.reader
+        if id_ not in reader.delays:
+            return None
+        _, size = reader.delays.find(id_, self._queue.clock.offset_ms)
+        item, unlogged = reader.delays.items.get(id_), id_ in reader.delays.unlogged
+        reader.delays.remove(id_, size)
+        if item is not None:
+            reader.delays.items[id_] = item
+        if unlogged:
+            reader.delays.unlogged.add(id_)
+        lsn = self._queue.release(id_, size, now_ms)
+        if reader.waiters:
+            reader.serve(now_ms)
+        return lsn
 
-    `body_bytes` and `key`: what the log says of it, where only the log knows.
-    """
-    reader, ready = queue.reader, queue.reader.ready
-    keyed = reader.keyed
-    is_parked = id_ in keyed.keys.parked
-    item = ready.at(id_) or keyed.whole.get(id_)
-    if id_ in reader.delays:
-        _, body_bytes = reader.delays.find(id_, queue.wall.offset_ms)
-        reader.delays.remove(id_, body_bytes)
-        key = keyed.held.get(id_, NO_KEY)
-    elif item is not None:
-        body_bytes, key = item.size, item.key
-        if not is_parked:
-            ready.remove(item)
-    elif not is_parked and not ready.stubs.remove(id_, body_bytes):
-        ready.drop_beyond(body_bytes)
-        ready.advance(ready.frontier)
-    if key:
-        keyed.drop_known(id_, key, body_bytes)
-    reader._apply_done(id_, body_bytes)
-    return reader.log.cancelled(id_, body_bytes, now_ms + queue.wall.offset_ms)
+    def purge(self, id_: int, now_ms: int) -> int | None:
+        """Remove a dead letter that is not leased; return the record to wait for, None: none."""
+        reader = self._queue.reader
+        death = reader.dead.deaths.get(id_)
+        if death is None or id_ in reader.leases:
+            return None
+        reader.dead.forget(id_, False)
+        reader._apply_done(id_, death.body_bytes)
+        return reader.log.cancelled(id_, death.body_bytes, now_ms + self._queue.clock.offset_ms)
 
+    def redrive(self, id_: int, now_ms: int) -> int | None:
+        """A dead item is ready again, behind all others, with no attempts; the record to wait for.
 
-def retry(queue: Queue, id_: int, now_ms: int) -> int | None:
-    """A delayed item is available now; returns the record to wait for; None: it is not delayed.
-
-    Raises ServerError when the journal has failed.
-    """
-    if queue.log.failure is not None:
-        queue.raise_failed()
-    reader = queue.reader
-    if id_ not in reader.delays:
-        return None
-    _, size = reader.delays.find(id_, queue.wall.offset_ms)
-    item, unlogged = reader.delays.items.get(id_), id_ in reader.delays.unlogged
-    reader.delays.remove(id_, size)
-    if item is not None:
-        reader.delays.items[id_] = item
-    if unlogged:
-        reader.delays.unlogged.add(id_)
-    lsn = queue.release(id_, size, now_ms)
-    if reader.waiters:
-        reader.serve(now_ms)
-    return lsn
-
-
-def purge(queue: Queue, id_: int, now_ms: int) -> int | None:
-    """A dead item that nobody holds is gone; returns the record to wait for; None: it is not."""
-    reader = queue.reader
-    death = reader.dead.deaths.get(id_)
-    if death is None or id_ in reader.leases:
-        return None
-    reader.dead.forget(id_, False)
-    reader._apply_done(id_, death.body_bytes)
-    return reader.log.cancelled(id_, death.body_bytes, now_ms + queue.wall.offset_ms)
+        None: it is not dead, or somebody holds it.
+        """
+        reader = self._queue.reader
+        death = reader.dead.deaths.get(id_)
+        if death is None or id_ in reader.leases:
+            return None
+        place, item = self._queue.fanout.take_place(), reader.dead.at(id_)
+        reader.dead.forget(id_, False)
+        unix_ms = now_ms + reader.clock.offset_ms
+        lsn = reader.log.write(Draft(Kind.REDRIVEN, id_, place, 0, unix_ms, b"", b"", 0, 0))
+        if item is None:
+            reader.ready_line.stand(place, id_, death.body_bytes)
+            reader.ready_line.placed(place, lsn)
+            reader.ready_line.look_ahead()
+        else:
+            item.lsn = max(item.lsn, lsn)  # it is shown when that is stored
+            reader.ready_line.put_back(item, place)
+        return lsn

@@ -4,9 +4,10 @@
              done  lent  gone  ready dead  ready ready      after=2 sees 4, 5, 6, 7 ...
 
 What is done is there too, as long as the queue retains it. An item that is put at once has its id
-for a marker, so the set of those that are kept (`Queue.kept`) says it all; one that was delayed
-first has another (`Reader.marks`). Their bodies are in memory or in the log: `item` finds the one,
-`journal.read.range_scan` and `by_id` the other. A queue that lives in memory has all of them here.
+for a marker, so the set of those that are kept (`Queue.readable`) says it all; one that was delayed
+first has another (`Subscription.markers`). Their bodies are in memory or in the log: `item` finds
+the one, `journal.read.range_scan` and `lookup` the other. A queue that lives in memory has all of
+them here.
 
 One rule: looking changes nothing, not even what has expired: that is passed over, and cleared away
 by those whose work it is.
@@ -18,49 +19,43 @@ from typing import Final
 
 from kestrelpy.core.item import Item
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Reader
-
-READY: Final = b"ready"
-LENT: Final = b"lent"
-DEAD: Final = b"dead"
-DELAYED: Final = b"delayed"
-DONE: Final = b"done"
+from kestrelpy.core.subscription.subscription import Subscription
 
 # Ids looked through at once, for each item that may be found there.
 _SPAN: Final = 4
 _SPAN_LEAST: Final = 1000
 
 
-class Kept:
+class Browse:
     """What is kept in a queue, in the view of one of its readers. It is made for each look."""
 
     __slots__ = ("_reader", "ids")
 
-    def __init__(self, queue: Queue, reader: Reader | None = None) -> None:
+    def __init__(self, queue: Queue, reader: Subscription | None = None) -> None:
         self._reader = reader or queue.reader
-        self.ids = queue.kept
+        self.ids = queue.readable
 
     def first(self, after: int) -> int:
         """The first marker behind this one; 0: there is none."""
         reader = self._reader
-        if not reader.marks.hidden.count:
+        if not reader.markers.hidden.count:
             return self.ids.first_from(after + 1)
-        plain = self.ids.first_without(after + 1, reader.marks.hidden)
-        other = reader.marks.first_from(after + 1)
+        plain = self.ids.first_without(after + 1, reader.markers.hidden)
+        other = reader.markers.first_from(after + 1)
         return min(plain, other) if plain and other else plain or other
 
     def id_of(self, marker: int) -> int:
         """The item with this marker; 0: it is not there."""
         reader = self._reader
-        if marker in self.ids and marker not in reader.marks.hidden:
+        if marker in self.ids and marker not in reader.markers.hidden:
             return marker
-        return reader.marks.id_of(marker)
+        return reader.markers.id_of(marker)
 
     def released(self, first: int, last: int, most: int) -> list[tuple[int, int]]:
         """Those from this marker on whose markers are no ids, until one comes that is plain."""
         reader = self._reader
-        plain = self.ids.first_without(first, reader.marks.hidden)
-        return reader.marks.between(first, min(last, plain - 1) if plain else last)[:most]
+        plain = self.ids.first_without(first, reader.markers.hidden)
+        return reader.markers.between(first, min(last, plain - 1) if plain else last)[:most]
 
     def has(self, id_: int) -> bool:
         """Is this item there?"""
@@ -76,22 +71,22 @@ class Kept:
             found = reader.dead.at(id_)
         else:
             found = reader.ready.at(id_) or reader.delays.items.get(id_)
-            found = found or reader.keyed.whole.get(id_)
+            found = found or reader.key_gate.whole.get(id_)
         return found if found is not None and found.is_whole else None
 
-    def has_expired(self, id_: int, expires_ms: int, wall_ms: int) -> bool:
+    def has_expired(self, id_: int, expires_ms: int, unix_ms: int) -> bool:
         """Is it past its expiry, and neither lent nor dead? Then it is not kept any more, done or
         not."""
         reader = self._reader
         return (
-            0 < expires_ms <= wall_ms
+            0 < expires_ms <= unix_ms
             and id_ not in reader.leases
             and id_ not in reader.dead.deaths
         )
 
     def state(self, id_: int) -> tuple[bytes, int]:
         """Where this item is, and its attempts: the deliveries that have ended."""
-        return state_of(self._reader, id_)
+        return self._reader.state_of(id_)
 
     @property
     def is_plain(self) -> bool:
@@ -103,7 +98,7 @@ class Kept:
 
     def are_all(self, count: int, first: int, last: int) -> bool:
         """Are `count` items all that is there between these two, each at its own number?"""
-        hidden = self._reader.marks.hidden
+        hidden = self._reader.markers.hidden
         if hidden.count and hidden.count_between(first, last):
             return False
         return self.ids.count_between(first, last) == count
@@ -151,16 +146,3 @@ class Kept:
             else:
                 high = middle
         return low
-
-
-def state_of(reader: Reader, id_: int) -> tuple[bytes, int]:
-    """Where an item that is kept is for this reader, and its attempts."""
-    lease = reader.leases.of(id_)
-    if lease is not None:
-        return LENT, lease.attempts
-    death = reader.dead.deaths.get(id_)
-    if death is not None:
-        return DEAD, death.attempts
-    if id_ not in reader.live:
-        return DONE, 0  # what it had been through, the records of its deliveries say
-    return DELAYED if id_ in reader.delays else READY, reader.attempts.get(id_)

@@ -11,26 +11,29 @@ One rule: whatever a queue does to its own line this does to the child's, and no
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Final
 
 from journal.format.checkpoint import Checkpoint
 from journal.format.transfer import Origin
 from journal.sets.id_set import IdSet
-from journal.store import State
-from kestrelpy.core.index.dedupe import Ids
+from journal.snapshot.job import State
+from kestrelpy.core.fanout.child import Child
+from kestrelpy.core.fanout.unseen import Unseen
 from kestrelpy.core.index.memory_budget import UNLIMITED
-from kestrelpy.core.index.versions import Versions
+from kestrelpy.core.log.log import Log
+from kestrelpy.core.log.shared_log import SharedLog
 from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue.dedupe_window import DedupeWindow
+from kestrelpy.core.queue.fanout import FanOut
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.outbox import AT_ONCE_MS, send_on
+from kestrelpy.core.subscription.outbox import AT_ONCE_MS
+from kestrelpy.core.subscription.subscription import Subscription
 
-if TYPE_CHECKING:
-    from kestrelpy.core.fanout.child import Child
-    from kestrelpy.core.log.log import Log
-    from kestrelpy.core.subscription.subscription import Reader
+# A child of which no client asked for an item for so long is named in the log.
+ABANDONED_MS: Final = 24 * 60 * 60 * 1000
 
 
-class Branch(Queue):
+class ChildQueue(Queue):
     """A child as a queue. `parent` is the queue whose log it reads, `child` its line as it is.
 
     `reader` is the same line once it has caught up: what looks goes there.
@@ -45,37 +48,68 @@ class Branch(Queue):
         self.name = child.name
         self.own_number = child.number
         self.policy = parent.policy
-        self.wall = parent.wall
+        self.clock = parent.clock
         self.alarm = parent.alarm
         self.memory = parent.memory
         self.created_ms = parent.created_ms
         self.deleted = False
         self.is_gone = False
-        self.is_remnant = False
+        self.is_tombstone = False
         self.passes_on = False
         self.children = {}
         self.eager = []
-        self.missed = None
+        self.unseen = None
         self.epochs = {}
         self.put_bytes = 0
         self.retained = None
         self.readers_named = 0
-        self.idle = parent.idle
-        self.fresh = parent.fresh
-        self.to_come = parent.to_come
+        self.idle_sweep = parent.idle_sweep
+        self.fanout = FanOut(self, parent.idle_sweep)
+        self.reserve = parent.reserve
         self._complained_ms = parent._complained_ms
+
+    @classmethod
+    def named(cls, queue: Queue, number: int, part: bytes, floor: int) -> ChildQueue:
+        """Make the child of this name, which does not see items up to `floor`."""
+        if queue.unseen is None:
+            queue.unseen = Unseen()
+            queue.reader.delays.shared = queue.unseen.due
+        child = Child(queue, number, part, floor)
+        child.queue = made = cls(queue, child)
+        if not queue.children:
+            queue.reader.log = SharedLog(queue.log, 0, queue)
+            queue.unseen.forget(queue.last_number)
+        queue.children[part] = child
+        queue.readers_named = max(queue.readers_named, number)
+        return made
+
+    @classmethod
+    def of(cls, child: Child) -> ChildQueue:
+        """Return this child as a queue."""
+        assert isinstance(child.queue, cls)
+        return child.queue
+
+    @classmethod
+    def all_of(cls, queue: Queue) -> list[ChildQueue]:
+        """Return the children of a queue, each as a queue."""
+        return [cls.of(child) for child in queue.children.values()]
 
     @property
     def is_child(self) -> bool:
         return True
 
     @property
-    def reader(self) -> Reader:
+    def files(self) -> Queue:
+        """The queue whose journal has its items."""
+        return self.parent
+
+    @property
+    def reader(self) -> Subscription:
         self.child.catch_up()
         return self.child
 
     @reader.setter
-    def reader(self, reader: Reader) -> None:
+    def reader(self, reader: Subscription) -> None:
         raise AttributeError("a child's line is always its own")
 
     @property
@@ -93,7 +127,7 @@ class Branch(Queue):
     @next_number.setter
     def next_number(self, number: int) -> None:
         parent = self.parent
-        parent.pass_number(number - 1)
+        parent.fanout.pass_number(number - 1)
         if parent.retained is not None:  # observers of the parent see nothing of what is put here
             parent.retained.skip(number - 1)
         parent.next_number = number
@@ -141,42 +175,26 @@ class Branch(Queue):
         raise AttributeError("origins are the parent's to know")
 
     @property
-    def ids(self) -> Ids:
-        return self.parent.ids
+    def dedupe(self) -> DedupeWindow:
+        return self.parent.dedupe
 
-    @ids.setter
-    def ids(self, ids: Ids) -> None:
-        raise AttributeError("ids are the parent's to remember")
-
-    @property
-    def versions(self) -> Versions:
-        return self.parent.versions
-
-    @versions.setter
-    def versions(self, versions: Versions) -> None:
-        raise AttributeError("versions are the parent's to count")
-
-    @property
-    def tended_ms(self) -> int:
-        return self.parent.tended_ms
-
-    @tended_ms.setter
-    def tended_ms(self, due_ms: int) -> None:
-        self.parent.tended_ms = due_ms
+    @dedupe.setter
+    def dedupe(self, dedupe: DedupeWindow) -> None:
+        raise AttributeError("ids and versions are the parent's to remember")
 
     def set_policy(self, policy: Policy, now_ms: int) -> None:
         """Other limits and rules from now on; what is the log's stays its parent's."""
         before, child, of = self.policy, self.child, self.parent.policy
         policy = replace(policy, keys=of.keys, sync_ms=of.sync_ms, durable=of.durable)
-        child.keyed.keys.matches_any = policy.keys.matches_any
+        child.key_gate.keys.matches_any = policy.keys.matches_any
         self.policy = child.policy = policy
         in_memory = child.log.backlog is None
         child.residency.limit(UNLIMITED if in_memory else policy.max_memory_bytes)
         if (before.expire_to, before.dead_letter_to) != (policy.expire_to, policy.dead_letter_to):
-            send_on(child, child.dead.deaths)
+            child.outbox.send_on(child.dead.deaths)
         if before.max_age_ms != policy.max_age_ms:
-            self.parent.idle.know_nothing()  # it holds for what nobody has looked at
-        self.parent.idle.know(policy.max_age_ms)
+            self.parent.idle_sweep.know_nothing()  # it holds for what nobody has looked at
+        self.parent.idle_sweep.know(policy.max_age_ms)
         self.watch()
         if child.waiters:
             self.reader.serve(now_ms)
@@ -187,11 +205,11 @@ class Branch(Queue):
         return lsn
 
     def note_less(self) -> None:
-        if self.parent.is_remnant:
+        if self.parent.is_tombstone:
             self.alarm.need(AT_ONCE_MS)
 
-    def kept_now(self) -> IdSet:
-        return self.parent.kept_now()
+    def needed_now(self) -> IdSet:
+        return self.parent.needed_now()
 
     def watch(self) -> None:
         """Somebody waits for it, or its limits changed: is it given each item from now on?"""
@@ -201,7 +219,7 @@ class Branch(Queue):
             eager.append(child)
 
     def release(self, id_: int, size: int, now_ms: int) -> int:
-        return self.parent.release_shared(self.child, id_, size, now_ms)
+        return self.parent.due.release_shared(self.child, id_, size, now_ms)
 
     @property
     def is_empty(self) -> bool:
@@ -210,6 +228,24 @@ class Branch(Queue):
     def is_too_old(self, now_ms: int) -> bool:
         """It is there until somebody deletes it: what is put for it must not be missed."""
         return False
+
+    def is_abandoned(self, now_ms: int) -> bool:
+        """True if it has items, and no client asked for one for a day.
+
+        After a start a day begins anew.
+        """
+        if now_ms - self.child.asked_ms < ABANDONED_MS:
+            return False
+        reader = self.reader
+        return bool(reader.ready.count or reader.delays.count) and not reader.leases
+
+    def why_abandoned(self, now_ms: int) -> str:
+        """Return what the log says of it then."""
+        hours = (now_ms - self.child.asked_ms) // 3_600_000
+        return (
+            f"nobody asked for {hours} hours, and {self.reader.ready.count} items wait: read them, "
+            f"or delete {self.name.decode('ascii')}"
+        )
 
     def checkpoint(self) -> Checkpoint:
         return self.parent.checkpoint()

@@ -13,14 +13,12 @@ One rule: nothing expires unseen in an idle child before `due_ms`, unless a roun
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from kestrelpy.core.fanout.child import Child
+from kestrelpy.core.item import Item
+from kestrelpy.core.queue.state import QueueState
 from kestrelpy.core.timers import NEVER_MS
-
-if TYPE_CHECKING:
-    from kestrelpy.core.fanout.child import Child
-    from kestrelpy.core.item import Item
-    from kestrelpy.core.queue.queue import Queue
 
 # Children that one tick looks at; the next one goes on with the others.
 LOOKS_MAX: Final = 16
@@ -29,7 +27,7 @@ LOOK_MS: Final = 1000
 _SECONDS_MAX: Final = (1 << 32) - 1
 
 
-class Idle:
+class IdleSweep:
     """Of one queue. `due_ms` is on the wall clock, `age_ms` the least `max_age` a child had at the
     last round or since, 0: none had one; `round` are the children that are still to be looked at.
     When delayed ones up to `unsure` expire is not known: one looks when they are released.
@@ -37,7 +35,7 @@ class Idle:
 
     __slots__ = ("_looked_ms", "_queue", "age_ms", "due_ms", "round", "unsure")
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: QueueState) -> None:
         self._queue = queue
         self._looked_ms = -LOOK_MS
         self.age_ms = 0
@@ -51,17 +49,17 @@ class Idle:
         if expires_ms < self.due_ms:
             self.need(expires_ms)
 
-    def put_off(self, item: Item) -> None:
+    def delay(self, item: Item) -> None:
         """This one was put for all too, and is to be released for them: until then it is looked
         for nowhere."""
-        assert self._queue.missed is not None
+        assert self._queue.unseen is not None
         seconds = min(self._expires_ms(item) // 1000, _SECONDS_MAX)
-        self._queue.missed.expiries.add(item.id, item.id, max(seconds, 1))
+        self._queue.unseen.expiries.add(item.id, item.id, max(seconds, 1))
 
     def released(self, id_: int) -> None:
         """This one was put off, and is available for all."""
-        assert self._queue.missed is not None
-        seconds = self._queue.missed.expiries.take(id_)
+        assert self._queue.unseen is not None
+        seconds = self._queue.unseen.expiries.take(id_)
         if id_ <= self.unsure:
             self.need(0)
         elif seconds:
@@ -93,7 +91,7 @@ class Idle:
             return 0
         if self.due_ms == NEVER_MS:
             return NEVER_MS
-        return max(self.due_ms - self._queue.wall.offset_ms, self._looked_ms + LOOK_MS)
+        return max(self.due_ms - self._queue.clock.offset_ms, self._looked_ms + LOOK_MS)
 
     def look(self, now_ms: int) -> None:
         """If that is due, a few children know what arrived; the queue's tick goes on from there."""
@@ -105,6 +103,6 @@ class Idle:
         for child in self.round[:LOOKS_MAX]:
             child.catch_up()
         del self.round[:LOOKS_MAX]
-        missed, children = self._queue.missed, self._queue.children
-        if not self.round and missed and children:
-            missed.forget(min(child.taken for child in children.values()))
+        unseen, children = self._queue.unseen, self._queue.children
+        if not self.round and unseen and children:
+            unseen.forget(min(child.taken for child in children.values()))

@@ -1,148 +1,332 @@
-"""A queue: a log, its limits, and the readers of what is put into it.
+"""A queue: a log, its limits, and the subscriptions to its items.
 
-An item's id and its place in the line are one number, from one counter: what takes a place later
-(a delayed item that is due) takes the next number, and no item ever has that id.
+    refused? ─▶ due, expiry ─▶ id seen? ─▶ version right? ─▶ room ─▶ number, apply, log ─▶ ready,
+                                                                                    or delayed
 
-One rule: an item is numbered, applied and logged in one step; what a client is told waits for the
-record that this step returns.
+One rule: an item is numbered, applied and logged in one step; a client's reply waits for the record
+that this step returns. A refused item has changed nothing but what a limit dropped to make room.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from journal.format.checkpoint import Checkpoint
 from journal.format.item_header import ItemHeader
-from journal.format.schedule import Watermark, raise_watermark
-from journal.format.transfer import Origin
+from journal.format.schedule import Watermark
+from journal.format.subscription_state import GONE, named
+from journal.format.transfer import Origin, have_one_log
 from journal.sets.id_set import IdSet
-from journal.snapshot.dedupe_pending import Fresh
-from journal.store import NONE_OPEN, State
-from kestrelpy.core.clock import Wall
-from kestrelpy.core.fanout.unseen import Missed
-from kestrelpy.core.index.dedupe import NOT_DUE, Ids, begin_tending, remembered, tend
+from journal.snapshot.job import State
+from journal.write.segment_list import NONE_OPEN
+from kestrelpy.core.clock import ClockOffset
+from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.memory_budget import UNLIMITED, Memory
-from kestrelpy.core.index.versions import Versions
+from kestrelpy.core.index.versions import NEVER, Written
 from kestrelpy.core.index.waiters import Waiter
-from kestrelpy.core.key_rule import KeySettings
+from kestrelpy.core.item import Item
+from kestrelpy.core.key_rule import NO_KEY, KeySettings
 from kestrelpy.core.log.log import Log
 from kestrelpy.core.log.shared_log import SharedLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue import fanout as fanning
-from kestrelpy.core.queue import put as storing
-from kestrelpy.core.queue import retention as retained
-from kestrelpy.core.queue.idle_sweep import Idle
-from kestrelpy.core.queue.retention import Retained
-from kestrelpy.core.queue.snapshot_view import placed
-from kestrelpy.core.queue.to_come import ToCome
-from kestrelpy.core.subscription.outbox import send_on
-from kestrelpy.core.subscription.subscription import Reader
-from kestrelpy.core.timers import Alarm, Timers
-from kestrelpy.errors import ServerError
+from kestrelpy.core.queue.dedupe_window import NOT_DUE
+from kestrelpy.core.queue.due_items import DueItems
+from kestrelpy.core.queue.fanout import FanOut
+from kestrelpy.core.queue.idle_sweep import IdleSweep
+from kestrelpy.core.queue.record_reserve import RecordReserve
+from kestrelpy.core.queue.retention import Retention
+from kestrelpy.core.queue.state import QueueState
+from kestrelpy.core.subscription.placed import Placed
+from kestrelpy.core.timers import Timers
+from kestrelpy.errors import ClientError, ItemRefused, ServerError
 
+# What `put` returns instead of a record where nothing was stored: there is no room, its id was
+# seen, its key has another version, or none.
+NOT_STORED: Final = -1
+DUPLICATE: Final = -2
+EXISTS: Final = -3
+NOT_FOUND: Final = -4
+# A put may expect this of its key instead of a version: that anything was written under it.
+ANY_VERSION: Final = -1
+_new: Final = tuple.__new__  # half the cost of calling a named tuple
 _COMPLAINT_MS: Final = 60_000  # one line a minute about a client's mistake is enough
 _AGE_CHECK_MS_MAX: Final = 60_000
 
-if TYPE_CHECKING:
-    from kestrelpy.core.fanout.child import Child
-    from kestrelpy.core.queue.child_queue import Branch
 
+class Queue(QueueState):
+    """One queue by its name."""
 
-class Queue:
-    """One queue by its name. `generation` tells it from earlier queues of that name."""
-
-    __slots__ = (
-        "_complained_ms", "alarm", "children", "created_ms", "declared", "deleted", "eager",
-        "epochs", "fresh", "generation", "idle", "ids", "is_gone", "is_remnant", "log", "memory",
-        "missed", "name", "next_number", "origins", "own_number", "passes_on", "policy",
-        "put_bytes", "reader", "readers_named", "retained", "server_id", "tended_ms", "to_come",
-        "total_items", "versions", "wall",
-    )  # fmt: skip
+    __slots__ = ("_complained_ms", "due", "fanout", "idle_sweep", "reserve", "retention")
 
     def __init__(
-        self, name: bytes, generation: int, policy: Policy, log: Log, wall: Wall,
-        woken: list[Waiter], timers: Timers[Any], now_ms: int, memory: Memory,
-        hungry: list[Reader], declared: bytes = b"",
+        self, name: bytes, generation: int, policy: Policy, log: Log, clock: ClockOffset,
+        to_resume: list[Waiter], timers: Timers[Any], now_ms: int, memory: Memory,
+        to_read: list[Any], declared: bytes = b"",
     ) -> None:  # fmt: skip
         """`declared` are settings by a client, which only the shell reads: it makes the policy."""
-        self.name = name
-        self.declared = declared
-        self.generation = generation
-        self.policy = policy
-        self.log = log
-        self.wall = wall
-        self.alarm: Alarm[Any] = Alarm(timers, self)
-        self.reader = Reader(name, policy, log, wall, woken, self.alarm, memory, hungry)
-        self.retained: Retained | None = None  # what is kept, done or not; None: what is alive
-        self.memory = memory
-        self.children: dict[bytes, Child] = {}  # by their names behind the `+`
-        self.eager: list[Child] = []  # those that are given each item as it comes
-        self.missed: Missed | None = None  # by the others; None: there never were any
-        self.idle = Idle(self)  # what expires in them
-        self.readers_named = 0  # the highest number that a child was given
-        self.put_bytes = 0  # of what was put for all, since there are children
-        self.own_number = 0  # of its line among the readers of its log: 0, unless it is a child
-        self.passes_on = False  # does its own line take nothing of what is put for all?
-        self.is_remnant = False  # deleted, and there for the sake of its children alone
-        self.next_number = 1  # of an item, and of a place that is none's id
-        self.total_items = 0  # that were ever put
-        self.created_ms = now_ms
-        self.deleted = False
-        self.is_gone = False  # its files, too
-        self.server_id = b""
-        self.epochs: dict[bytes, int] = {}  # by schedule: its last time that was put, in s
-        self.origins: dict[int, Origin] = {}  # open ones, by the item here that was made of each
-        self.tended_ms = NOT_DUE
-        self.fresh = Fresh()  # of the two below: what no file has yet
-        self.ids = Ids(self.fresh)
-        self.versions = Versions(self.fresh)
-        self.to_come = ToCome(self)
+        super().__init__(
+            name, generation, policy, log, clock, to_resume, timers, now_ms, memory, to_read,
+            declared,
+        )
+        self.idle_sweep = IdleSweep(self)  # finds the items that expire in lazy children
+        self.fanout = FanOut(self, self.idle_sweep)
+        self.due = DueItems(self, self.fanout, self.idle_sweep, self.is_needed)
+        self.retention = Retention(self)
+        self.reserve = RecordReserve(self)
         self._complained_ms = -_COMPLAINT_MS
 
     # -- storing ----------------------------------------------------------------------------
 
-    put = storing.put
-    add = storing.add
-    refuse_put = storing.refuse_put
-    make_room = storing.make_room
+    def put(
+        self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
+        nominal: Watermark | None = None, delay: Delay | None = None,
+        stamp: ItemHeader | None = None, expects: int | None = None,
+    ) -> int:  # fmt: skip
+        """Store an item (`expires_ms` wall clock, 0: never); return the record to wait for.
 
-    fan_out = fanning.fan_out
-    pass_on = fanning.pass_on
-    pass_number = fanning.pass_number
-    put_off_for_all = fanning.put_off_for_all
-    catch_up = fanning.catch_up
-    set_passing = fanning.set_passing
-    is_needed = fanning.is_needed
-    kept_now = fanning.kept_now
-    release_due = fanning.release_due
-    release_shared = fanning.release_shared
+        Return NOT_STORED when the queue is full; DUPLICATE, EXISTS or NOT_FOUND when its id was
+        seen before, or the version of its key is not the one that `expects` names.
+
+        `key` is canonical; `nominal` the run time of the schedule that it is put for; `stamp` what
+        else the record says: an origin is open from then on. Raise ServerError when it is too large
+        or the journal failed, ClientError when it would expire before it is due.
+        """
+        log, policy = self.log, self.policy
+        size = len(body)
+        if log.failure is not None or log.no_room or size > policy.max_item_bytes:
+            self.refuse_put(size)
+        unix_ms = now_ms + self.clock.offset_ms
+        if policy.max_age_ms is not None:
+            oldest = unix_ms + policy.max_age_ms
+            expires_ms = min(expires_ms, oldest) if expires_ms else oldest
+        if delay is not None and 0 < expires_ms <= delay.due_ms(unix_ms):
+            self._refuse_delay(expires_ms, delay.due_ms(unix_ms))
+        written = self.dedupe.versions.of(key, policy, unix_ms) if key else NEVER
+        is_known = key != NO_KEY or (stamp is not None and bool(stamp.id))
+        if is_known and (expects is not None or stamp is not None):
+            refusal = self._refusal(stamp, written, expects, unix_ms)
+            if refusal:
+                return refusal
+        if policy.bounded and not self.make_room(size, now_ms):
+            return NOT_STORED
+        if self.passes_on and not self.children and self.retained is None:
+            return log.lsn_appended  # it is for nobody: nothing is stored, and nothing remembered
+        number = self.next_number
+        if is_known:
+            stamp = self.remember(stamp, key, written, unix_ms)
+        if delay is not None and delay.due_ms(unix_ms) > unix_ms:
+            item = Item(number, 0, body, flags, unix_ms, expires_ms, 0, key, stamp)
+            return self._put_later(item, delay, now_ms)
+        item = Item(number, number, body, flags, unix_ms, expires_ms, 0, key, stamp)
+        if passes_on := self.passes_on:
+            self._apply_passed(number)
+        else:
+            self._apply_put(number, size)
+        if nominal is not None:
+            self._apply_nominal(nominal)
+        item.lsn = log.put(item, nominal)
+        if stamp is not None and stamp.origin is not None:
+            self._open_origin(item, stamp.origin)
+        if passes_on:
+            self.fanout.forward(item, now_ms)
+            return item.lsn
+        reader = self.reader
+        reader.ready_line.add(item)
+        if reader.waiters.count:
+            reader.serve(now_ms)
+        if self.children:
+            self.fanout.arrive(item, now_ms)
+        return item.lsn
+
+    def _refusal(
+        self, stamp: ItemHeader | None, written: Written, expects: int | None, unix_ms: int
+    ) -> int:
+        """Why this is not stored, by its id and the version of its key; 0: it may be."""
+        if (expects is not None or (stamp is not None and stamp.id)) and self.own_number:
+            raise ClientError(
+                f"{self.name.decode('ascii')} is a child: ids and versions are its parent's, name "
+                "that instead"
+            )
+        if stamp is not None and stamp.id and self.dedupe.ids.has_seen(stamp, self.policy, unix_ms):
+            self.reader.counters.duplicates += 1
+            return DUPLICATE
+        versions = self.dedupe.versions
+        if expects is not None and versions.lost_item and not versions.is_known(
+            written, self.policy, unix_ms
+        ):
+            raise ServerError(
+                f"versions of queue {self.name.decode('ascii')} are damaged and this key's is not "
+                "known: see the log of the last start; a plain set gives it one that was never used"
+            )
+        version = written.version
+        if expects is None or expects == version or (expects == ANY_VERSION and version):
+            return 0
+        return EXISTS if version else NOT_FOUND
+
+    def remember(
+        self, stamp: ItemHeader | None, key: bytes, written: Written, unix_ms: int
+    ) -> ItemHeader:
+        """What the next item will be known by from now on; its stamp, with its version."""
+        if self.own_number:  # what is stored for a child alone is no version of its key
+            return stamp or _new(ItemHeader, (b"", b"", 0, 0, 0, None))
+        versions = self.dedupe.versions
+        if versions.lost_item and not versions.is_known(written, self.policy, unix_ms):
+            written = versions.unused()
+        version, previous, _ = written
+        if stamp is None:  # it has a key, and nothing else is said of it
+            stamp = _new(ItemHeader, (b"", b"", 0, version + 1, previous, None))
+            versions._apply_written(key, version + 1, self.next_number, unix_ms)
+        else:
+            if key:
+                stamp = _new(ItemHeader, (*stamp[:3], version + 1, previous, stamp.origin))
+            if stamp.scope:
+                self.dedupe.renew(stamp, self.policy, self.log, unix_ms)
+            self._apply_stamp(stamp, key, self.next_number, unix_ms)
+        if self.dedupe.due_ms == NOT_DUE:
+            self.dedupe.begin_sweeping(self.policy, unix_ms - self.clock.offset_ms)
+        return stamp
+
+    def _put_later(self, item: Item, delay: Delay, now_ms: int) -> int:
+        """Store an item that is not due yet."""
+        if not self.passes_on:
+            self._apply_put(item.id, item.size)
+            self.reader.markers.hide(item.id)
+        else:
+            self._apply_passed(item.id)
+            if self.retained is not None:
+                self.reader.markers.hide(item.id)
+        item.lsn = self.log.put_later(item, delay.due_ms(item.stored_ms))
+        if item.origin is not None:
+            self._open_origin(item, item.origin)
+        if not self.passes_on:
+            self.reader.delay(item, delay, now_ms, bool(self.children))
+        elif not self.children:
+            self.fanout.forward(item, now_ms)
+        if self.children:
+            self.fanout.arrive_later(item, delay, now_ms)
+        return item.lsn
+
+    def _open_origin(self, item: Item, origin: Origin) -> None:
+        """What it was made of may be there still; in this very log it is not."""
+        if not origin.is_of(self.name):
+            self._apply_opened(item.id, origin.put_by(item.lsn))
+
+    def _refuse_delay(self, expires_ms: int, due_ms: int) -> NoReturn:
+        name, late_ms = self.name.decode("ascii"), due_ms - expires_ms
+        raise ClientError(
+            f"an item of {name} would expire {late_ms} ms before it is due: give it a shorter "
+            "delay, or a later expiry (max_age counts from being stored)"
+        )
+
+    def add(
+        self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
+        delay: Delay | None = None, stamp: ItemHeader | None = None,
+    ) -> int:  # fmt: skip
+        """Store an item if none is ready, delayed or lent; one that could not be read is there."""
+        if self.log.failure is not None or len(body) > self.policy.max_item_bytes:
+            self.refuse_put(len(body))
+        self.reader.first(now_ms)  # what has expired is not there
+        reader = self.reader
+        if reader.ready.count or len(reader.leases) or reader.out_of_order.count:
+            return NOT_STORED
+        if len(reader.live) > len(reader.dead.deaths):
+            return NOT_STORED  # damaged: a start may find it again
+        return self.put(body, flags, expires_ms, now_ms, key, delay=delay, stamp=stamp)
+
+    def refuse_put(self, size: int) -> NoReturn:
+        """Say why nothing of this size is stored now."""
+        if self.log.failure is not None:
+            self.raise_failed()
+        limit = self.policy.max_item_bytes
+        if size > limit:
+            raise ItemRefused(f"item too large ({size} bytes, limit {limit})")
+        raise ServerError(self.log.no_room)
+
+    def make_room(self, size: int, now_ms: int) -> bool:
+        """True if there is room for `size` bytes, after dropping the oldest if that is allowed."""
+        if self.passes_on:  # its own line takes nothing, however full it is
+            return self.policy.max_bytes is None or size <= self.policy.max_bytes
+        return self.reader.make_room(size, now_ms)
 
     @property
-    def readers(self) -> list[Reader]:
-        """Its own line, and its children as far as they know what arrived."""
-        return [self.reader, *self.children.values()]
+    def files(self) -> Queue:
+        """The queue whose journal has its items: itself, or the parent of a child."""
+        return self
 
     @property
-    def is_child(self) -> bool:
-        """Is this a child of another one, whose log it reads?"""
-        return False
+    def is_going(self) -> bool:
+        """True if it is deleted, and not kept for the sake of its children."""
+        return self.deleted and not self.is_tombstone
+
+    @property
+    def is_stuck(self) -> bool:
+        """True if nothing more is written to its log, or only when there is room. (A shortage
+        passes.)
+        """
+        return self.log.failure is not None or self.log.is_full
+
+    def goes_with(self, queue: Queue) -> bool:
+        """True if its files go with those of this queue, as those of earlier ones of a name do."""
+        files = self.files
+        return files.name == queue.name and files.generation <= queue.generation
+
+    def why_mistaken(self, target: Queue | None, name: bytes) -> str:
+        """Return why no item of it goes to the `target` of that name; empty: it may.
+
+        A log takes an origin that has its name for one of its own; this one would be of another.
+        """
+        files = self.files
+        is_one = not files.is_tombstone if target is None else target.files is files
+        if is_one or not have_one_log(self.name, name):
+            return ""
+        here, there = self.name.decode("ascii"), name.decode("ascii")
+        return (
+            f"items of {here} do not go to {there}: one is of a queue {files.name.decode('ascii')} "
+            "that was deleted, the other of a later one; name another queue"
+        )
+
+    def tell_deleted(self, now_ms: int) -> int:
+        """Record that its own subscription is gone, and have that synced; return the record."""
+        unix_ms = now_ms + self.clock.offset_ms
+        draft = named(0, b"", self.last_number, GONE, unix_ms)
+        self.log.write_recounted(draft, self.needed_now)
+        self.log.set_sync(0)  # whatever STORED waited for: DELETED waits for the sync
+        self.log.wait_durable(self.log.lsn_appended)
+        return self.log.lsn_appended
+
+    # -- its subscriptions --------------------------------------------------------------------
 
     def note_less(self) -> None:
-        """Many items went at once: of a child of a remnant perhaps the last."""
+        """Note that many items went at once: of a child of a deleted queue perhaps the last."""
 
-    @property
-    def branches(self) -> list[Branch]:
-        """Its children, each as a queue."""
-        return [child.branch for child in self.children.values() if child.branch is not None]
+    def is_needed(self, id_: int) -> bool:
+        """True if any subscription still needs this item."""
+        is_for_all = self.unseen is None or not self.unseen.is_passed(id_)
+        for child in self.children.values():
+            if (is_for_all and id_ > child.taken) or id_ in child.live:
+                return True
+        return id_ in self.reader.live
 
-    def raise_failed(self) -> NoReturn:
-        """Say that this queue's journal has failed."""
-        raise ServerError(
-            f"journal failed, queue {self.name.decode('ascii')} is closed until a restart: "
-            f"{self.log.failure}"
-        )
+    def needed_now(self) -> IdSet:
+        """Return the items that any subscription needs now, as a set that nothing changes."""
+        if not self.children:
+            return self.reader.live.copy()
+        self.catch_up()
+        self.reserve.forget()  # much may have gone
+        return IdSet.union([reader.live for reader in self.readers])
+
+    def next_look(self) -> int:
+        """Return when its children have to be looked at, on the steady clock; NEVER_MS: never."""
+        return self.idle_sweep.next_due()
+
+    def need_look(self, unix_ms: int) -> None:
+        """Look at its children then at the latest."""
+        self.idle_sweep.need(unix_ms)
+
+    def count_anew(self) -> None:
+        """Count anew what its log must have room for."""
+        self.reserve.forget()
 
     # -- the whole queue --------------------------------------------------------------------
 
@@ -161,15 +345,15 @@ class Queue:
         before = self.policy
         if policy.keys is not before.keys and self.reader.live:
             policy = replace(policy, keys=before.keys)
-        self.reader.keyed.keys.matches_any = policy.keys.matches_any
+        self.reader.key_gate.keys.matches_any = policy.keys.matches_any
         self.policy = policy
         self.reader.policy = policy
         self.log.set_sync(policy.sync_ms)
         self._tell_log()
         if (before.retain_ms, before.retain_bytes) != (policy.retain_ms, policy.retain_bytes):
-            retained.let_go(self, now_ms, True)
+            self.retention.let_go(now_ms, True)
         if (before.expire_to, before.dead_letter_to) != (policy.expire_to, policy.dead_letter_to):
-            send_on(self.reader, self.reader.dead.deaths)
+            self.reader.outbox.send_on(self.reader.dead.deaths)
         self.alarm.need(self.next_due(now_ms))
         if self.reader.waiters:
             self.reader.serve(now_ms)
@@ -177,18 +361,18 @@ class Queue:
     def set_keys(self, keys: KeySettings) -> None:
         """Other rules for keys from now on; it holds no items."""
         assert not self.reader.live, "what is there has its key by the old rules"
-        self.reader.keyed.keys.matches_any = keys.matches_any
+        self.reader.key_gate.keys.matches_any = keys.matches_any
         self.policy = self.reader.policy = replace(self.policy, keys=keys)
 
     def declare(self, declared: bytes, policy: Policy, now_ms: int) -> int:
         """Keep these settings, with the rules they make; returns the record to wait for."""
         self._apply_declared(declared)
-        lsn = self.log.declared(declared, now_ms + self.wall.offset_ms)
+        lsn = self.log.declared(declared, now_ms + self.clock.offset_ms)
         self.set_policy(policy, now_ms)
-        self.set_passing(policy.fanout_only, now_ms)
+        self.fanout.set_passing(policy.fanout_only, now_ms)
         return lsn
 
-    def pass_over(self, nominal: Watermark, now_ms: int) -> int:
+    def skip(self, nominal: Watermark, now_ms: int) -> int:
         """Nothing is put for this schedule's times up to this one; the record to wait for.
 
         Raises ServerError when the journal has failed or has no room for it.
@@ -198,100 +382,58 @@ class Queue:
         if self.log.no_room:
             raise ServerError(self.log.no_room)
         self._apply_nominal(nominal)
-        return self.log.nominal(nominal, now_ms + self.wall.offset_ms)
+        return self.log.nominal(nominal, now_ms + self.clock.offset_ms)
 
-    def attach(self, log: Log, kept: IdSet | None = None) -> None:
-        """Write to this log from now on. `kept` are the items that a start has found in it."""
+    def attach(self, log: Log, readable: IdSet | None = None) -> None:
+        """Write to this log from now on. `readable` are the items that a start has found in it."""
         self.log = log
         self.reader.log = SharedLog(log, 0, self) if self.children else log
         for child in self.children.values():
             child.attach(log)
         self.know(log.identity or self.server_id)
         if not log.identity:
-            self.fresh.keep_nothing()
-        log.attached(self.to_come.count, self._first_open, partial(retained.lose, self))
-        self._tell_log(kept)
+            self.dedupe.fresh.keep_nothing()
+        log.attached(self.reserve.count, self._first_open, self.retention.lose)
+        self._tell_log(readable)
 
     def know(self, secret: bytes) -> None:
         """What ids and keys are hashed with; before any is remembered, or what it was then."""
-        self.ids.set_secret(secret)
-        self.versions.set_secret(secret)
+        self.dedupe.set_secret(secret)
 
     def _first_open(self) -> int:
         """The lsn of what no start would know before two snapshots have it: a put whose origin is
         open, or that may be remembered only there, or what named a child."""
-        if not (self.ids.is_empty and self.versions.is_empty):
+        if not self.dedupe.is_empty:
             return 0
         first = next((origin.lsn for origin in self.origins.values()), NONE_OPEN)
         return min([first, *(child.named_lsn for child in self.children.values())])
 
-    def _tell_log(self, kept: IdSet | None = None) -> None:
+    def _tell_log(self, readable: IdSet | None = None) -> None:
         """A queue that only lives in memory cannot leave anything to its log."""
         self.log.archive_to = self.policy.archive_to
         in_memory = self.log.backlog is None
         self.reader.residency.limit(UNLIMITED if in_memory else self.policy.max_memory_bytes)
-        retained.retain(self, kept)
-
-    @property
-    def kept(self) -> IdSet:
-        """The items whose puts must stay in the log: observers see them."""
-        kept = self.retained
-        return self.reader.live if kept is None else kept.up_to(self.next_number - 1)
+        self.retention.begin(readable)
 
     def tick(self, now_ms: int, steps: int) -> int:
         """Do what is due, in at most `steps` steps; returns how many were taken."""
         self.alarm.silence()
         if self.retained is not None:
-            retained.look(self, now_ms)
-        self.idle.look(now_ms)
-        taken = self.release_due(now_ms, steps)
+            self.retention.look(now_ms)
+        self.idle_sweep.look(now_ms)
+        taken = self.due.release_due(now_ms, steps)
         for reader in self.readers:
             taken += reader.tick(now_ms, max(steps - taken, 0))
-        tend(self, now_ms)
+        self.dedupe.sweep(self.policy, self.log, now_ms)
         due = self.next_due(now_ms)
         if due is not None and due <= now_ms:
             due = now_ms + 1  # there is more than `steps`: what else is due comes before that
         self.alarm.need(due)
         return taken
 
-    def take_place(self, is_for_all: bool = False) -> int:
-        """The next number, for an item that becomes available: in one line, or for all."""
-        place = self.next_number
-        if self.children and not is_for_all:
-            self.pass_number(place)
-        if self.retained is not None:
-            self.retained.skip(place)
-        self.next_number = place + 1
-        return place
-
     def release(self, id_: int, size: int, now_ms: int) -> int:
-        """An item that was delayed is available: it takes the next number as its place.
-
-        Returns the record to wait for.
-        """
-        if self.missed is not None:
-            return self.release_shared(self.reader, id_, size, now_ms)
-        reader, log, place = self.reader, self.log, self.take_place()
-        reader.marks.give(place, id_)
-        unlogged, lsn = reader.delays.unlogged, log.lsn_appended
-        if id_ in unlogged:  # there is no room for it, and a restart knows of no delay
-            unlogged.remove(id_)
-        else:
-            lsn = log.released(id_, place, now_ms + self.wall.offset_ms)
-        item = reader.delays.items.pop(id_, None)
-        fanning.stand(reader, item, id_, size, place, lsn)
-        return lsn
-
-    @property
-    def last_number(self) -> int:
-        """The latest that an item or a place was given."""
-        return self.next_number - 1
-
-    @property
-    def is_empty(self) -> bool:
-        """Does it hold nothing, for nobody?"""
-        reader = self.reader
-        return not (reader.live or reader.waiters or self.origins)
+        """Make a delayed item available; return the record to wait for."""
+        return self.due.release(id_, size, now_ms)
 
     def is_too_old(self, now_ms: int) -> bool:
         """Is it empty and older than its policy keeps such queues?"""
@@ -303,8 +445,7 @@ class Queue:
             and not self.children  # they are for what is put into it next
             and not self.reader.paused  # it would lend again under the same name
             and not self.epochs  # it knows which times of a schedule are not put again
-            and self.ids.is_empty  # and which ids
-            and self.versions.is_empty
+            and self.dedupe.is_empty  # and which ids and versions
             and self.log.failure is None  # a new queue of that name would acknowledge again
         )
 
@@ -318,14 +459,14 @@ class Queue:
     def next_due(self, now_ms: int) -> int | None:
         """When `tick` has something to do; None: nothing."""
         dues = [due for due in (r.next_due() for r in self.readers) if due is not None]
-        if self.missed is not None and self.missed.due.count:
-            dues.append(self.missed.due.next_due(self.wall.offset_ms) or 0)
-        if (kept := self.retained) is not None and kept.look_ms is not None:
-            dues.append(kept.look_ms)
+        if self.unseen is not None and self.unseen.due.count:
+            dues.append(self.unseen.due.next_due(self.clock.offset_ms) or 0)
+        if (readable := self.retained) is not None and readable.look_ms is not None:
+            dues.append(readable.look_ms)
         due = min(dues, default=None)
-        begin_tending(self, now_ms)
-        if self.tended_ms != NOT_DUE:
-            due = self.tended_ms if due is None else min(due, self.tended_ms)
+        self.dedupe.begin_sweeping(self.policy, now_ms)
+        if self.dedupe.due_ms != NOT_DUE:
+            due = self.dedupe.due_ms if due is None else min(due, self.dedupe.due_ms)
         age_ms = self.policy.max_queue_age_ms
         if age_ms is not None:
             ripe = self.created_ms + age_ms
@@ -357,40 +498,10 @@ class Queue:
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
             paused=reader.paused, declared=self.declared, watermarks=dict(self.epochs),
             origins=self.origins.copy(),
-            delayed=reader.delays.entries(self.wall.offset_ms), placed=placed(reader),
-            held=dict(reader.keyed.held), readers=fanning.readers_state(self),
-            passes_on=self.passes_on, is_remnant=self.is_remnant, memory=remembered(self),
-            retained=self.kept.copy() if self.retained else None,
+            delayed=reader.delays.entries(self.clock.offset_ms), placed=Placed.of(reader),
+            held=dict(reader.held_keys),
+            readers=[child.state(self.clock.offset_ms) for child in self.children.values()],
+            passes_on=self.passes_on, is_tombstone=self.is_tombstone,
+            memory=self.dedupe.remembered(self.policy),
+            retained=self.readable.copy() if self.retained else None,
         )  # fmt: skip
-
-    # -- applying ---------------------------------------------------------------------------
-
-    def _apply_put(self, id_: int, body_bytes: int) -> None:
-        self.next_number = id_ + 1
-        self.total_items += 1
-        self.reader._apply_put(id_, body_bytes)
-
-    def _apply_stamp(
-        self, stamp: ItemHeader, key: bytes, id_: int, stored_ms: int, reader: int = 0
-    ) -> None:
-        if stamp.id and not reader:
-            self.ids._apply_seen(stamp, id_, stored_ms)
-        if key and not reader:
-            self.versions._apply_written(key, stamp.version, id_, stored_ms)
-
-    def _apply_passed(self, id_: int) -> None:
-        """A put of which its own line takes nothing."""
-        self.next_number = id_ + 1
-        self.total_items += 1
-
-    def _apply_nominal(self, nominal: Watermark) -> None:
-        raise_watermark(self.epochs, nominal)
-
-    def _apply_opened(self, id_: int, origin: Origin) -> None:
-        self.origins[id_] = origin
-
-    def _apply_settled(self, id_: int) -> None:
-        self.origins.pop(id_, None)
-
-    def _apply_declared(self, declared: bytes) -> None:
-        self.declared = declared

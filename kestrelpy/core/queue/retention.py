@@ -1,105 +1,79 @@
-"""What a queue that retains keeps: the ids of all whose puts are in its log, done or not.
+"""How long a queue that retains keeps its items: by time, by size, and at a start.
 
-    log      [ 1 2 3 ][ 4 6 7 ][ 8 9 12 | active ]      5, 10 and 11 are places: no item has them
-    retained            4 6 7    8 9 12                  the first segment went: 1 to 3 are gone
+    retain_ms, retain_bytes ──▶ log ──▶ a segment goes ──▶ lose: its ids are retained no more
 
-A put costs nothing here: the numbers that were given since somebody looked are added in one piece.
-
-One rule: which segments are there says what is kept; nothing else takes an id out.
+One rule: which segments are there says what is kept (`RetainedIds`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import Snapshot
+from journal.write.segment_file import Segment
+from kestrelpy.core.index.retained_ids import RetainedIds
+from kestrelpy.core.queue.state import QueueState
 
-if TYPE_CHECKING:
-    from journal.store import Segment
-    from kestrelpy.core.queue.queue import Queue
-
-# How often one looks whether the time of something is over.
+# How often the time is compared.
 _LOOK_MS_LEAST: Final = 1000
 _LOOK_MS_MOST: Final = 60_000
 
 
-class Retained:
-    """Of one queue. `look_ms`: when to look at the time again; None: that makes no difference."""
+class Retention:
+    """The rules of one queue about what it retains."""
 
-    __slots__ = ("_ids", "_seen", "look_ms")
+    __slots__ = ("_queue",)
 
-    def __init__(self, ids: IdSet, last_number: int) -> None:
-        """`last_number` was given last: what is not in `ids` up to there is not kept."""
-        self._ids = ids
-        self._seen = last_number
-        self.look_ms: int | None = None
+    def __init__(self, queue: QueueState) -> None:
+        self._queue = queue
 
-    def up_to(self, last_number: int) -> IdSet:
-        """All that is kept; this number was given last."""
-        if last_number > self._seen:
-            self._ids.add_range(self._seen + 1, last_number)
-            self._seen = last_number
-        return self._ids
+    def begin(self, readable: IdSet | None = None) -> None:
+        """Retain items, or cease to, as the policy says; `readable` is what a start has found."""
+        queue = self._queue
+        policy, reader, log = queue.policy, queue.reader, queue.log
+        if log.backlog is None:
+            return  # it lives in memory, or has no log yet
+        log.retain(policy.retain_ms, policy.retain_bytes)
+        retained, reader.markers.retains = reader.markers.retains, policy.retains
+        if not policy.retains:
+            queue.retained = None
+            if retained:
+                reader.markers.keep_only(reader.live)
+            return
+        if queue.retained is None:
+            queue.retained = RetainedIds(readable or reader.live.copy(), queue.last_number)
+            if reader.markers.hidden.count:  # a snapshot may know items that have gone since
+                there = IdSet.union([queue.readable, reader.live])
+                reader.markers.lose(1, queue.last_number, there)
+        queue.retained.look_ms = 0 if policy.retain_ms else None
 
-    def skip(self, place: int) -> None:
-        """This number is given to no item."""
-        self.up_to(place - 1)
-        self._seen = place
+    def lose(self, first: int, last: int) -> None:
+        """Forget the items of a segment that is not there any more."""
+        queue = self._queue
+        if queue.retained is not None:
+            queue.catch_up()
+            needed = IdSet.union([reader.live.between(first, last) for reader in queue.readers])
+            queue.retained.lose(first, last, needed)
+            queue.reader.markers.lose(first, last, needed)
 
-    def lose(self, first: int, last: int, needed: IdSet) -> None:
-        """Of the items from `first` to `last` only those that are needed are in the log now."""
-        self.up_to(last)
-        there = self._ids.between(first, last)  # what a child alone was given is not
-        self._ids.discard_range(first, last, needed.between(first, last).both(there))
+    def look(self, now_ms: int) -> None:
+        """If the time of something is over, have a record synced; what is before it goes."""
+        retained, retain_ms = self._queue.retained, self._queue.policy.retain_ms
+        if retained is None or retained.look_ms is None or retained.look_ms > now_ms:
+            return
+        if retain_ms:
+            retained.look_ms = now_ms + min(max(retain_ms // 4, _LOOK_MS_LEAST), _LOOK_MS_MOST)
+        self.let_go(now_ms, False)
 
-
-def retain(queue: Queue, kept: IdSet | None = None) -> None:
-    """Begin or cease to keep what is done, as the policy says; `kept` is what a start has found."""
-    policy, reader, log = queue.policy, queue.reader, queue.log
-    if log.backlog is None:
-        return  # it lives in memory, or has no log yet
-    log.retain(policy.retain_ms, policy.retain_bytes)
-    retained, reader.marks.retains = reader.marks.retains, policy.retains
-    if not policy.retains:
-        queue.retained = None
-        if retained:
-            reader.marks.keep_only(reader.live)
-        return
-    if queue.retained is None:
-        queue.retained = Retained(kept or reader.live.copy(), queue.last_number)
-        if reader.marks.hidden.count:  # a snapshot may know what has gone since
-            there = IdSet.union([queue.kept, reader.live])
-            reader.marks.lose(1, queue.last_number, there)
-    queue.retained.look_ms = 0 if policy.retain_ms else None
-
-
-def lose(queue: Queue, first: int, last: int) -> None:
-    """The segment in which these were put is not there any more."""
-    if queue.retained is not None:
-        queue.catch_up()
-        needed = IdSet.union([reader.live.between(first, last) for reader in queue.readers])
-        queue.retained.lose(first, last, needed)
-        queue.reader.marks.lose(first, last, needed)
-
-
-def look(queue: Queue, now_ms: int) -> None:
-    """Is the time of something over? Then a record is synced, and what is behind that goes."""
-    retained, retain_ms = queue.retained, queue.policy.retain_ms
-    if retained is None or retained.look_ms is None or retained.look_ms > now_ms:
-        return
-    if retain_ms:
-        retained.look_ms = now_ms + min(max(retain_ms // 4, _LOOK_MS_LEAST), _LOOK_MS_MOST)
-    let_go(queue, now_ms, False)
-
-
-def let_go(queue: Queue, now_ms: int, is_changed: bool) -> None:
-    """What is over goes behind a record that is synced now."""
-    log, wall_ms = queue.log, now_ms + queue.wall.offset_ms
-    if log.failure is None and not log.no_room and log.is_over(wall_ms, is_changed):
-        # Any record does: this one says again what holds already.
-        log.wait_durable(log.tokens(queue.reader.tokens_below, wall_ms))
+    def let_go(self, now_ms: int, is_changed: bool) -> None:
+        """Have a record synced, if that lets anything go whose time or size is over."""
+        queue = self._queue
+        log, unix_ms = queue.log, now_ms + queue.clock.offset_ms
+        if log.failure is None and not log.no_room and log.is_over(unix_ms, is_changed):
+            # Any record does: this one says again what holds already.
+            log.wait_durable(log.tokens(queue.reader.tokens_below, unix_ms))
 
 
 def found(

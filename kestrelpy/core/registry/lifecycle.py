@@ -1,164 +1,45 @@
-"""Children are named, found, and removed.
+"""How queues and children come and go.
 
-    first mention ──▶ READER, synced before its answer ──▶ sees every later item
-    from=<marker> ──▶ the same record says with which of the earlier ones it begins
-    delete        ──▶ READER, takes nothing more: what it alone needed may go
+    create ──▶ in the books ──▶ delete ──▶ its files go
+                                  └─ its children have items: a remnant, read from the old log;
+                                     an empty child goes, and with the last child the files do
 
-One rule: which items a child has follows from the log alone, whatever is kept or due when it is
-read again.
+    first mention of a child ──▶ READER, synced before its answer ──▶ sees every later item
+    from=<marker>            ──▶ the same record says with which of the earlier ones it begins
+    delete                   ──▶ READER, takes nothing more: what it alone needed may go
+
+A child of a remnant is given nothing more, but what a client sets on it. A child of the same name
+that the new queue has is in the books when the old one has gone.
+
+One rule: which items a child has follows from the log alone; a remnant is in nobody's way but for
+the names of its children.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from journal.format.out_of_order import DelayedEntry, PlacedEntry
-from journal.format.subscription_state import STOPS, TAKES, Beginning, named
-from journal.sets.id_set import IdSet
-from kestrelpy.core.fanout.child import Child
-from kestrelpy.core.fanout.unseen import Missed
-from kestrelpy.core.log.shared_log import SharedLog, on_disk
-from kestrelpy.core.queue.browse import Kept
-from kestrelpy.core.queue.child_queue import Branch
+from journal.format.checkpoint import TOKENS_SKIPPED
+from journal.format.subscription_state import STOPS, TAKES, named
+from kestrelpy.core.clock import ClockOffset
+from kestrelpy.core.log.log import Log
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue.child_queue import ChildQueue
+from kestrelpy.core.queue.child_start import ChildStart
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.outbox import AT_ONCE_MS, send_on
-from kestrelpy.core.subscription.restore import Apart
-from kestrelpy.core.subscription.token_leases import resume
+from kestrelpy.core.registry.registry import Registry
+from kestrelpy.core.subscription.outbox import AT_ONCE_MS
 from kestrelpy.core.timers import Alarm, Timers
 from kestrelpy.errors import ServerError
-
-if TYPE_CHECKING:
-    from kestrelpy.core.broker import Broker
 
 # Numbers of readers are 16 bits in a record. One of a child that was removed may be given again by
 # a later life of the server.
 READERS_MAX: Final = (1 << 16) - 1
-# Of a longer line nobody adds up the bodies: it would take too long.
-_WEIGHED_MAX: Final = 50_000
 # A wanted child that found a full disk is tried again after so long, and for so many queues then.
 LATER_MS: Final = 1000
 LATER_MAX: Final = 100
-
-
-def mention(
-    broker: Broker, name: bytes, now_ms: int, begin: int | None = None, may_wait: bool = False
-) -> Branch | None:
-    """The child of this full name, made if need be; its `named_lsn` is the record to wait for.
-
-    It sees markers from `begin` on, as far as kept; None: what is put from now on. A parent that is
-    not there is made too: nothing that is put into it is to be missed. Returns None where naming a
-    child does not make it. Raises ServerError when the journal has failed or has no room for it, or
-    when there are too many queues (those that the configuration names are there in any case).
-    `may_wait`: a shortage is no reason to refuse it.
-    """
-    parent, _, part = name.partition(b"+")
-    if not part or b"+" in part:
-        return None
-    queue = broker.queues.get(parent)
-    policy = queue.policy if queue is not None else broker.policy_of(parent, b"")
-    if not (policy.fanout_create or part in policy.children):
-        return None
-    if queue is not None and part in queue.children:
-        return queue.children[part].branch
-    if part not in policy.children:
-        broker.refuse_more(1 if queue is not None else 2)
-    if queue is None:
-        queue = broker.create(parent, now_ms)
-        if part in queue.children:
-            return queue.children[part].branch
-    if queue.log.failure is not None:
-        queue.raise_failed()
-    if queue.log.is_full if may_wait else queue.log.no_room:
-        raise ServerError(queue.log.no_room)
-    if queue.readers_named >= READERS_MAX:
-        raise ServerError(f"too many children were made of {parent.decode('ascii')}")
-    begins = _beginning(queue, begin) if begin is not None else None
-    number, floor = queue.readers_named + 1, queue.last_number
-    queue.catch_up()
-    child = name_child(queue, number, part, floor if begins is None else max(begin or 0, 1) - 1)
-    if begins is not None:
-        _begin_with(child, queue, begins)
-    wall_ms = now_ms + queue.wall.offset_ms
-    draft = named(number, part, child.floor, TAKES, wall_ms, begins)
-    if begins is None:  # nothing is needed that was not
-        child.named_lsn = queue.log.write(draft)
-    else:
-        child.named_lsn = queue.log.write_recounted(draft, queue.kept_now)
-    queue.log.wait_durable(child.named_lsn)
-    assert child.branch is not None
-    enroll(broker, child.branch, now_ms)
-    broker.counters.queue_creates += 1
-    return child.branch
-
-
-def name_child(queue: Queue, number: int, part: bytes, floor: int) -> Child:
-    """There is this child from now on."""
-    if queue.missed is None:
-        queue.missed = Missed()
-        queue.reader.delays.shared = queue.missed.due
-    child = Child(queue, number, part, floor)
-    child.branch = Branch(queue, child)
-    if not queue.children:
-        queue.reader.log = SharedLog(queue.log, 0, queue)
-        queue.missed.forget(queue.last_number)
-    queue.children[part] = child
-    queue.readers_named = max(queue.readers_named, number)
-    return child
-
-
-def enroll(broker: Broker, branch: Branch, now_ms: int) -> None:
-    """Into the books, with whoever waits for it."""
-    branch.name = branch.child.name = branch.parent.name + b"+" + branch.child.part
-    if branch.name in broker.queues:
-        return  # this one, or that of a remnant: then it comes when that has gone
-    broker.queues[branch.name] = branch
-    branch.child.asked_ms = now_ms
-    resume(branch.child, now_ms)
-    branch.set_policy(broker.policy_of(branch.name, branch.declared), now_ms)
-    waiting = broker.take_absent(branch.name)
-    if waiting is not None:
-        branch.child.waiters = waiting
-    send_on(branch.child, branch.child.dead.deaths)
-    branch.watch()
-    if branch.child.ready.beyond or branch.child.delays.count:
-        branch.parent.idle.know_nothing()
-
-
-def enroll_all(broker: Broker, queue: Queue, now_ms: int) -> None:
-    """The children of a queue that is in the books now, and those that are due to it: named in its
-    settings, or waited for since before it was there."""
-    for child in queue.children.values():
-        assert child.branch is not None
-        enroll(broker, child.branch, now_ms)
-    make_wanted(broker, queue, now_ms)
-
-
-def make_wanted(broker: Broker, queue: Queue, now_ms: int) -> None:
-    """The children that its settings name, or that somebody waits for, and that are not there."""
-    for name in wanted(broker, queue):
-        mention_wanted(broker, queue, name, now_ms)
-
-
-def wanted(broker: Broker, queue: Queue) -> list[bytes]:
-    """The full names of these children."""
-    named = [queue.name + b"+" + part for part in queue.policy.children]
-    names = named + broker.absent_children(queue.name)
-    return [name for name in names if name not in broker.queues]
-
-
-def mention_wanted(broker: Broker, queue: Queue, name: bytes, now_ms: int) -> None:
-    """Make one of them, if that may be."""
-    if name in broker.queues or broker.queues.get(queue.name) is not queue:
-        return
-    is_named = name[len(queue.name) + 1 :] in queue.policy.children
-    may_be = is_named or (not broker.is_full and broker.is_awaited(name))
-    if not may_be or queue.log.failure is not None:
-        return
-    if queue.log.is_full:
-        broker.later.add(queue, now_ms)
-    else:
-        mention(broker, name, now_ms, may_wait=True)
 
 
 class Later:
@@ -173,128 +54,293 @@ class Later:
         self._queues[queue] = None
         self._alarm.need(now_ms + LATER_MS)
 
-    def make(self, broker: Broker, now_ms: int) -> None:
-        """Try it for some of them; who finds none again comes last."""
+    def take(self) -> list[Queue]:
+        """Return some of them; one that finds no room again comes last."""
         self._alarm.silence()
-        for queue in list(islice(self._queues, LATER_MAX)):
+        queues = list(islice(self._queues, LATER_MAX))
+        for queue in queues:
             del self._queues[queue]
-            if broker.queues.get(queue.name) is queue:
-                make_wanted(broker, queue, now_ms)
+        return queues
+
+    def go_on(self, now_ms: int) -> None:
+        """If there are more, come back."""
         if self._queues:
             self._alarm.need(now_ms + LATER_MS)
 
 
-def remove(broker: Broker, branch: Branch, now_ms: int) -> int:
-    """This child is gone with all it held; returns the record to wait for."""
-    queue, child = branch.parent, branch.child
-    drop(broker, branch)
-    del queue.children[child.part]
-    if not queue.children:
-        queue.reader.log = queue.log
-    wall_ms = now_ms + queue.wall.offset_ms
-    lsn = queue.log.write_recounted(
-        named(child.number, child.part, child.floor, STOPS, wall_ms), queue.kept_now
-    )
-    if queue.is_remnant:
-        queue.alarm.need(AT_ONCE_MS)  # with its last child it goes
-        free_name(broker, branch, now_ms)
-    return lsn
+class Lifecycle(Registry):
+    """The queues of one server, and how they come and go."""
 
+    def __init__(
+        self,
+        policy_of: Callable[[bytes, bytes], Policy],
+        make_log: Callable[[Queue], Log],
+        clock: ClockOffset,
+        queues_max: int,
+    ) -> None:
+        super().__init__(policy_of, make_log, clock, queues_max)
+        self.later = Later(self._timers)
 
-def free_name(broker: Broker, branch: Branch, now_ms: int) -> None:
-    """This child of a remnant is gone: that of the next queue of its name may be there, be it a
-    remnant too."""
-    name, part = branch.parent.name, branch.child.part
-    following = [queue for queue in broker.remnants if queue.name == name]
-    if name in broker.queues:
-        following.append(broker.queues[name])
-    for queue in following:
-        child = queue.children.get(part)
-        if child is not None and child.branch is not None:
-            enroll(broker, child.branch, now_ms)
+    def create(self, name: bytes, now_ms: int, declared: bytes = b"") -> Queue:
+        """A new queue, empty; whoever waits for it waits in it from now on.
+
+        Raises ServerError where there may be none.
+        """
+        if name in self.aliases:
+            raise ServerError(f"{name.decode('ascii')} is an alias of several queues, and none")
+        self.refuse_more()
+        # The second it was made in, and higher than that of any deleted one, restarts or not.
+        made = (now_ms + self.clock.offset_ms) // 1000
+        generation = max(made, self.generation_deleted + 1)
+        queue = self.fresh(name, generation, now_ms, declared)
+        queue.created_ms = now_ms
+        queue.attach(self._make_log(queue))
+        self.tokens.begin(queue, now_ms)
+        self.adopt(queue, now_ms)
+        self.counters.queue_creates += 1
+        return queue
+
+    def adopt(self, queue: Queue, now_ms: int) -> None:
+        """Into the books, with whoever waits for it; its leases by token go on."""
+        name = queue.name
+        if queue.is_tombstone:
+            self.generation_deleted = max(self.generation_deleted, queue.generation)
+            for child_queue in ChildQueue.all_of(queue):
+                self._enroll(child_queue, now_ms)
+            self._keep(queue, now_ms)
             return
-    if name in broker.queues:
-        make_wanted(broker, broker.queues[name], now_ms)
+        self.queues[name] = queue
+        queue.reader.resume(now_ms)
+        queue.reader.outbox.send_on(queue.reader.dead.deaths)
+        waiting = self.take_absent(name)
+        if waiting is not None:
+            queue.reader.waiters = waiting
+        queue.fanout.set_passing(queue.policy.fanout_only, now_ms)
+        self._enroll_all(queue, now_ms)
+        queue.alarm.need(queue.next_due(now_ms))
 
-
-def drop(broker: Broker, branch: Branch) -> None:
-    """Out of the books: its leases end, its waiters are answered."""
-    child = branch.child
-    branch.deleted = True
-    if broker.queues.get(branch.name) is branch:
-        del broker.queues[branch.name]
-    if child in branch.parent.eager:
-        branch.parent.eager.remove(child)
-    child.stop()
-    broker.empty(child)
-
-
-# -- what a child begins with ---------------------------------------------------------------------
-
-
-def offered(queue: Queue) -> IdSet:
-    """The items that a child may begin with: what some reader still needs, or what is retained.
-
-    Of what is just being rewritten it is only the former: the rest is left out there.
-    """
-    needed, log = queue.kept_now(), on_disk(queue.log)
-    if queue.retained is None or log is None:
-        return needed
-    ids = queue.kept.copy()
-    for segment in log.journal.segment_list.busy:
-        first, last = segment.item_first, segment.item_last
-        stays = needed.between(first, last).both(ids.between(first, last))
-        ids.discard_range(first, last, stays)
-    return ids
-
-
-def _beginning(queue: Queue, first: int) -> Beginning:
-    """What is there with a marker from `first` on, or without one yet."""
-    placed, delayed = dict[int, PlacedEntry](), dict[int, DelayedEntry]()
-    ids = offered(queue)
-    hidden = IdSet.union([reader.marks.hidden for reader in queue.readers]).copy()
-    for reader in queue.readers:
-        for marker, id_ in reader.marks:
-            if marker >= first and id_ in ids and id_ in reader.marks.hidden:
-                placed[id_] = PlacedEntry(id_, marker, marker, 0)
-        for entry in reader.delays.entries(queue.wall.offset_ms):
-            if reader.marks.is_new(entry.item) and entry.item in ids:
-                delayed[entry.item] = entry._replace(key=b"")
-    live = ids.without(hidden).between(max(first, 1), max(ids.last, first, 1))
-    for id_ in sorted({*placed, *delayed}):
-        live.add(id_)
-    return Beginning(live, _known_bytes(queue, live), [*placed.values()], [*delayed.values()])
-
-
-def _known_bytes(queue: Queue, live: IdSet) -> int:
-    """Of the bodies of these, as far as they are in memory: a child that only seems to be full
-    would drop what comes, so this is never too much."""
-    ready = queue.reader.ready
-    if ready.resident > _WEIGHED_MAX:
-        return 0
-    return sum(item.size for item in ready if item.id in live)
-
-
-def _begin_with(child: Child, queue: Queue, begins: Beginning) -> None:
-    """Its line, from now on; in memory with the very items."""
-    child.live, child.live_bytes = begins.live.copy(), begins.live_bytes
-    child.total_items = len(begins.live)
-    apart = Apart(child)
-    apart.restore(begins.delayed, begins.placed)
-    assert queue.missed is not None
-    new = {entry.item for entry in begins.delayed}
-    queue.reader.delays.share(new.__contains__, queue.missed.due)
-    child.line.begin(*apart.settle(queue.missed.due.__contains__))
-    if child.log.backlog is not None:
-        return
-    places = {each.item: each.place for each in begins.placed}
-    views = [Kept(queue, reader) for reader in queue.readers]
-    found = [(id_, view.item(id_)) for id_ in begins.live for view in views]
-    items = {id_: item for id_, item in found if item is not None}
-    child.ready.clear(child.residency.trash)
-    child.live_bytes = sum(item.size for item in items.values())
-    for id_, item in items.items():
-        if id_ in child.delays:
-            child.delays.items[id_] = item
+    def delete(self, name: bytes, now_ms: int) -> Queue | None:
+        """Out of the books: its leases end, its waiters are answered; None: there is none."""
+        queue = self.queues.pop(name, None)
+        if queue is None:
+            return None
+        queue.deleted = True
+        self.generation_deleted = max(self.generation_deleted, queue.generation)
+        self.tokens.passed(queue)
+        queue.alarm.silence()
+        self.empty(queue.reader)
+        queue.retained = None
+        self.counters.queue_deletes += 1
+        if any(child_queue.reader.live for child_queue in ChildQueue.all_of(queue)):
+            self._leave(queue, now_ms)
         else:
-            child.line.take_back(item, places.get(id_, id_))
+            for child_queue in ChildQueue.all_of(queue):
+                self._drop(child_queue)
+            self.deleted.append(queue)
+        return queue
+
+    # -- children ---------------------------------------------------------------------------
+
+    def mention(
+        self, name: bytes, now_ms: int, begin: int | None = None, may_wait: bool = False
+    ) -> ChildQueue | None:
+        """Return the child of this full name, made if need be; its `named_lsn` is the record to
+        wait for.
+
+        It sees markers from `begin` on, as far as kept; None: items that are put from now on. A
+        parent that is not there is made as well, so that the child sees each of its items. Return
+        None where naming a child does not make it. Raise ServerError when the journal has failed or
+        has no room for it, or when there are too many queues (those that the configuration names
+        are there in any case). `may_wait`: a shortage is no reason to refuse it.
+        """
+        parent, _, part = name.partition(b"+")
+        if not part or b"+" in part:
+            return None
+        queue = self.queues.get(parent)
+        policy = queue.policy if queue is not None else self.policy_of(parent, b"")
+        if not (policy.fanout_create or part in policy.children):
+            return None
+        if queue is not None and part in queue.children:
+            return ChildQueue.of(queue.children[part])
+        if part not in policy.children:
+            self.refuse_more(1 if queue is not None else 2)
+        if queue is None:
+            queue = self.create(parent, now_ms)
+            if part in queue.children:
+                return ChildQueue.of(queue.children[part])
+        if queue.log.failure is not None:
+            queue.raise_failed()
+        if queue.log.is_full if may_wait else queue.log.no_room:
+            raise ServerError(queue.log.no_room)
+        if queue.readers_named >= READERS_MAX:
+            raise ServerError(f"too many children were made of {parent.decode('ascii')}")
+        start = ChildStart(queue)
+        begins = start.beginning(begin) if begin is not None else None
+        number, floor = queue.readers_named + 1, queue.last_number
+        queue.catch_up()
+        child_queue = ChildQueue.named(
+            queue, number, part, floor if begins is None else max(begin or 0, 1) - 1
+        )
+        child = child_queue.child
+        if begins is not None:
+            start.fill(child, begins)
+        unix_ms = now_ms + queue.clock.offset_ms
+        draft = named(number, part, child.floor, TAKES, unix_ms, begins)
+        if begins is None:  # nothing is needed that was not
+            child.named_lsn = queue.log.write(draft)
+        else:
+            child.named_lsn = queue.log.write_recounted(draft, queue.needed_now)
+        queue.log.wait_durable(child.named_lsn)
+        self._enroll(child_queue, now_ms)
+        self.counters.queue_creates += 1
+        return child_queue
+
+    def _enroll(self, child_queue: ChildQueue, now_ms: int) -> None:
+        """Into the books, with whoever waits for it."""
+        child = child_queue.child
+        child_queue.name = child.name = child_queue.parent.name + b"+" + child.part
+        if child_queue.name in self.queues:
+            return  # this one, or that of a remnant: then it comes when that has gone
+        self.queues[child_queue.name] = child_queue
+        child_queue.child.asked_ms = now_ms
+        child_queue.child.resume(now_ms)
+        child_queue.set_policy(self.policy_of(child_queue.name, child_queue.declared), now_ms)
+        waiting = self.take_absent(child_queue.name)
+        if waiting is not None:
+            child_queue.child.waiters = waiting
+        child_queue.child.outbox.send_on(child_queue.child.dead.deaths)
+        child_queue.watch()
+        if child_queue.child.ready.beyond or child_queue.child.delays.count:
+            child_queue.parent.idle_sweep.know_nothing()
+
+    def _enroll_all(self, queue: Queue, now_ms: int) -> None:
+        """Enter the children of a queue that is in the books now, and make those that are due to
+        it: named in its settings, or waited for since before it was there.
+        """
+        for child_queue in ChildQueue.all_of(queue):
+            self._enroll(child_queue, now_ms)
+        self.make_wanted(queue, now_ms)
+
+    def make_wanted(self, queue: Queue, now_ms: int) -> None:
+        """Make the children that its settings name, or that a client waits for."""
+        for name in self.wanted(queue):
+            self.mention_wanted(queue, name, now_ms)
+
+    def wanted(self, queue: Queue) -> list[bytes]:
+        """The full names of these children."""
+        named = [queue.name + b"+" + part for part in queue.policy.children]
+        names = named + self.absent_children(queue.name)
+        return [name for name in names if name not in self.queues]
+
+    def mention_wanted(self, queue: Queue, name: bytes, now_ms: int) -> None:
+        """Make one of them, if that may be."""
+        if name in self.queues or self.queues.get(queue.name) is not queue:
+            return
+        is_named = name[len(queue.name) + 1 :] in queue.policy.children
+        may_be = is_named or (not self.is_full and self.is_awaited(name))
+        if not may_be or queue.log.failure is not None:
+            return
+        if queue.log.is_full:
+            self.later.add(queue, now_ms)
+        else:
+            self.mention(name, now_ms, may_wait=True)
+
+    def remove_child(self, child_queue: ChildQueue, now_ms: int) -> int:
+        """This child is gone with all it held; returns the record to wait for."""
+        queue, child = child_queue.parent, child_queue.child
+        self._drop(child_queue)
+        del queue.children[child.part]
+        if not queue.children:
+            queue.reader.log = queue.log
+        unix_ms = now_ms + queue.clock.offset_ms
+        lsn = queue.log.write_recounted(
+            named(child.number, child.part, child.floor, STOPS, unix_ms), queue.needed_now
+        )
+        if queue.is_tombstone:
+            queue.alarm.need(AT_ONCE_MS)  # with its last child it goes
+            self._free_name(child_queue, now_ms)
+        return lsn
+
+    def _free_name(self, child_queue: ChildQueue, now_ms: int) -> None:
+        """This child of a remnant is gone: that of the next queue of its name may be there, be it a
+        remnant too."""
+        name, part = child_queue.parent.name, child_queue.child.part
+        following = [queue for queue in self.tombstones if queue.name == name]
+        if name in self.queues:
+            following.append(self.queues[name])
+        for queue in following:
+            child = queue.children.get(part)
+            if child is not None:
+                self._enroll(ChildQueue.of(child), now_ms)
+                return
+        if name in self.queues:
+            self.make_wanted(self.queues[name], now_ms)
+
+    def _drop(self, child_queue: ChildQueue) -> None:
+        """Out of the books: its leases end, its waiters are answered."""
+        child = child_queue.child
+        child_queue.deleted = True
+        if self.queues.get(child_queue.name) is child_queue:
+            del self.queues[child_queue.name]
+        if child in child_queue.parent.eager:
+            child_queue.parent.eager.remove(child)
+        child.stop()
+        self.empty(child)
+
+    # -- remnants ---------------------------------------------------------------------------
+
+    def _leave(self, queue: Queue, now_ms: int) -> None:
+        """This queue, out of the books and empty, stays for its children; some have items."""
+        queue.is_tombstone = True
+        queue.tell_deleted(now_ms)
+        self._keep(queue, now_ms)
+
+    def _keep(self, queue: Queue, now_ms: int) -> None:
+        """A remnant, as just now or after a start; what of it is empty goes."""
+        queue.deleted = True
+        self.tombstones.append(queue)
+        # Both generations take tokens from now on: no two of them the same.
+        floor = queue.reader.tokens_below + TOKENS_SKIPPED
+        self.tokens.on_disk = max(self.tokens.on_disk, floor)
+        self.clear_away(queue, now_ms)
+        queue.alarm.need(queue.next_due(now_ms))
+
+    def would_come_back(self, queue: Queue, going: Iterable[Queue]) -> bool:
+        """True if a start would take an earlier queue of this name for it, if its files went now.
+
+        Of those that are `going` the files are there still; of a remnant the record may not be on
+        disk.
+        """
+        said = (each for each in self.tombstones if each.log.lsn_stored < each.log.lsn_appended)
+        earlier = (*going, *(each for each in said if each.log.failure is None))
+        return any(
+            each.name == queue.name and each.generation < queue.generation for each in earlier
+        )
+
+    def clear_away(self, queue: Queue, now_ms: int) -> None:
+        """Children without items go, and with the last of them the remnant."""
+        for child_queue in ChildQueue.all_of(queue):
+            if child_queue.reader.live:
+                continue
+            self._drop(child_queue)
+            del queue.children[child_queue.child.part]
+            self._free_name(child_queue, now_ms)
+        if not queue.children:
+            self.tombstones.remove(queue)
+            queue.alarm.silence()
+            self.deleted.append(queue)
+
+    def make_later(self, now_ms: int) -> None:
+        """Make wanted children that found a full disk, of some queues."""
+        for queue in self.later.take():
+            if self.queues.get(queue.name) is queue:
+                self.make_wanted(queue, now_ms)
+        self.later.go_on(now_ms)
+
+    def abandoned(self, now_ms: int) -> list[ChildQueue]:
+        """Return the children with items that nobody asked for: they keep them on disk."""
+        return [
+            queue
+            for queue in self.queues.values()
+            if isinstance(queue, ChildQueue) and queue.is_abandoned(now_ms)
+        ]

@@ -15,22 +15,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from journal.errors import NewerFormat
-from journal.format import Kind, Record, Tag, decode_meta, said_of_put
 from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
 from journal.format.item_header import ItemHeader, item_header_of, says_only_expiry
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta, said_of_put
 from journal.format.out_of_order import DelayedEntry
+from journal.format.record import Record
 from journal.format.schedule import watermark_of_ids, watermark_of_put
 from journal.format.subscription_state import GONE, STOPS, Beginning
 from journal.format.transfer import Origin, settled_by
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import Snapshot
-from journal.store import Segment
+from journal.write.segment_file import Segment
 from kestrelpy.core.fanout.child import Child
-from kestrelpy.core.index.dedupe import FORGOTTEN, expect
 from kestrelpy.core.key_rule import NO_KEY
+from kestrelpy.core.queue.child_queue import ChildQueue
+from kestrelpy.core.queue.dedupe_window import FORGOTTEN
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.queue.retention import found
-from kestrelpy.core.registry.lifecycle import name_child
 from kestrelpy.core.replay.subscription_replay import ReplayLine, Sizes
 
 
@@ -39,7 +41,7 @@ class Replay:
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        queue.reader.marks.retains = True  # the policy is known at the end
+        queue.reader.markers.retains = True  # the policy is known at the end
         self._snapshot: Snapshot | None = None
         self._sizes = Sizes()
         self._opening = Checkpoint(b"")  # the latest that is known
@@ -68,15 +70,15 @@ class Replay:
         queue.reader._apply_tokens(snapshot.checkpoint.tokens)
         queue._apply_declared(snapshot.declared)
         queue.epochs = snapshot.watermarks
-        queue.passes_on, queue.is_remnant = snapshot.passes_on, snapshot.is_remnant
+        queue.passes_on, queue.is_tombstone = snapshot.passes_on, snapshot.is_tombstone
         self._own.restore(snapshot)
         queue.origins.update(snapshot.origins)
         for state in snapshot.readers:
-            child = name_child(queue, state.number, state.name, state.floor)
+            child = ChildQueue.named(queue, state.number, state.name, state.floor).child
             child.total_items = state.total
             line = self._lines[state.number] = ReplayLine(child, self._sizes, queue._apply_settled)
             line.restore(state)
-        expect(queue, snapshot.chunks, snapshot.scopes)
+        queue.dedupe.expect(snapshot.chunks, snapshot.scopes)
 
     def run(self, records: Iterable[Record]) -> None:
         """Apply every record, in order."""
@@ -120,10 +122,10 @@ class Replay:
         reader.tokens_lsn = lsn_last
         queue.catch_up()
         shared = dict[int, DelayedEntry]()
-        if queue.missed is not None:
+        if queue.unseen is not None:
             for line in self._lines.values():
-                line.apart.take_new(shared)
-            queue.missed.due.restore(shared.values())
+                line.out_of_order.take_new(shared)
+            queue.unseen.due.restore(shared.values())
         for line in self._lines.values():
             line.reader.tokens_lsn = lsn_last
             line.finish(shared.__contains__)
@@ -140,9 +142,9 @@ class Replay:
         for child in self._queue.children.values():
             child.pass_number(number)
 
-    def kept(self, segments: Sequence[Segment]) -> IdSet:
+    def readable(self, segments: Sequence[Segment]) -> IdSet:
         """What is in the log of these segments, done or not; asked for once, behind `finish`."""
-        return found(self._snapshot, self._numbered, self._queue.kept_now(), segments)
+        return found(self._snapshot, self._numbered, self._queue.needed_now(), segments)
 
     def _count(self, item_lost: int) -> int:
         """The items ever put: those that a checkpoint counted, those met since, those lost."""
@@ -173,7 +175,7 @@ class Replay:
             self._numbered.add(id_)
             queue._apply_put(id_, size)
             if not record.number:
-                self._own.apart.put(record, size)
+                self._own.out_of_order.put(record, size)
         if not says_only_expiry(record.meta):
             self._stamped(record, size)
 
@@ -188,13 +190,13 @@ class Replay:
         key = said_of_put(record.meta)[1]
         if key and not record.reader and (stamp is None or not stamp.version):
             # An older kestrelpy counted nothing.
-            version = queue.versions.last(key).version + 1
+            version = queue.dedupe.versions.last(key).version + 1
             stamp = (stamp or ItemHeader())._replace(version=version)
         if stamp is None:
             return
-        if key and not record.reader and not queue.versions.is_newer(key, record.item):
+        if key and not record.reader and not queue.dedupe.versions.is_newer(key, record.item):
             key = NO_KEY
-        if stamp.id and not queue.ids.is_newer(stamp, record.item):
+        if stamp.id and not queue.dedupe.ids.is_newer(stamp, record.item):
             stamp = stamp._replace(id=b"")
         queue._apply_stamp(stamp, key, record.item, record.time_ms, record.reader)
         if stamp.origin is not None and stamp.origin.is_of(queue.name):
@@ -229,7 +231,7 @@ class Replay:
             if not queue.passes_on:
                 self._own.put(record, size)
             elif not record.number:
-                queue.reader.marks.hide(id_)
+                queue.reader.markers.hide(id_)
             if record.number:
                 queue.put_bytes += size
             else:
@@ -249,13 +251,13 @@ class Replay:
     def _released(self, record: Record) -> None:
         """For the first time in all that have it; what was given back in one line alone."""
         self._give_place(record)
-        new = [line for line in self._lines.values() if line.apart.is_new(record.item)]
+        new = [line for line in self._lines.values() if line.out_of_order.is_new(record.item)]
         if record.reader:
             new = [self._lines[record.reader]] if record.reader in self._lines else []
         for line in new or ([] if record.reader else [self._own]):
             line.release(record)
         if new and self._own not in new and not record.reader:
-            self._own.apart.mark(record.item, record.number)
+            self._own.out_of_order.mark(record.item, record.number)
 
     def _redriven(self, record: Record) -> None:
         self._give_place(record)
@@ -271,7 +273,7 @@ class Replay:
         """A child is there, or no more; or the queue's own line passes everything on."""
         queue = self._queue
         if not record.reader and record.small == GONE:
-            queue.is_remnant = True
+            queue.is_tombstone = True
             self._own.leave_all()
             return
         if not record.reader:
@@ -288,14 +290,14 @@ class Replay:
         if record.reader in self._lines or not isinstance(name, bytes):
             return
         queue.catch_up()
-        child = name_child(queue, record.reader, name, record.number)
+        child = ChildQueue.named(queue, record.reader, name, record.number).child
         child.named_lsn = record.lsn
         line = self._lines[record.reader] = ReplayLine(child, self._sizes, queue._apply_settled)
         begins = Beginning.decode(record)
         if begins is not None:
             child.live, child.live_bytes = begins.live, begins.live_bytes
             child.total_items = len(begins.live)
-            line.apart.restore(begins.delayed, begins.placed)
+            line.out_of_order.restore(begins.delayed, begins.placed)
 
     def _tokens(self, record: Record) -> None:
         self._queue.reader._apply_tokens(record.number)
@@ -311,7 +313,7 @@ class Replay:
     def _ids(self, record: Record) -> None:
         scope = decode_meta(record.meta).get(Tag.SCOPE)
         if record.small == FORGOTTEN and isinstance(scope, bytes):
-            self._queue.ids._apply_forgotten(scope)
+            self._queue.dedupe.ids._apply_forgotten(scope)
             return
         nominal = watermark_of_ids(record)
         if nominal is not None:

@@ -10,15 +10,16 @@ from array import array
 from collections.abc import Callable
 from contextlib import suppress
 
-from journal.format import Kind, Record, Tag, decode_meta, ended_bytes
+from journal.format.kinds import Kind, Tag
 from journal.format.lease import LeaseEntry
+from journal.format.meta import decode_meta, ended_bytes
+from journal.format.record import Record
 from journal.format.subscription_state import ReaderState
 from journal.format.transfer import Origin
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import Snapshot
-from kestrelpy.core.queue.ack_up_to import apply_upto
-from kestrelpy.core.subscription.restore import Apart
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.restore import OutOfOrder
+from kestrelpy.core.subscription.subscription import Subscription
 
 
 class Sizes:
@@ -62,16 +63,23 @@ class ReplayLine:
     """One reader as it becomes."""
 
     __slots__ = (
-        "_apply_settled", "_copies", "_gone_since", "_leases", "_sizes", "apart", "apply", "reader",
+        "_apply_settled",
+        "_copies",
+        "_gone_since",
+        "_leases",
+        "_sizes",
+        "apply",
+        "out_of_order",
+        "reader",
     )  # fmt: skip
 
     def __init__(
-        self, reader: Reader, sizes: Sizes, apply_settled: Callable[[int], None]
+        self, reader: Subscription, sizes: Sizes, apply_settled: Callable[[int], None]
     ) -> None:
         self.reader = reader
         self._apply_settled = apply_settled
         self._copies: dict[int, int] = {}  # of items that were handed off within this log
-        self.apart = Apart(reader)
+        self.out_of_order = OutOfOrder(reader)
         self._leases = reader.leases.entries
         self._sizes = sizes
         # Spared by a flush whose sum counts them, but no longer in the log: their end comes later.
@@ -99,11 +107,11 @@ class ReplayLine:
         reader.attempts = state.attempts
         reader.paused = state.paused
         for dead in sorted(state.dead, key=lambda d: d.order):
-            reader.dead.bury(
+            reader.dead.add(
                 dead.item, dead.attempts, dead.reason, dead.died_ms, dead.body_bytes, dead.order
             )
-        self.apart.restore(state.delayed, state.placed)
-        reader.keyed.held.update(state.held)
+        self.out_of_order.restore(state.delayed, state.placed)
+        reader.held_keys.update(state.held)
         for lease in state.leased:
             self._lend(lease)
 
@@ -112,7 +120,7 @@ class ReplayLine:
         reader = self.reader
         if not reader.live:
             reader.live_bytes = 0
-        reader.line.begin(*self.apart.settle(shared))
+        reader.ready_line.begin(*self.out_of_order.finish(shared))
 
     def leave_all(self) -> None:
         """Nothing is here any more, and nobody holds anything."""
@@ -121,19 +129,19 @@ class ReplayLine:
             reader.dead.forget(id_, False)
         self._leases.clear()
         reader._apply_flushed(IdSet(), reader.live.last, 0)
-        self.apart.keep_only([], reader.live.last)
+        self.out_of_order.keep_only([], reader.live.last)
 
     def put(self, record: Record, size: int) -> None:
         """An item for this reader, available or not."""
         self.reader._apply_put(record.item, size)
         if not record.number:
-            self.apart.put(record, size)
+            self.out_of_order.put(record, size)
 
     def release(self, record: Record) -> None:
         """A delayed item is available."""
         reader, id_ = self.reader, record.item
         is_there = id_ in reader.live and id_ not in reader.dead.deaths
-        self.apart.release(id_, record.number, self._sizes.of(id_), is_there)
+        self.out_of_order.release(id_, record.number, self._sizes.of(id_), is_there)
 
     def redrive(self, record: Record) -> None:
         """A dead item is ready again."""
@@ -142,7 +150,7 @@ class ReplayLine:
         size = death.body_bytes if death is not None else self._sizes.of(id_)
         if death is not None:
             reader.dead.forget(id_, False)
-        self.apart.release(id_, record.number, size, id_ in reader.live)
+        self.out_of_order.release(id_, record.number, size, id_ in reader.live)
 
     def _gone(self, record: Record) -> None:
         reader, id_ = self.reader, record.item
@@ -157,7 +165,7 @@ class ReplayLine:
     def _end(self, id_: int, body_bytes: int) -> None:
         reader = self.reader
         self._leases.pop(id_, None)
-        self.apart.leave(id_)
+        self.out_of_order.leave(id_)
         if id_ in reader.dead.deaths:
             reader.dead.forget(id_, False)
         reader._apply_done(id_, body_bytes)
@@ -176,14 +184,14 @@ class ReplayLine:
         self._leases.pop(id_, None)
         if id_ in reader.live and id_ not in reader.dead.deaths:
             reader._apply_returned(id_, record.small)
-            self.apart.put_off(record)
+            self.out_of_order.delay(record)
 
     def _dead(self, record: Record) -> None:
         reader, id_ = self.reader, record.item
         if id_ not in reader.live:
             return
         self._leases.pop(id_, None)
-        self.apart.leave(id_)
+        self.out_of_order.leave(id_)
         if id_ in reader.dead.deaths:
             reader.dead.forget(id_, False)
         meta = decode_meta(record.meta)
@@ -205,19 +213,19 @@ class ReplayLine:
             live_bytes = sum(self._sizes.of(i) for i in spared)
             live_bytes += reader.dead.bytes
         reader._apply_flushed(IdSet.of(spared), record.item, live_bytes)
-        self.apart.keep_only(spared, record.item)
+        self.out_of_order.keep_only(spared, record.item)
 
     def _upto(self, record: Record) -> None:
         reader, marker = self.reader, record.number
         spared = struct.unpack(f"<{len(record.body) // 8}Q", record.body)
-        stay = IdSet.of(self.apart.behind(marker).union(spared))
+        stay = IdSet.of(self.out_of_order.behind(marker).union(spared))
         live_bytes = decode_meta(record.meta).get(Tag.BYTES, 0)
         assert isinstance(live_bytes, int)
-        apply_upto(reader, marker, stay, live_bytes)
+        reader._apply_upto(marker, stay, live_bytes)
         for id_ in [id_ for id_ in self._leases if id_ not in reader.live]:
             del self._leases[id_]
-        for id_ in [id_ for id_ in self.apart.ids if id_ not in reader.live]:
-            self.apart.leave(id_)
+        for id_ in [id_ for id_ in self.out_of_order.ids if id_ not in reader.live]:
+            self.out_of_order.leave(id_)
 
     def _paused(self, record: Record) -> None:
         self.reader.paused = record.small == 1
@@ -236,4 +244,4 @@ class ReplayLine:
         reader = self.reader
         if lease.item in reader.live:
             self._leases[lease.item] = lease
-            self.apart.lend(lease.item)
+            self.out_of_order.leased(lease.item)

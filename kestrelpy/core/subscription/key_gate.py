@@ -13,16 +13,17 @@ One rule: whoever ends an item here ends its claims; what waits for them comes b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from journal.sets.id_set import IdSet
-from kestrelpy.core.index.key_locks import Keys, Parked
+from kestrelpy.core.index.key_locks import Blocked, KeyLocks
 from kestrelpy.core.index.memory_budget import UNLIMITED
 from kestrelpy.core.index.ready_list import ITEM_COST
 from kestrelpy.core.item import Item, bare_item
-
-if TYPE_CHECKING:
-    from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.outbox import EXPIRED, Outbox
+from kestrelpy.core.subscription.ready_line import ReadyLine
+from kestrelpy.core.subscription.state import SubscriptionState
 
 # Items at the front that are expired or behind their key, passed over in one call: so that a
 # million of them cost many short turns and not one long one.
@@ -32,22 +33,22 @@ _SOON_MS: Final = 1  # until one goes on with that
 _PART: Final = 2  # of what a line may have in memory, for those that wait for their key
 
 
-class Keyed:
-    """The claims of one reader's items, and what is parked of them.
+class KeyGate:
+    """The claims of one subscription's items, and the ready line in front of them.
 
-    `whole` are those of the parked that are in memory, `cost` what they take there. `held` are the
-    keys of items that were given back for later: by then they stand behind others, and are first
-    all the same. `in_flight` counts values of items that are lent.
+    `whole` are the blocked items that are in memory, `cost` what they take there. `in_flight`
+    counts values of leased items.
     """
 
-    __slots__ = ("_reader", "held", "in_flight", "keys", "whole", "whole_bytes")
+    __slots__ = ("_outbox", "_state", "in_flight", "keys", "ready_line", "whole", "whole_bytes")
 
-    def __init__(self, reader: Reader, matches_any: bool) -> None:
-        self._reader = reader
-        self.keys = Keys(matches_any)
+    def __init__(self, state: SubscriptionState, outbox: Outbox) -> None:
+        self._state = state
+        self._outbox = outbox
+        self.ready_line = ReadyLine(state, self)
+        self.keys = KeyLocks(state.policy.keys.matches_any)
         self.whole: dict[int, Item] = {}
         self.whole_bytes = 0
-        self.held: dict[int, bytes] = {}
         self.in_flight = 0
 
     @property
@@ -61,27 +62,27 @@ class Keyed:
         """Does another item have its key, or a part of it?"""
         return bool(item.key) and self.keys.blocker(item.id, item.key) is not None
 
-    def pass_over(self, found: tuple[int, Item], now_ms: int) -> tuple[int, Item] | None:
+    def skip_blocked(self, found: tuple[int, Item], now_ms: int) -> tuple[int, Item] | None:
         """The first item that may be lent, from `found` on; expired ones are gone by then.
 
         None: there is none, or that is not known yet; then it is gone on with soon.
         """
-        reader, ready, keys, passed = self._reader, self._reader.ready, self.keys, 0
-        wall_ms = now_ms + reader.wall.offset_ms
+        state, ready, keys, passed = self._state, self._state.ready, self.keys, 0
+        unix_ms = now_ms + state.clock.offset_ms
         following: tuple[int, Item] | None = found
         room = self._room(found[1])
         while following is not None:
             place, item = following
-            id_, key, is_over = item.id, item.key, 0 < item.expires_ms <= wall_ms
+            id_, key, is_over = item.id, item.key, 0 < item.expires_ms <= unix_ms
             if passed == SWEEP_ITEMS_MAX:
                 self._count()
                 if not is_over and (not key or keys.take(id_, key)):
                     return following
-                ready.give_back(place, item)
-                reader.alarm.need(now_ms + _SOON_MS)
+                ready.put_back(place, item)
+                state.alarm.need(now_ms + _SOON_MS)
                 return None
             if is_over:
-                reader.expire(item, wall_ms)
+                self.expire(item, unix_ms)
             elif not key or keys.claim(id_, place, item.size, key):
                 if passed:
                     self._count()
@@ -91,7 +92,7 @@ class Keyed:
             passed += 1
             if ready.beyond and not ready.resident:
                 self._count()
-                reader.line.refill(wall_ms)
+                self.ready_line.refill(unix_ms)
                 if ready.resident:
                     room = self._room()
             following = ready.pop()
@@ -101,32 +102,32 @@ class Keyed:
 
     def first(self, item: Item, now_ms: int) -> Item | None:
         """The first item that may be lent, from `item` on, still in the line; None as above."""
-        reader, ready, passed = self._reader, self._reader.ready, 0
-        wall_ms = now_ms + reader.wall.offset_ms
+        state, ready, passed = self._state, self._state.ready, 0
+        unix_ms = now_ms + state.clock.offset_ms
         following: Item | None = item
         while following is not None:
-            is_over = 0 < following.expires_ms <= wall_ms
+            is_over = 0 < following.expires_ms <= unix_ms
             if not (is_over or self.is_blocked(following)):
                 return following
             if passed == SWEEP_ITEMS_MAX:
-                reader.alarm.need(now_ms + _SOON_MS)
+                state.alarm.need(now_ms + _SOON_MS)
                 return None
             passed += 1
             if is_over:
                 ready.remove(following)
-                reader.expire(following, wall_ms)
+                self.expire(following, unix_ms)
             elif (popped := ready.pop()) is not None:
                 self._park(*popped)
             if ready.beyond and not ready.resident:
-                reader.line.refill(wall_ms)
+                self.ready_line.refill(unix_ms)
             following = ready.first()
         self._look_ahead()
         return None
 
     def _look_ahead(self) -> None:
         """What was passed over may have stood before one that has to be read back."""
-        if self._reader.ready.stubs.count:
-            self._reader.line.look_ahead()
+        if self._state.ready.disk_refs.count:
+            self.ready_line.look_ahead()
 
     def _park(self, place: int, item: Item) -> None:
         """It stands at the front and has to wait."""
@@ -136,26 +137,27 @@ class Keyed:
 
     def _keep(self, item: Item, room: int) -> int:
         """What is parked stays in memory if there is room for it; returns the room that is left."""
-        reader, id_ = self._reader, item.id
-        reader.elsewhere.add(id_)
+        state, id_ = self._state, item.id
+        state.out_of_order.add(id_)
         cost = item.size + ITEM_COST
         if cost <= room:
             self.whole[id_] = item
             self.whole_bytes += item.size
             return room - cost
-        if reader.line.watched:
-            reader.line.forget_expiry(id_)
+        if state.watch.watched:
+            state.watch.forget(id_)
         return room
+
     def _room(self, popped: Item | None = None) -> int:
         """How much of what is parked next may stay in memory, in bytes with its cost.
 
         It was in the line, and `popped` was until now: it costs there what it costs here. (What is
         only in memory has to stay.)
         """
-        reader, residency = self._reader, self._reader.residency
-        if reader.log.backlog is None:
+        state, residency = self._state, self._state.residency
+        if state.log.backlog is None:
             return UNLIMITED
-        cost = reader.line.cost
+        cost = state.cost
         if popped is not None:
             cost += popped.size + ITEM_COST
         if cost > residency.allowed and not residency.grow(cost):
@@ -164,12 +166,25 @@ class Keyed:
 
     # -- the end of an item -----------------------------------------------------------------
 
+    def expire(self, item: Item, unix_ms: int) -> None:
+        """End an item that lived past its expiry and is out of the line, or keep it to be moved."""
+        state = self._state
+        if item.key:
+            self.drop(item)
+        state.counters.expired += 1
+        if state.policy.expire_to:
+            self._outbox.dead_letter(item, state.attempts.get(item.id), 0, unix_ms, EXPIRED)
+        else:
+            state._apply_done(item.id, item.size)
+            state.log.expired(item, unix_ms)
+
     def end(self, item: Item) -> None:
-        """It is not there any more; another one may be possible now, and is to be served."""
+        """What was lent is about to be gone; another one may be possible now, and is to be
+        served."""
         if item.key:
             freed = self.keys.end(item.id, item.key, item.size)
-            if freed or self.held or self._reader.ready.parked:
-                self._free(item.id, freed)
+            if freed:
+                self.put_back(freed)
 
     def drop(self, item: Item) -> None:
         """`end`; whoever waits is served at the next tick."""
@@ -181,25 +196,32 @@ class Keyed:
     def drop_known(self, id_: int, key: bytes, body_bytes: int) -> None:
         """The same for an item of which one knows no more."""
         self._free(id_, self.keys.end(id_, key, body_bytes))
-        if self._reader.waiters:
-            self._reader.alarm.need(AT_ONCE_MS)
+        if self._state.waiters:
+            self._state.alarm.need(AT_ONCE_MS)
 
     def drop_unread(self, id_: int, body_bytes: int) -> None:
         """The same where one does not know its key."""
         if self.keys:
             self._free(id_, self.keys.end_unknown(id_, body_bytes))
-            if self._reader.waiters:
-                self._reader.alarm.need(AT_ONCE_MS)
+            if self._state.waiters:
+                self._state.alarm.need(AT_ONCE_MS)
 
-    def drop_parked(self, ids: IdSet) -> tuple[int, list[Parked]]:
+    def drop_lost(self, first: int, last: int, is_here: Callable[[int], bool]) -> None:
+        """End the claims of items of this range that are here and can not be read any more."""
+        live = self._state.live
+        for id_ in self.keys.holders(first, last):
+            if id_ in live and is_here(id_):
+                self.drop_unread(id_, 0)
+
+    def drop_blocked(self, ids: IdSet) -> tuple[int, list[Blocked]]:
         """Those of these that wait for others are gone: the bytes of their bodies, and what became
         possible by that, for `put_back`."""
-        if not self.keys.parked.count:
+        if not self.keys.blocked.count:
             return 0, []
         gone, freed = self.keys.leave(ids)
         for id_ in gone:
             self._forget_whole(id_)
-            self._reader.line.forget_expiry(id_)
+            self._state.watch.forget(id_)
         self._count()
         return sum(gone.values()), freed
 
@@ -214,22 +236,22 @@ class Keyed:
             item = bare_item(id_, body_bytes, key=value)  # it waits for its whole key
         return item or bare_item(id_, body_bytes)
 
-    def _free(self, id_: int, freed: list[Parked]) -> None:
-        self.held.pop(id_, None)
+    def _free(self, id_: int, freed: list[Blocked]) -> None:
+        self._state.held_keys.pop(id_, None)
         self._forget_whole(id_)
         self.put_back(freed)
 
-    def put_back(self, freed: list[Parked]) -> None:
+    def put_back(self, freed: list[Blocked]) -> None:
         """These wait for nobody any more, and are in the line again."""
         back = [(self._forget_whole(each[0]), each) for each in freed]
         self._count()
-        line = self._reader.line
-        for item, (parked, place, body_bytes) in back:
+        ready_line = self.ready_line
+        for item, (blocked, place, body_bytes) in back:
             if item is not None:
-                line.take_back(item, place)
+                ready_line.put_back(item, place)
             else:
-                line.stand(place, parked, body_bytes)
-                line.look_ahead()
+                ready_line.stand(place, blocked, body_bytes)
+                ready_line.look_ahead()
 
     def _forget_whole(self, id_: int) -> Item | None:
         item = self.whole.pop(id_, None)
@@ -238,45 +260,40 @@ class Keyed:
         return item
 
     def _count(self) -> None:
-        ready, keys = self._reader.ready, self.keys
-        ready.parked, ready.parked_bytes = len(keys.parked), keys.parked_bytes
-        ready.parked_cost = self.cost
+        ready, keys = self._state.ready, self.keys
+        ready.blocked, ready.blocked_bytes = len(keys.blocked), keys.blocked_bytes
+        ready.blocked_cost = self.cost
 
     # -- lent, and given back ---------------------------------------------------------------
 
-    def lend(self, item: Item) -> None:
+    def lease(self, item: Item) -> None:
         """An item that has a key is lent."""
         keys = self.keys
         self.in_flight += len(keys.values(item.key)) if keys.matches_any else 1
 
-    def take_back(self, item: Item) -> None:
+    def unlease(self, item: Item) -> None:
         """It is lent no more; its claims stay until it ends."""
         keys = self.keys
         self.in_flight -= len(keys.values(item.key)) if keys.matches_any else 1
 
     def resume(self) -> None:
         """After replay: who was lent by token, or given back for later, has its key."""
-        for entry in self._reader.leases.entries.values():
+        for entry in self._state.leases.entries.values():
             if entry.key:
                 self.keys.hold(entry.item, entry.key)
                 self.in_flight += len(self.keys.values(entry.key))
-        for id_, key in self.held.items():
+        for id_, key in self._state.held_keys.items():
             self.keys.hold(id_, key)
-
-    def keep_held(self, spared: IdSet) -> None:
-        """Of what was given back for later, these are left."""
-        if self.held:
-            self.held = {id_: key for id_, key in self.held.items() if id_ in spared}
 
     def clear(self, spared: IdSet) -> None:
         """Nothing is ready or delayed any more: only these, that are lent, have their keys."""
-        trash = self._reader.residency.trash
+        trash = self._state.residency.trash
         trash.take(self.whole)
         self.keys.clear(trash)
         self.whole, self.whole_bytes = {}, 0
-        self.keep_held(spared)
+        self._state.keep_held_keys(spared)
         if self.in_flight:
-            for lease in self._reader.leases:
+            for lease in self._state.leases:
                 item = lease.item
                 if item.key and not lease.dead:
                     self.keys.hold(item.id, item.key)

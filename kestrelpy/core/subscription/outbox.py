@@ -1,25 +1,22 @@
-"""What shall go on to another queue: the dead, and what expired where that is to be kept.
+"""Dead letters that go on to another queue, and how an item becomes a dead letter.
 
       past its expiry, `expire_to` is set ──▶ DEAD, of `expired` ──┐
-      attempts used up, or buried ──────────▶ DEAD ────────────────┴──▶ `Reader.outgoing`
+      attempts used up, or buried ──────────▶ DEAD ────────────────┴──▶ `outgoing`
 
-The broker takes them from there at the next tick (`moves`).
+The broker takes them from there at the next tick (`transfers`).
 
-One rule: death is in the log before anything moves; so a restart finds in the dead line what has
-not gone yet, and sends it on.
+One rule: death is in the log before anything moves; so a restart finds the items that have not gone
+yet among the dead letters, and sends them on.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from kestrelpy.core.item import Item
 from kestrelpy.core.policy import Policy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.state import SubscriptionState
 
 EXPIRED: Final = b"expired"
 # At so many attempts an item is worth a line in the log.
@@ -28,34 +25,43 @@ AT_ONCE_MS: Final = 0  # due at the next tick
 
 
 def onward(policy: Policy, reason: bytes) -> bytes:
-    """Where what died of this goes by itself; empty: it stays."""
+    """Return the queue to which an item that died of this goes by itself; empty: it stays."""
     return (reason == EXPIRED and policy.expire_to) or policy.dead_letter_to
 
 
-def send_on(reader: Reader, dead: Iterable[int]) -> None:
-    """These dead items go to another queue, where the policy says so."""
-    if reader.policy.expire_to or reader.policy.dead_letter_to:
-        reader.outgoing += dead
-        reader.alarm.need(AT_ONCE_MS)
+class Outbox:
+    """The way out of one subscription: to its dead letters, and from there to another queue."""
 
+    __slots__ = ("_state",)
 
-def bury(
-    reader: Reader, item: Item, attempts: int, began_ms: int, wall_ms: int, reason: bytes
-) -> int:
-    """It is out of the line and in the dead line; returns the record to wait for."""
-    reader._apply_dead(item.id, attempts, reason, wall_ms, item.size)
-    reader.marks.keep(item.id, item.marker)
-    reader.dead.keep(item, reader.log.backlog is None)
-    send_on(reader, (item.id,))
-    if reason == EXPIRED and reader.log.is_full:
-        return 0  # a restart finds it in the line, past its expiry
-    return reader.log.dead(item, attempts, began_ms, wall_ms, reason)
+    def __init__(self, state: SubscriptionState) -> None:
+        self._state = state
 
+    def send_on(self, dead: Iterable[int]) -> None:
+        """Send these dead letters to another queue, if the policy names one."""
+        state = self._state
+        if state.policy.expire_to or state.policy.dead_letter_to:
+            state.outgoing += dead
+            state.alarm.need(AT_ONCE_MS)
 
-def note_attempts(reader: Reader, id_: int) -> None:
-    """It came back so often that somebody should look, long before it is dead."""
-    most = reader.policy.max_attempts
-    ends = f"at max_attempts = {most} it is dead" if most is not None else "max_attempts is none"
-    name = reader.name.decode("ascii", "replace")
-    reader.notes.append(f"queue {name}: item {id_} came back {ATTEMPTS_NOTED} times; {ends}")
-    reader.ask()
+    def dead_letter(
+        self, item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes
+    ) -> int:
+        """Make a dead letter of an item that is out of the line; return the record to wait for."""
+        state = self._state
+        state._apply_dead(item.id, attempts, reason, unix_ms, item.size)
+        state.markers.remember(item.id, item.marker)
+        state.dead.store(item, state.log.backlog is None)
+        self.send_on((item.id,))
+        if reason == EXPIRED and state.log.is_full:
+            return 0  # a restart finds it in the line, past its expiry
+        return state.log.dead(item, attempts, began_ms, unix_ms, reason)
+
+    def note_attempts(self, id_: int) -> None:
+        """Note an item that came back so often that somebody should look, long before it dies."""
+        state = self._state
+        most = state.policy.max_attempts
+        ends = "max_attempts is none" if most is None else f"at max_attempts = {most} it is dead"
+        name = state.name.decode("ascii", "replace")
+        state.notes.append(f"queue {name}: item {id_} came back {ATTEMPTS_NOTED} times; {ends}")
+        state.schedule_read()

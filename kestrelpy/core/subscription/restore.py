@@ -11,61 +11,63 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from journal.format import Kind, Record, Tag, decode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta
 from journal.format.out_of_order import DelayedEntry, PlacedEntry
+from journal.format.record import Record
 from kestrelpy.core.index.disk_refs import pack
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.state import SubscriptionState
 
 
-class Apart:
+class OutOfOrder:
     """Fills a reader's delays, marks and stubs, once all records were seen."""
 
-    __slots__ = ("_delayed", "_marks", "_numbers", "_places", "_reader", "_sizes")
+    __slots__ = ("_delayed", "_marker_index", "_numbers", "_places", "_reader", "_sizes")
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: SubscriptionState) -> None:
         self._reader = reader
         self._delayed: dict[int, DelayedEntry] = {}
         self._places: dict[int, int] = {}
         self._sizes: dict[int, int] = {}  # of the bodies of either
-        self._marks: list[tuple[int, int]] = []
+        self._marker_index: list[tuple[int, int]] = []
         self._numbers: list[int] = []  # that were given as places
 
     def restore(self, delayed: Iterable[DelayedEntry], placed: Iterable[PlacedEntry]) -> None:
         """Begin with what a snapshot says."""
-        marks, live = self._reader.marks, self._reader.live
+        markers, live = self._reader.markers, self._reader.live
         for entry in delayed:
             self._delayed[entry.item] = entry
             self._sizes[entry.item] = entry.body_bytes
-            marks.hide(entry.item)
+            markers.hide(entry.item)
         for item, place, marker, size in placed:
             if item not in live:  # done, and kept
-                marks.hide(item)
-                self._marks += [(marker, item)] if marker else []
+                markers.hide(item)
+                self._marker_index += [(marker, item)] if marker else []
                 continue
             if place:
                 self._places[item] = place
                 self._sizes[item] = size
             if marker == item:
-                marks.hidden.discard(item)  # it was available before
+                markers.hidden.discard(item)  # it was available before
                 continue
-            marks.hide(item)
-            self._marks.append((marker, item))
+            markers.hide(item)
+            self._marker_index.append((marker, item))
             if marker != place:
-                marks.keep(item, marker)
+                markers.remember(item, marker)
 
     def put(self, record: Record, size: int) -> None:
         """It was stored, and is not available."""
-        self._reader.marks.hide(record.item)
+        self._reader.markers.hide(record.item)
         self._delay(record, size)
 
-    def put_off(self, record: Record) -> None:
+    def delay(self, record: Record) -> None:
         """It was given back, to its place or with a due time."""
-        id_, marks = record.item, self._reader.marks
+        id_, markers = record.item, self._reader.markers
         if not record.meta or not self._delay(record, 0):
             return
         place = self._places.pop(id_, 0)
         if place:
-            marks.keep(id_, marks.of(id_, place))
+            markers.remember(id_, markers.of(id_, place))
 
     def release(self, id_: int, place: int, size: int, is_there: bool) -> None:
         """It is at this place from now on, and nowhere else."""
@@ -75,16 +77,16 @@ class Apart:
         delayed = self._delayed.pop(id_, None)
         size = delayed.body_bytes if delayed is not None else self._sizes.get(id_, size)
         self._places[id_], self._sizes[id_] = place, size
-        marks = self._reader.marks
-        if id_ in marks.hidden and marks.of(id_, 0) == 0:
-            self._marks.append((place, id_))
+        markers = self._reader.markers
+        if id_ in markers.hidden and markers.of(id_, 0) == 0:
+            self._marker_index.append((place, id_))
 
     def mark(self, id_: int, place: int) -> None:
         """It is available to others, and done here, if it ever was: its marker is kept."""
-        if id_ in self._reader.marks.hidden:
-            self._marks.append((place, id_))
+        if id_ in self._reader.markers.hidden:
+            self._marker_index.append((place, id_))
 
-    def lend(self, id_: int) -> None:
+    def leased(self, id_: int) -> None:
         """It was lent, so it was released."""
         self._delayed.pop(id_, None)
 
@@ -94,8 +96,8 @@ class Apart:
             self._delayed.pop(id_, None)
             place = self._places.pop(id_, 0)
             if place and id_ in self._reader.live:
-                marks = self._reader.marks
-                marks.keep(id_, marks.of(id_, place))
+                markers = self._reader.markers
+                markers.remember(id_, markers.of(id_, place))
 
     @property
     def ids(self) -> set[int]:
@@ -104,12 +106,12 @@ class Apart:
 
     def behind(self, marker: int) -> set[int]:
         """Those that are delayed, dead, or have a marker above this one that is not their id."""
-        behind = {id_ for given, id_ in self._marks if given > marker}
+        behind = {id_ for given, id_ in self._marker_index if given > marker}
         return behind | self._delayed.keys() | self._reader.dead.deaths.keys()
 
     def is_new(self, id_: int) -> bool:
         """Is it delayed, and was never available?"""
-        return id_ in self._delayed and self._reader.marks.is_new(id_)
+        return id_ in self._delayed and self._reader.markers.is_new(id_)
 
     def keep_only(self, ids: Iterable[int], up_to: int) -> None:
         """Of all items up to `up_to`, these are left, and none of them is delayed."""
@@ -123,35 +125,36 @@ class Apart:
 
     def take_new(self, shared: dict[int, DelayedEntry]) -> None:
         """Entries of what was never available are for all readers together."""
-        marks = self._reader.marks
-        new = {id_: entry for id_, entry in self._delayed.items() if marks.is_new(id_)}
+        markers = self._reader.markers
+        new = {id_: entry for id_, entry in self._delayed.items() if markers.is_new(id_)}
         shared.update(new)
 
-    def settle(self, shared: Callable[[int], bool] | None = None) -> tuple[list[int], int]:
+    def finish(self, shared: Callable[[int], bool] | None = None) -> tuple[list[int], int]:
         """Everything is known: the stubs of what is ready, and the bytes of all that is apart.
 
         A lease by token is told the place of its item. When those that are `shared` are due,
         somebody says for all readers together, if they were never available.
         """
-        reader, leases, marks = self._reader, self._reader.leases, self._reader.marks
+        reader, leases, markers = self._reader, self._reader.leases, self._reader.markers
         own = list[DelayedEntry]()
         for id_, entry in self._delayed.items():
-            if shared is not None and shared(id_) and marks.is_new(id_):
+            if shared is not None and shared(id_) and markers.is_new(id_):
                 reader.delays.add_shared(id_, entry.body_bytes)
             else:
                 own.append(entry)
         reader.delays.restore(own)
-        stubs = []
+        disk_refs = []
         for id_, place in self._places.items():
             if id_ in leases.entries:
                 leases.places[id_] = place
             else:
-                stubs.append(pack(place, id_, self._sizes[id_]))
+                disk_refs.append(pack(place, id_, self._sizes[id_]))
         for id_ in sorted(self._delayed.keys() | (self._places.keys() - leases.entries.keys())):
-            reader.elsewhere.add(id_)
-        reader.marks.restore([(m, i) for m, i in self._marks if i in reader.marks.hidden])
-        size = sum(packed & 0xFFFFFFFF for packed in stubs)
-        return stubs, size + reader.delays.bytes
+            reader.out_of_order.add(id_)
+        hidden = reader.markers.hidden
+        reader.markers.restore([(m, i) for m, i in self._marker_index if i in hidden])
+        size = sum(packed & 0xFFFFFFFF for packed in disk_refs)
+        return disk_refs, size + reader.delays.bytes
 
     def _delay(self, record: Record, size: int) -> bool:
         meta = decode_meta(record.meta)
@@ -162,7 +165,7 @@ class Apart:
             size = said if isinstance(said, int) else size
             key = meta.get(Tag.KEY)
             if isinstance(key, bytes):
-                self._reader.keyed.held[record.item] = key
+                self._reader.held_keys[record.item] = key
         self._delayed[record.item] = DelayedEntry(record.item, due_ms, size)
         self._sizes[record.item] = size
         return True

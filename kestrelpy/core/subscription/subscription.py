@@ -1,13 +1,13 @@
-"""One reader's view of a queue: what is ready, lent and dead, and every transition between them.
+"""One subscription to a queue: every transition of its items.
 
-      READY ---open---> LENT ---confirm---> done
+      READY ---open---> LEASED ---confirm---> done
         ^                |  \\
-        +--- give_back --+   +--- attempts used up ---> DEAD
+        +---- nack ------+   +--- attempts used up ---> DEAD
         ^                |
         +--- DELAYED <---+                  READY past its expiry ---> expired
 
-The state is which items are there, how often each came back, and which are dead; `_apply_x` changes
-it. The line in memory is a copy of a part of it, as large as memory allows.
+It is made of parts over one state: the ready line with its key gate, the outbox, the leases by
+token. A queue's own consumers share one subscription; each fan-out child is another.
 
 One rule: decide, apply, log. A transition checks, calls `_apply_x`, then `log.x`; replay calls the
 same `_apply_x`, which takes no clock and cannot fail.
@@ -17,105 +17,72 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from journal.errors import Damage
-from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
-from kestrelpy.core.clock import Wall
-from kestrelpy.core.counters import QueueCounters
-from kestrelpy.core.index.dead_letters import DeadLine
-from kestrelpy.core.index.delayed import Delay, Delays
-from kestrelpy.core.index.leases import Holder, Lease, Leases
-from kestrelpy.core.index.markers import Marks
-from kestrelpy.core.index.memory_budget import UNLIMITED, Memory, Residency
-from kestrelpy.core.index.ready_list import Ready
+from kestrelpy.core.clock import ClockOffset
+from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.index.leases import Holder, Lease
+from kestrelpy.core.index.memory_budget import Memory
 from kestrelpy.core.index.token_range import TokenRange
-from kestrelpy.core.index.waiters import Waiter, Waiters
+from kestrelpy.core.index.waiters import Waiter, Want
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import Log
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.subscription import flush as flushing
-from kestrelpy.core.subscription import nack as returns
-from kestrelpy.core.subscription import token_leases as by_token
-from kestrelpy.core.subscription.key_gate import Keyed
-from kestrelpy.core.subscription.nack import take_back
-from kestrelpy.core.subscription.outbox import EXPIRED, bury
-from kestrelpy.core.subscription.ready_line import REFILL_ITEMS, Line
-from kestrelpy.core.subscription.serving import serve_in_order
+from kestrelpy.core.subscription.key_gate import SWEEP_ITEMS_MAX, KeyGate
+from kestrelpy.core.subscription.outbox import ATTEMPTS_NOTED, Outbox
+from kestrelpy.core.subscription.ready_line import REFILL_ITEMS
+from kestrelpy.core.subscription.state import SubscriptionState
+from kestrelpy.core.subscription.token_leases import TokenLeases
 from kestrelpy.core.timers import Alarm
 
 # A line gives back memory whenever its length is a multiple of 1024 (a mask).
 _LOOK_ITEMS: Final = 1023
-# Lease tokens reserved by one synced record.
-TOKENS_RESERVED: Final = 1 << 20
+# Observers told in one turn: they look for what they were told of, 20 to 50 us each.
+WOKEN_OBSERVERS_MAX: Final = 128
+_SOON_MS: Final = 1
+_NO_LIMIT: Final = (1 << 63) - 1
+# Items dropped for one put: a limit that was lowered by a million is reached over many puts.
+DISCARDED_ITEMS_MAX: Final = 1000
 
 ABORTED: Final = b"abort"
-DEFERRED: Final = returns.DEFERRED
+DEFERRED: Final = b"defer"
 HUNG_UP: Final = b"hangup"
 OVERDUE: Final = b"lease"
 
+# Where an item is, as `stats` says it.
+READY: Final = b"ready"
+LENT: Final = b"lent"
+DEAD: Final = b"dead"
+DELAYED: Final = b"delayed"
+DONE: Final = b"done"
 
-class Reader:
-    """The ready line of a queue with its leases, its dead and its waiters."""
 
-    __slots__ = (
-        "_next_token", "_serving", "_tokens_below", "alarm", "attempts", "counters", "damages",
-        "dead", "delays", "elsewhere", "hungry", "is_hungry", "keyed", "leases", "lent_bytes",
-        "line", "live", "live_bytes", "log", "marks", "moving", "name", "notes", "number",
-        "outgoing", "paused", "policy", "ready", "residency", "token_holder", "tokens",
-        "tokens_lsn", "unread", "waiters", "wall", "woken",
-    )  # fmt: skip
+class Subscription(SubscriptionState):
+    """The ready line of a queue's consumers with their leases, dead letters and waiters."""
+
+    __slots__ = ("_serving", "by_token", "key_gate", "outbox", "ready_line")
 
     def __init__(
         self,
         name: bytes,
         policy: Policy,
         log: Log,
-        wall: Wall,
-        woken: list[Waiter],
+        clock: ClockOffset,
+        to_resume: list[Waiter],
         alarm: Alarm[Any],
         memory: Memory,
-        hungry: list[Reader],
+        to_read: list[Any],
         number: int = 0,
         tokens: TokenRange | None = None,
     ) -> None:
-        """Whoever needs something read back stands in `hungry`, who was served in `woken`."""
-        self.name = name
-        self.number = number  # in the records about it; 0: the queue's own line
-        self.policy = policy
-        self.log = log
-        self.wall = wall
-        self.paused = False  # does it lend nothing, because somebody said so?
-        self.woken = woken
-        self.alarm = alarm
-        # Neither lent nor dead, and not in the plain line: whoever put them there knows more.
-        self.elsewhere = IdSet()
-        self.ready = Ready(self.elsewhere)
-        self.line = Line(self)
-        self.keyed = Keyed(self, policy.keys.matches_any)
-        self.leases = Leases()
-        self.lent_bytes = 0  # of the bodies of lent items that are in memory
-        self.dead = DeadLine()
-        self.delays = Delays()
-        self.marks = Marks()
-        self.moving = 0  # items lent to the mover
-        self.notes: list[str] = []  # lines for the log
-        self.outgoing: list[int] = []  # dead items that shall go on to another queue
-        self.waiters = Waiters()
-        self.live = IdSet()
-        self.live_bytes = 0  # of the bodies of all that are there: ready, lent and dead
-        self.attempts = IdCounts()
-        self.residency = Residency(memory, UNLIMITED)
-        self.hungry = hungry
-        self.is_hungry = False
-        self.unread = ""  # why nothing can be read back for the moment; "": no read has said so
-        self.damages: list[Damage] = []
-        self.counters = QueueCounters()
-        self.token_holder = Holder("token")
-        self.tokens = tokens or TokenRange()
-        self.tokens_lsn = 0
+        """It adds itself to `to_read` when it needs a read, and served waiters to `to_resume`."""
+        super().__init__(
+            name, policy, log, clock, to_resume, alarm, memory, to_read, number, tokens
+        )
+        self.outbox = Outbox(self)
+        self.key_gate = KeyGate(self, self.outbox)
+        self.ready_line = self.key_gate.ready_line
+        self.by_token = TokenLeases(self)
         self._serving = False
-        self._next_token = 1
-        self._tokens_below = 1
 
     # -- lending ----------------------------------------------------------------------------
 
@@ -129,23 +96,23 @@ class Reader:
         policy = self.policy
         if self.paused or (policy.max_leased is not None and self._lends_no_more):
             return None
-        wall_ms = now_ms + self.wall.offset_ms
+        unix_ms = now_ms + self.clock.offset_ms
         if dead:
             found = self.dead.pop()
             if found is None and self.dead.missing:
-                self.ask()
+                self.schedule_read()
         else:
             found = self.pop(now_ms)
         if found is None:
             return None
         if self.residency.grains and not self.ready.resident & _LOOK_ITEMS:
-            self.residency.shrink(self.line.cost)
+            self.residency.shrink(self.cost)
         place, item = found
-        self.lent_bytes += item.size
-        if self.elsewhere.count:
-            self.elsewhere.discard(item.id)
+        self.leased_bytes += item.size
+        if self.out_of_order.count:
+            self.out_of_order.discard(item.id)
         if self._next_token >= self._tokens_below:
-            self._reserve_tokens(wall_ms)
+            self._reserve_tokens(unix_ms)
         token = self._next_token
         self._next_token = token + 1
         attempts = self.attempts.get(item.id) if self.attempts else 0
@@ -156,15 +123,15 @@ class Reader:
                 self.alarm.need(deadline_ms)
             if lease_ms:
                 holder = self.token_holder
-        lease = Lease(item, place, holder, self, token, attempts, wall_ms, deadline_ms)
+        lease = Lease(item, place, holder, self, token, attempts, unix_ms, deadline_ms)
         if dead:
             lease.dead = True
             lease.attempts = self.dead.deaths[item.id].attempts
         elif item.key:
-            self.keyed.lend(item)
+            self.key_gate.lease(item)
         self.leases.grant(lease)
         if lease_ms:
-            by_token.lend(self, lease, lease_ms)
+            self.by_token.begin(lease, lease_ms)
         self.counters.opened += 1
         if attempts:
             self.counters.redelivered += 1
@@ -174,28 +141,28 @@ class Reader:
         """The next item that may be lent, with its place, out of the line; None: none yet."""
         ready = self.ready
         if ready.beyond and ready.resident < REFILL_ITEMS:
-            self.line.refill(now_ms + self.wall.offset_ms)
-        if ready.stubs.count:
-            self.line.look_ahead()
+            self.ready_line.refill(now_ms + self.clock.offset_ms)
+        if ready.disk_refs.count:
+            self.ready_line.look_ahead()
         found = ready.pop()
         if found is not None and (found[1].expires_ms or found[1].key):
-            return self.keyed.pass_over(found, now_ms)
+            return self.key_gate.skip_blocked(found, now_ms)
         return found
 
     def first(self, now_ms: int, dead: bool = False) -> Item | None:
         """The next item that may be lent, changing nothing but what has expired."""
         if dead:
             if self.dead.missing:
-                self.ask()
+                self.schedule_read()
             return self.dead.first()
-        wall_ms = now_ms + self.wall.offset_ms
+        unix_ms = now_ms + self.clock.offset_ms
         if self.ready.beyond and self.ready.resident < REFILL_ITEMS:
-            self.line.refill(wall_ms)
-        if self.ready.stubs.count:
-            self.line.look_ahead()
+            self.ready_line.refill(unix_ms)
+        if self.ready.disk_refs.count:
+            self.ready_line.look_ahead()
         item = self.ready.first()
         if item is not None and (item.expires_ms or item.key):
-            return self.keyed.first(item, now_ms)
+            return self.key_gate.first(item, now_ms)
         return item
 
     def is_busy(self, now_ms: int, dead: bool = False, lends: bool = True) -> bool:
@@ -206,19 +173,26 @@ class Reader:
             return self.dead.missing != 0
         item = self.ready.first()
         if item is not None:
-            is_over = 0 < item.expires_ms <= now_ms + self.wall.offset_ms
-            return is_over or (bool(item.key) and self.keyed.is_blocked(item))
-        return (self.ready.beyond > 0 or self.ready.is_held_up) and not self.line.is_cut_off
+            is_over = 0 < item.expires_ms <= now_ms + self.clock.offset_ms
+            return is_over or (bool(item.key) and self.key_gate.is_blocked(item))
+        return (self.ready.beyond > 0 or self.ready.is_held_up) and not self.ready_line.is_cut_off
 
     @property
     def _lends_no_more(self) -> bool:
         most = self.policy.max_leased
         return self.paused or (most is not None and len(self.leases) - self.moving >= most)
 
-    def _reserve_tokens(self, wall_ms: int) -> None:
-        self._next_token = self.tokens.take(TOKENS_RESERVED)
-        self._tokens_below = self.tokens.below
-        self.tokens_lsn = self.log.tokens(self._tokens_below, wall_ms)
+    def state_of(self, id_: int) -> tuple[bytes, int]:
+        """Return where an item is, and its attempts."""
+        lease = self.leases.of(id_)
+        if lease is not None:
+            return LENT, lease.attempts
+        death = self.dead.deaths.get(id_)
+        if death is not None:
+            return DEAD, death.attempts
+        if id_ not in self.live:
+            return DONE, 0  # the records of its deliveries say what happened to it
+        return DELAYED if id_ in self.delays else READY, self.attempts.get(id_)
 
     # -- ending a delivery ------------------------------------------------------------------
 
@@ -228,26 +202,26 @@ class Reader:
         if lease.dead:
             self.dead.forget(item.id, True)
         elif item.key:
-            self.keyed.end(item)
+            self.key_gate.end(item)
         self._apply_done(item.id, item.size)
-        wall_ms = now_ms + self.wall.offset_ms
-        lsn = self.log.done(item, lease.attempts, lease.began_ms, wall_ms)
+        unix_ms = now_ms + self.clock.offset_ms
+        lsn = self.log.done(item, lease.attempts, lease.began_ms, unix_ms)
         if self.waiters.count and (item.key or self.policy.max_leased is not None):
             self.serve(now_ms)  # another item may be possible, or another lease
         return lsn
 
-    def give_back(
+    def nack(
         self, lease: Lease, now_ms: int, reason: bytes, delay: Delay | None = None
     ) -> int:
         """It goes back to its place, is put off, or dies; returns the record to wait for."""
-        lsn = self.take_back(lease, now_ms, reason, delay=delay)
+        lsn = self.nack_one(lease, now_ms, reason, delay=delay)
         if self.waiters:
             self.serve(now_ms)
         return lsn
 
-    def bury(self, lease: Lease, now_ms: int, reason: bytes) -> int:
+    def dead_letter(self, lease: Lease, now_ms: int, reason: bytes) -> int:
         """It goes to the dead line now, however many attempts it has; the record to wait for."""
-        lsn = self.take_back(lease, now_ms, reason, True)
+        lsn = self.nack_one(lease, now_ms, reason, True)
         if self.waiters:
             self.serve(now_ms)
         return lsn
@@ -256,24 +230,80 @@ class Reader:
         """Nobody holds it any more."""
         self.leases.end(lease)
         item = lease.item
-        self.lent_bytes -= len(item.body)
+        self.leased_bytes -= len(item.body)
         if item.key and not lease.dead:
-            self.keyed.take_back(item)
+            self.key_gate.unlease(item)
         return item
 
-    def take_back(
+    def nack_one(
         self, lease: Lease, now_ms: int, reason: bytes, buries: bool = False,
         delay: Delay | None = None,
     ) -> int:  # fmt: skip
         """`give_back` for one of several: they are all back in their order before `serve`."""
-        item = self.end(lease)
-        return take_back(self, lease, item, now_ms, reason, buries, delay)
+        item, log, began_ms = self.end(lease), self.log, lease.began_ms
+        unix_ms = now_ms + self.clock.offset_ms
+        self.counters.cancelled += 1
+        if lease.dead:
+            self.dead.put_back(item, log.backlog is None)
+            self.outbox.send_on((item.id,))
+            return log.returned(item, lease.attempts, began_ms, unix_ms, reason, lease.by_token)
+        counts = buries or reason != DEFERRED
+        attempts, policy = lease.attempts + counts, self.policy
+        most = policy.max_attempts
+        if buries or (most is not None and attempts >= most and counts):
+            self.key_gate.end(item)
+            return self.outbox.dead_letter(item, attempts, began_ms, unix_ms, reason)
+        if attempts == ATTEMPTS_NOTED and counts:
+            self.outbox.note_attempts(item.id)
+        self._apply_returned(item.id, attempts)
+        if delay is None and counts and policy.retry_delay_ms:
+            delay = Delay(policy.retry_ms(attempts))
+        due_ms = delay.due_ms(unix_ms) if delay is not None else 0
+        if delay is None or due_ms <= unix_ms:
+            self.ready_line.put_back(item, lease.place)
+            return log.returned(item, attempts, began_ms, unix_ms, reason, lease.by_token)
+        if item.key:
+            self.held_keys[item.id] = item.key
+        before = log.lsn_appended
+        lsn = log.returned(item, attempts, began_ms, unix_ms, reason, lease.by_token, due_ms)
+        self.markers.remember(item.id, item.marker)
+        self.delay(item, delay, now_ms)
+        if lsn == before and log.backlog is not None:
+            self.delays.unlogged.add(item.id)
+        return lsn
+
+    def delay(
+        self, item: Item, delay: Delay, now_ms: int, is_shared: bool = False
+    ) -> None:
+        """Keep an item out of the line until it is due; a queue in memory keeps it whole.
+
+        `is_shared`: one record says for all subscriptions together when that is.
+        """
+        due_ms = delay.ms if delay.is_date else now_ms + delay.ms
+        self.watch.forget(item.id)
+        self.out_of_order.add(item.id)
+        if is_shared:
+            self.delays.add_shared(item.id, item.size)
+        else:
+            self.delays.add(item.id, item.size, due_ms, delay.is_date)
+        if self.log.backlog is None:
+            self.delays.items[item.id] = item
+        self.alarm.need(due_ms - self.clock.offset_ms if delay.is_date else due_ms)
+
+    def stand(self, item: Item | None, id_: int, size: int, place: int, lsn: int) -> None:
+        """Make an item ready at this place, by the record `lsn`; None: the log has its body."""
+        if item is None:
+            self.ready_line.stand(place, id_, size)
+            self.ready_line.placed(place, lsn)
+        else:
+            item.marker = item.marker or place
+            self.ready_line.put_back(item, place)
 
     def renew(self, lease: Lease, lease_ms: int, now_ms: int) -> int:
         """The holder has `lease_ms` from now; returns the record to wait for, 0: none."""
         self.leases.renew(lease, now_ms + lease_ms)
         self.alarm.need(lease.deadline_ms)
-        return by_token.renew(self, lease, lease_ms, now_ms) if lease.by_token else 0
+        return self.by_token.renew(lease, lease_ms, now_ms) if lease.by_token else 0
 
     def serve(self, now_ms: int) -> None:
         """Hand what is ready, and what is dead, to those who wait, in the order they came.
@@ -283,20 +313,67 @@ class Reader:
         if self._serving or self.log.failure is not None:
             return
         self._serving = True
-        serve_in_order(self, now_ms)
+        waiters, to_resume = self.waiters, self.to_resume
+        for dead in (False, True):
+            waiter = waiters.first(dead)
+            while waiter is not None and self._hand_to(waiter, now_ms):
+                waiters.finish(waiter)
+                to_resume.append(waiter)
+                waiter = waiters.first(dead)
+        if waiters.observers_at_most:
+            self._wake_observers(now_ms)
         self._serving = False
+
+    def _wake_observers(self, now_ms: int) -> None:
+        """Tell the observers that there is something after their markers, some in each turn.
+
+        More of them are told when the item is stored, so that they do not all wait for that.
+        """
+        waiters, to_resume, latest = self.waiters, self.to_resume, self.latest_marker
+        after = waiters.first_after
+        if after >= latest:
+            return
+        most = WOKEN_OBSERVERS_MAX - len(to_resume)
+        if waiters.observers_at_most > WOKEN_OBSERVERS_MAX and after >= self.log.item_stored:
+            most = 0
+        for observer in waiters.take_observers(latest, max(most, 0)):
+            observer.owner = self
+            to_resume.append(observer)
+        if waiters.first_after < latest:
+            self.alarm.need(now_ms + _SOON_MS)
+
+    def _hand_to(self, waiter: Waiter, now_ms: int) -> bool:
+        """Answer this waiter; False: it cannot be served yet, and nobody after it is.
+
+        A waiter that cannot be served for a reason that waiting does not mend is told so.
+        """
+        if waiter.want is Want.PEEK:
+            waiter.item = self.first(now_ms, waiter.dead)
+            waiter.owner = self
+            return waiter.item is not None
+        if waiter.lease_ms and self.log.no_room:
+            waiter.refused = self.log.no_room
+            return True
+        lease = self.open(waiter.holder, now_ms, waiter.dead, waiter.lease_ms)
+        if lease is None:
+            return False
+        waiter.lease = lease
+        waiter.owner = self
+        if waiter.want is Want.TAKE:
+            waiter.done_lsn = self.confirm(lease, now_ms)
+        return True
 
     # -- time -------------------------------------------------------------------------------
 
     def next_due(self) -> int | None:
         """When `tick` has something to do, on the clock that never steps; None: nothing."""
         due = self.leases.next_due()
-        expiry = self.line.next_expiry()
+        expiry = self.watch.next_due()
         if expiry is not None:
-            expiry -= self.wall.offset_ms
+            expiry -= self.clock.offset_ms
             due = expiry if due is None else min(due, expiry)
         if self.delays.count:
-            delayed = self.delays.next_due(self.wall.offset_ms)
+            delayed = self.delays.next_due(self.clock.offset_ms)
             if delayed is not None:
                 due = delayed if due is None else min(due, delayed)
         return due
@@ -308,115 +385,102 @@ class Reader:
             self.counters.lease_expired += 1
             if not lease.by_token:
                 lease.holder.overdue.append(self)
-            self.take_back(lease, now_ms, OVERDUE)
+            self.nack_one(lease, now_ms, OVERDUE)
         taken = len(over) + self.sweep(now_ms, steps - len(over))
         if taken and self.residency.grains:
             self.tidy()
         if self.ready.beyond and self.ready.resident < REFILL_ITEMS:
             # What has expired may stand behind the frontier too.
-            self.line.refill(now_ms + self.wall.offset_ms)
-        if self.ready.stubs.count:
-            self.line.look_ahead()
+            self.ready_line.refill(now_ms + self.clock.offset_ms)
+        if self.ready.disk_refs.count:
+            self.ready_line.look_ahead()
         if self.waiters:
             self.serve(now_ms)  # also behind what others have cleared away in the meantime
         return taken
 
     def sweep(self, now_ms: int, steps: int) -> int:
         """Clear away what has expired, in at most `steps` steps; returns how many were taken."""
-        wall_ms = now_ms + self.wall.offset_ms
+        unix_ms = now_ms + self.clock.offset_ms
         for taken in range(steps):
-            item = self.line.pop_expired(wall_ms)
+            item = self.watch.pop_due(unix_ms)
             if item is None:
                 return taken
             if item.id not in self.leases:
-                if item.id not in self.keyed.whole:
+                if item.id not in self.key_gate.whole:
                     self.ready.remove(item)
-                self.expire(item, wall_ms)
+                self.key_gate.expire(item, unix_ms)
         return steps
 
-    def tidy(self) -> None:
-        """Let go of what the line does not need any more, when many items or the last are gone."""
-        self.residency.shrink(self.line.cost)
-        if not self.live.count:
-            self.line.placings.clear()
+    def release(self, id_: int, size: int, place: int, lsn: int) -> None:
+        """Make a delayed item ready at this place, by the record `lsn`."""
+        item = self.delays.items.pop(id_, None)
+        self.delays.remove(id_, size)
+        self.markers.give(place, id_)
+        self.stand(item, id_, size, place, lsn)
 
-    def expire(self, item: Item, wall_ms: int) -> None:
-        """It lived past its expiry and is out of the line: gone, or kept to be moved."""
-        if item.key:
-            self.keyed.drop(item)
-        self.counters.expired += 1
-        if self.policy.expire_to:
-            bury(self, item, self.attempts.get(item.id), 0, wall_ms, EXPIRED)
-        else:
+    # -- many items at once -----------------------------------------------------------------
+
+    def flush(self, last_id: int, now_ms: int) -> int:
+        """Remove everything ready or delayed; leased and dead items stay. Return the record to
+        wait for.
+
+        It is one record, however many items go; so it names those that stay. Whole structures are
+        replaced: only items that connections hold are looked at one by one.
+        """
+        leases, dead, trash = self.leases, self.dead, self.residency.trash
+        items = [lease.item for lease in leases.without_token() if not lease.dead]
+        held = IdSet.of(item.id for item in items)
+        spared = IdSet.union([leases.token_ids, held])
+        size = leases.token_bytes + sum(item.size for item in items) + dead.bytes
+        ids = [id_ for id_ in leases.entries if id_ not in dead.deaths]
+        ids += held
+        self._apply_flushed(spared, last_id, size)
+        self.ready_line.clear()
+        self.delays.clear(trash)
+        self.key_gate.clear(spared)
+        self.tidy()
+        self.counters.flushes += 1
+        return self.log.flushed(
+            last_id, ids, IdSet.union([spared, dead.ids]), size, now_ms + self.clock.offset_ms
+        )
+
+    def make_room(self, size: int, now_ms: int) -> bool:
+        """True if there is room for `size` bytes, after dropping the oldest if that is allowed.
+
+        Nothing is dropped where that makes no room: delayed items count, and stay. Where it would
+        drop too many at once, it is enough if the line does not grow.
+        """
+        policy, ready, delays = self.policy, self.ready, self.delays
+        items_max = policy.max_items if policy.max_items is not None else _NO_LIMIT
+        bytes_max = policy.max_bytes if policy.max_bytes is not None else _NO_LIMIT
+        items_max -= delays.count
+        bytes_max -= delays.bytes
+        if items_max < 1 or size > bytes_max:
+            return False
+        if ready.count < items_max and ready.bytes + size <= bytes_max:
+            return True
+        self.sweep(now_ms, SWEEP_ITEMS_MAX)  # expired items take no room
+        self.first(now_ms)
+        bytes_before = ready.bytes
+        for _ in range(DISCARDED_ITEMS_MAX):
+            self.first(now_ms)  # an expired head may only show when it has been read back
+            if ready.count < items_max and ready.bytes + size <= bytes_max:
+                return True
+            if not policy.discard_old_when_full or not ready.count:
+                return False
+            self._discard_first(now_ms + self.clock.offset_ms)
+        return ready.bytes + size <= max(bytes_max, bytes_before)
+
+    def _discard_first(self, unix_ms: int) -> None:
+        """Drop the head to make room."""
+        item = self.ready_line.pop_any(unix_ms)
+        if item is not None:
+            self.key_gate.drop(item)
             self._apply_done(item.id, item.size)
-            self.log.expired(item, wall_ms)
+            self.counters.discarded += 1
+            self.log.discarded(item, unix_ms)
 
-    flush = flushing.flush
-
-    # -- reading back -----------------------------------------------------------------------
-
-    def ask(self) -> None:
-        """Something has to be read back."""
-        if not self.is_hungry:
-            self.is_hungry = True
-            self.hungry.append(self)
-
-    def catch_up(self) -> None:
-        """Take in what arrived since somebody looked last: a queue's own line always has."""
-
-    def left(self, expires_ms: int) -> None:
-        """An arrival that expires is in the log alone: what stands before it is read back."""
-
-    def bound(self, item: Item) -> Item:
-        """The item as it is here: with another expiry, where this reader has a rule of its own."""
-        return item
-
-    # -- applying: the same for a client's request and for replay ----------------------------
-
-    def _apply_put(self, id_: int, body_bytes: int) -> None:
-        self.live.add(id_)
-        self.live_bytes += body_bytes
-
-    def _apply_done(self, id_: int, body_bytes: int) -> None:
-        if self.live.discard(id_):
-            self.live_bytes -= body_bytes
-        if self.elsewhere.count:
-            self.elsewhere.discard(id_)
-        if self.keyed.held:
-            self.keyed.held.pop(id_, None)
-        if self.marks.hidden.count:
-            self.marks.forget(id_)
-        if self.attempts:
-            self.attempts.set(id_, 0)
-        if not self.live.count or self.live_bytes < 0:
-            self.live_bytes = 0  # what was dropped unread had a size that nobody knew
-            if self.line.placings or self.residency.grains:
-                self.tidy()
-        if self.line.watched:
-            self.line.forget_expiry(id_)
-
-    def _apply_returned(self, id_: int, attempts: int) -> None:
-        if attempts:
-            self.attempts.set(id_, attempts)
-
-    def _apply_dead(
-        self, id_: int, attempts: int, reason: bytes, died_ms: int, body_bytes: int
-    ) -> None:
-        if self.attempts:
-            self.attempts.set(id_, 0)
-        self.line.forget_expiry(id_)
-        self.keyed.held.pop(id_, None)
-        if self.residency.grains and not self.ready.resident:
-            self.tidy()
-        self.dead.bury(id_, attempts, reason, died_ms, body_bytes)
-
-    _apply_flushed = flushing.apply_flushed
-
-    def _apply_tokens(self, below: int) -> None:
-        self.tokens.below = max(below, self.tokens.below)
-        self._next_token = self._tokens_below = self.tokens.below
-
-    @property
-    def tokens_below(self) -> int:
-        """Tokens from here on have never been issued."""
-        return self.tokens.below
+    def resume(self, now_ms: int) -> None:
+        """Go on with what replay found: leases by token, and the keys of what is held."""
+        self.key_gate.resume()
+        self.by_token.resume(now_ms)

@@ -18,30 +18,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from journal.format.transfer import Origin, targets
 from kestrelpy.core.index.leases import Holder, Lease
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.remnants import tell_deleted
-from kestrelpy.core.subscription.subscription import Reader
-from kestrelpy.core.transfer.request import Order
-from kestrelpy.core.transfer.steps import (
-    hand_back,
-    leave,
-    leave_unread,
-    put_back,
-    settle,
-    tell_left,
-    whose_files,
-)
-
-if TYPE_CHECKING:
-    from kestrelpy.core.broker import Broker
+from kestrelpy.core.registry.registry import Registry
+from kestrelpy.core.subscription.subscription import Subscription
+from kestrelpy.core.transfer.request import TransferRequest
+from kestrelpy.core.transfer.steps import Source, Target, hand_back
 
 # The copy's record and number, the order (None: somebody has handed it off), the source, and the
 # lease there, which is the mover's. (A tuple, because each hand-off makes one.)
-_Stored = tuple[int, int, Order | None, Queue, Lease]
+_Stored = tuple[int, int, TransferRequest | None, Queue, Lease]
 
 
 class _Leaving:
@@ -52,7 +40,7 @@ class _Leaving:
 
     def __init__(
         self, lsn: int, source: Queue, target: Queue, copies: list[int],
-        order: Order | None = None, bytes_: int = 0,
+        order: TransferRequest | None = None, bytes_: int = 0,
     ) -> None:  # fmt: skip
         self.bytes = bytes_
         self.lsn = lsn
@@ -62,7 +50,7 @@ class _Leaving:
         self.order = order
 
 
-class Passages:
+class InFlight:
     """What is under way between two queues each.
 
     `quiet` are queues in whose logs something stands that nobody waits for, and that the shell has
@@ -70,13 +58,13 @@ class Passages:
     """
 
     __slots__ = (
-        "_broker", "_doubted", "_leaving", "_orphans", "_over", "_staying", "_stored", "_stranded",
-        "_told", "mover", "quiet",
+        "_doubted", "_leaving", "_orphans", "_over", "_registry", "_staying", "_stored",
+        "_stranded", "_told", "mover", "unawaited",
     )  # fmt: skip
 
-    def __init__(self, broker: Broker, over: Callable[[Order, int], None]) -> None:
+    def __init__(self, registry: Registry, over: Callable[[TransferRequest, int], None]) -> None:
         """`over` is told once of each item of an order, with its bytes: that is over."""
-        self._broker = broker
+        self._registry = registry
         self._over = over
         self.mover = Holder("mover")
         self._stored: dict[Queue, deque[_Stored]] = {}  # by target, in the order of its log
@@ -86,7 +74,7 @@ class Passages:
         self._stranded: dict[Queue, list[_Stored]] = {}
         self._staying: set[Queue] = set()  # deleted ones whose files could not be removed
         self._told: dict[Queue, int] = {}  # deleted ones whose logs say so, and by which record
-        self.quiet: dict[Queue, None] = {}
+        self.unawaited: dict[Queue, None] = {}
 
     # -- from now on under way --------------------------------------------------------------
 
@@ -97,16 +85,18 @@ class Passages:
 
         From here on nothing returns it: it goes when that record is on disk."""
         reader = lease.owner
-        assert isinstance(reader, Reader)
-        files = whose_files(target)
-        if files is whose_files(source):
+        assert isinstance(reader, Subscription)
+        files = target.files
+        if files is source.files:
             here = Origin(target.server_id, target.name, copy, target.generation)
-            leave(reader, lease, here.as_target, now_ms)
+            Source(reader).leave(lease, here.as_target, now_ms)
             return
-        reader.leases.pass_on(lease, self.mover)
+        reader.leases.forward(lease, self.mover)
         self._await_copy(files, (lsn, copy, None, source, lease))
 
-    def stored(self, order: Order, lease: Lease, target: Queue, copy: int, lsn: int) -> None:
+    def stored(
+        self, order: TransferRequest, lease: Lease, target: Queue, copy: int, lsn: int
+    ) -> None:
         """This item of an order, lent to the mover, is `copy` in `target` by the record `lsn`."""
         target.log.wait_durable(lsn)
         self._await_copy(target, (lsn, copy, order, order.source, lease))
@@ -120,13 +110,13 @@ class Passages:
     @property
     def are_any(self) -> bool:
         """Is anything under way?"""
-        return bool(self._stored or self._leaving or self.quiet)
+        return bool(self._stored or self._leaving or self.unawaited)
 
-    def take_quiet(self) -> list[Queue]:
+    def take_unawaited(self) -> list[Queue]:
         """Those in whose logs something stands that nobody waits for, since the last time."""
-        quiet = [*self.quiet]
-        self.quiet.clear()
-        return quiet
+        unawaited = [*self.unawaited]
+        self.unawaited.clear()
+        return unawaited
 
     # -- one after the other ----------------------------------------------------------------
 
@@ -155,13 +145,13 @@ class Passages:
                 self._orphan(source, target, [copy], now_ms)
                 self._end(order, lease.item.size)
             elif source.log.failure is not None:
-                self._doubted.setdefault(source, set()).add(whose_files(target))
+                self._doubted.setdefault(source, set()).add(target.files)
                 self._doubt(order, lease.item.size)
             else:
                 reader = lease.owner
-                assert isinstance(reader, Reader)
+                assert isinstance(reader, Subscription)
                 is_awaited = order is not None or source.policy.sync_ms != 0
-                lsn = leave(reader, lease, as_target(copy), now_ms, not is_awaited)
+                lsn = Source(reader).leave(lease, as_target(copy), now_ms, not is_awaited)
                 if order is None and latest is not None and latest.source is source:
                     latest.copies.append(copy)
                     latest.lsn = lsn
@@ -179,7 +169,7 @@ class Passages:
         if is_awaited:
             source.log.wait_durable(leaving.lsn)
         else:  # nobody waits for a hand-off's
-            self.quiet[whose_files(source)] = None
+            self.unawaited[source.files] = None
         self._leaving.setdefault(source, deque()).append(leaving)
 
     def _settle(self, source: Queue, now_ms: int) -> int:
@@ -195,11 +185,11 @@ class Passages:
                 if leaving.order is not None:
                     leaving.order.moved += 1
                 self._end(leaving.order, leaving.bytes)
-            elif _goes(whose_files(source)):
+            elif source.files.is_going:
                 self._orphan(source, leaving.target, leaving.copies, now_ms)
                 self._end(leaving.order, leaving.bytes)
             else:
-                self._doubted.setdefault(source, set()).add(whose_files(leaving.target))
+                self._doubted.setdefault(source, set()).add(leaving.target.files)
                 self._doubt(leaving.order, leaving.bytes)
         if not waiting:
             del self._leaving[source]
@@ -208,24 +198,24 @@ class Passages:
         return taken
 
     def _close(self, target: Queue, copies: list[int], now_ms: int) -> None:
-        if target.log.failure is None and not _goes(target):
-            settle(target, copies, now_ms, lazily=True)
-            self.quiet[whose_files(target)] = None
+        if target.log.failure is None and not target.is_going:
+            Target(target).close_origins(copies, now_ms, lazily=True)
+            self.unawaited[target.files] = None
 
     def _orphan(self, source: Queue, target: Queue, copies: list[int], now_ms: int) -> None:
         """Its source is deleted: the original is gone when that is on disk, or the files are gone.
 
         The copies' files may go first, and then nothing else says that the original is moved."""
-        files = whose_files(source)
+        files = source.files
         if files.is_gone:
             self._close(target, copies, now_ms)
         elif files in self._staying:
-            self._doubted.setdefault(files, set()).add(whose_files(target))
-        elif _goes(files) and _is_stuck(files):
+            self._doubted.setdefault(files, set()).add(target.files)
+        elif files.is_going and files.is_stuck:
             self._orphans.setdefault(files, []).append((target, copies))
         else:
-            if _goes(files) and files not in self._told:
-                self._told[files] = tell_deleted(files, now_ms)
+            if files.is_going and files not in self._told:
+                self._told[files] = files.tell_deleted(now_ms)
             lsn = self._told.get(files, files.log.lsn_appended)
             self._await_end(_Leaving(lsn, source, target, copies))
 
@@ -236,13 +226,13 @@ class Passages:
             self._stranded.setdefault(target, []).append(stored)
         self._doubt(order, lease.item.size)
 
-    def _doubt(self, order: Order | None, bytes_: int) -> None:
+    def _doubt(self, order: TransferRequest | None, bytes_: int) -> None:
         """A journal failed: a restart will know. Until then nobody has it."""
         if order is not None and not order.by_itself:
             order.give_up("a journal failed: what is in doubt is settled by a restart")
         self._end(order, bytes_)
 
-    def _end(self, order: Order | None, bytes_: int) -> None:
+    def _end(self, order: TransferRequest | None, bytes_: int) -> None:
         if order is not None:
             self._over(order, bytes_)
 
@@ -250,12 +240,12 @@ class Passages:
 
     def holds(self, queue: Queue) -> bool:
         """Would an item come back if the files of this queue went now and a crash came?"""
-        if any(_goes_with(target, queue) for target in self._stored):
+        if any(target.goes_with(queue) for target in self._stored):
             return True
-        if not _is_stuck(queue) and any(whose_files(each) is queue for each in self._leaving):
+        if not queue.is_stuck and any(each.files is queue for each in self._leaving):
             return True
         leaving = (each for waiting in self._leaving.values() for each in waiting)
-        return any(_goes_with(each.target, queue) for each in leaving)
+        return any(each.target.goes_with(queue) for each in leaving)
 
     def follows(self, queue: Queue) -> bool:
         """Do other files go first, which still have originals of copies in this queue's?
@@ -277,25 +267,25 @@ class Passages:
         """Deleted queues with stuck logs whose files have originals of what this one's hold."""
         pairs = [(files, target) for files, some in self._orphans.items() for target, _ in some]
         for waiting in self._leaving.values():
-            pairs += [(whose_files(each.source), each.target) for each in waiting]
+            pairs += [(each.source.files, each.target) for each in waiting]
         for target, stored in self._stored.items():
-            pairs += [(whose_files(source), target) for _, _, _, source, _ in stored]
+            pairs += [(source.files, target) for _, _, _, source, _ in stored]
         return [
             files for files, target in pairs
-            if files is not queue and _goes(files) and _is_stuck(files) and not files.is_gone
-            and files not in self._staying and _goes_with(target, queue)
+            if files is not queue and files.is_going and files.is_stuck and not files.is_gone
+            and files not in self._staying and target.goes_with(queue)
         ]  # fmt: skip
 
     def stays(self, queue: Queue) -> None:
         """The files of this deleted queue could not be removed: a restart finds originals there."""
         self._staying.add(queue)
         for target, _ in self._orphans.pop(queue, []):
-            self._doubted.setdefault(queue, set()).add(whose_files(target))
+            self._doubted.setdefault(queue, set()).add(target.files)
 
     def doubts(self, queue: Queue) -> bool:
         """Do only these files say that an item of a failed journal is moved, until a restart?"""
         doubted = self._doubted.values()
-        return any(_goes_with(target, queue) for targets in doubted for target in targets)
+        return any(target.goes_with(queue) for targets in doubted for target in targets)
 
     def gone(self, queue: Queue, now_ms: int) -> None:
         """The files of this deleted queue are gone: originals, or copies that were never stored."""
@@ -308,7 +298,7 @@ class Passages:
             if source.deleted:
                 continue
             if order is not None:
-                put_back(source.reader, lease)
+                Source(source.reader).put_back(lease)
             elif source.log.failure is None:
                 hand_back(lease, now_ms)
 
@@ -324,37 +314,23 @@ class Passages:
             source = self._original(origin)
             if source is None:
                 if origin.is_of(queue.name):
-                    tell_left(queue, copy, origin, now_ms)
+                    Target(queue).tell_left(copy, origin, now_ms)
                 else:
-                    settle(queue, [copy], now_ms)
+                    Target(queue).close_origins([copy], now_ms)
                 continue
             there = Origin(queue.server_id, queue.name, copy, queue.generation)
-            lsn = leave_unread(source.reader, origin.item, origin.body_bytes, there, now_ms)
+            lsn = Source(source.reader).leave_unread(
+                origin.item, origin.body_bytes, there, now_ms
+            )
             self._await_end(_Leaving(lsn, source, queue, [copy]))
             pending += 1
         return pending
 
     def _original(self, origin: Origin) -> Queue | None:
         """The queue that still has what this copy was made of; None: it is gone."""
-        if origin.server == self._broker.server_id:
-            for source in self._broker.all_named(origin.queue):
+        if origin.server == self._registry.server_id:
+            for source in self._registry.all_named(origin.queue):
                 is_it = source.generation == origin.generation
                 if is_it and origin.item in source.reader.live:
                     return source
         return None
-
-
-def _goes(files: Queue) -> bool:
-    """Is it deleted, and not there for the sake of its children?"""
-    return files.deleted and not files.is_remnant
-
-
-def _is_stuck(files: Queue) -> bool:
-    """Is nothing more written to its log, be it until there is room? (A shortage passes.)"""
-    return files.log.failure is not None or files.log.is_full
-
-
-def _goes_with(target: Queue, queue: Queue) -> bool:
-    """Do its files go with those of this queue? So do what is left of earlier ones of a name."""
-    files = whose_files(target)
-    return files.name == queue.name and files.generation <= queue.generation

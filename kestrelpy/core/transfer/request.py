@@ -21,7 +21,7 @@ REST_MS_MAX: Final = 60_000
 PASSED_MAX: Final = 16
 
 
-class Order:
+class TransferRequest:
     """`ids` are dead items; without any (`of_dead` False) `left` of those that wait are meant.
 
     `moved` counts those that are elsewhere, on disk, `under_way` those that are not yet.
@@ -72,7 +72,7 @@ class Order:
         self.left = 0
         self.refusal = self.refusal or reason
 
-    def pass_over(self) -> bool:
+    def skip(self) -> bool:
         """The first is not taken and goes behind all others: is the next one tried now?"""
         self.ids.rotate(-1)
         self.passed += 1

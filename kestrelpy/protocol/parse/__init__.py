@@ -1,1 +1,1 @@
-"""From bytes to requests."""
+"""The parser: from bytes to requests."""

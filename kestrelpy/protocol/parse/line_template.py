@@ -1,10 +1,10 @@
-"""What varies in lines that are otherwise the same, cut out: so the meaning of the rest is kept.
+"""Line templates: the varying parts are cut out of a line, so the meaning of the rest is cached.
 
     set jobs/id=4711 0 0 5          set jobs | id |  0 0 5           4711
     cas acc/key=A 0 0 5 17          cas acc | key |  0 0 5 |         A, 17
 
-One rule: a cut line holds a newline, as no line can, and whatever is unusual is left as it is: then
-the line is read word by word.
+One rule: a template holds a newline, as no line can. An unusual line is left alone and read word by
+word.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from urllib.parse import unquote_to_bytes
 
 from journal.format.key import text_of
 from kestrelpy.errors import ClientError
-from kestrelpy.protocol.parse.keys import values_of
+from kestrelpy.protocol.parse.options import values_of
 from kestrelpy.protocol.parse.set_conditions import Handoff, parse_handoff, parse_version
 
-_VARIES_MAX: Final = 4  # there are four that do; a fifth is one given twice
-# In a line that is no longer, or up to there in any, a key ends for sure before its limit.
+_VARIES_MAX: Final = 4  # there are four kinds; a fifth part repeats one
+# In a line of at most this length, or in its first part, a key is certainly short enough.
 _END_MAX: Final = 250
 _DIGITS_SAFE: Final = 15  # of a version that is not too large
 _VARIES: Final = re.compile(rb"/(id|key|expect|confirm)=([!-.0-~]+)(?=[/ ])")
 _CAS: Final = b"cas "
-_COMMA: Final = ord(",")  # bytes look for a number much sooner than for bytes
+_COMMA: Final = ord(",")  # bytes find a number much faster than bytes
 NO_KEY: Final[tuple[bytes, ...]] = ()
-# To digits only becomes a value that is as it was sent, and the last option: no /, no %, no blank.
+# A key value is used as sent if it is the last option and holds no /, % or blank.
 _SIMPLE: Final = bytes(
     ord("0" if 0x21 <= byte < 0x7F and byte not in b"/%" else "-") for byte in range(256)
 )
 
 
-# The template, and what varies: an id, a key, a version, what is confirmed. Empty or None: it says
-# nothing of it. A bare tuple: one is made for every set with an id or a key.
+# The template and the parts cut out: an id, a key, a version, a hand-off. Empty or None if it has
+# no such part. A bare tuple: one is made for every set with an id or a key.
 Cut = tuple[bytes, bytes, tuple[bytes, ...], int | None, Handoff | None]
 
 
 def cut(line: bytes) -> Cut | None:
-    """A storing line, cut; None: there is nothing to cut, or it is unusual."""
+    """Cut a storing line; return None if there is nothing to cut, or it is unusual."""
     head, _, tail = line.partition(b"=")
     value, _, rest = tail.partition(b" ")
     if len(line) < _END_MAX:
-        # As nearly all are: one option, an id or a key, and a version perhaps.
+        # Nearly all lines: one option, an id or a key, and perhaps a version.
         if head[:4] != _CAS and value.translate(_SIMPLE).isdigit():
             if head[-4:] == b"/key":
                 return b"\n ".join((head, rest)), b"", _values(value), None, None
@@ -54,7 +54,7 @@ def cut(line: bytes) -> Cut | None:
 
 
 def _cut_versioned(head: bytes, value: bytes, rest: bytes) -> Cut | None:
-    """A line with a key and a version; None: it is not so simple."""
+    """Cut a line with a key and a version; return None if it is not that simple."""
     if head[:4] == _CAS:
         rest, _, version = rest.rpartition(b" ")
         end = b""
@@ -72,7 +72,7 @@ def _cut_versioned(head: bytes, value: bytes, rest: bytes) -> Cut | None:
 
 
 def _values(value: bytes) -> tuple[bytes, ...]:
-    """Of a key that is as it was sent."""
+    """Return the values of a key that is used as sent."""
     if _COMMA in value:
         return tuple(map(text_of, value.split(b",")))
     return (text_of(value),)

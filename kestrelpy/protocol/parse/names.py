@@ -1,6 +1,6 @@
-"""Queue names on the wire, `orders`, and those of fan-out children, `orders+audit`.
+"""Queue names on the wire, `orders`, and names of fan-out children, `orders+audit`.
 
-One rule: a + has one meaning in a name, so that nobody makes a queue where a child was meant.
+One rule: a + has one meaning in a name, so that no client creates a queue instead of a child.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PLUS: Final = b"+"
 
 
 def check_name(name: bytes) -> None:
-    """Raises ClientError unless `name` may name a queue, or a child of one."""
+    """Raise ClientError unless `name` is a valid name of a queue or a child."""
     if not name:
         raise ClientError("queue name missing")
     if len(name) > NAME_BYTES_MAX:
@@ -35,11 +35,11 @@ def check_name(name: bytes) -> None:
 
 
 def parent_of(name: bytes) -> bytes:
-    """The queue that a child of this name reads; empty: it is a queue's own name."""
+    """Return the queue that a child of this name reads; empty if it is no child."""
     parent, plus, _ = name.partition(PLUS)
     return parent if plus else b""
 
 
 def readable(word: bytes) -> str:
-    """A client's word as it may stand in an answer or a log: printable ASCII."""
+    """Return a client's word in printable ASCII, for a reply or the log."""
     return repr(word)[2:-1]

@@ -3,9 +3,9 @@
     line  verb SP key ... CRLF|LF      find LF once, where the last search ended
     body  <bytes> CRLF|LF              sliced once; an oversized one is skipped, never kept
 
-One rule: whatever comes in, the parser knows where the next command begins, or says that the
-connection must end. Memory is bounded by one line, or by one body within its queue's limit,
-however small the pieces are it comes in.
+One rule: after any input the parser knows where the next command begins, or says that the
+connection must end. Its memory is bounded by one line, or by one body within its queue's limit,
+however small the pieces are in which the bytes come.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from kestrelpy.protocol.parse.commands import (
     Touch,
 )
 from kestrelpy.protocol.parse.line_template import Cut, cut
+from kestrelpy.protocol.parse.options import TOKEN_DIGITS_MAX, cut_token
 from kestrelpy.protocol.parse.set_conditions import parse_version, refuse_verb
 from kestrelpy.protocol.parse.target import (
     KEY_BYTES_MAX,
@@ -37,23 +38,23 @@ from kestrelpy.protocol.parse.target import (
     parse_target,
     why_no_option,
 )
-from kestrelpy.protocol.parse.tokens import DIGITS_MAX, cut_token
 
 LINE_BYTES_MAX: Final = 8 << 10
 BODY_BYTES_ABSURD: Final = 1 << 30
-# Below this a body is taken as it comes and its queue's own limit is left to the queue.
+# A body below this size is taken as it comes; the queue checks its own limit.
 BODY_BYTES_SMALL: Final = 64 << 10
-# Every setting there is takes 1 KiB; a parser takes 10 ms for 64 KiB of what is none.
+# All settings together take 1 KiB; 64 KiB of invalid ones take 10 ms to parse.
 DECLARATION_BYTES_MAX: Final = 4 << 10
-# So many keys are parsed in a few milliseconds, and client libraries ask for no more at once.
+# Keys per request: they are parsed in a few milliseconds, and client libraries send no more at
+# once.
 GET_KEYS_MAX: Final = 100
-# Lines whose meaning is kept, for all connections together: at most a few MiB, since a line with
-# many keys is not.
+# Cached lines, for all connections together: at most a few MiB, since a line with many keys is not
+# cached.
 LINES_KEPT: Final = 4096
 LINE_BYTES_KEPT: Final = 300
 _CAS_WORDS: Final = 6  # without noreply, and with its version
-# With whatever token its key is not too long.
-TOKEN_LINE_BYTES_KEPT: Final = KEY_BYTES_MAX - DIGITS_MAX
+# With any token its key is not too long.
+TOKEN_LINE_BYTES_KEPT: Final = KEY_BYTES_MAX - TOKEN_DIGITS_MAX
 _FLAGS_BELOW: Final = 1 << 32
 _NUMBER_BELOW: Final = 1 << 53
 
@@ -73,12 +74,13 @@ Lines = dict[bytes, Known | StoreLine]
 
 
 class Parser:
-    """One connection's bytes. `feed` what came, then call `next` until it returns None."""
+    """The parser of one connection. Call `feed`, then `next` until it returns None."""
 
     __slots__ = ("_at", "_data", "_left", "_limit_of", "_lines", "_parts", "_pending", "_searched")
 
     def __init__(self, limit_of: Callable[[bytes], int], lines: Lines) -> None:
-        """`limit_of` gives a queue's item limit in bytes; `lines` is a cache shared by all."""
+        """`limit_of` returns a queue's item limit in bytes; `lines` is a cache that all connections
+        share."""
         self._limit_of = limit_of
         self._lines = lines
         self._data = b""
@@ -89,7 +91,7 @@ class Parser:
         self._left = 0
 
     def feed(self, data: bytes) -> None:
-        """More bytes."""
+        """Add bytes."""
         if self._left:
             taken = min(self._left, len(data))
             self._left -= taken
@@ -113,44 +115,44 @@ class Parser:
 
     @property
     def held_bytes(self) -> int:
-        """How much is kept of what came in: lines and bodies that are not carried out yet."""
+        """Bytes held in memory: lines and bodies that are not executed yet."""
         return len(self._data) - self._at + (0 if self._parts is None else len(self._parts))
 
     @property
     def is_in_body(self) -> bool:
-        """True while a body is on its way."""
+        """True while a body is coming in."""
         return self._pending is not None
 
     @property
     def missing_bytes(self) -> int:
-        """How much of a body is still to come."""
+        """Bytes of the body that are still to come."""
         return self._left
 
     def drop_body(self, refusal: Refused) -> bool:
-        """Keep nothing of a body that is on its way: when it has come it is refused.
+        """Drop a body that is coming in: it is refused when it is complete.
 
         Return whether there was one.
         """
         if not isinstance(self._pending, Store):
             return False
-        self._pending, self._parts = bad(refusal, self._pending.quiet), None
+        self._pending, self._parts = bad(refusal, self._pending.noreply), None
         return True
 
     def clear(self) -> None:
-        """Keep nothing at all: the client is gone."""
+        """Drop everything: the client is gone."""
         self._data, self._at, self._searched = b"", 0, 0
         self._pending = self._parts = None
         self._left = 0
 
     def forget(self) -> None:
-        """Keep nothing of what was parsed: an idle connection costs no buffer."""
+        """Drop the parsed bytes: an idle connection costs no buffer."""
         if self._at:
             self._data = self._data[self._at :]
             self._searched -= self._at
             self._at = 0
 
     def next(self) -> Command | None:
-        """The next command, or None: it has not come in whole yet."""
+        """Return the next command; None if it is not complete yet."""
         if self._pending is not None:
             return self._finish_body()
         data, at = self._data, self._at
@@ -205,10 +207,10 @@ class Parser:
         return other
 
     def _remember(self, line: bytes, meaning: Known | StoreLine) -> None:
-        """A client says the same few lines again and again: what one means is kept.
+        """Cache the meaning of a line: a client sends the same few lines again and again.
 
-        Of one with a token all but the token. Not an observer's: the next one names another marker
-        or another key.
+        A line with a token is cached without it. A browse is not cached: the next one names another
+        marker or another key.
         """
         if isinstance(meaning, Fetch) and (meaning.targets[0].view or meaning.targets[0].key):
             return
@@ -226,7 +228,7 @@ class Parser:
             self._lines[line] = meaning
 
     def _remember_cut(self, varies: Cut, meaning: StoreLine) -> None:
-        """Of a line that names an id, a key, a version or a token: all but these."""
+        """Cache a line without its id, key, version or token."""
         named = (meaning.id, meaning.key, meaning.expected, meaning.handoff)
         bare = meaning.handoff is not None and not meaning.handoff.token
         if varies[1:] == (*named[:3], None if bare else named[3]):
@@ -237,32 +239,32 @@ class Parser:
     def _store(
         self, verb: bytes, words: list[bytes], line: bytes, varies: Cut | None
     ) -> Command | None:
-        """`<verb> <key> <flags> <expiry> <bytes> [<version>] [noreply]`, then the body."""
-        quiet = words[-1] == b"noreply"
+        """Parse `<verb> <key> <flags> <expiry> <bytes> [<version>] [noreply]`, then the body."""
+        noreply = words[-1] == b"noreply"
         if len(words) < 5 or not words[4].isdigit() or len(words[4]) > 10:
             form = b"CLIENT_ERROR bad byte count: " + verb + b" <key> <flags> <expiry> <bytes>"
-            return Bad(form, closes=True, quiet=quiet)
+            return Bad(form, closes=True, noreply=noreply)
         size = int(words[4])
         if size > BODY_BYTES_ABSURD:
             absurd = b"CLIENT_ERROR bad byte count: above 1 GiB"
-            return Bad(absurd, closes=True, quiet=quiet)
+            return Bad(absurd, closes=True, noreply=noreply)
         try:
-            meaning = self._store_line(verb, words, size, quiet)
+            meaning = self._store_line(verb, words, size, noreply)
         except Refused as refused:
-            return self._begin_body(bad(refused, quiet), size)
+            return self._begin_body(bad(refused, noreply), size)
         if size > BODY_BYTES_SMALL:
             limit = self._limit_of(meaning.target.name)
             if size > limit:
                 text = f"SERVER_ERROR item too large ({size} bytes, limit {limit})"
-                return self._begin_body(Bad(text.encode(), quiet=quiet), size)
+                return self._begin_body(Bad(text.encode(), noreply=noreply), size)
         elif varies is None:
             self._remember(line, meaning)
         elif verb != b"cas" or len(words) == _CAS_WORDS:
             self._remember_cut(varies, meaning)
         return self._take_body(meaning, self._at)
 
-    def _store_line(self, verb: bytes, words: list[bytes], size: int, quiet: bool) -> StoreLine:
-        """What the line asks for; raises Refused, and the body is skipped."""
+    def _store_line(self, verb: bytes, words: list[bytes], size: int, noreply: bool) -> StoreLine:
+        """Return the parsed line; raise Refused, and the body is skipped."""
         if verb in (b"append", b"prepend"):
             raise ServerError(_NOT_SUPPORTED)
         target = parse_target(words[1], STORING)
@@ -282,11 +284,11 @@ class Parser:
             raise ClientError("bad flags: a number below 4294967296 is allowed")
         expected = target.once.expected
         if verb == b"cas":  # some clients drop a version of 0
-            expected = parse_version(words[5]) if len(words) > 5 + quiet else 0
-        return StoreLine(target, verb, int(flags), _seconds(expiry), size, quiet, expected)
+            expected = parse_version(words[5]) if len(words) > 5 + noreply else 0
+        return StoreLine(target, verb, int(flags), _seconds(expiry), size, noreply, expected)
 
     def _take_body(self, line: StoreLine, at: int) -> Command | None:
-        """The body, if it is here in whole; else the command waits for it."""
+        """Return the command if its body is complete; else it waits for the rest."""
         command = Store(line)
         data = self._data
         end = at + line.size
@@ -298,7 +300,7 @@ class Parser:
         return self._begin_body(command, line.size)
 
     def _begin_body(self, command: Store | Bad, size: int) -> Command | None:
-        """The body is not here yet in whole, or is to be skipped."""
+        """Begin a body that is not complete yet, or is to be skipped."""
         here = self._data[self._at : self._at + size]
         self._pending = command
         self._left = size - len(here)
@@ -319,8 +321,8 @@ class Parser:
         elif data[at : at + 2] in (b"", b"\r"):
             return None
         else:
-            quiet = self._pending is not None and self._pending.quiet
-            return Bad(b"CLIENT_ERROR bad data chunk", closes=True, quiet=quiet)
+            noreply = self._pending is not None and self._pending.noreply
+            return Bad(b"CLIENT_ERROR bad data chunk", closes=True, noreply=noreply)
         self._searched = self._at
         command, self._pending = self._pending, None
         parts, self._parts = self._parts, None
@@ -328,7 +330,7 @@ class Parser:
             command.body = bytes(parts)
         return command
 
-    # -- the rest ---------------------------------------------------------------------------
+    # -- other commands ---------------------------------------------------------------------
 
     def _fetch(self, verb: bytes, words: list[bytes]) -> Command:
         name = verb.decode()
@@ -348,7 +350,7 @@ class Parser:
             return Bad(b"CLIENT_ERROR option lease goes with gets: its answer names the token")
         if len(targets) == 1:
             return Fetch(targets, numbered, named[0][1])
-        if sum(t.lends for t in targets) > 1:
+        if sum(t.opens for t in targets) > 1:
             return Bad(b"CLIENT_ERROR only one key of a get may open")
         for word in ("t", "n", "lease", "token"):
             if any(word in t.options for t in targets):
@@ -356,41 +358,41 @@ class Parser:
         return Fetch(targets, numbered)
 
     def _other(self, verb: bytes, words: list[bytes]) -> Command | None:
-        quiet = len(words) > 1 and words[-1] == b"noreply"
+        noreply = len(words) > 1 and words[-1] == b"noreply"
         try:
             if verb == b"delete":
-                return self._delete(words, quiet)
+                return self._delete(words, noreply)
             if verb == b"touch":
-                return self._touch(words, quiet)
+                return self._touch(words, noreply)
         except Refused as refused:
-            return bad(refused, quiet)
+            return bad(refused, noreply)
         if verb in (b"incr", b"decr"):
-            return Bad(b"SERVER_ERROR " + _NOT_SUPPORTED.encode(), quiet=quiet)
+            return Bad(b"SERVER_ERROR " + _NOT_SUPPORTED.encode(), noreply=noreply)
         if verb in _PLAIN:
-            return Plain(verb, words[1 : len(words) - quiet], quiet)
+            return Plain(verb, words[1 : len(words) - noreply], noreply)
         if verb[0] == _BINARY_MAGIC:
             return _binary()
         if verb in _LATER:
             text = b"CLIENT_ERROR " + verb + b" is not available in this version yet"
-            return Bad(text, quiet=quiet)
-        return Bad(b"ERROR", quiet=quiet)
+            return Bad(text, noreply=noreply)
+        return Bad(b"ERROR", noreply=noreply)
 
-    def _delete(self, words: list[bytes], quiet: bool) -> Command:
-        arguments = words[1 : len(words) - quiet]
-        # Older clients send "delete <key> 0": the time of a kind of delete that is long gone.
+    def _delete(self, words: list[bytes], noreply: bool) -> Command:
+        arguments = words[1 : len(words) - noreply]
+        # Older clients send "delete <key> 0", with the time of a delete that no longer exists.
         if not arguments or arguments[1:] not in ([], [b"0"]):
             raise ClientError("delete needs a queue: delete <queue>")
-        return parse_deletion(arguments[0], quiet)
+        return parse_deletion(arguments[0], noreply)
 
-    def _touch(self, words: list[bytes], quiet: bool) -> Command:
-        arguments = words[1 : len(words) - quiet]
+    def _touch(self, words: list[bytes], noreply: bool) -> Command:
+        arguments = words[1 : len(words) - noreply]
         if len(arguments) != 2:
             raise ClientError("touch needs a queue and seconds: touch <queue> <seconds>")
         name, token = parse_lease(arguments[0], "touch")
         seconds = arguments[1]
         if not seconds.isdigit() or len(seconds) > 10 or not int(seconds):
             raise ClientError("bad seconds: a whole number above 0 is allowed")
-        return Touch(name, token, int(seconds), quiet)
+        return Touch(name, token, int(seconds), noreply)
 
 
 def _seconds(word: bytes) -> int:
@@ -400,18 +402,18 @@ def _seconds(word: bytes) -> int:
     return int(word)
 
 
-def bad(refused: Refused, quiet: bool = False) -> Bad:
-    """Return the answer to a line that is refused as it stands."""
+def bad(refused: Refused, noreply: bool = False) -> Bad:
+    """Return the reply to a line that is refused."""
     unknown = refused.option if isinstance(refused, UnknownOption) else ""
-    return Bad(refused.line(), quiet=quiet, unknown=unknown)
+    return Bad(refused.line(), noreply=noreply, unknown=unknown)
 
 
 def _binary() -> Bad:
     return Bad(
-        b"ERROR", closes=True, quiet=True,
+        b"ERROR", closes=True, noreply=True,
         log="binary memcache protocol refused: set the client to the text (ASCII) protocol",
     )  # fmt: skip
 
 
 def _http() -> Bad:
-    return Bad(b"ERROR", closes=True, quiet=True, log="HTTP request refused on the memcache port")
+    return Bad(b"ERROR", closes=True, noreply=True, log="HTTP request refused on the memcache port")

@@ -1,12 +1,12 @@
-"""What a set says so that it is stored once: ids, versions, and what it confirms in one step.
+"""The conditions of a set: ids, versions, and the item it confirms in the same step.
 
     set jobs/id=4711                         unless that id was seen within the window
     set jobs/id=4711/scope=s1/epoch=7        ids of a scope's newest epoch only
     set acc/key=A/expect=3                   if three items were written under A
-    set done/confirm                         and confirm what this connection holds open
-    set done/confirm=jobs:1048577            or what this token names
+    set done/confirm                         and confirm the item that this connection has open
+    set done/confirm=jobs:1048577            and confirm the item of this token
 
-One rule: what does not stand together is refused with what does.
+One rule: options that do not go together are refused with those that do.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from urllib.parse import unquote_to_bytes
 from kestrelpy.durations import shown
 from kestrelpy.errors import ClientError
 from kestrelpy.protocol.parse.names import check_name
-from kestrelpy.protocol.parse.options import MARKER_BELOW
-from kestrelpy.protocol.parse.tokens import TOKEN_BELOW
+from kestrelpy.protocol.parse.options import MARKER_BELOW, TOKEN_BELOW
 
 WORDS: Final = frozenset({"id", "scope", "epoch", "expect", "confirm"})
 _DIGITS_MAX: Final = 16
 
 
 class Handoff(NamedTuple):
-    """What is confirmed as something is stored; queue empty: what this connection holds open."""
+    """The item confirmed by a set; an empty queue means the one that this connection has open."""
 
     queue: bytes
     token: int
 
 
 class Once(NamedTuple):
-    """Empty, 0 or None: it says nothing of that. `epoch` is said where `scope` is."""
+    """Empty, 0 or None: the option is absent. `epoch` goes with `scope`."""
 
     id: bytes = b""
     scope: bytes = b""
@@ -46,22 +45,22 @@ NOTHING: Final = Once()
 
 
 def parse_once(values: Mapping[str, str | None], raw: Mapping[str, bytes]) -> Once:
-    """What these options say, each of them `raw` as it was sent; raises ClientError."""
+    """Parse these options, each of them `raw` as it was sent; raise ClientError."""
     id_ = _text("id", raw) if "id" in values else b""
     scope = _text("scope", raw) if "scope" in values else b""
     epoch = parse_whole("epoch", values["epoch"]) if "epoch" in values else 0
     if ("scope" in values) != ("epoch" in values):
         there, missing = ("scope", "epoch") if "scope" in values else ("epoch", "scope")
         raise ClientError(
-            f"option {there} needs {missing} beside it, for instance jobs/id=4711/scope=s1/epoch=7"
+            f"option {there} needs {missing}, for instance jobs/id=4711/scope=s1/epoch=7"
         )
     if scope and not id_:
         raise ClientError(
-            "option scope needs id beside it, for instance jobs/id=4711/scope=s1/epoch=7"
+            "option scope needs id, for instance jobs/id=4711/scope=s1/epoch=7"
         )
     expected = parse_whole("expect", values["expect"]) if "expect" in values else None
     if expected is not None and "key" not in values:
-        raise ClientError("option expect needs key beside it, for instance acc/key=A/expect=3")
+        raise ClientError("option expect needs key, for instance acc/key=A/expect=3")
     handoff = None
     if "confirm" in values:
         _, equals, value = raw["confirm"].partition(b"=")
@@ -70,7 +69,7 @@ def parse_once(values: Mapping[str, str | None], raw: Mapping[str, bytes]) -> On
 
 
 def parse_whole(word: str, text: str | None) -> int:
-    """A number that may be 0; raises ClientError."""
+    """Return a number that may be 0; raise ClientError."""
     if text is None or not text.isascii() or not text.isdigit() or len(text) > _DIGITS_MAX:
         was = "needs a value" if text is None else f"is {shown(text)}"
     elif int(text) < MARKER_BELOW:
@@ -83,7 +82,7 @@ def parse_whole(word: str, text: str | None) -> int:
 
 
 def parse_version(word: bytes) -> int:
-    """The version that a cas expects; raises ClientError."""
+    """Return the version that a cas expects; raise ClientError."""
     if not word.isdigit() or len(word) > _DIGITS_MAX or int(word) >= MARKER_BELOW:
         raise ClientError(
             "bad version: a whole number is allowed, how many items were written under the key"
@@ -92,25 +91,25 @@ def parse_version(word: bytes) -> int:
 
 
 def parse_handoff(value: bytes) -> Handoff:
-    """What `confirm=<queue>:<token>` names; raises ClientError."""
+    """Return the lease that `confirm=<queue>:<token>` names; raise ClientError."""
     queue, colon, number = unquote_to_bytes(value).rpartition(b":")
     if not colon:
         raise ClientError(
             "option confirm names a queue and a token, for instance confirm=jobs:1048577, or "
-            "nothing: what this connection holds open"
+            "nothing: the item that this connection has open"
         )
     check_name(queue)
     token = int(number) if number.isdigit() and len(number) <= _DIGITS_MAX else 0
     if not 0 < token < TOKEN_BELOW:
         raise ClientError(
-            "option confirm: its token, behind the last colon, must be the number that gets q/open "
+            "option confirm: its token, after the last colon, must be the number that gets q/open "
             f"answered, from 1 to {TOKEN_BELOW - 1}"
         )
     return Handoff(queue, token)
 
 
 def refuse_verb(verb: bytes, once: Once, key: tuple[bytes, ...]) -> None:
-    """Raises ClientError for what does not go with this verb."""
+    """Raise ClientError for an option that does not go with this verb."""
     word = verb.decode()
     if once.expected is not None and verb != b"set":
         raise ClientError(f"option expect goes with set, and {word} says itself what it expects")

@@ -1,6 +1,6 @@
-"""A key as clients send it, `<queue>[/<option>...]`, to a `Target`, or why not.
+"""Parse a key as clients send it, `<queue>[/<option>...]`, to a `Target`, or refuse it.
 
-One rule: whatever contradicts is refused here, before anything is looked at that may change.
+One rule: contradictions are refused here, before any state is looked at.
 """
 
 from __future__ import annotations
@@ -11,23 +11,29 @@ from urllib.parse import unquote_to_bytes
 
 from kestrelpy.durations import parse_duration_ms
 from kestrelpy.errors import ClientError
-from kestrelpy.protocol.parse import delays
 from kestrelpy.protocol.parse import set_conditions as once
 from kestrelpy.protocol.parse.commands import Delete, Remove, Target, Upto, Withdraw
-from kestrelpy.protocol.parse.delays import parse_delay, refuse_delay
-from kestrelpy.protocol.parse.keys import OPTION, parse_key
 from kestrelpy.protocol.parse.names import check_name, parent_of, readable
-from kestrelpy.protocol.parse.options import parse_begin, parse_number, parse_view
+from kestrelpy.protocol.parse.options import (
+    DELAY_OPTIONS,
+    KEY_OPTION,
+    parse_begin,
+    parse_delay,
+    parse_key,
+    parse_number,
+    parse_tokens,
+    parse_view,
+    refuse_delay,
+)
 from kestrelpy.protocol.parse.set_conditions import NOTHING, parse_once, parse_whole
-from kestrelpy.protocol.parse.tokens import parse_tokens
 
 KEY_BYTES_MAX: Final = 250
-STORING: Final = "set"  # or another verb that stores
+STORING: Final = "set"  # stands for every verb that stores
 _FLAGS: Final = frozenset({"open", "close", "abort", "defer", "peek", "dead", "full", "declare"})
 _VIEWS: Final = frozenset({"after", "since", "n"})
 _BEGINS: Final = frozenset({"from", "since"})
-STORES: Final = delays.WORDS | once.WORDS | {"key"}  # beside declare, which goes alone
-# Options that a get may not have, whatever stands beside them.
+STORES: Final = DELAY_OPTIONS | once.WORDS | {"key"}  # declare goes alone
+# Options that no get may have.
 _NEVER_FETCHED: Final = ("declare", "upto", *sorted(once.WORDS))
 _KNOWN: Final = sorted(
     _FLAGS | _VIEWS | _BEGINS | STORES | {"t", "lease", "token", "at_version", "upto"}
@@ -45,12 +51,12 @@ _HOMES: Final = {
 }
 
 
-# The longest option is half as long; the time that a comparison takes grows with both.
+# The longest option is half as long; the time of a comparison grows with both lengths.
 _MEANT_BYTES_MAX: Final = 20
 
 
 class UnknownOption(ClientError):
-    """There is no such option; `nearest` looks for the one that may have been meant."""
+    """An option that does not exist; `nearest` finds the one that may have been meant."""
 
     def __init__(self, option: str) -> None:
         super().__init__(f"unknown option {option}")
@@ -58,18 +64,19 @@ class UnknownOption(ClientError):
 
 
 def nearest(option: str) -> str:
-    """Return what to say behind an unknown option: the nearest known one, or all of them."""
+    """Return the end of the refusal of an unknown option: the nearest known one, or all of them."""
     near = difflib.get_close_matches(option[:_MEANT_BYTES_MAX].lower(), _KNOWN, n=1, cutoff=0.5)
     return f", did you mean {near[0]}?" if near else f", known are {' '.join(_KNOWN)}"
 
 
 def parse_target(raw: bytes, verb: str = "get") -> Target:
-    """A key, `<queue>[/<option>...]`; raises ClientError that names what is wrong and allowed."""
+    """Parse a key, `<queue>[/<option>...]`; raise ClientError with the mistake and the allowed
+    values."""
     return parse_naming(raw, verb)[0]
 
 
 def parse_naming(raw: bytes, verb: str = "get") -> tuple[Target, int]:
-    """A key, and the token in it (0: none); raises ClientError."""
+    """Parse a key and the token in it (0: none); raise ClientError."""
     if len(raw) > KEY_BYTES_MAX:
         raise ClientError(f"key too long ({len(raw)} bytes, limit {KEY_BYTES_MAX}){_why_long(raw)}")
     name, _, rest = raw.partition(b"/")
@@ -87,7 +94,7 @@ def parse_naming(raw: bytes, verb: str = "get") -> tuple[Target, int]:
         values[word] = value
         sent[word] = part
     options = frozenset(values)
-    key = parse_key(sent[OPTION]) if OPTION in options else ()
+    key = parse_key(sent[KEY_OPTION]) if KEY_OPTION in options else ()
     wait_ms = _wait(values["t"]) if "t" in values else 0
     is_child = bool(parent_of(name))
     begin = None
@@ -97,10 +104,10 @@ def parse_naming(raw: bytes, verb: str = "get") -> tuple[Target, int]:
     view = parse_view(values) if options & _VIEWS and begin is None else None
     _refuse_contradiction(options, begin is not None)
     if view is not None and is_child and "since" in options:
-        begin = parse_begin({"since": values["since"]})  # of a child that this mentions first
-    delay = parse_delay(values) if options & delays.WORDS else None
+        begin = parse_begin({"since": values["since"]})  # of a child that this creates
+    delay = parse_delay(values) if options & DELAY_OPTIONS else None
     if delay is not None and verb != STORING:
-        refuse_delay(min(options & delays.WORDS), options)
+        refuse_delay(min(options & DELAY_OPTIONS), options)
     tokens = parse_tokens(values, verb if verb in ("delete", "touch") else "get")
     if verb != STORING:
         _refuse_stored(options, verb)
@@ -113,9 +120,10 @@ def parse_naming(raw: bytes, verb: str = "get") -> tuple[Target, int]:
 
 
 def parse_lease(raw: bytes, verb: str) -> tuple[bytes, int]:
-    """The key of a `delete` or `touch`: a queue, and the token of one of its leases (0: none).
+    """Parse the key of a `delete` or `touch`: a queue, and the token of one of its leases (0:
+    none).
 
-    Raises ClientError.
+    Raise ClientError.
     """
     target, token = parse_naming(raw, verb)
     others = target.options - {"token"}
@@ -124,12 +132,13 @@ def parse_lease(raw: bytes, verb: str) -> tuple[bytes, int]:
     return target.name, token
 
 
-def parse_deletion(raw: bytes, quiet: bool) -> Delete | Remove | Upto | Withdraw:
-    """What a delete names: a queue, a lease, an item, an id, a marker; raises ClientError."""
+def parse_deletion(raw: bytes, noreply: bool) -> Delete | Remove | Upto | Withdraw:
+    """Parse what a delete names: a queue, a lease, an item, an id or a marker; raise
+    ClientError."""
     parts = raw.split(b"/")
     named = [part for part in parts[1:] if part.partition(b"=")[0] in (b"item", b"id", b"upto")]
     if not named:
-        return Delete(*parse_lease(raw, "delete"), quiet)
+        return Delete(*parse_lease(raw, "delete"), noreply)
     if len(raw) > KEY_BYTES_MAX:
         parse_target(raw)
     word, equals, value = named[0].partition(b"=")
@@ -145,29 +154,29 @@ def parse_deletion(raw: bytes, quiet: bool) -> Delete | Remove | Upto | Withdraw
         raise ClientError(f"option {min(odd)} does not go with delete and {option}")
     if option == "item":
         item = parse_number("item", readable(value) if equals else None)
-        return Remove(target.name, item, target.dead, quiet)
+        return Remove(target.name, item, target.dead, noreply)
     if option == "upto":
-        return Upto(target, parse_whole("upto", readable(value) if equals else None), quiet)
+        return Upto(target, parse_whole("upto", readable(value) if equals else None), noreply)
     id_ = unquote_to_bytes(value)
     if not id_:
         raise ClientError("option id needs a value, for instance id=4711")
-    return Withdraw(target.name, id_, quiet)
+    return Withdraw(target.name, id_, noreply)
 
 
 def refuse_later(word: str) -> None:
-    """Raises ClientError for an option of the contract that has its place elsewhere."""
+    """Raise ClientError for an option that belongs to another verb."""
     if word == "item":
         raise ClientError("option item goes with delete and stats, for instance stats q/item=7")
 
 
 def why_no_option(option: str, verb: str) -> str:
-    """Why this option does not go with this verb, and with which it does."""
+    """Return why this option does not go with this verb, and the verbs it goes with."""
     home = _HOMES.get(option, "get")
     return f"option {option} does not go with {verb}, but with {home}"
 
 
 def _why_long(raw: bytes) -> str:
-    """What to do about a key that is too long."""
+    """Return the remedy for a key that is too long."""
     if b"/id=" in raw:
         return ": hash a longer id yourself, for instance to the 64 hex digits of SHA-256"
     return ""
@@ -195,7 +204,7 @@ def _wait(value: str | None) -> int:
 
 
 def _refuse_begin(options: frozenset[str], is_child: bool) -> None:
-    """Raises ClientError where `from=` or `since=` does not say where a child begins."""
+    """Raise ClientError if `from=` or `since=` does not say where a child begins."""
     if not is_child:
         raise ClientError(
             "option from goes with a fan-out child, for instance orders+audit/from=17: where it "
@@ -207,7 +216,7 @@ def _refuse_begin(options: frozenset[str], is_child: bool) -> None:
 
 
 def _refuse_stored(options: frozenset[str], verb: str) -> None:
-    """Raises ClientError for options of verbs that store, with one that does not."""
+    """Raise ClientError for options of storing verbs in a request that does not store."""
     for option in _NEVER_FETCHED:
         if option in options:
             raise ClientError(why_no_option(option, verb))

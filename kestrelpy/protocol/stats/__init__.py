@@ -1,1 +1,1 @@
-"""What `stats` answers."""
+"""The replies to `stats`."""

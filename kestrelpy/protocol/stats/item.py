@@ -1,11 +1,11 @@
-"""One item by its number: where it is, and why it is not delivered; and why the dead are dead.
+"""One item by its number: where it is and why it is not delivered; and the reasons of dead letters.
 
-    stats q/item=7  ──▶ gone                          lent ──▶ to whom, until when
-                    ──▶ ready ──▶ paused, behind how many others, next
-                    ──▶ delayed ──▶ until when
-                    ──▶ dead ──▶ of what              (only the log has it? it is read: `Observing`)
+    stats q/item=7  ──▶ gone                          lent ──▶ the holder, the deadline
+                    ──▶ ready ──▶ paused, the number of items ahead, next
+                    ──▶ delayed ──▶ its time
+                    ──▶ dead ──▶ the reason          (an item that only the log has is read)
 
-One rule: looking changes nothing, and a long look is taken in slices.
+One rule: inspection changes nothing, and a long count is made in slices.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from journal.format.subscription_state import DeadEntry
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY
-from kestrelpy.core.queue.admin import Waiting, waiting
-from kestrelpy.core.queue.browse import DELAYED, DONE, Kept
+from kestrelpy.core.queue.admin import Admin, Waiting
+from kestrelpy.core.queue.browse import Browse
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Reader
-from kestrelpy.core.subscription.token_leases import find
+from kestrelpy.core.subscription.subscription import DELAYED, DONE, Subscription
 from kestrelpy.errors import ClientError
 from kestrelpy.protocol.parse.names import readable
 from kestrelpy.protocol.parse.options import parse_number
@@ -33,7 +32,7 @@ from kestrelpy.protocol.stats.stats import is_shown, lines
 _PER_SLICE: Final = 200
 _COUNTED_PER_SLICE: Final = 20_000
 _NONE: Final = "-"
-_UNESCAPED: Final = "!$&'()*+,:;=@"  # as they are in a line that is split at its blanks
+_UNESCAPED: Final = "!$&'()*+,:;=@"  # left as they are in a line that is split at its blanks
 _END: Final = b"END\r\n"
 
 Fact = tuple[str, object]
@@ -41,7 +40,7 @@ T = TypeVar("T")
 
 
 class _Stored(NamedTuple):
-    """What is said of an item where it was put."""
+    """The facts of an item from its put."""
 
     marker: int
     stored_ms: int
@@ -52,28 +51,28 @@ class _Stored(NamedTuple):
 
 
 def item_lines(talk: Talk, queue: Queue | None, value: bytes) -> Iterator[bytes]:
-    """`stats <queue>/item=<n>`; raises ClientError for a number that was not given yet."""
+    """`stats <queue>/item=<n>`; raise ClientError for a number that is not assigned yet."""
     id_ = _number("item", value)
     if queue is None:
         return iter((_END,))
     log = queue.log
     latest = queue.last_number
     if log.failure is not None:
-        latest = min(latest, log.item_stored)  # what is not stored now never will be
+        latest = min(latest, log.item_stored)  # an item not stored by now never will be
     if id_ > latest:
         name = queue.name.decode("ascii")
-        raise ClientError(f"item {id_} of {name} was not given yet, the latest is {latest}")
+        raise ClientError(f"item {id_} of {name} is not assigned yet, the latest is {latest}")
     if id_ > log.item_stored:
         talk.replies.hold(b"", log, log.lsn_appended)  # it is shown when it is stored
     return _item_lines(talk, queue, id_)
 
 
 def token_lines(talk: Talk, queue: Queue | None, value: bytes) -> Iterator[bytes]:
-    """`stats <queue>/token=<n>`: the item that is lent by a token somebody was shown."""
+    """`stats <queue>/token=<n>`: the item leased by a token that a client has seen."""
     token = _number("token", value)
     if queue is None:
         return iter((_END,))
-    lease = find(queue.reader, token, talk.last_command_ms)
+    lease = queue.reader.by_token.find(token, talk.last_command_ms)
     if lease is None:
         return iter((lines("", [("token", token), ("state", "gone")]) + _END,))
     return _item_lines(talk, queue, lease.item.id)
@@ -84,7 +83,7 @@ def _number(word: str, value: bytes) -> int:
 
 
 def dead_lines(queue: Queue | None) -> Iterator[bytes]:
-    """`stats <queue>/dead`: every dead item in the order of dying, a line for each fact."""
+    """`stats <queue>/dead`: all dead letters, oldest first, a line for each fact."""
     deaths = list(queue.reader.dead.deaths.values()) if queue is not None else []
     for some in _sliced(deaths, _PER_SLICE):
         assert queue is not None
@@ -95,7 +94,7 @@ def dead_lines(queue: Queue | None) -> Iterator[bytes]:
     yield _END
 
 
-def _of_death(reader: Reader, death: DeadEntry) -> list[Fact]:
+def _of_death(reader: Subscription, death: DeadEntry) -> list[Fact]:
     return [
         ("attempts", death.attempts),
         ("reason", _word(death.reason)),
@@ -112,16 +111,16 @@ def _item_lines(talk: Talk, queue: Queue, id_: int) -> Iterator[bytes]:
 
 
 def _stored(talk: Talk, queue: Queue, id_: int) -> Generator[bytes, None, _Stored | None]:
-    """What memory knows of it, or else the log; None: it is gone, or cannot be read."""
+    """Return the item's put from memory, or else from the log; None if it is gone or unreadable."""
     reader = queue.reader
-    kept = Kept(queue)
+    kept = Browse(queue)
     if not kept.has(id_):
         return None
     lease = reader.leases.of(id_)
     item = lease.item if lease is not None else kept.item(id_)
     if item is not None and item.stored_ms:
         return _as_stored(item)
-    item = yield from talk.observer().item(queue, id_)
+    item = yield from talk.browser().item(queue, id_)
     return _as_stored(item) if item is not None else None
 
 
@@ -132,8 +131,8 @@ def _as_stored(item: Item) -> _Stored:
     )
 
 
-def _ahead(reader: Reader, id_: int) -> Generator[bytes, None, int]:
-    """How many that are ready stand before it."""
+def _ahead(reader: Subscription, id_: int) -> Generator[bytes, None, int]:
+    """Return the number of ready items before it."""
     count = reader.live.count_between(1, id_ - 1)
     lent = [lease.item.id for lease in reader.leases if not lease.dead]
     count -= reader.delays.ids.count_between(1, id_ - 1)
@@ -141,28 +140,28 @@ def _ahead(reader: Reader, id_: int) -> Generator[bytes, None, int]:
         for some in _sliced(ids, _COUNTED_PER_SLICE):
             count -= sum(other < id_ for other in some)
             yield b""
-    return max(count, 0)  # others went while it was counted
+    return max(count, 0)  # others went during the count
 
 
 def _facts(
     talk: Talk, queue: Queue, id_: int, stored: _Stored | None, ahead: int
 ) -> list[Fact]:
-    reader, kept = queue.reader, Kept(queue)
-    wall_ms = talk.last_command_ms + queue.wall.offset_ms
-    is_over = stored is not None and kept.has_expired(id_, stored.expires_ms, wall_ms)
+    reader, kept = queue.reader, Browse(queue)
+    unix_ms = talk.last_command_ms + queue.clock.offset_ms
+    is_over = stored is not None and kept.has_expired(id_, stored.expires_ms, unix_ms)
     if not kept.has(id_) or is_over:
         return [("id", id_), ("state", "gone"), ("why", "confirmed,_expired_or_removed")]
     state, attempts = kept.state(id_)
     lease, death = reader.leases.of(id_), reader.dead.deaths.get(id_)
     key = stored.key if stored is not None else NO_KEY
     if lease is not None:
-        why = _why_lent(lease, queue, talk.last_command_ms)
+        why = _why_leased(lease, queue, talk.last_command_ms)
     elif death is not None:
         why = _why_dead(reader, death)
     elif state == DONE:
         why = "confirmed,_expired_or_removed,_and_retained"
     elif state == DELAYED:
-        why = f"delayed_until_{reader.delays.find(id_, queue.wall.offset_ms)[0]}"
+        why = f"delayed_until_{reader.delays.find(id_, queue.clock.offset_ms)[0]}"
     else:
         why = _why_ready(talk, queue, id_, ahead, key)
     left_ms: object = _NONE
@@ -177,7 +176,7 @@ def _facts(
         ("lease_left_ms", left_ms),
         ("token", lease.token if lease is not None and is_shown(reader, lease) else _NONE),
         ("holder", _one_word(lease.holder.name) if lease is not None else _NONE),
-        ("age_ms", max(wall_ms - stored.stored_ms, 0) if stored is not None else _NONE),
+        ("age_ms", max(unix_ms - stored.stored_ms, 0) if stored is not None else _NONE),
         ("stored_ms", stored.stored_ms if stored is not None else _NONE),
         ("expires_ms", (stored.expires_ms or _NONE) if stored is not None else _NONE),
         ("bytes", _bytes(stored, death)),
@@ -188,11 +187,11 @@ def _facts(
     ]
 
 
-def _marker(reader: Reader, stored: _Stored | None, id_: int) -> object:
-    if id_ not in reader.marks.hidden:
+def _marker(reader: Subscription, stored: _Stored | None, id_: int) -> object:
+    if id_ not in reader.markers.hidden:
         return id_
     known = stored.marker if stored is not None else 0
-    return known or reader.marks.marker_of(id_) or _NONE
+    return known or reader.markers.marker_of(id_) or _NONE
 
 
 def _bytes(stored: _Stored | None, death: DeadEntry | None) -> object:
@@ -201,34 +200,34 @@ def _bytes(stored: _Stored | None, death: DeadEntry | None) -> object:
     return stored.body_bytes if stored is not None else _NONE
 
 
-def _why_lent(lease: Lease, queue: Queue, now_ms: int) -> str:
+def _why_leased(lease: Lease, queue: Queue, now_ms: int) -> str:
     until = "it_hangs_up"
     if lease.deadline_ms is not None:
-        until = str(lease.deadline_ms + queue.wall.offset_ms)
+        until = str(lease.deadline_ms + queue.clock.offset_ms)
     line = "from_the_dead_line_" if lease.dead else ""
     if lease.by_token:
         return f"lent_{line}by_token_{lease.token}_until_{until}"
     return f"lent_{line}to_{_one_word(lease.holder.name)}_until_{until}"
 
 
-def _why_dead(reader: Reader, death: DeadEntry) -> str:
+def _why_dead(reader: Subscription, death: DeadEntry) -> str:
     if reader.dead.is_hidden(death.item):
         return "dead,_and_its_body_cannot_be_read"
     return f"dead:_{_word(death.reason)}"
 
 
 def _why_ready(talk: Talk, queue: Queue, id_: int, ahead: int, key: bytes) -> str:
-    """What keeps it from being lent to whoever comes next."""
+    """Return why the next open would not lease it."""
     reader, most = queue.reader, queue.policy.max_leased
     if queue.log.failure is not None:
         return "its_journal_failed"
-    if waiting(reader, id_, talk.last_command_ms) is Waiting.LOST:
+    if Admin(queue).waiting(id_, talk.last_command_ms) is Waiting.LOST:
         return "its_body_cannot_be_read"
     if talk.host.mode == "quiescent":
         return "the_server_is_quiescent"
     if reader.paused:
         return "paused"
-    if key and (behind := reader.keyed.keys.blocker(id_, key)) is not None:
+    if key and (behind := reader.key_gate.keys.blocker(id_, key)) is not None:
         return f"behind_key_{in_words(behind[0])}_held_by_item_{behind[1]}"
     if ahead:
         return f"behind_{ahead}_other{'s' if ahead > 1 else ''}"
@@ -247,5 +246,5 @@ def _one_word(text: str) -> str:
 
 
 def _word(reason: bytes) -> str:
-    """A client's bytes as one word."""
+    """Return a client's bytes as one word."""
     return quote_from_bytes(reason, _UNESCAPED) if reason else _NONE

@@ -1,35 +1,38 @@
-"""What `stats` answers, under Kestrel's names, in slices that do not stall the loop.
+"""The replies to `stats`, under Kestrel's names, in slices that do not stall the loop.
 
-Health tells two things apart, for the server (the worst of its queues) and for each queue:
+Health has these states, for each queue and, as the worst of them, for the server:
 
     ok  ->  out_of_files  no descriptor or memory to open a file with: it is tried again, nothing
                         is lost, and it ends by itself
         ->  disk_full   no room to prepare a segment or less than min_disk_free: nothing new is
                         stored, fetching and confirming go on, and it ends by itself
-        ->  abandoned   a child has items, and nobody asked for any for a day: they stay on disk
+        ->  abandoned   a child has items, and no client asked for any for a day: they stay on disk
         ->  failed      a write or a sync failed: nothing is acknowledged until a restart
 
-One rule: every number is read where it lives, when it is asked for.
+One rule: every number is read from its owner at the time of the request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final, Literal
+from urllib.parse import quote
 
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.log.log import Log
-from kestrelpy.core.queue.browse import Kept
-from kestrelpy.core.queue.child_queue import Branch
+from kestrelpy.core.queue.browse import Browse
+from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.abandoned import is_abandoned, why_abandoned
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.schedules import Running, Timetable
+from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.protocol.ports import Host
 
 _QUEUES_PER_SLICE: Final = 100
 _LEASES_PER_SLICE: Final = 200
-# Paths are in it, and a line of stats should stay one that can be read.
+_SCHEDULES_PER_SLICE: Final = 100
+_UNESCAPED: Final = "!$&'()*+,:;=@/"
+# The text holds paths, and a line of stats should stay readable.
 _REASON_CHARACTERS_MAX: Final = 300
 
 State = Literal["ok", "abandoned", "out_of_files", "disk_full", "failed"]
@@ -37,7 +40,7 @@ _WORST_FIRST: Final[tuple[State, ...]] = ("failed", "disk_full", "out_of_files",
 
 
 def state_of(log: Log) -> State:
-    """How a queue's journal is."""
+    """Return the state of a queue's journal."""
     if log.failure is not None:
         return "failed"
     if log.no_room:
@@ -46,37 +49,39 @@ def state_of(log: Log) -> State:
 
 
 def _state(queue: Queue, now_ms: int) -> State:
-    """How a queue, or a child, is."""
+    """Return the state of a queue or a child."""
     state = state_of(queue.log)
     if state == "ok" and queue.reader.unread:
         state = "out_of_files"
-    return "abandoned" if state == "ok" and is_abandoned(queue, now_ms) else state
+    if state == "ok" and isinstance(queue, ChildQueue) and queue.is_abandoned(now_ms):
+        state = "abandoned"
+    return state
 
 
 def health(broker: Broker, now_ms: int) -> State:
-    """The worst state of any queue."""
+    """Return the worst state of any queue."""
     states = {_state(queue, now_ms) for queue in broker.queues.values()}
     return next((state for state in _WORST_FIRST if state in states), "ok")
 
 
 def _reason(queue: Queue, now_ms: int) -> str:
-    """Why it is not ok, as one word: clients split a line of stats at its blanks."""
+    """Return why it is not ok, as one word: clients split a line of stats at its blanks."""
     log = queue.log
     text = str(log.failure) if log.failure is not None else log.no_room or queue.reader.unread
-    if not text and isinstance(queue, Branch):
-        text = why_abandoned(queue, now_ms)
+    if not text and isinstance(queue, ChildQueue):
+        text = queue.why_abandoned(now_ms)
     word = "_".join(text.split()).encode("ascii", "backslashreplace").decode()
     return word[:_REASON_CHARACTERS_MAX]
 
 
 def server_stats(broker: Broker, host: Host, now_ms: int) -> list[tuple[str, object]]:
-    """The global lines, in Kestrel's order, then ours."""
+    """Return the global lines: Kestrel's in Kestrel's order, then ours."""
     counters = broker.counters
-    wall_ms = now_ms + broker.wall.offset_ms
+    unix_ms = now_ms + broker.clock.offset_ms
     queues = broker.queues.values()
     return [
         ("uptime", (now_ms - host.started_ms) // 1000),
-        ("time", wall_ms // 1000),
+        ("time", unix_ms // 1000),
         ("version", host.version),
         ("curr_items", sum(q.reader.ready.count for q in queues)),
         ("total_items", sum(q.total_items for q in queues)),
@@ -100,12 +105,12 @@ def server_stats(broker: Broker, host: Host, now_ms: int) -> list[tuple[str, obj
 
 
 def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
-    """One queue's lines without their prefix, in Kestrel's order, then ours."""
+    """Return one queue's lines without their prefix: Kestrel's in Kestrel's order, then ours."""
     reader = queue.reader
-    ready, keyed, counters = reader.ready, reader.keyed, reader.counters
+    ready, keyed, counters = reader.ready, reader.key_gate, reader.counters
     oldest = reader.ready.first(), next(iter(keyed.whole.values()), None)
     stored_ms = min((item.stored_ms for item in oldest if item is not None), default=0)
-    age_ms = now_ms + queue.wall.offset_ms - stored_ms if stored_ms else 0
+    age_ms = now_ms + queue.clock.offset_ms - stored_ms if stored_ms else 0
     state = _state(queue, now_ms)
     return [
         ("items", ready.count),
@@ -114,7 +119,7 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
         ("logsize", queue.log.disk_bytes()),
         ("expired_items", counters.expired),
         ("mem_items", ready.resident + len(keyed.whole) + len(reader.leases)),
-        ("mem_bytes", ready.resident_bytes + keyed.whole_bytes + reader.lent_bytes),
+        ("mem_bytes", ready.resident_bytes + keyed.whole_bytes + reader.leased_bytes),
         ("age", max(age_ms, 0)),
         ("discarded", counters.discarded),
         ("waiters", reader.waiters.count),
@@ -129,7 +134,7 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
         ("lease_expired", counters.lease_expired),
         ("duplicates", counters.duplicates),
         ("keys_in_flight", keyed.in_flight),
-        ("keys_blocked", keyed.keys.blocked),
+        ("keys_blocked", keyed.keys.blocked_values),
         ("closes_without_open", counters.closes_without_open),
         ("gaps", counters.gaps),
         ("children", len(queue.children)),
@@ -141,7 +146,7 @@ def queue_stats(queue: Queue, now_ms: int) -> list[tuple[str, object]]:
 
 
 def stats_lines(broker: Broker, host: Host, now_ms: int) -> Iterator[bytes]:
-    """The whole of `stats`, in slices."""
+    """`stats` in slices."""
     yield lines("", server_stats(broker, host, now_ms))
     names = sorted(broker.queues)
     for start in range(0, len(names), _QUEUES_PER_SLICE):
@@ -159,7 +164,7 @@ def one_queue_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
 
 
 def marker_lines(broker: Broker) -> Iterator[bytes]:
-    """`stats markers`: what observers can read, queue by queue, as far as it is stored."""
+    """`stats markers`: the stored markers that a browser can read, queue by queue."""
     names = sorted(broker.queues)
     for start in range(0, len(names), _QUEUES_PER_SLICE):
         yield b"".join(
@@ -171,9 +176,9 @@ def marker_lines(broker: Broker) -> Iterator[bytes]:
 
 
 def _markers(queue: Queue) -> list[tuple[str, object]]:
-    """The first marker that is kept (the next one: nothing is), the latest (0: none was given)."""
+    """The earliest retained marker (the next one if there is none) and the latest (0: none yet)."""
     latest = min(queue.last_number, queue.log.item_stored)
-    first = Kept(queue).first(0)
+    first = Browse(queue).first(0)
     return [
         ("marker_earliest", first if 0 < first <= latest else latest + 1),
         ("marker_latest", latest),
@@ -183,7 +188,7 @@ def _markers(queue: Queue) -> list[tuple[str, object]]:
 
 
 def open_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
-    """`stats <queue>/open`: every lent item, a line for each of its facts."""
+    """`stats <queue>/open`: every leased item, a line for each of its facts."""
     leases = queue.reader.leases.all() if queue is not None else []
     for start in range(0, len(leases), _LEASES_PER_SLICE):
         out = []
@@ -197,7 +202,7 @@ def open_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
                 ("token", lease.token if is_shown(queue.reader, lease) else "-"),
                 ("attempts", lease.attempts),
                 ("lease_left_ms", left_ms),
-                ("age_ms", _age_ms(item.stored_ms, now_ms + queue.wall.offset_ms)),
+                ("age_ms", _age_ms(item.stored_ms, now_ms + queue.clock.offset_ms)),
                 ("holder", lease.holder.name),
                 ("state", "dead" if lease.dead else "lent"),
             ]
@@ -207,14 +212,41 @@ def open_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
     yield b"END\r\n"
 
 
-def is_shown(reader: Reader, lease: Lease) -> bool:
-    """Was somebody told its token, which names it then from any connection?"""
+def is_shown(reader: Subscription, lease: Lease) -> bool:
+    """True if a client has seen its token, which then names it from any connection."""
     return reader.leases.by_token(lease.token) is lease
 
 
-def _age_ms(stored_ms: int, wall_ms: int) -> object:
-    """Of an item lent since before a restart only the log knows."""
-    return max(wall_ms - stored_ms, 0) if stored_ms else "-"
+def _age_ms(stored_ms: int, unix_ms: int) -> object:
+    """Return the age; for an item leased since before a restart only the log knows it."""
+    return max(unix_ms - stored_ms, 0) if stored_ms else "-"
+
+
+def schedule_lines(timetable: Timetable) -> Iterator[bytes]:
+    """`stats schedules`: all of them by name, in slices; times are seconds since 1970."""
+    names = sorted(timetable.running)
+    for start in range(0, len(names), _SCHEDULES_PER_SLICE):
+        yield b"".join(
+            lines(f"schedule_{name.decode('ascii')}_", _schedule(timetable.running[name]))
+            for name in names[start : start + _SCHEDULES_PER_SLICE]
+            if name in timetable.running
+        )
+    yield b"END\r\n"
+
+
+def _schedule(running: Running) -> list[tuple[str, object]]:
+    """Its next run and its progress; a value is one word, so blanks are quoted."""
+    schedule = running.schedule
+    return [
+        ("queue", schedule.queue.decode("ascii")),
+        ("cron", quote(schedule.line, _UNESCAPED)),
+        ("timezone", schedule.timezone),
+        ("catch_up", schedule.catch_up.value),
+        ("next", running.next_s if running.next_s is not None else "-"),
+        ("last", running.done_s),
+        ("waiting", len(running.waiting)),
+        ("state", quote(running.state, _UNESCAPED)),
+    ]
 
 
 def dump_lines(broker: Broker, names: list[bytes], now_ms: int) -> Iterator[bytes]:

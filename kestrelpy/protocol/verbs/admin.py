@@ -1,6 +1,6 @@
-"""The verbs that are neither stored nor fetched: flush, stats, status and the like.
+"""The verbs beside get and set: flush, stats, status, pause, retry and others.
 
-One rule: what may take long answers in slices, one per turn.
+One rule: a long reply leaves in slices, one per turn.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.queue.admin import pause, retry
+from kestrelpy.core.queue.admin import Admin
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.protocol.parse.commands import Plain
@@ -17,14 +17,14 @@ from kestrelpy.protocol.parse.names import check_name, readable
 from kestrelpy.protocol.parse.options import parse_number
 from kestrelpy.protocol.parse.target import refuse_later
 from kestrelpy.protocol.ports import Talk
-from kestrelpy.protocol.replies import Together
+from kestrelpy.protocol.replies import JointReply
 from kestrelpy.protocol.stats.item import dead_lines, item_lines, token_lines
-from kestrelpy.protocol.stats.schedules import schedule_lines
 from kestrelpy.protocol.stats.stats import (
     dump_lines,
     marker_lines,
     one_queue_lines,
     open_lines,
+    schedule_lines,
     stats_lines,
 )
 from kestrelpy.protocol.verbs.declare import setting_lines
@@ -35,7 +35,7 @@ _SWEEP_STEPS: Final = 1000
 
 
 def answer_plain(conversation: Talk, command: Plain, now_ms: int) -> None:
-    """Carry out one of them."""
+    """Execute one of them."""
     _VERBS[command.verb](conversation, command, now_ms)
 
 
@@ -47,7 +47,7 @@ def _flush(conversation: Talk, command: Plain, now_ms: int) -> None:
         _say(conversation, command, b"END\r\n")
         return
     lsn = queue.flush(now_ms)
-    if not command.quiet:
+    if not command.noreply:
         conversation.replies.hold(b"END\r\n", queue.log, lsn)
 
 
@@ -62,22 +62,22 @@ def _flush_all(conversation: Talk, command: Plain, now_ms: int) -> None:
     for queue in queues:
         if queue.log.failure is not None:
             queue.raise_failed()
-    conversation.stream = _flush_each(conversation, queues, command.quiet)
+    conversation.stream = _flush_each(conversation, queues, command.noreply)
 
 
 def _flush_each(
-    conversation: Talk, queues: list[Queue], quiet: bool
+    conversation: Talk, queues: list[Queue], noreply: bool
 ) -> Iterator[bytes]:
-    done = Together()
+    done = JointReply()
     for queue in queues:
         if queue.deleted:
             continue
         if queue.log.failure is None:
             done.hold(b"", queue.log, queue.flush(conversation.last_command_ms))
-        else:  # failed since we looked: what waits for more of it becomes the error
+        else:  # failed since the check above: a wait for more becomes the error
             done.hold(b"", queue.log, queue.log.lsn_appended + 1)
         yield b""
-    conversation.replies.hold(b"" if quiet else b"OK\r\n", done, 1)
+    conversation.replies.hold(b"" if noreply else b"OK\r\n", done, 1)
 
 
 def _flush_expired(conversation: Talk, command: Plain, now_ms: int) -> None:
@@ -86,16 +86,16 @@ def _flush_expired(conversation: Talk, command: Plain, now_ms: int) -> None:
     if queue is not None and queue.log.failure is not None:
         queue.raise_failed()
     queues = [queue] if queue is not None else []
-    conversation.stream = _sweep_each(queues, command.quiet, now_ms)
+    conversation.stream = _sweep_each(queues, command.noreply, now_ms)
 
 
 def _flush_all_expired(conversation: Talk, command: Plain, now_ms: int) -> None:
     _refuse_unless_up(conversation)
     queues = list(conversation.broker.queues.values())
-    conversation.stream = _sweep_each(queues, command.quiet, now_ms)
+    conversation.stream = _sweep_each(queues, command.noreply, now_ms)
 
 
-def _sweep_each(queues: list[Queue], quiet: bool, now_ms: int) -> Iterator[bytes]:
+def _sweep_each(queues: list[Queue], noreply: bool, now_ms: int) -> Iterator[bytes]:
     count = 0
     for queue in queues:
         if queue.deleted or queue.log.failure is not None:
@@ -104,7 +104,7 @@ def _sweep_each(queues: list[Queue], quiet: bool, now_ms: int) -> Iterator[bytes
         while queue.reader.sweep(now_ms, _SWEEP_STEPS):
             yield b""
         count += queue.reader.counters.expired - before
-    yield b"" if quiet else b"%d\r\n" % count
+    yield b"" if noreply else b"%d\r\n" % count
 
 
 def _stats(conversation: Talk, command: Plain, now_ms: int) -> None:
@@ -151,13 +151,13 @@ def _pause(conversation: Talk, command: Plain, now_ms: int) -> None:
     if queue is None:
         _say(conversation, command, b"NOT_FOUND\r\n")
         return
-    lsn = pause(queue, command.verb == b"pause", now_ms)
-    if not command.quiet:
+    lsn = Admin(queue).pause(command.verb == b"pause", now_ms)
+    if not command.noreply:
         conversation.replies.hold(b"OK\r\n", queue.log, lsn)
 
 
 def _retry(conversation: Talk, command: Plain, now_ms: int) -> None:
-    """`retry <queue> <item>`: a delayed item is available now."""
+    """`retry <queue> <item>`: make a delayed item available now."""
     if len(command.words) != 2:
         raise ClientError("retry needs a queue and an item: retry <queue> <number>")
     name, number = command.words
@@ -165,10 +165,10 @@ def _retry(conversation: Talk, command: Plain, now_ms: int) -> None:
     id_ = parse_number("item", readable(number))
     _refuse_unless_up(conversation)
     queue = conversation.broker.queues.get(name)
-    lsn = retry(queue, id_, now_ms) if queue is not None else None
+    lsn = Admin(queue).retry(id_, now_ms) if queue is not None else None
     if queue is None or lsn is None:
         _say(conversation, command, b"NOT_FOUND\r\n")
-    elif not command.quiet:
+    elif not command.noreply:
         conversation.replies.hold(b"OK\r\n", queue.log, lsn)
 
 
@@ -192,7 +192,7 @@ def _status(conversation: Talk, command: Plain, now_ms: int) -> None:
 
 def _reload(conversation: Talk, command: Plain, now_ms: int) -> None:
     gate = conversation.host.reload()
-    if not command.quiet:
+    if not command.noreply:
         conversation.replies.hold(b"Reloaded config.\r\n", gate, 1)
 
 
@@ -231,7 +231,7 @@ def _refuse_unless_up(conversation: Talk) -> None:
 
 
 def _say(conversation: Talk, command: Plain, data: bytes) -> None:
-    if not command.quiet:
+    if not command.noreply:
         conversation.replies.say(data)
 
 

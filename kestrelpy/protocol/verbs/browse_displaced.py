@@ -1,8 +1,9 @@
-"""Reading items whose markers are no ids: an observer knows which they are, the log where they are.
+"""Reads of items whose markers differ from their ids: the browser knows the ids, the log the
+places.
 
     markers 11 12 30 ──▶ items 2 9 4 ──▶ their puts, by number ──▶ in the order of their markers
 
-One rule: as `journal.read.lookup` has it: what cannot be read is passed over.
+One rule: as in `journal.read.lookup`: a put that cannot be read is passed over.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ from __future__ import annotations
 from typing import Final
 
 from journal.files import Files
-from journal.format import said_of_put
-from journal.store import Put, ReadSome
+from journal.format.meta import said_of_put
+from journal.read.lookup import ReadSome
+from journal.read.range_scan import Put
 
-# Read at once: they may be large, and how large shows when they are read.
-RELEASED_MAX: Final = 32
+# Read together: they may be large, and a read is the first to learn their size.
+DISPLACED_MAX: Final = 32
 
 
-class Released:
-    """Some of them, each with its marker; `run` blocks and belongs on a thread.
+class DisplacedRead:
+    """A read of some of them, each with its marker; `run` blocks and belongs on a thread.
 
-    They were stored at `since_ms` or later once the first such one was met.
+    The first item was stored at `since_ms` or later.
     """
 
     __slots__ = ("_bytes_most", "_pairs", "_since_ms", "_some", "seen")
@@ -32,12 +34,12 @@ class Released:
         self._pairs = pairs
         self._bytes_most = bytes_most
         self._since_ms = since_ms
-        self.seen = 0  # up to which marker they were looked for
+        self.seen = 0  # the marker up to which it looked
 
     def run(self, files: Files) -> list[Put]:
-        """Those that can be read, as many as there is room for, but one in any case.
+        """Return the puts that can be read, at least one and as many as there is room for.
 
-        Raises OSError after a shortage, when nobody knows yet which can be read.
+        Raise OSError after a shortage: it does not tell which puts can be read.
         """
         found, puts, left = self._some.run(files), list[Put](), self._bytes_most
         if found.shortage is not None:

@@ -1,11 +1,10 @@
-"""Fan-out children as the wire names them: first mentioned, moved on, and deleted.
+"""Fan-out children on the wire: created by their first mention, advanced, and deleted.
 
-    get orders+audit          made if nobody mentioned it before; what it answers is held until
-                              the record of that is on disk
-    delete orders+audit/upto=17    everything of it up to there is confirmed: DELETED
-    delete orders+audit            it is gone: DELETED
+    get orders+audit          created if it is new; the reply is held until its record is on disk
+    delete orders+audit/upto=17    all of its items up to there are confirmed: DELETED
+    delete orders+audit            the child is gone: DELETED
 
-One rule: whoever mentions a child first is answered when it is sure that it misses nothing.
+One rule: the first mention of a child is answered when it is certain that the child misses nothing.
 """
 
 from __future__ import annotations
@@ -13,36 +12,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.queue.ack_up_to import UpTo, refuse_beyond
-from kestrelpy.core.queue.child_queue import Branch
+from kestrelpy.core.queue.ack_up_to import AckUpTo, refuse_beyond
+from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.lifecycle import mention, remove
 from kestrelpy.errors import ClientError, Refused, ServerError
 from kestrelpy.protocol.parse.commands import Delete, Target, Upto
 from kestrelpy.protocol.parse.names import parent_of
 from kestrelpy.protocol.ports import Talk
 
 
-def mentioned(talk: Talk, target: Target, now_ms: int) -> Queue | None:
-    """The child that this names and that was not there; None: it is none, or nothing is wanted.
+def mention_child(talk: Talk, target: Target, now_ms: int) -> Queue | None:
+    """Create the child that the target names; None if it names none, or asks for no item.
 
-    Raises Refused where naming it does not make it.
+    Raise Refused if a mention does not create it.
     """
-    if not (target.parent and (target.takes or target.lends or target.peeks)):
+    if not (target.parent and (target.takes or target.opens or target.peeks)):
         return None
     begin = target.begin
     return _made(talk, target.name, begin.after + 1 if begin is not None else None, now_ms)
 
 
-def note_asked(talk: Talk, queue: Queue | None, now_ms: int) -> None:
-    """Somebody comes for the items of this child; whoever named it just now may not be answered."""
-    if isinstance(queue, Branch):
+def note_request(talk: Talk, queue: Queue | None, now_ms: int) -> None:
+    """Note a request for items of this child; its creation may not be answered yet."""
+    if isinstance(queue, ChildQueue):
         queue.child.asked_ms = now_ms
         talk.replies.rest_on(queue.log, queue.child.named_lsn)
 
 
-def begins_at_a_time(talk: Talk, target: Target) -> bool:
-    """Is this a child that is to begin at a time, and is not there yet?"""
+def begins_at_time(talk: Talk, target: Target) -> bool:
+    """True for a child that begins at a time and does not exist yet."""
     begin, queues = target.begin, talk.broker.queues
     if begin is None or not begin.since_ms:
         return False
@@ -52,12 +50,13 @@ def begins_at_a_time(talk: Talk, target: Target) -> bool:
 def mention_since(
     talk: Talk, target: Target, fetch: Callable[[int], Iterator[bytes] | None]
 ) -> Iterator[bytes]:
-    """Make it, once the marker of that time is found, then fetch; held up, it yields nothing."""
+    """Create the child once the marker of that time is found, then fetch; while it has to wait it
+    yields nothing."""
     begin, queue = target.begin, talk.broker.queues.get(target.parent)
     if begin is None or queue is None:
         return
     try:
-        marker = yield from talk.observer().find_begin(queue, begin.since_ms)
+        marker = yield from talk.browser().find_begin(queue, begin.since_ms)
         if target.name not in talk.broker.queues:
             _made(talk, target.name, marker, talk.last_command_ms)
         stream = fetch(talk.last_command_ms)
@@ -70,18 +69,19 @@ def mention_since(
 
 
 def child_to_store_in(broker: Broker, name: bytes, now_ms: int) -> Queue:
-    """The child, and its parent before it; raises ClientError where naming it does not make it.
+    """Return the child, created if it is new, like its parent; raise ClientError if a mention does
+    not create it.
 
-    What is stored stands behind the record that names it, and so does any refusal.
+    The stored item follows the record that names the child, and so does a refusal.
     """
     return _mention(broker, name, None, now_ms)
 
 
-def _mention(broker: Broker, name: bytes, begin: int | None, now_ms: int) -> Branch:
+def _mention(broker: Broker, name: bytes, begin: int | None, now_ms: int) -> ChildQueue:
     owner = parent_of(name)
     if owner in broker.aliases:
         raise ClientError(f"{owner.decode('ascii')} is an alias, and has no children")
-    branch = mention(broker, name, now_ms, begin)
+    branch = broker.mention(name, now_ms, begin)
     if branch is None:
         raise ClientError(
             f"{name.decode('ascii')} is not there, and fanout_create is off: children of "
@@ -90,7 +90,7 @@ def _mention(broker: Broker, name: bytes, begin: int | None, now_ms: int) -> Bra
     return branch
 
 
-def _made(talk: Talk, name: bytes, begin: int | None, now_ms: int) -> Branch:
+def _made(talk: Talk, name: bytes, begin: int | None, now_ms: int) -> ChildQueue:
     if talk.host.mode != "up":
         raise ServerError(f"{talk.host.mode}: this server makes no fan-out child now")
     branch = _mention(talk.broker, name, begin, now_ms)
@@ -98,22 +98,22 @@ def _made(talk: Talk, name: bytes, begin: int | None, now_ms: int) -> Branch:
     return branch
 
 
-def move_on(talk: Talk, command: Upto, now_ms: int) -> None:
-    """`delete q+cursor/upto=<marker>`."""
+def ack_up_to(talk: Talk, command: Upto, now_ms: int) -> None:
+    """Execute `delete q+cursor/upto=<marker>`."""
     target = command.target
     if talk.host.mode == "quiescent":
         raise ServerError("quiescent: this server confirms nothing now")
     queue = talk.broker.queues.get(target.name)
     if queue is None:
         if not target.parent:
-            if not command.quiet:
+            if not command.noreply:
                 talk.replies.say(b"NOT_FOUND\r\n")
             return
         queue = _new_cursor(talk, command, now_ms)
-    note_asked(talk, queue, now_ms)
-    if command.quiet:
-        talk.replies.rest_on_nothing()  # nor does an answer to something else
-    upto = UpTo(queue, command.marker)
+    note_request(talk, queue, now_ms)
+    if command.noreply:
+        talk.replies.rest_on_nothing()  # a later reply does not rest on it either
+    upto = AckUpTo(queue, command.marker)
     upto.step(now_ms)
     if upto.is_over:
         _say_done(talk, command, queue, upto)
@@ -121,8 +121,8 @@ def move_on(talk: Talk, command: Upto, now_ms: int) -> None:
         talk.stream = _go_on(talk, command, queue, upto)
 
 
-def _go_on(talk: Talk, command: Upto, queue: Queue, upto: UpTo) -> Iterator[bytes]:
-    """A long way is gone in steps, one per turn."""
+def _go_on(talk: Talk, command: Upto, queue: Queue, upto: AckUpTo) -> Iterator[bytes]:
+    """Advance a long way in steps, one per turn."""
     try:
         while not upto.is_over:
             yield b""
@@ -131,11 +131,11 @@ def _go_on(talk: Talk, command: Upto, queue: Queue, upto: UpTo) -> Iterator[byte
             upto.step(talk.last_command_ms)
         _say_done(talk, command, queue, upto)
     except Refused as refused:
-        talk.refuse(refused, command.quiet)
+        talk.refuse(refused, command.noreply)
 
 
-def _say_done(talk: Talk, command: Upto, queue: Queue, upto: UpTo) -> None:
-    if command.quiet:
+def _say_done(talk: Talk, command: Upto, queue: Queue, upto: AckUpTo) -> None:
+    if command.noreply:
         return
     if queue.policy.confirms_synced:
         talk.replies.hold(b"DELETED\r\n", queue.log, upto.lsn)
@@ -143,8 +143,8 @@ def _say_done(talk: Talk, command: Upto, queue: Queue, upto: UpTo) -> None:
         talk.replies.hold(b"DELETED\r\n", queue.log, 0, upto.lsn)
 
 
-def _new_cursor(talk: Talk, command: Upto, now_ms: int) -> Branch:
-    """A cursor that is first mentioned where it has got to already: what is behind that is its."""
+def _new_cursor(talk: Talk, command: Upto, now_ms: int) -> ChildQueue:
+    """Create a cursor at its current position: the items after that are its own."""
     parent, name = talk.broker.queues.get(command.target.parent), command.target.name
     latest = parent.last_number if parent is not None else 0
     if command.marker > latest:
@@ -152,13 +152,13 @@ def _new_cursor(talk: Talk, command: Upto, now_ms: int) -> Branch:
     return _made(talk, name, command.marker + 1, now_ms)
 
 
-def delete_child(talk: Talk, command: Delete, branch: Branch, now_ms: int) -> None:
-    """`delete orders+audit`: allowed, and its journal has not failed."""
-    log, earlier = branch.log, talk.host.clearance(branch.parent)
-    lsn = remove(talk.broker, branch, now_ms)
+def delete_child(talk: Talk, command: Delete, branch: ChildQueue, now_ms: int) -> None:
+    """Execute `delete orders+audit`: it is allowed, and its journal has not failed."""
+    log, earlier = branch.log, talk.host.earlier_files_gone(branch.parent)
+    lsn = talk.broker.remove_child(branch, now_ms)
     talk.broker.counters.queue_deletes += 1
-    if command.quiet:
+    if command.noreply:
         return
-    if earlier is not None:  # which may have a child of this name, too
+    if earlier is not None:  # it may have a child of the same name
         talk.replies.rest_on(earlier, 1)
     talk.replies.hold(b"DELETED\r\n", log, lsn)

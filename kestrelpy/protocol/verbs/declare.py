@@ -1,12 +1,12 @@
-"""`set q/declare`: settings for a queue by whoever publishes to it; and `stats q/settings`.
+"""`set q/declare`: a publisher declares the settings of its queue; and `stats q/settings`.
 
-    body ──▶ host.declaration: the form that is kept ──▶ said before?   STORED, nothing changes
-                  │ not right: CLIENT_ERROR                 │ otherwise: NOT_STORED
-                  ▼                                         ▼
-             nothing changed                           declared: kept, in force, STORED when synced
+    body ──▶ host.declaration: the stored form ──▶ declared before?   STORED, nothing changes
+                  │ invalid: CLIENT_ERROR             │ other settings: NOT_STORED
+                  ▼                                   ▼ none
+             nothing changed                       stored, in force, STORED when synced
 
-One rule: what is declared first holds until the queue is deleted. Who declares the same again is
-told that it is so, who declares something else that it is not; the queue is as it was.
+One rule: the first declaration holds until the queue is deleted. A client that declares the same
+settings again gets STORED; other settings get NOT_STORED and change nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNESCAPED = "!$&'()*+,:;=@/"
 
 
 def declare(talk: Talk, command: Store, now_ms: int) -> None:
-    """Carry out `set q/declare`; raises Refused, and nothing has changed."""
+    """Execute `set q/declare`; raise Refused, and nothing has changed."""
     if talk.host.mode != "up":
         raise ServerError(f"{talk.host.mode}: this server stores nothing now")
     line = command.line
@@ -44,7 +44,7 @@ def declare(talk: Talk, command: Store, now_ms: int) -> None:
     elif queue.log.failure is not None:
         queue.raise_failed()
     elif declared == queue.declared:
-        lsn = queue.log.lsn_appended  # what was said before may not be on disk yet
+        lsn = queue.log.lsn_appended  # the first declaration may not be on disk yet
     elif queue.declared:
         _answer(talk, command, _NOT_STORED, queue.log, queue.log.lsn_appended)
         return
@@ -54,7 +54,7 @@ def declare(talk: Talk, command: Store, now_ms: int) -> None:
 
 
 def _declare_later(broker: Broker, queue: Queue, declared: bytes, now_ms: int) -> int:
-    """For a queue that is there already; returns the record to wait for."""
+    """Declare settings for an existing queue; return the record to wait for."""
     if queue.log.no_room:
         raise ServerError(queue.log.no_room)
     policy = broker.policy_of(queue.name, declared)
@@ -65,20 +65,20 @@ def _declare_later(broker: Broker, queue: Queue, declared: bytes, now_ms: int) -
     if policy.durable != queue.policy.durable:
         there = "on disk" if queue.policy.durable else "in memory"
         raise ClientError(
-            f"durable cannot change while the queue is there, and it is {there}: delete it first"
+            f"durable cannot change while the queue exists, and it is {there}: delete it first"
         )
     return queue.declare(declared, policy, now_ms)
 
 
 def _answer(talk: Talk, command: Store, word: bytes, log: Log, lsn: int) -> None:
-    if not command.quiet:
+    if not command.noreply:
         talk.replies.hold(word, log, lsn)
     elif word == _NOT_STORED:
         talk.broker.counters.refused_quietly += 1
 
 
 def setting_lines(queue: Queue | None, host: Host) -> Iterator[bytes]:
-    """`stats <queue>/settings`: those in force, and where each comes from."""
+    """`stats <queue>/settings`: the settings in force, each with its source."""
     if queue is not None:
         name = queue.name.decode("ascii")
         lines = [

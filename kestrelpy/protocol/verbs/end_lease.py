@@ -1,6 +1,6 @@
-"""Which lease a request means, and how it ends.
+"""The lease that a request ends, and how.
 
-One rule: a token names one lease of the queue it stands with, from any connection, or none at all.
+One rule: a token names one lease of its own queue, from any connection, or none at all.
 """
 
 from __future__ import annotations
@@ -9,31 +9,30 @@ import logging
 
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Reader
-from kestrelpy.core.subscription.token_leases import find
+from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Subscription
 from kestrelpy.protocol.parse.commands import Ending, Target
 from kestrelpy.protocol.ports import Talk
 
 log = logging.getLogger("kestrelpy.conversation")
 
 
-def named(token: int, queue: Queue | None, now_ms: int) -> Lease | None:
-    """The lease of this queue that the token names; None: there is none, or it is over."""
-    return find(queue.reader, token, now_ms) if queue is not None else None
+def find_lease(token: int, queue: Queue | None, now_ms: int) -> Lease | None:
+    """Return the lease of this queue that the token names; None if there is none, or it is over."""
+    return queue.reader.by_token.find(token, now_ms) if queue is not None else None
 
 
-def end_lease(target: Target, lease: Lease, reader: Reader, now_ms: int) -> int:
-    """As the request says; returns the record to wait for."""
+def end_lease(target: Target, lease: Lease, reader: Subscription, now_ms: int) -> int:
+    """End the lease as the request says; return the record to wait for."""
     if target.ending is Ending.CONFIRM:
         return reader.confirm(lease, now_ms)
     if target.why is not None:
-        return reader.bury(lease, now_ms, target.why)
+        return reader.dead_letter(lease, now_ms, target.why)
     reason = ABORTED if target.ending is Ending.GIVE_BACK else DEFERRED
-    return reader.give_back(lease, now_ms, reason, target.delay)
+    return reader.nack(lease, now_ms, reason, target.delay)
 
 
 def note_nothing_open(talk: Talk, target: Target, queue: Queue | None) -> None:
-    """Count, and log once a minute, a close or the like where nothing was open."""
+    """Count a close, abort or defer with nothing open, and log it once a minute."""
     if queue is None or target.ending is None:
         return
     queue.reader.counters.closes_without_open += 1

@@ -1,9 +1,8 @@
-"""What one connection fetches, holds and waits for.
+"""The `get` side of one connection: fetch, lease, wait, end a lease.
 
     check (refuses, changes nothing) -> end a lease -> hand out | wait | nothing -> reply, held
 
-One rule: everything that can be refused is refused before anything is changed, over all the keys
-of one request.
+One rule: all refusals come before the first change, across all keys of one request.
 """
 
 from __future__ import annotations
@@ -15,31 +14,42 @@ from typing import Final
 from kestrelpy.core.index.leases import Holder, Lease
 from kestrelpy.core.index.waiters import Waiter, Want
 from kestrelpy.core.log.log import Log
-from kestrelpy.core.queue.browse import LENT
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import DEFERRED, Reader
+from kestrelpy.core.subscription.subscription import DEFERRED, LENT, Subscription
 from kestrelpy.errors import ClientError, LeaseExpired, Refused, ServerError, Unread
 from kestrelpy.protocol.parse.commands import Ending, Fetch, Target
 from kestrelpy.protocol.ports import Talk
-from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies, Together, say
+from kestrelpy.protocol.replies import HELD_BYTES_MAX, JointReply, Replies, say
 from kestrelpy.protocol.room import must_wait_for_room, with_room
-from kestrelpy.protocol.verbs.browse import Observing
-from kestrelpy.protocol.verbs.children import begins_at_a_time, mention_since, mentioned, note_asked
-from kestrelpy.protocol.verbs.end_lease import end_lease, named, note_nothing_open
-from kestrelpy.protocol.verbs.get_wait import Waiting, patiently, shown, why_unread
+from kestrelpy.protocol.verbs.browse import Browser
+from kestrelpy.protocol.verbs.children import (
+    begins_at_time,
+    mention_child,
+    mention_since,
+    note_request,
+)
+from kestrelpy.protocol.verbs.end_lease import end_lease, find_lease, note_nothing_open
+from kestrelpy.protocol.verbs.get_wait import PendingGet, peek_reply, retry_unread, why_unread
 from kestrelpy.protocol.verbs.streams import check_stream, show_stream
 from kestrelpy.protocol.verbs.value_line import full_value, value
 
 _END: Final = b"END\r\n"
-STEP_KEYS: Final = 8  # of one get, before others have their turn: half a millisecond
-UNREAD_MS: Final = 100  # until one key of several looks again for what could not be read
+STEP_KEYS: Final = 8  # of one get, before other connections have their turn: half a millisecond
+UNREAD_MS: Final = 100  # until one key of several is tried again after a failed read
 
 
-class Fetching:
+class GetHandler:
     """The `get` side of one conversation."""
 
     __slots__ = (
-        "_observing", "_talk", "_waiting", "at_end", "broker", "holder", "host", "replies",
+        "_browser",
+        "_pending",
+        "_talk",
+        "at_end",
+        "broker",
+        "holder",
+        "host",
+        "replies",
         "waiter",
     )  # fmt: skip
 
@@ -51,22 +61,22 @@ class Fetching:
         self.holder = Holder(peer)
         self.waiter: Waiter | None = None
         self.at_end = False
-        self._waiting: Waiting | None = None
-        self._observing: Observing | None = None
+        self._pending: PendingGet | None = None
+        self._browser: Browser | None = None
 
     @property
     def is_held_up(self) -> bool:
-        """Does it wait for an item, or for the disk?"""
+        """True if it waits for an item, or for the disk."""
         return self.waiter is not None or (
-            self._observing is not None and self._observing.is_held_up
+            self._browser is not None and self._browser.is_held_up
         )
 
     # -- fetching ---------------------------------------------------------------------------
 
     def fetch(self, command: Fetch, now_ms: int) -> Iterator[bytes] | None:
-        """Answer it, begin to wait, or refuse it; the rest of a long answer is returned."""
+        """Answer the request, begin to wait, or refuse it; return the rest of a long reply."""
         targets = command.targets
-        if self.host.mode == "quiescent" and any(t.takes or t.lends or t.peeks for t in targets):
+        if self.host.mode == "quiescent" and any(t.takes or t.opens or t.peeks for t in targets):
             raise ServerError("quiescent: this server hands out nothing now")
         if self.host.room.is_short and must_wait_for_room(self._talk, targets, now_ms):
             return with_room(self._talk, partial(self.fetch, command))
@@ -78,26 +88,26 @@ class Fetching:
                 self._fetch_one(target, queue, lease, command.numbered, now_ms, _END, self.replies)
                 return None
             if target.parent:
-                note_asked(self._talk, queue, now_ms)
-            if target.begin is not None and begins_at_a_time(self._talk, target):
+                note_request(self._talk, queue, now_ms)
+            if target.begin is not None and begins_at_time(self._talk, target):
                 stream = mention_since(self._talk, target, partial(self.fetch, command))
                 return stream if next(stream, None) is not None else None
             if target.view is not None or target.key:
                 check_stream(target, queue)
                 stream = self._observe(target, command.numbered, _END, self.replies)
                 return stream if next(stream, None) is not None else None
-            queue = queue or mentioned(self._talk, target, now_ms)
+            queue = queue or mention_child(self._talk, target, now_ms)
             lease = self._check(target, queue, now_ms, command.token)
             self._fetch_one(target, queue, lease, command.numbered, now_ms, _END, self.replies)
             return None
-        opened = {t.name for t in targets if t.lends}
+        opened = {t.name for t in targets if t.opens}
         if any(t.takes and t.name in opened for t in targets):
             raise ClientError("open and a plain get of one queue do not go together")
         for target in targets:
-            if target.begin is not None and begins_at_a_time(self._talk, target):
+            if target.begin is not None and begins_at_time(self._talk, target):
                 raise ClientError(
-                    f"{target.name.decode('ascii')} is not there yet: where it begins is looked "
-                    "for by its time, mention it in a get of its own"
+                    f"{target.name.decode('ascii')} does not exist yet: a child that "
+                    "begins at a time is mentioned in a get of its own"
                 )
             queue = self.broker.queues.get(target.name)
             check_stream(target, queue)
@@ -105,48 +115,48 @@ class Fetching:
             if why := why_unread(target, queue, now_ms):
                 raise Unread(why)
         for target in targets:  # none was refused
-            queue = self.broker.queues.get(target.name) or mentioned(self._talk, target, now_ms)
-            note_asked(self._talk, queue, now_ms)
+            queue = self.broker.queues.get(target.name) or mention_child(self._talk, target, now_ms)
+            note_request(self._talk, queue, now_ms)
         stream = self._fetch_each(command, now_ms)
         return stream if next(stream, None) is not None else None
 
     def _observe(
-        self, target: Target, numbered: bool, end: bytes, to: Replies | Together
+        self, target: Target, numbered: bool, end: bytes, to: Replies | JointReply
     ) -> Iterator[bytes]:
         if target.key:
-            return show_stream(self._talk, self.observer(), target, numbered, end, to)
-        return self.observer().observe(target, numbered, end, to)
+            return show_stream(self._talk, self.browser(), target, numbered, end, to)
+        return self.browser().observe(target, numbered, end, to)
 
-    def observer(self) -> Observing:
-        """What reads by marker for this conversation, made when it is needed first."""
-        if self._observing is None:
-            self._observing = Observing(self._talk, self.holder, self.at_end)
-        return self._observing
+    def browser(self) -> Browser:
+        """Return the browser of this conversation, made at its first use."""
+        if self._browser is None:
+            self._browser = Browser(self._talk, self.holder, self.at_end)
+        return self._browser
 
     def _fetch_each(self, command: Fetch, now_ms: int) -> Iterator[bytes]:
-        """Several keys, each in turn, as one reply; a long one leaves in several."""
-        part = Together()
+        """Answer several keys in turn as one reply; a long one leaves in parts."""
+        part = JointReply()
         for number, target in enumerate(command.targets):
             if number and not number % STEP_KEYS:
-                yield b""  # others have their turn
+                yield b""  # other connections have their turn
             if part.value_bytes >= HELD_BYTES_MAX:
                 self.replies.value_bytes += part.value_bytes
                 self.replies.hold(part.data, part, 1)
                 yield b""
                 if part.failure is not None:
-                    return  # the error was the end of the answer
-                part = Together()
+                    return  # the error was the end of the reply
+                part = JointReply()
             if target.view is not None or target.key:
                 observe = partial(self._observe, target, command.numbered, b"", part)
-                yield from patiently(observe)
+                yield from retry_unread(observe)
                 continue
             queue = self.broker.queues.get(target.name)
             if queue is not None:
-                lends = not target.peeks
-                while queue.reader.is_busy(self._talk.last_command_ms, target.dead, lends):
+                opens = not target.peeks
+                while queue.reader.is_busy(self._talk.last_command_ms, target.dead, opens):
                     queue.reader.first(self._talk.last_command_ms, target.dead)
                     if queue.reader.unread:
-                        self.observer().pause(target.name, self._talk.last_command_ms + UNREAD_MS)
+                        self.browser().pause(target.name, self._talk.last_command_ms + UNREAD_MS)
                     yield b""
             lease = self.oldest(queue) if self.holder.leases else None
             now_ms = self._talk.last_command_ms
@@ -158,12 +168,12 @@ class Fetching:
     def _check(
         self, target: Target, queue: Queue | None, now_ms: int, token: int = 0
     ) -> Lease | None:
-        """Refuse what may not be done, before anything is; returns the lease it would end."""
+        """Refuse the request before it changes anything; return the lease that it would end."""
         holder = self.holder
         if queue is not None and not target.peeks and queue.log.failure is not None:
             queue.raise_failed()
         if token:
-            lease = named(token, queue, now_ms)
+            lease = find_lease(token, queue, now_ms)
             if lease is None:
                 raise LeaseExpired(target.name)
         else:
@@ -172,11 +182,11 @@ class Fetching:
             if holder.overdue and closes and self._forgive(target, queue):
                 raise LeaseExpired(target.name)
         if target.delay is not None and lease is not None and lease.dead:
-            raise ClientError("what is lent from the dead line goes back to it at once")
+            raise ClientError("a leased dead letter goes back to the dead letters at once")
         if target.lease_ms:
             if queue is not None and queue.log.no_room:
                 raise ServerError(queue.log.no_room)
-        elif target.lends:
+        elif target.opens:
             if not holder.leases:
                 return lease
             ends_one = target.ending is not None and lease is not None and lease.holder is holder
@@ -187,10 +197,10 @@ class Fetching:
         return lease
 
     def _forgive(self, target: Target, queue: Queue | None) -> bool:
-        """Did a lease of this queue end under the client's hands? One such mark is taken away.
+        """Return True if a lease of this queue expired under the client, and clear one such mark.
 
-        An open forgets them all, unless another item of the queue is open: then each mark
-        stands for a close that is still to come, and that must not end another lease.
+        An open clears all marks, unless another item of the queue is open: then each mark stands
+        for a close that is still to come, and that close must not end another lease.
         """
         overdue = self.holder.overdue
         if queue is None or queue.reader not in overdue:
@@ -209,29 +219,29 @@ class Fetching:
         numbered: bool,
         now_ms: int,
         end: bytes,
-        to: Replies | Together,
+        to: Replies | JointReply,
     ) -> None:
-        """Answer one key; `end` closes the answer (nothing, among several keys)."""
+        """Answer one key; `end` closes the reply (it is empty among several keys)."""
         counters = self.broker.counters
         awaited: Log | None = None
         written = stored = 0
         was_over = (
             bool(self.holder.overdue)
-            and (target.lends or target.ending is not None)
+            and (target.opens or target.ending is not None)
             and "token" not in target.options
             and self._forgive(target, queue)
         )
         if target.ending is not None:
             if was_over:
-                pass  # it went back already; nobody's fault, nothing to count
+                pass  # the item is back already, and the client made no mistake: nothing to count
             elif lease is None or queue is None:
-                if not target.lends:  # with close/open a worker begins
+                if not target.opens:  # a worker begins with close/open
                     note_nothing_open(self._talk, target, queue)
             else:
                 awaited = queue.log
                 lsn = end_lease(target, lease, queue.reader, now_ms)
                 stored, written = (lsn, 0) if queue.policy.confirms_synced else (0, lsn)
-            if not target.lends:
+            if not target.opens:
                 say(to, end, awaited, stored, written)
                 return
         if target.peeks:
@@ -246,7 +256,7 @@ class Fetching:
         if (target.wait_ms and not self.at_end and target.name not in self.broker.aliases) or (
             queue is not None and queue.reader.is_busy(now_ms, target.dead, not target.peeks)
         ):
-            self._wait(Waiting(target, numbered, awaited, stored, written), now_ms)
+            self._wait(PendingGet(target, numbered, awaited, stored, written), now_ms)
             return
         counters.get_misses += 1
         say(to, end, awaited, stored, written)
@@ -260,26 +270,27 @@ class Fetching:
         end: bytes,
         stored: int,
         written: int,
-        to: Replies | Together,
+        to: Replies | JointReply,
     ) -> bool:
-        """Say the next item, lent, taken or shown; False: there is none."""
+        """Reply with the next item, leased, taken or peeked; return False if there is none."""
         reader = queue.reader
         if target.peeks:
             item = reader.first(now_ms, target.dead)
             if item is None:
                 return False
-            data = shown(target, numbered, item, reader, end)
+            data = peek_reply(target, numbered, item, reader, end)
             to.value_bytes += len(data)
             to.hold(data, queue.log, item.lsn)
             return True
         if reader.waiters.count and reader.waiters.first(target.dead) is not None:
-            reader.serve(now_ms)  # others came first; what has just been read back may be for all
+            # other waiters come first, and a read may have been for all of them
+            reader.serve(now_ms)
             if reader.waiters.first(target.dead) is not None:
                 return False
         lease = reader.open(self.holder, now_ms, target.dead, target.lease_ms)
         if lease is None:
             return False
-        if not target.lends:
+        if not target.opens:
             written = reader.confirm(lease, now_ms)
             if queue.policy.confirms_synced:
                 stored = written
@@ -291,20 +302,21 @@ class Fetching:
         target: Target,
         numbered: bool,
         lease: Lease,
-        reader: Reader,
+        reader: Subscription,
         end: bytes,
         stored: int,
         written: int,
-        to: Replies | Together,
+        to: Replies | JointReply,
     ) -> None:
         item = lease.item
         number = 0
         stored = max(stored, item.lsn)
         if numbered:
-            number = lease.token if target.lends else item.marker
-            if target.lends:
+            number = lease.token if target.opens else item.marker
+            if target.opens:
                 stored = max(stored, reader.tokens_lsn)
-                if not lease.by_token:  # else it is known by it since it was lent
+                # a lease by token has been known by its token since it began
+                if not lease.by_token:
                     reader.leases.show(lease)
         if lease.by_token:
             written = max(written, lease.lsn)
@@ -316,11 +328,11 @@ class Fetching:
             data = value(target.raw, item, end, number)
         to.value_bytes += len(data)
         to.hold(data, reader.log, stored, written)
-        if target.lends:
-            reader.line.said(lease)
+        if target.opens:
+            reader.ready_line.said(lease)
 
     def oldest(self, queue: Queue | None) -> Lease | None:
-        """This connection's oldest open item of that queue."""
+        """Return this connection's oldest open item of that queue."""
         if queue is None:
             return None
         reader = queue.reader
@@ -331,89 +343,89 @@ class Fetching:
 
     # -- waiting ----------------------------------------------------------------------------
 
-    def _wait(self, waiting: Waiting, now_ms: int) -> None:
-        target = waiting.target
-        want = Want.PEEK if target.peeks else Want.OPEN if target.lends else Want.TAKE
-        self._waiting = waiting
+    def _wait(self, pending: PendingGet, now_ms: int) -> None:
+        target = pending.target
+        want = Want.PEEK if target.peeks else Want.OPEN if target.opens else Want.TAKE
+        self._pending = pending
         self.waiter = self.broker.wait(
             want, target.name, self.holder, target.dead, self._talk, now_ms + target.wait_ms,
             lease_ms=target.lease_ms,
         )
 
-    def resume(self, waiter: Waiter) -> bool:
-        """The wait is over: say what came of it; False: this wait was over before."""
+    def end_wait(self, waiter: Waiter) -> bool:
+        """Answer a wait that is over; return False if it had ended before."""
         if waiter.want is Want.OBSERVE:
-            return self._observing is not None and self._observing.waiter is waiter
-        if self.waiter is not waiter or self._waiting is None:
+            return self._browser is not None and self._browser.waiter is waiter
+        if self.waiter is not waiter or self._pending is None:
             return False
-        waiting = self._waiting
-        target, numbered = waiting.target, waiting.numbered
-        self.waiter = self._waiting = None
+        pending = self._pending
+        target, numbered = pending.target, pending.numbered
+        self.waiter = self._pending = None
         counters, replies = self.broker.counters, self.replies
         reader, lease, item = waiter.owner, waiter.lease, waiter.item
-        assert reader is None or isinstance(reader, Reader)
+        assert reader is None or isinstance(reader, Subscription)
         if reader is None or (lease is None and item is None):
-            self._say_nothing_came(waiting, waiter.refused)
+            self._say_nothing_came(pending, waiter.refused)
         else:
             counters.get_hits += 1
             if item is not None:
-                data = shown(target, numbered, item, reader, _END)
+                data = peek_reply(target, numbered, item, reader, _END)
                 replies.value_bytes += len(data)
                 replies.hold(data, reader.log, item.lsn)
             elif lease is not None:
-                # A close before the wait was of the same queue: its record comes first.
+                # The close before the wait was of the same queue: its record comes first.
                 stored = waiter.done_lsn if reader.policy.confirms_synced else 0
-                stored = max(stored, waiting.stored)
-                written = max(waiter.done_lsn, waiting.written)
+                stored = max(stored, pending.stored)
+                written = max(waiter.done_lsn, pending.written)
                 self._say_lease(target, numbered, lease, reader, _END, stored, written, replies)
         return True
 
     def stop_waiting(self) -> None:
-        """It waits no more; what it was served in this very turn is among the holder's leases."""
+        """End the wait; an item served in this turn is among the holder's leases."""
         waiter, self.waiter = self.waiter, None
         if waiter is not None:
             self.broker.give_up(waiter)
-        if self._observing is not None:
-            self._observing.stop_waiting()
+        if self._browser is not None:
+            self._browser.stop_waiting()
 
     def hang_up(self, now_ms: int) -> None:
-        """The client is gone: what it was lent by a token that it never learned goes back."""
+        """End the wait, and give back a lease by a token that the client never received."""
         waiter = self.waiter
         self.stop_waiting()
         lease = waiter.lease if waiter is not None else None
         if lease is not None and lease.by_token and lease in lease.holder.leases:
-            assert isinstance(lease.owner, Reader)
-            lease.owner.give_back(lease, now_ms, DEFERRED)
+            assert isinstance(lease.owner, Subscription)
+            lease.owner.nack(lease, now_ms, DEFERRED)
 
-    def hear_end(self) -> None:
-        """The client says no more: a wait ends here, with nothing."""
+    def note_eof(self) -> None:
+        """End the wait with nothing: the client sends no more."""
         self.at_end = True
-        if self._observing is not None:
-            self._observing.at_end = True
-            if self._observing.stop_waiting():
+        if self._browser is not None:
+            self._browser.at_end = True
+            if self._browser.stop_waiting():
                 return
         if self.waiter is None or self.waiter.done:
             return
-        waiting = self._waiting
+        pending = self._pending
         self.stop_waiting()
-        if waiting is not None:
-            self._say_nothing_came(waiting)
+        if pending is not None:
+            self._say_nothing_came(pending)
 
-    def _say_nothing_came(self, waiting: Waiting, why: str = "") -> None:
-        queue = self.broker.queues.get(waiting.target.name)
+    def _say_nothing_came(self, pending: PendingGet, why: str = "") -> None:
+        queue = self.broker.queues.get(pending.target.name)
         self.broker.counters.get_misses += 1
         try:
-            if queue is not None and not waiting.target.peeks and queue.log.failure is not None:
+            if queue is not None and not pending.target.peeks and queue.log.failure is not None:
                 queue.raise_failed()
-            if why and waiting.awaited is None:
+            if why and pending.awaited is None:
                 raise ServerError(why)
-            unread = why_unread(waiting.target, queue, self._talk.last_command_ms)
-            if unread and waiting.awaited is None:
+            unread = why_unread(pending.target, queue, self._talk.last_command_ms)
+            if unread and pending.awaited is None:
                 raise Unread(unread)
             if unread:
                 line = Unread(f"the item that was open is ended; {unread}").line() + b"\r\n"
-                say(self.replies, line, waiting.awaited, waiting.stored, waiting.written)
+                say(self.replies, line, pending.awaited, pending.stored, pending.written)
                 return
-            say(self.replies, _END, waiting.awaited, waiting.stored, waiting.written)
+            say(self.replies, _END, pending.awaited, pending.stored, pending.written)
         except Refused as refused:
             self.replies.say(refused.line() + b"\r\n")

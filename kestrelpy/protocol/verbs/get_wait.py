@@ -1,6 +1,6 @@
-"""A fetch that waits, and how what was fetched, or not, is said.
+"""A get that waits, and its reply.
 
-One rule: what it ended before it waited is said with what it gets, and not before that is true.
+One rule: the close before a wait is answered together with the item, and only when it is true.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from collections.abc import Callable, Iterator
 
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import Log
-from kestrelpy.core.queue.browse import state_of
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.errors import Unread
 from kestrelpy.protocol.parse.commands import Target
 from kestrelpy.protocol.verbs.value_line import full_value, value
 
 
-class Waiting:
-    """A fetch that waits, and the record of the close before it, if there was one."""
+class PendingGet:
+    """A get that waits, and the record of the close before it, if there was one."""
 
     __slots__ = ("awaited", "numbered", "stored", "target", "written")
 
@@ -32,24 +31,26 @@ class Waiting:
         self.written = written
 
 
-def shown(target: Target, numbered: bool, item: Item, reader: Reader, end: bytes) -> bytes:
-    """What a peek answers."""
+def peek_reply(
+    target: Target, numbered: bool, item: Item, reader: Subscription, end: bytes
+) -> bytes:
+    """Return the reply to a peek."""
     if target.full:
-        return full_value(target.raw, item, end, item.marker, *state_of(reader, item.id))
+        return full_value(target.raw, item, end, item.marker, *reader.state_of(item.id))
     return value(target.raw, item, end, item.marker if numbered else 0)
 
 
 def why_unread(target: Target, queue: Queue | None, now_ms: int) -> str:
-    """Return why what is next cannot be read back for the moment; "": it can, or there is none."""
+    """Return why the next item cannot be read for the moment; "" if it can, or there is none."""
     if queue is None or not queue.reader.unread:
         return ""
     is_busy = queue.reader.is_busy(now_ms, target.dead, not target.peeks)
     return queue.reader.unread if is_busy else ""
 
 
-def patiently(observe: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
-    """Answer one key among several: what the others were given is said, so a shortage is waited
-    out, however often it takes to `observe`."""
+def retry_unread(observe: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
+    """Browse one key of several. The items of the other keys are already in the reply, so a
+    shortage is not an error here: it is tried again until it is over."""
     while True:
         try:
             yield from observe()

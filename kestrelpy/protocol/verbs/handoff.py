@@ -1,14 +1,14 @@
-"""Hand-off: what is stored confirms what is held, both or neither.
+"""Hand-off: one set stores an item and confirms another, both or neither.
 
-    set later/confirm              this, and the one item that this connection has open
-    set later/confirm=jobs:17      this, and the lease of jobs that token 17 names
+    set later/confirm              and the one item that this connection has open
+    set later/confirm=jobs:17      and the lease of jobs that token 17 names
 
-    look (refuses, changes nothing) ──▶ the item is on disk itself ──▶ store ──▶ the moves have it
+    look (refuses, changes nothing) ──▶ the item is on disk itself ──▶ store ──▶ a transfer
 
-The answer waits for what was stored, which names the item in the same record. (Where nothing is
-stored because it was before, for what stands for it; the confirm comes after that.)
+The reply waits for the stored record, which names the confirmed item. (If nothing is stored because
+the id was seen before, it waits for the earlier record; the confirm comes after that.)
 
-One rule: until something is stored in its place, the item stays with its holder.
+One rule: the item stays with its holder until another is stored in its place.
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ from journal.format.transfer import Origin
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.remnants import why_mistaken
-from kestrelpy.core.subscription.subscription import Reader
-from kestrelpy.core.subscription.token_leases import find
-from kestrelpy.core.transfer.steps import whose_files
+from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.errors import ClientError, LeaseExpired, Refused
 from kestrelpy.protocol.parse.commands import Store
 from kestrelpy.protocol.parse.set_conditions import Handoff
@@ -34,15 +31,15 @@ _new: Final = tuple.__new__  # half the cost of calling a named tuple
 
 
 class Given(NamedTuple):
-    """What is handed off, and where it is."""
+    """The item that is handed off, and its source."""
 
     source: Queue
-    reader: Reader
+    reader: Subscription
     lease: Lease
 
     @property
     def origin(self) -> Origin:
-        """As the record of what is stored in its place names it."""
+        """The origin, as the record of the stored item names it."""
         source, item = self.source, self.lease.item
         return _new(
             Origin,
@@ -53,8 +50,8 @@ class Given(NamedTuple):
 def given(
     talk: Talk, name: bytes, target: Queue | None, handoff: Handoff, now_ms: int
 ) -> Given:
-    """What this request hands off, to the `target` of that name; raises Refused, and nothing has
-    changed."""
+    """Return the item that this request hands off to the `target` of that name; raise Refused, and
+    nothing has changed."""
     if target is None:
         _check(name, talk.broker.policy_of(name, b""), True)
     else:
@@ -65,28 +62,28 @@ def given(
     if log.failure is not None:
         source.raise_failed()
     _check(source.name, source.policy, log.backlog is not None)
-    if talk.broker.remnants and (why := why_mistaken(source, target, name)):
+    if talk.broker.tombstones and (why := source.why_mistaken(target, name)):
         raise ClientError(why)
     return found
 
 
 def must_wait(found: Given, target: Queue | None) -> bool:
-    """Might a crash take the item away, and leave its number to another one?
+    """True if a crash might lose the item and give its number to another one.
 
-    (In one log nothing that comes behind it outlives it.)
+    (In one log no record after it outlives it.)
     """
     if found.lease.item.lsn <= found.source.log.lsn_durable:
         return False
-    return target is None or whose_files(target) is not whose_files(found.source)
+    return target is None or target.files is not found.source.files
 
 
 def is_for_nobody(queue: Queue) -> bool:
-    """Is nothing stored here, that could name what it is made of? Then a confirm alone is left."""
+    """True if the queue stores no record that could name the origin: then it only confirms."""
     return queue.passes_on and not queue.children and queue.retained is None
 
 
 def wait(talk: Talk, command: Store, found: Given) -> None:
-    """Once the item is on disk, carry the request out from its beginning."""
+    """Execute the request from its beginning once the item is on disk."""
     talk.replies.hold(b"", found.source.log, found.lease.item.lsn)
     talk.stream = _again(talk, command)
 
@@ -95,14 +92,15 @@ def _again(talk: Talk, command: Store) -> Iterator[bytes]:
     try:
         talk.store(command, talk.last_command_ms)
     except Refused as refused:
-        talk.refuse(refused, command.quiet)
+        talk.refuse(refused, command.noreply)
     yield b""
 
 
 def confirm_repeated(
     talk: Talk, command: Store, found: Given, target: Queue, now_ms: int
 ) -> None:
-    """It was stored before (or is for nobody): the item is done, once that is on disk."""
+    """Confirm the item of a set that was stored before (or is passed to no child), once that is on
+    disk."""
     log = target.log
     if log is found.source.log or log.lsn_durable >= log.lsn_appended:
         _confirm(talk, command, found, now_ms)
@@ -123,44 +121,44 @@ def _confirm_later(
             raise LeaseExpired(found.reader.name)
         _confirm(talk, command, found, talk.last_command_ms)
     except Refused as refused:
-        talk.refuse(refused, command.quiet)
+        talk.refuse(refused, command.noreply)
     yield b""
 
 
 def _confirm(talk: Talk, command: Store, found: Given, now_ms: int) -> None:
     lsn = found.reader.confirm(found.lease, now_ms)
-    if not command.quiet:
+    if not command.noreply:
         talk.replies.hold(_STORED, found.source.log, lsn)
 
 
 def _named(talk: Talk, handoff: Handoff, now_ms: int) -> Given:
     source = talk.broker.queues.get(handoff.queue)
-    lease = find(source.reader, handoff.token, now_ms) if source is not None else None
+    lease = source.reader.by_token.find(handoff.token, now_ms) if source is not None else None
     if source is None or lease is None:
         raise LeaseExpired(handoff.queue)
     return Given(source, source.reader, lease)
 
 
 def _open(talk: Talk) -> Given:
-    """The one item that this connection has open."""
+    """Return the one item that this connection has open."""
     leases, overdue = talk.holder.leases, talk.holder.overdue
     if not leases:
         if not overdue:
             raise ClientError("nothing to confirm: no item is open on this connection")
-        reader = overdue[-1]  # the mark stands for the close that may come
-        assert isinstance(reader, Reader)
+        reader = overdue[-1]  # the mark stands for the close that may still come
+        assert isinstance(reader, Subscription)
         raise LeaseExpired(reader.name)
-    # Where several may be open, one whose lease has ended may be meant as well.
+    # If several items may be open, the client may mean one whose lease has expired.
     if len(leases) > 1 or (overdue and talk.host.max_open_reads > 1):
         raise ClientError("name it: several items are open, say confirm=<queue>:<token>")
     lease = next(iter(leases))
     reader = lease.owner
-    assert isinstance(reader, Reader)
+    assert isinstance(reader, Subscription)
     return _new(Given, (talk.broker.queues[reader.name], reader, lease))
 
 
 def _check(name: bytes, policy: Policy, is_on_disk: bool) -> None:
-    """Raises ClientError unless this queue can be a side of a hand-off."""
+    """Raise ClientError unless this queue can be a side of a hand-off."""
     if policy.durable and is_on_disk and not policy.sync_ms:
         return
     queue = name.decode("ascii")

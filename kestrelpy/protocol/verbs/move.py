@@ -1,13 +1,13 @@
-"""Items that somebody has moved: what waits in one queue to another, and dead items.
+"""Transfers on request: ready items to another queue, and dead letters.
 
-    move jobs later 100               ──▶ 100      of the next that are ready, in their order
-    redrive jobs all                  ──▶ 7        dead items, back to the end of their own queue
+    move jobs later 100               ──▶ 100      the next ready items, in their order
+    redrive jobs all                  ──▶ 7        dead letters, to the end of their own queue
     redrive jobs 3,5,8 elsewhere      ──▶ 2        or to another: those of them that are dead
 
-The answer is how many arrived; it is said when that is on disk on both sides. If the first one is
-refused, the answer is why.
+The reply is the number of items that arrived; it leaves when they are on disk on both sides. If the
+first item is refused, the reply is the reason.
 
-One rule: what is refused, or cannot be read, stays where it was.
+One rule: an item that is refused, or cannot be read, stays in its queue.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
+from kestrelpy.core.queue.admin import Admin
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.transfer.request import Order
-from kestrelpy.core.transfer.steps import redrive as redrive_one
+from kestrelpy.core.transfer.request import TransferRequest
 from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.protocol.parse.commands import Plain
 from kestrelpy.protocol.parse.names import check_name, parent_of
 from kestrelpy.protocol.ports import Talk
 
-# Of one request; who has more to move asks again, and knows how far it got.
+# Of one request; a client with more to move asks again, and knows its progress.
 MOVED_MAX: Final = 10_000
 _ALL: Final = b"all"
 _PER_SLICE: Final = 500
 
 
 def move(talk: Talk, command: Plain, now_ms: int) -> None:
-    """`move <queue> <target> <count>`; raises Refused, and nothing has changed."""
+    """`move <queue> <target> <count>`; raise Refused, and nothing has changed."""
     if len(command.words) != 3:
         raise ClientError("move needs two queues and a count: move <queue> <target> <count>")
     name, target, word = command.words
@@ -42,11 +42,11 @@ def move(talk: Talk, command: Plain, now_ms: int) -> None:
         raise ClientError("move needs two queues, and these are one")
     queue = _source(talk, command, name, target)
     if queue is not None:
-        _begin(talk, command, Order(queue, target, None, count, owner=talk))
+        _begin(talk, command, TransferRequest(queue, target, None, count, owner=talk))
 
 
 def redrive(talk: Talk, command: Plain, now_ms: int) -> None:
-    """`redrive <queue> <id>[,<id>...]|all [<target>]`; raises Refused, and nothing has changed."""
+    """`redrive <queue> <id>[,<id>...]|all [<target>]`; raise Refused, and nothing has changed."""
     if len(command.words) not in (2, 3):
         raise ClientError(
             "redrive needs a queue and its dead: redrive <queue> <id>[,<id>...]|all [<target>]"
@@ -66,28 +66,28 @@ def redrive(talk: Talk, command: Plain, now_ms: int) -> None:
     if target == name:
         talk.stream = _redrive_each(talk, command, queue, ids)
     else:
-        _begin(talk, command, Order(queue, target, ids, owner=talk))
+        _begin(talk, command, TransferRequest(queue, target, ids, owner=talk))
 
 
 def _redrive_each(
     talk: Talk, command: Plain, queue: Queue, ids: deque[int]
 ) -> Iterator[bytes]:
-    """Back to their own queue: one record each, in slices."""
-    count, now_ms = 0, talk.last_command_ms
+    """Put dead letters back to their own queue: one record each, in slices."""
+    count, now_ms, admin = 0, talk.last_command_ms, Admin(queue)
     while ids and not queue.deleted and queue.log.failure is None and not queue.log.no_room:
         for _ in range(min(len(ids), _PER_SLICE)):
-            count += redrive_one(queue, ids.popleft(), now_ms) is not None
+            count += admin.redrive(ids.popleft(), now_ms) is not None
         if queue.reader.waiters:
             queue.reader.serve(now_ms)
         yield b""
     if queue.log.no_room and not count:
-        talk.refuse(ServerError(queue.log.no_room), command.quiet)
-    elif not command.quiet:
+        talk.refuse(ServerError(queue.log.no_room), command.noreply)
+    elif not command.noreply:
         talk.replies.hold(b"%d\r\n" % count, queue.log, queue.log.lsn_appended)
 
 
 def _source(talk: Talk, command: Plain, name: bytes, target: bytes) -> Queue | None:
-    """The queue that is meant; None: there is none, and that is said."""
+    """Return the source queue; None after the reply that there is none."""
     for each in (name, target):
         check_name(each.partition(b"/")[0])
         if b"/" in each:
@@ -100,24 +100,24 @@ def _source(talk: Talk, command: Plain, name: bytes, target: bytes) -> Queue | N
         raise ServerError(f"{talk.host.mode}: this server moves nothing now")
     queue = talk.broker.queues.get(name)
     if queue is None:
-        if not command.quiet:
+        if not command.noreply:
             talk.replies.say(b"NOT_FOUND\r\n")
     elif queue.log.failure is not None:
         queue.raise_failed()
     return queue
 
 
-def _begin(talk: Talk, command: Plain, order: Order) -> None:
+def _begin(talk: Talk, command: Plain, order: TransferRequest) -> None:
     talk.broker.moves.request(order)
-    talk.await_order(order)
+    talk.await_transfer(order)
     talk.stream = _answer(talk, command, order)
 
 
-def _answer(talk: Talk, command: Plain, order: Order) -> Iterator[bytes]:
-    """Asked for when the order is over."""
+def _answer(talk: Talk, command: Plain, order: TransferRequest) -> Iterator[bytes]:
+    """Reply with the result; the request is over."""
     assert order.is_over
     if order.refusal and not order.moved:
-        talk.refuse(ServerError(order.refusal), command.quiet)
-    elif not command.quiet:
+        talk.refuse(ServerError(order.refusal), command.noreply)
+    elif not command.noreply:
         talk.replies.say(b"%d\r\n" % order.moved)
     yield b""

@@ -4,9 +4,9 @@
     gets acc/key=A/peek/at_version=3     VALUE ... 3      7 ──▶ 6 ──▶ 5 ──▶ 4 ──▶ 3: each item's
                                                           record names the one before it
 
-What only the log has is read off the loop, one item at a time, and whoever hangs up ends the walk.
+Items that only the log has are read off the loop, one at a time; a hang-up ends the walk.
 
-One rule: an item is shown as of the moment of the answer: if it is kept, and when it is stored.
+One rule: an item is shown as of the moment of the reply: if it is retained, and when it is stored.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kestrelpy.core.item import Item
-from kestrelpy.core.queue.browse import Kept
+from kestrelpy.core.queue.browse import Browse
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ClientError
 from kestrelpy.protocol.parse.commands import Target
 from kestrelpy.protocol.ports import Talk
-from kestrelpy.protocol.replies import Replies, Together
-from kestrelpy.protocol.verbs.browse import Observing
+from kestrelpy.protocol.replies import JointReply, Replies
+from kestrelpy.protocol.verbs.browse import Browser
 from kestrelpy.protocol.verbs.value_line import full_value, value
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-_STEPS_AT_ONCE: Final = 200  # about 2 ms, where all of them are in memory
+_STEPS_AT_ONCE: Final = 200  # about 2 ms if all of them are in memory
 
 
 def check_stream(target: Target, queue: Queue | None) -> None:
-    """Raises ClientError where a version cannot be looked for, or what is named is no key."""
+    """Raise ClientError if the queue keeps no versions, or the key is not valid for it."""
     if queue is None or not target.key:
         return
     queue.policy.keys.key_of(queue.name, target.key, b"")
@@ -40,14 +40,14 @@ def check_stream(target: Target, queue: Queue | None) -> None:
         if not queue.policy.durable:
             remedy = "it is in memory (durable)"
         name = queue.name.partition(b"+")[0].decode("ascii")
-        raise ClientError(f"at_version: queue {name} keeps nothing that is done; {remedy}")
+        raise ClientError(f"at_version: queue {name} retains no completed items; {remedy}")
 
 
 def show_stream(
-    talk: Talk, observer: Observing, target: Target, numbered: bool, end: bytes,
-    to: Replies | Together,
+    talk: Talk, browser: Browser, target: Target, numbered: bool, end: bytes,
+    to: Replies | JointReply,
 ) -> Iterator[bytes]:  # fmt: skip
-    """Answer one key= with peek. Held up, it yields nothing, and is gone on with later."""
+    """Answer one key= with peek. While it has to wait it yields nothing; the caller resumes it."""
     counters = talk.broker.counters
     counters.cmd_peek += 1
     queue = talk.broker.queues.get(target.name)
@@ -56,11 +56,11 @@ def show_stream(
     version = 0
     if queue is not None:
         key = queue.policy.keys.key_of(queue.name, target.key, b"")
-        wall_ms = talk.last_command_ms + queue.wall.offset_ms
-        written = queue.versions.of(key, queue.policy, wall_ms)
+        unix_ms = talk.last_command_ms + queue.clock.offset_ms
+        written = queue.dedupe.versions.of(key, queue.policy, unix_ms)
         version = target.at_version or written.version
         if 0 < version <= written.version:
-            item = yield from _walk(talk, observer, queue, written.item, written.version - version)
+            item = yield from _walk(talk, browser, queue, written.item, written.version - version)
     if queue is None or item is None or not _is_shown(talk, queue, item):
         counters.get_misses += 1
         to.say(end)
@@ -69,45 +69,45 @@ def show_stream(
     to.value_bytes += item.size
     number = version if numbered else 0
     if target.full:
-        data = full_value(target.raw, item, end, number, *Kept(queue).state(item.id))
+        data = full_value(target.raw, item, end, number, *Browse(queue).state(item.id))
     else:
         data = value(target.raw, item, end, number)
     to.hold(data, queue.log, item.lsn)
 
 
 def _walk(
-    talk: Talk, observer: Observing, queue: Queue, id_: int, back: int
+    talk: Talk, browser: Browser, queue: Queue, id_: int, back: int
 ) -> Generator[bytes, None, Item | None]:
-    """The item so many versions before this one; None: it is not kept."""
+    """Return the item `back` versions before this one; None if it is not retained."""
     for step in range(1, back + 1):
         if step % _STEPS_AT_ONCE == 0:
-            yield b""  # others have their turn
-        item = yield from _item(talk, observer, queue, id_)
+            yield b""  # other connections have their turn
+        item = yield from _item(talk, browser, queue, id_)
         if item is None or item.stamp is None or not item.stamp.previous:
             return None
         id_ = item.stamp.previous
-    return (yield from _item(talk, observer, queue, id_))
+    return (yield from _item(talk, browser, queue, id_))
 
 
 def _item(
-    talk: Talk, observer: Observing, queue: Queue, id_: int
+    talk: Talk, browser: Browser, queue: Queue, id_: int
 ) -> Generator[bytes, None, Item | None]:
-    kept = Kept(queue)
+    kept = Browse(queue)
     if queue.deleted or not kept.has(id_):
         return None
     item = kept.item(id_)
     if item is not None:
         return item
     if id_ > queue.log.item_stored and queue.log.failure is None:
-        talk.replies.hold(b"", queue.log, queue.log.lsn_appended)  # it is read when it is there
+        talk.replies.hold(b"", queue.log, queue.log.lsn_appended)  # it is read when it is stored
         yield b""
-    return (yield from observer.item(queue, id_))
+    return (yield from browser.item(queue, id_))
 
 
 def _is_shown(talk: Talk, queue: Queue, item: Item) -> bool:
-    kept, wall_ms = Kept(queue), talk.last_command_ms + queue.wall.offset_ms
+    kept, unix_ms = Browse(queue), talk.last_command_ms + queue.clock.offset_ms
     return (
         not queue.deleted
         and kept.has(item.id)
-        and not kept.has_expired(item.id, item.expires_ms, wall_ms)
+        and not kept.has_expired(item.id, item.expires_ms, unix_ms)
     )

@@ -1,8 +1,8 @@
-"""How items are said: the VALUE line, the body, and with `full` all that is known.
+"""Items on the wire: the VALUE line, the body, and with `full` all that is known.
 
     VALUE <key> <flags> <bytes>[ <number>[ <stored ms> <expires ms> <attempts> <state> <key> <id>]]
 
-One rule: what is not there is `-`; keys and ids are percent-encoded, so that a line stays words.
+One rule: an absent value is `-`; keys and ids are percent-encoded, so that a line splits at blanks.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Final
 from urllib.parse import quote_from_bytes
 
 from journal.format.key import in_words
-from journal.store import Put
+from journal.read.range_scan import Put
 from kestrelpy.core.item import Item
 
-_UNESCAPED: Final = "!$&'()*+,:;=@"  # printable, and not what percent-encoding or a line needs
+_UNESCAPED: Final = "!$&'()*+,:;=@"  # printable, and not needed by percent-encoding or the line
 
 
 class Shape:
-    """How the items of one answer to an observer are said."""
+    """The format of the items in one reply to a browse."""
 
     __slots__ = ("full", "key", "numbered")
 
@@ -28,8 +28,8 @@ class Shape:
         self.full = full
 
     def lines(self, puts: list[Put]) -> list[bytes]:
-        """Each as it is said; with `full` only the VALUE line, without its end: its attempts and
-        state follow, and the body."""
+        """Return each item as it is sent; with `full` only the VALUE line, without its end:
+        attempts, state and the body follow."""
         key = self.key
         if self.full:
             return [
@@ -47,8 +47,8 @@ class Shape:
         ]
 
 
-def standing(state: bytes, attempts: int, key: bytes = b"", id_: bytes = b"") -> bytes:
-    """`<attempts> <state> <key> <id>`; the key is canonical, and said in words."""
+def state_words(state: bytes, attempts: int, key: bytes = b"", id_: bytes = b"") -> bytes:
+    """Return `<attempts> <state> <key> <id>`; the key is canonical, and said in words."""
     return b"%d %b %b %b" % (
         attempts, state, in_words(key).encode("ascii") or b"-", _quoted(id_)
     )  # fmt: skip
@@ -57,25 +57,25 @@ def standing(state: bytes, attempts: int, key: bytes = b"", id_: bytes = b"") ->
 def full_value(
     key: bytes, item: Item, end: bytes, number: int, state: bytes, attempts: int
 ) -> bytes:
-    """An item with all that is known about it."""
+    """Return an item with all that is known about it."""
     body = item.body
     return b"VALUE %b %d %d %d %d %b %b\r\n%b\r\n%b" % (
         key, item.flags, len(body), number, item.stored_ms, _date(item.expires_ms),
-        standing(state, attempts, item.key, item.stamp.id if item.stamp is not None else b""),
+        state_words(state, attempts, item.key, item.stamp.id if item.stamp is not None else b""),
         body, end,
     )  # fmt: skip
 
 
 def value(key: bytes, item: Item, end: bytes, number: int) -> bytes:
-    """An item, with its number unless that is 0."""
+    """Return an item, with its number unless that is 0."""
     body = item.body
     if number:
         return b"VALUE %b %d %d %d\r\n%b\r\n%b" % (key, item.flags, len(body), number, body, end)
     return b"VALUE %b %d %d\r\n%b\r\n%b" % (key, item.flags, len(body), body, end)
 
 
-def _date(wall_ms: int) -> bytes:
-    return b"%d" % wall_ms if wall_ms else b"-"
+def _date(unix_ms: int) -> bytes:
+    return b"%d" % unix_ms if unix_ms else b"-"
 
 
 def _quoted(text: bytes) -> bytes:

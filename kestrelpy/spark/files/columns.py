@@ -15,23 +15,19 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from journal.errors import NewerFormat
-from journal.format import DELIVERY_MAX, HEADER_BYTES, Kind, Meta, Record, Tag, decode_meta
 from journal.format.key import as_text
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import DELIVERY_MAX
+from journal.format.record import HEADER_BYTES
+from kestrelpy.spark.files.frame_headers import Bools, Heads, Ints
 from kestrelpy.spark.files.live_items import NOTHING_HELD, STATES, Holding
 from kestrelpy.spark.files.readers import NUMBERS, Turns, names
 from kestrelpy.spark.files.split import Limits, Piece
 from kestrelpy.spark.schema import OP_WORDS, Selection
 
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-Bools = npt.NDArray[np.bool_]
-
-_ROWS: Final = np.arange(8)[:, None]
 _LOW32: Final = np.uint64(0xFFFFFFFF)
 _EXPIRES: Final = np.uint64(Tag.EXPIRES_MS | 8 << 8)  # what meta that begins with it begins with
 _EXPIRES_MASK: Final = np.uint64(0xFFFFFF)
@@ -43,114 +39,6 @@ _SIZE_IN_META: Final = (Kind.DEAD, Kind.LEASED, Kind.RETURNED, Kind.UPTO, Kind.R
 _ENDED: Final = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED)
 _BEGAN: Final = (Kind.DONE, Kind.RETURNED, Kind.DEAD, Kind.MOVED)
 _COUNTED: Final = (Kind.RETURNED, Kind.DEAD)  # `small` is the attempts
-
-
-class Heads:
-    """Whole frames: `at` is where each begins in `data`, whose first byte is `base` in the file."""
-
-    def __init__(self, data: bytes, base: int, at: Ints) -> None:
-        self.data = data
-        self.base = base
-        self.at = at
-        words = np.frombuffer(data, "<u8", len(data) >> 3)
-        self.words: Words = words[_ROWS + (at >> 3)]
-
-    def __len__(self) -> int:
-        return len(self.at)
-
-    def pick(self, which: Bools | slice) -> Heads:
-        """Some of them."""
-        made = Heads.__new__(Heads)
-        made.data, made.base = self.data, self.base
-        made.at, made.words = self.at[which], self.words[:, which]
-        return made
-
-    @cached_property
-    def lengths(self) -> Ints:
-        """Bytes of header, meta and body."""
-        made: Ints = (self.words[0] >> np.uint64(32)).astype(np.int64)
-        return made
-
-    @cached_property
-    def small(self) -> Ints:
-        made: Ints = (self.words[2] >> np.uint64(32)).astype(np.int64)
-        return made
-
-    @property
-    def offsets(self) -> Ints:
-        """Where in the file they are."""
-        return self.at + self.base
-
-    def _numbers(self, word: int) -> Ints:
-        made: Ints = self.words[word].view(np.int64)
-        return made
-
-    @property
-    def lsn(self) -> Ints:
-        return self._numbers(3)
-
-    @property
-    def time_ms(self) -> Ints:
-        return self._numbers(4)
-
-    @property
-    def item(self) -> Ints:
-        return self._numbers(5)
-
-    @property
-    def number(self) -> Ints:
-        return self._numbers(6)
-
-    @cached_property
-    def kind(self) -> npt.NDArray[np.uint8]:
-        made: npt.NDArray[np.uint8] = self.words[7].astype(np.uint8)
-        return made
-
-    @cached_property
-    def meta_bytes(self) -> Ints:
-        made: Ints = (self.words[7] >> np.uint64(16)).astype(np.uint16).astype(np.int64)
-        return made
-
-    @cached_property
-    def reader(self) -> npt.NDArray[np.uint16]:
-        made: npt.NDArray[np.uint16] = (self.words[7] >> np.uint64(32)).astype(np.uint16)
-        return made
-
-    def is_one_of(self, kinds: tuple[Kind, ...]) -> Bools:
-        """Which are of one of these kinds."""
-        found: Bools = self.kind == kinds[0]
-        for kind in kinds[1:]:
-            found |= self.kind == kind
-        return found
-
-    @cached_property
-    def marker(self) -> Ints:
-        """Of the item that each is about; 0: of none."""
-        return np.where(self.kind == Kind.PUT, self.number, self.item)
-
-    @cached_property
-    def metas(self) -> list[Meta]:
-        """Each one's meta; empty also where this version cannot read it."""
-        cache: dict[bytes, Meta] = {b"": {}}
-        made = []
-        starts = self.at + HEADER_BYTES
-        for start, end in zip(starts.tolist(), (starts + self.meta_bytes).tolist(), strict=True):
-            raw = self.data[start:end]
-            meta = cache.get(raw)
-            if meta is None:
-                meta = cache[raw] = _meta(raw)
-            made.append(meta)
-        return made
-
-
-def _meta(raw: bytes) -> Meta:
-    try:
-        return decode_meta(raw)
-    except (NewerFormat, ValueError):
-        return {}
-
-
-# -- rows ---------------------------------------------------------------------------------------
 
 
 class Rows:
@@ -413,8 +301,3 @@ ITEM_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
     "marker": _item_marker,
     "state": lambda source: _STATES.take(pa.array(source.held.states(source.heads.item))),
 }
-
-
-def heads_of(data: bytes, records: list[Record]) -> Heads:
-    """Of records that were read from a whole file one by one."""
-    return Heads(data, 0, np.fromiter((r.offset for r in records), np.int64, len(records)))

@@ -26,14 +26,16 @@ import pyarrow as pa
 
 from journal.errors import Damage, JournalError, NewerFormat
 from journal.files import Disk, Files
-from journal.format import HEADER_BYTES, UNNUMBERED, Kind, Record, padded
+from journal.format.kinds import UNNUMBERED, Kind
+from journal.format.record import HEADER_BYTES, Record, padded
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
     SegmentHeader,
 )
 from journal.read.scan import FEWER_THAN_COUNTED, Scan, read_footer, scan
-from kestrelpy.spark.files.columns import Bools, Heads, Rows, heads_of
+from kestrelpy.spark.files.columns import Rows
+from kestrelpy.spark.files.frame_headers import Bools, Heads, heads_of
 from kestrelpy.spark.files.gaps import Judge
 from kestrelpy.spark.files.split import NO_LIMITS, Limits, Piece, PieceGone
 from kestrelpy.spark.schema import Selection

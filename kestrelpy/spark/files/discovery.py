@@ -22,9 +22,10 @@ from typing import Final, cast
 
 from journal.errors import Damage, JournalError, NewerFormat
 from journal.files import Files
-from journal.format import Kind, Record, decode
 from journal.format.checkpoint import Checkpoint
 from journal.format.folder import parse_folder_name
+from journal.format.kinds import Kind
+from journal.format.record import Record, decode
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,

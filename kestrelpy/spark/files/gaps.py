@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, DamageKind
-from journal.format import HEADER_BYTES, Kind, Record
+from journal.format.kinds import Kind
+from journal.format.record import HEADER_BYTES, Record
 from journal.format.segment import FILE_HEADER_BYTES
 from journal.read.scan import FOOTER_LOST, Gap, Scan
 from journal.recovery.recovery import MISSING_BEHIND, SHORTER

@@ -16,10 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from journal.sets.id_counts import PAGE_IDS
+from kestrelpy.spark.files.frame_headers import Bools, Ints
 from kestrelpy.spark.files.split import Held
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 STATES: Final = ("ready", "dead", "lent", "delayed")
 READY, DEAD, LENT, DELAYED = range(len(STATES))

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Final
 from journal.errors import Damage, JournalError
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.files.split import Limits, Piece, PieceGone
-from kestrelpy.spark.live.partitions import chosen
 from kestrelpy.spark.offsets import packed, refuse_strangers
 from kestrelpy.spark.options import ALL_MARKERS, Options
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kestrelpy.spark.files.plan_events import History, Journal
+    from kestrelpy.spark.files.plan import History, Journal
     from kestrelpy.spark.schema import Selection
 
 log = logging.getLogger("kestrelpy.spark")
@@ -88,7 +87,7 @@ def _is_wanted(journal: Journal, options: Options) -> bool:
     servers = options.wanted.servers
     if servers is not None and journal.server not in servers:
         return False
-    return chosen(journal.queue, options)
+    return options.chooses(journal.queue)
 
 
 def limits_of(server: str | None, queue: str, options: Options) -> Limits | None:

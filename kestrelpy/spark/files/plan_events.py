@@ -19,81 +19,28 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Disk, Files
-from journal.format import Kind
+from journal.format.kinds import Kind
 from journal.format.segment import FILE_HEADER_BYTES, Tally
 from journal.read.scan import Scan
 from journal.recovery.chain import SegmentFile
 from journal.recovery.recovery import MISSING_BEFORE, SHORTER
 from journal.tools.view import RESTARTS_MAX, live_files
 from kestrelpy.spark.files.copies import best_copies, by_journal
-from kestrelpy.spark.files.discovery import Found, Looked, Problem, look, naming
+from kestrelpy.spark.files.discovery import Found, Looked, look, naming
 from kestrelpy.spark.files.gaps import Judge
+from kestrelpy.spark.files.plan import History, Journal
 from kestrelpy.spark.files.readers import Naming, in_order, namings_among, namings_of
 from kestrelpy.spark.files.split import Piece, PieceGone, Range, without
 from kestrelpy.spark.files.tail import Survey, survey
 
-if TYPE_CHECKING:
-    from kestrelpy.spark.files.plan_items import State
-
 _number: Final = attrgetter("file.number")
 _offset: Final = attrgetter("offset")
-
-
-@dataclass(slots=True)
-class Journal:
-    """One journal: what is kept of it, as pieces by lsn.
-
-    `holes` are lsns that are not there because they were reclaimed, `damages` what else is not
-    there, `torn` where the log ends though bytes follow. `lsn_first` is where its history begins
-    (0: nothing is kept), `lsn_next` one behind the last record. `state`: when items are planned.
-    """
-
-    identity: bytes
-    server: str | None
-    queue: str
-    generation: int
-    folders: list[str]
-    pieces: list[Piece] = field(default_factory=list)
-    holes: list[Range] = field(default_factory=list)
-    damages: list[Damage] = field(default_factory=list)
-    torn: list[Damage] = field(default_factory=list)
-    lsn_synced: int = 0
-    state: State | None = None
-
-    @property
-    def namings(self) -> tuple[Naming, ...]:
-        """The readers that it names."""
-        return self.pieces[0].namings if self.pieces else ()
-
-    @property
-    def lsn_first(self) -> int:
-        return min((p.lsn_first for p in self.pieces), default=0)
-
-    @property
-    def lsn_next(self) -> int:
-        return max((p.lsn_last for p in self.pieces), default=0) + 1
-
-
-@dataclass(slots=True)
-class History:
-    """Everything under some paths; `problems` are files that are not read."""
-
-    journals: list[Journal]
-    problems: list[Problem]
-
-    @property
-    def pieces(self) -> list[Piece]:
-        return [piece for journal in self.journals for piece in journal.pieces]
-
-    @property
-    def damages(self) -> list[Damage]:
-        return [damage for journal in self.journals for damage in journal.damages]
 
 
 def plan_events(paths: Sequence[str], files: Files | None = None) -> History:

@@ -16,12 +16,14 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from journal.format import Kind, Record, Tag, decode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta
+from journal.format.record import Record
 from journal.format.subscription_state import STOPS
 from journal.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from kestrelpy.spark.files.columns import Heads
+    from kestrelpy.spark.files.frame_headers import Heads
 
 OWN: Final = 0  # the queue's own line
 _NUMBER_BITS: Final = 16  # of a reader's number in a record

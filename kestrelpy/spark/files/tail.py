@@ -13,11 +13,11 @@ from typing import Final
 
 import numpy as np
 
-from journal.format import UNNUMBERED, Kind
+from journal.format.kinds import UNNUMBERED, Kind
 from journal.format.segment import FILE_HEADER_BYTES, Tally
 from journal.read.scan import Scan, scan
-from kestrelpy.spark.files.columns import Heads
 from kestrelpy.spark.files.decode import CHUNK_BYTES, right_frames, whole_frames
+from kestrelpy.spark.files.frame_headers import Heads
 from kestrelpy.spark.files.readers import Naming, namings_in
 
 _UNNUMBERED: Final = tuple(sorted(UNNUMBERED))

@@ -11,7 +11,6 @@ One rule: nothing is removed, and nothing is created.
 
 from __future__ import annotations
 
-import fnmatch
 import logging
 import time
 from collections import deque
@@ -92,7 +91,7 @@ def plan(options: Options) -> list[list[Slice]]:
             continue
         names = (str(server.address), server.server)
         for queue, held in sorted(server.queues.items()):
-            if not chosen(queue, options):
+            if not options.chooses(queue):
                 continue
             span = range_of(
                 options.starting_markers.of(names, queue),
@@ -109,13 +108,6 @@ def plan(options: Options) -> list[list[Slice]]:
                     )
                 )  # fmt: skip
     return packed(slices, options.max_partition_bytes, options.min_partitions, _cut)
-
-
-def chosen(queue: str, options: Options) -> bool:
-    """Is this queue one of those that are asked for?"""
-    if options.wanted.queues is not None and queue not in options.wanted.queues:
-        return False
-    return any(fnmatch.fnmatchcase(queue, glob) for glob in options.queues)
 
 
 def _size(held: Held, span: Range) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from journal.files import Disk
-from kestrelpy.server.server_id import read_server_id
+from kestrelpy.server.directory.server_id import read_server_id
 from tests.process.cli.command import Command, eventually
 from tests.process.cli.load import Load, drained, number_of
 from tests.support.daemon import DaemonProcess
@@ -106,7 +106,7 @@ def test_only_what_is_closed_is_linked(kestrelpy: Command, tmp_path: Path) -> No
         (["backup", "copy", "--data-dir", "nowhere"], "nowhere: no data directory of kestrelpy"),
         (["backup", "file", "--data-dir", "data"], "file: Not a directory"),
         (["restore", "full", "--data-dir", "new"], "full: no backup.json here"),
-        (["restore", "broken", "--data-dir", "new"], "not what a backup says of itself"),
+        (["restore", "broken", "--data-dir", "new"], "this is no manifest of a backup"),
         (["restore", "copy", "--data-dir", "data"], "there is a queue of this name; --replace"),
     ],
 )

@@ -39,7 +39,7 @@ def test_a_paused_queue_lends_nothing_until_it_is_resumed(
     resumed = kestrelpy("queues", "resume", "still")
 
     assert (paused.code, paused.out) == (
-        0, b"still is paused: it stores, confirms and shows, and lends nothing\n",
+        0, b"still is paused: it stores, confirms and shows, and leases nothing\n",
     )  # fmt: skip
     assert refused.is_sentence(1)
     assert row.split()[-1] == why == "paused"
@@ -83,7 +83,7 @@ def test_an_item_is_shown_with_why_it_is_not_delivered(
     assert (gone.code, gone.err) == (1, "")
     assert b"gone" in gone.out
     assert never.is_sentence(2)
-    assert "item 3 of seen was not given yet, the latest is 2" in never.err
+    assert "item 3 of seen is not assigned yet, the latest is 2" in never.err
 
 
 def test_an_item_that_waits_is_cancelled_when_somebody_says_yes(
@@ -149,7 +149,7 @@ def test_the_dead_are_purged_one_some_or_all(kestrelpy: Command, daemon: DaemonP
     assert missing.is_sentence(1)
     assert "frail-2: not among the dead: 3" in missing.err
     assert (everything.code, everything.out) == (1, b"purged 596 dead items of frail-2\n")
-    assert "frail-2: somebody holds them, so they stay: 1" in everything.err
+    assert "frail-2: they are leased, so they stay: 1" in everything.err
     assert counts(daemon, "frail-2")["dead"] == 1
     client.get("frail-2/close")
     assert counts(daemon, "frail-2")["dead"] == 0

@@ -48,7 +48,7 @@ def test_dead_items_are_redriven_to_another_queue_some_by_text_or_all(
 
     assert neither.is_sentence(2)
     assert dry.out.decode().splitlines() == [
-        "would redrive 2 dead items of poison back to its line", "  11  abort", "  13  the needle",
+        "would redrive 2 dead items of poison back to its end", "  11  abort", "  13  the needle",
     ]  # fmt: skip
     assert no.code == 1
     assert b"13 dead items of poison go to again. Redrive? [y/N]" in no.out

@@ -39,7 +39,7 @@ def test_the_same_again_is_fine_and_anything_else_is_exit_code_1(kestrelpy: Comm
     same = kestrelpy("queues", "create", "again", "--set", "lease=300s")
     other = kestrelpy("queues", "create", "again", "--set", "lease=6m")
 
-    assert (same.code, same.out) == (0, b"again: was there, and has these settings\n")
+    assert (same.code, same.out) == (0, b"again: exists, and has these settings\n")
     assert other.is_sentence(1), other
     assert "other settings were declared for it" in other.err
     assert settings(kestrelpy, "again") == {"lease": ("5m", "declared")}

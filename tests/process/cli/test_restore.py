@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from journal.errors import JournalError
-from journal.format import Kind
+from journal.format.kinds import Kind
 from journal.recovery.recovery import Recovery
 from kestrelpy.cli.backup import back_up
 from kestrelpy.cli.restore import put_back

@@ -89,7 +89,7 @@ def test_once_with_nothing_there_is_exit_code_1(kestrelpy: Command) -> None:
         (["q", "--delay", "x", "--", "cat"], '--delay: "x" is not a duration'),
         (["q", "--bury", "65,x", "--", "cat"], "'65,x' is not a list of exit codes"),
         (["q", "--bury", "0", "--", "cat"], "numbers from 1 to 255"),
-        (["q", "--bury", "75", "--", "cat"], "exit code 75 puts an item off"),
+        (["q", "--bury", "75", "--", "cat"], "exit code 75 defers an item"),
         (["a/b", "--", "cat"], "unknown option b"),
         (["a b", "--", "cat"], "Key contains whitespace"),
     ],
@@ -226,7 +226,7 @@ def test_exit_code_75_puts_the_item_off_and_counts_no_attempt(
     ended = kestrelpy("work", "put-off", "--once", "--delay", "1s", "--", "sh", "-c", "exit 75")
 
     assert ended.code == 1, ended
-    assert "ended with exit code 75; the item was put off for 1s" in ended.err
+    assert "ended with exit code 75; the item was deferred for 1s" in ended.err
     assert counts(daemon, "put-off")["delayed"] == 1
     assert client.get("put-off/open/t=10s") == b"x"
     assert client.stats("put-off/open")[b"queue_put-off_open_1_attempts"] == 0
@@ -242,7 +242,7 @@ def test_a_code_of_bury_puts_it_into_the_dead_line_with_the_command_s_last_words
 
     assert ended.code == 1, ended
     assert ended.err.startswith("one\nno such account: 7\n\n")
-    assert "ended with exit code 65; the item was buried" in ended.err
+    assert "ended with exit code 65; the item is a dead letter now" in ended.err
     assert reasons(daemon, "buried") == [b"no%20such%20account:%207"]
 
 
@@ -289,7 +289,7 @@ def test_after_its_limit_a_command_is_told_and_its_item_put_off(
     ended = kestrelpy("work", "long", "--once", "--defer-after", "1s", "--", *TOLD, "1")
 
     assert ended.code == 1, ended
-    assert "ended with exit code 1; the item was put off for 10s" in ended.err
+    assert "ended with exit code 1; the item was deferred for 10s" in ended.err
     assert client.raw_command(b"retry long 1") == b"OK"
     assert client.get("long/open") == b"x"
     assert client.stats("long/open")[b"queue_long_open_1_attempts"] == 0

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from pymemcache.exceptions import MemcacheServerError
 
-from kestrelpy.client import Item, LeaseLost, Worker
+from kestrelpy.client import Item, Worker
+from kestrelpy.client.item import LeaseLost
 from tests.process.cli.command import counts, eventually
 from tests.process.client.items import left, put, take, worker_of
 from tests.process.client.proxy import Proxy

@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from kestrelpy.client import LeaseLost, Worker
+from kestrelpy.client import Worker
+from kestrelpy.client.item import LeaseLost
 from tests.process.cli.command import counts, eventually
 from tests.process.client.items import attempts, put, take, worker_of
 from tests.process.client.proxy import Proxy

@@ -152,7 +152,7 @@ def test_resting_queues_store_again_when_the_crowd_has_left(
         for each in (b"x", b"y"):
             worker.ask(b"get q%d\r\n" % q, b"VALUE q%d 0 1\r\n%b\r\nEND\r\n" % (q, each))
     assert not [line for line in daemon.lines if "acknowledges nothing" in line]
-    assert sum("what needs a file waits" in line for line in daemon.lines) == 1
+    assert sum("work that needs a file waits" in line for line in daemon.lines) == 1
     wait_until(
         lambda: any("files can be opened again" in line for line in daemon.lines), "it is over"
     )

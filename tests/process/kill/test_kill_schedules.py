@@ -13,7 +13,8 @@ import pytest
 from pymemcache.exceptions import MemcacheServerError
 
 from journal.files import Disk
-from journal.format import Kind, Tag, decode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta
 from journal.tools.view import JournalView
 from tests.support.daemon import DaemonProcess
 from tests.support.kills import leave_nothing, new_seed

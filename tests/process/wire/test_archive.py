@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from journal.files import Disk
-from journal.format import Kind
+from journal.format.kinds import Kind
 from journal.recovery.chain import Chain
 from journal.recovery.recovery import Recovery
 from tests.support.daemon import DaemonProcess

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import _pylibmc
 import memcache
 import pylibmc
 import pytest
@@ -212,6 +214,17 @@ def test_pylibmc_verbs(libmc: Any, queue: str) -> None:
     assert libmc.get_stats(queue)
     assert libmc.delete(queue)
     assert libmc.get(queue) is None
+
+
+def test_libmemcached_understands_the_version(daemon: DaemonProcess) -> None:
+    library = ctypes.CDLL(_pylibmc.__file__)  # it is linked with libmemcached
+    library.memcached_create.restype = ctypes.c_void_p
+    connection = ctypes.c_void_p(library.memcached_create(None))
+    try:
+        assert library.memcached_server_add(connection, b"127.0.0.1", daemon.port) == 0
+        assert library.memcached_version(connection) == 0, "a major version of 0 is an error there"
+    finally:
+        library.memcached_free(connection)
 
 
 def test_pylibmc_conditional_store_is_refused_in_step(libmc: Any, queue: str) -> None:

@@ -7,14 +7,9 @@ from typing import Final
 import pytest
 from pydantic import BaseModel
 
-from kestrelpy.config import (
-    Config,
-    ConfigError,
-    JournalConfig,
-    QueueBlock,
-    ServerConfig,
-    load_config,
-)
+from kestrelpy.config.mistakes import ConfigError
+from kestrelpy.config.reading import load_config
+from kestrelpy.config.settings import Config, JournalConfig, QueueBlock, ServerConfig
 
 MODELS: Final[dict[str, type[BaseModel]]] = {
     "server": ServerConfig,

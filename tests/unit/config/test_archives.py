@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.config import ConfigError, make_archives
+from kestrelpy.config.archives import make_archives
+from kestrelpy.config.mistakes import ConfigError
 from tests.unit.config.files import load, problems
 
 
@@ -54,9 +55,9 @@ def test_an_archive_on_another_file_system_is_refused(file: Path) -> None:
 
 
 def test_a_link_that_leads_nowhere_or_in_a_circle_is_told(file: Path) -> None:
-    (file.parent / "circle").symlink_to("circle")
+    (file.parent / "cycle").symlink_to("cycle")
     (file.parent / "nowhere").symlink_to("missing")
-    for name in ("circle", "nowhere/x"):
+    for name in ("cycle", "nowhere/x"):
         file.write_text(f'[queue_defaults]\narchive_to = "{name}"\n')
 
         assert "must be a directory that can be written or made" in problems(file)

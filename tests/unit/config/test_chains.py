@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.config import Config, ConfigError, QueueBlock, find_circle
+from kestrelpy.config import Config, ConfigError, QueueBlock, find_cycle
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.clock import Wall
-from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.clock import ClockOffset
+from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.errors import ClientError
 from kestrelpy.server.policies import Policies
 from tests.unit.config.files import load_text, problems_of
@@ -33,7 +33,7 @@ def test_a_chain_that_ends_is_taken(file: Path) -> None:
 
 def test_a_queue_that_sends_to_itself_is_refused(file: Path) -> None:
     assert problems_of(file, '[queues.jobs]\ndead_letter_to = "jobs"\n') == (
-        f'{file}: [queues.jobs] dead_letter_to = "jobs", but that leads in a circle: jobs -> jobs.'
+        f'{file}: [queues.jobs] dead_letter_to = "jobs", but that makes a cycle: jobs -> jobs.'
     )
 
 
@@ -43,25 +43,25 @@ def test_a_circle_of_both_settings_is_refused_with_the_chain_named(file: Path) -
         '[queues.c]\nexpire_to = "d"\ndead_letter_to = "a"\n'
     )
     assert problems_of(file, text) == (
-        f'{file}: [queues.a] dead_letter_to = "b", but that leads in a circle: a -> b -> c -> a.'
+        f'{file}: [queues.a] dead_letter_to = "b", but that makes a cycle: a -> b -> c -> a.'
     )
 
 
 def test_a_target_of_all_queues_that_has_it_too_is_refused_with_the_remedy(file: Path) -> None:
     assert problems_of(file, '[queue_defaults]\ndead_letter_to = "failed"\n') == (
-        f'{file}: [queue_defaults] dead_letter_to = "failed", but that leads in a circle: '
-        "failed -> failed (what holds for every queue holds for this one, too, unless "
+        f'{file}: [queue_defaults] dead_letter_to = "failed", but that makes a cycle: '
+        "failed -> failed (the defaults apply to this queue as well, unless "
         '[queues.failed] says dead_letter_to = "none").'
     )
 
 
 def test_a_child_that_sends_to_where_its_items_come_from_is_refused(file: Path) -> None:
     assert problems_of(file, '[queues."o+a"]\nexpire_to = "o"\n') == (
-        f'{file}: [queues."o+a"] expire_to = "o", but that leads in a circle: o+a -> o -> o+a.'
+        f'{file}: [queues."o+a"] expire_to = "o", but that makes a cycle: o+a -> o -> o+a.'
     )
     text = '[queues.o]\ndead_letter_to = "p"\n[queues."p+a"]\ndead_letter_to = "o"\n'
     assert problems_of(file, text) == (
-        f'{file}: [queues.o] dead_letter_to = "p", but that leads in a circle: '
+        f'{file}: [queues.o] dead_letter_to = "p", but that makes a cycle: '
         "o -> p -> p+a -> o."
     )
 
@@ -78,12 +78,12 @@ def test_what_the_defaults_would_send_to_its_parent_ends_in_a_child() -> None:
 def test_a_chain_may_be_long() -> None:
     blocks = {f"q{n}": {"dead_letter_to": f"q{n + 1}"} for n in range(5000)}
     config = Config.model_validate({"queues": blocks})
-    assert find_circle(config, [b"q0"], lambda _: None) is None
+    assert find_cycle(config, [b"q0"], lambda _: None) is None
 
     config = Config.model_validate({"queues": blocks | {"q5000": {"expire_to": "q4998"}}})
-    circle = find_circle(config, [b"q0"], lambda _: None)
-    assert circle is not None
-    assert circle.path == "q4998 -> q4999 -> q5000 -> q4998"
+    cycle = find_cycle(config, [b"q0"], lambda _: None)
+    assert cycle is not None
+    assert cycle.path == "q4998 -> q4999 -> q5000 -> q4998"
 
 
 def declared(**blocks: str) -> Policies:
@@ -104,35 +104,35 @@ def test_a_declaration_that_closes_a_circle_is_refused_with_the_chain_named() ->
     with pytest.raises(ClientError) as refusal:
         policies.declaration(b"a", b'dead_letter_to = "b"')
     assert str(refusal.value) == (
-        "declaration: dead_letter_to leads in a circle: a -> b -> c -> a."
+        "declaration: dead_letter_to makes a cycle: a -> b -> c -> a."
     )
     assert policies.declaration(b"d", b'dead_letter_to = "b"') == b'dead_letter_to = "b"\n'
 
 
 def test_a_declaration_may_not_send_to_its_own_queue() -> None:
-    with pytest.raises(ClientError, match="circle: a -> a"):
+    with pytest.raises(ClientError, match="cycle: a -> a"):
         declared().declaration(b"a", b'expire_to = "a"')
 
 
 def test_a_file_that_makes_a_circle_with_what_was_declared_is_refused() -> None:
     policies = declared(b='dead_letter_to = "a"\n')
-    broker = Broker(policies.of, lambda _: NullLog(), Wall(0), 9)
+    broker = Broker(policies.of, lambda _: MemoryLog(), ClockOffset(0), 9)
     policies.declared_of = broker.declared_of
     broker.create(b"b", 0, b'dead_letter_to = "a"\n')
-    policies.refuse_circles(Config(), *declarations(broker))
+    policies.refuse_cycles(Config(), *declarations(broker))
 
     config = Config.model_validate({"queues": {"a": {"expire_to": "b"}}})
     with pytest.raises(ConfigError) as refusal:
-        policies.refuse_circles(config, *declarations(broker))
+        policies.refuse_cycles(config, *declarations(broker))
     assert str(refusal.value) == (
-        "dead_letter_to of queue b leads in a circle, with what was declared for queues: "
+        "dead_letter_to of queue b makes a cycle, with the declared settings: "
         "b -> a -> b."
     )
 
 
 def test_an_alias_to_which_a_queue_was_declared_to_send_is_refused() -> None:
     policies = declared()
-    broker = Broker(policies.of, lambda _: NullLog(), Wall(0), 9)
+    broker = Broker(policies.of, lambda _: MemoryLog(), ClockOffset(0), 9)
     policies.declared_of = broker.declared_of
     broker.create(b"a", 0, b'dead_letter_to = "b"\nexpire_to = "c"\n')
     policies.refuse_aliases(Config(), *declarations(broker))
@@ -142,11 +142,11 @@ def test_an_alias_to_which_a_queue_was_declared_to_send_is_refused() -> None:
     with pytest.raises(ConfigError) as refusal:
         policies.refuse_aliases(Config.model_validate(file), *declarations(broker))
     assert str(refusal.value) == (
-        "dead_letter_to of queue a leads to an alias, with what was declared for queues: a -> b."
+        "dead_letter_to of queue a leads to an alias, with the declared settings: a -> b."
     )
 
 
 def test_what_wins_in_the_file_opens_a_circle_again() -> None:
     config = Config.model_validate({"queues": {"a": {"dead_letter_to": "none"}}})
     block = QueueBlock.model_validate({"dead_letter_to": "a"})
-    assert find_circle(config, [b"a"], lambda name: block) is None
+    assert find_cycle(config, [b"a"], lambda name: block) is None

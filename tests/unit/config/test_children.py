@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.config import QueueBlock
 from kestrelpy.config.children import SHARED
+from kestrelpy.config.settings import QueueBlock
 from kestrelpy.server.policies import Policies
 from tests.unit.config.files import load, load_text, problems_of
 

@@ -14,9 +14,9 @@ from kestrelpy.config import (
     ConfigError,
     QueueBlock,
     as_toml,
-    kept_block,
     read_declaration,
     settings_in_force,
+    stored_block,
 )
 from tests.unit.config.test_mistakes import WRONG_VALUES
 from tests.unit.config.test_settings_anything import JUNK, toml
@@ -80,7 +80,7 @@ def test_all_mistakes_are_told_but_of_very_many_the_first_few() -> None:
         ('archive_to = "none"', "declaration: archive_to"),
         (
             'durable = false\nsync = "never"\nconfirms = "synced"',
-            "declaration is refused: sync and confirms cannot be set beside durable = false: a qu",
+            "declaration is refused: sync and confirms cannot be set with durable = false: a qu",
         ),
     ],
 )
@@ -94,14 +94,14 @@ def test_a_comment_may_have_any_number_of_dots() -> None:
 
 def test_what_contradicts_the_file_is_refused_and_what_the_file_mends_is_not() -> None:
     in_memory = config_of(queue_defaults={"durable": False})
-    expected = "declaration is refused: sync cannot be set beside durable = false"
+    expected = "declaration is refused: sync cannot be set with durable = false"
     assert told('sync = "never"', in_memory).startswith(expected)
     read('sync = "never"\ndurable = true', in_memory)
     kept = config_of(queue_defaults={"durable": False}, queues={"jobs": {"durable": True}})
     read('sync = "never"', kept)
     synced = config_of(queues={"jobs": {"confirms": "synced"}})
     assert told("durable = false", synced) == (
-        "declaration is refused: [queues.jobs] confirms cannot be set beside durable = false: "
+        "declaration is refused: [queues.jobs] confirms cannot be set with durable = false: "
         "a queue in memory has nothing on disk, leave one out."
     )
 
@@ -165,7 +165,7 @@ def test_what_is_kept_means_what_was_declared_and_has_one_form(values: Any, rand
     random.shuffle(shuffled)
     block = read("\n\n".join(f"{key} = {toml(value)}  # why" for key, value in shuffled))
     text = as_toml(block)
-    again, problems = kept_block(text)
+    again, problems = stored_block(text)
     assert (again, again.model_fields_set, problems) == (block, block.model_fields_set, ())
     assert as_toml(read(text.decode())) == text
     assert block.model_fields_set == QueueBlock.model_validate(values).model_fields_set
@@ -211,14 +211,14 @@ def test_any_bytes_are_a_declaration_or_are_told(data: bytes) -> None:
 
 
 def test_of_what_was_kept_all_that_can_be_used_is_and_the_rest_is_told() -> None:
-    block, problems = kept_block(b'lease = "5m"\nretained = "1d"\nmax_items = 0\n')
+    block, problems = stored_block(b'lease = "5m"\nretained = "1d"\nmax_items = 0\n')
     assert as_toml(block) == b'lease = "5m"\n'
     assert [each.split(",")[0].split(";")[0] for each in problems] == [
         'declaration: retained = "1d" is not a known key',
         "declaration: max_items = 0",
     ]
     not_text = ("declaration is not UTF-8 (at line 1, column 1).",)
-    assert kept_block(b"\xff") == (QueueBlock(), not_text)
+    assert stored_block(b"\xff") == (QueueBlock(), not_text)
 
 
 # -- precedence --------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def test_key_settings_that_need_each_other_may_come_from_two_sources() -> None:
     block = read('key = ["other"]', config)
     assert config.queue(b"jobs", block).key == ("other",)
     assert told('key_format = "none"', config).startswith(
-        "declaration is refused: key needs key_format beside it"
+        "declaration is refused: key needs key_format"
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.config import load_config
+from kestrelpy.config.reading import load_config
 from tests.unit.config.files import KEYS, problems
 
 WRONG_VALUES = [
@@ -162,35 +162,35 @@ def test_a_section_that_is_no_table_is_told(file: Path, text: str) -> None:
     [
         (
             '[queues.a]\ndurable = false\nsync = "never"',
-            "[queues.a] sync cannot be set beside durable = false: a queue in memory has nothing",
+            "[queues.a] sync cannot be set with durable = false: a queue in memory has nothing",
         ),
         (
             '[queue_defaults]\ndurable = false\nsync = "always"\nconfirms = "written"',
-            "[queue_defaults] sync and confirms cannot be set beside durable = false: a queue in",
+            "[queue_defaults] sync and confirms cannot be set with durable = false: a queue in",
         ),
         (
             '[queue_defaults]\ndurable = false\n[queues.a]\nsync = "always"',
-            "[queues.a] sync cannot be set beside durable = false: a queue in memory has nothing",
+            "[queues.a] sync cannot be set with durable = false: a queue in memory has nothing",
         ),
         (
             '[queues.a]\ndurable = false\narchive_to = "old"',
-            "[queues.a] archive_to cannot be set beside durable = false: a queue in memory has no",
+            "[queues.a] archive_to cannot be set with durable = false: a queue in memory has no",
         ),
         (
             '[queues.a]\nkey = ["id"]',
-            '[queues.a] key needs key_format beside it, "json" or "msgpack": how messages are read',
+            '[queues.a] key needs key_format, "json" or "msgpack": how messages are read',
         ),
         (
             '[queue_defaults]\nkey_format = "json"',
-            "[queue_defaults] key_format needs key beside it: the fields that make the key of a ",
+            "[queue_defaults] key_format needs key: the fields that make the key of a ",
         ),
         (
             '[queues.a]\nkey_missing = "free"\nkey_match = "any"',
-            '[queues.a] key_missing = "free" needs key beside it: without it every message is free',
+            '[queues.a] key_missing = "free" needs key: without it every message is free',
         ),
         (
             '[queue_defaults]\nkey_format = "json"\nkey = ["id"]\n[queues.a]\nkey_format = "none"',
-            "[queues.a] key needs key_format beside it",
+            "[queues.a] key needs key_format",
         ),
         (
             '[journal]\nsegment_min = "1MiB"\nsegment_max = "512KiB"',

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.config import ConfigError
+from kestrelpy.config.mistakes import ConfigError
 from tests.unit.config.files import load_text, problems_of
 
 GOOD = 'cron = "*/5 * * * *"\nqueue = "jobs"\n'

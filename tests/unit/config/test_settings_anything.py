@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kestrelpy.config import Config, ConfigError, load_config
+from kestrelpy.config.mistakes import ConfigError
+from kestrelpy.config.reading import load_config
+from kestrelpy.config.settings import Config
 from tests.unit.config import files
 
 KEYS = sorted(files.KEYS)

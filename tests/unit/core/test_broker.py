@@ -6,8 +6,8 @@ import pytest
 
 from kestrelpy.core.broker import TICK_STEPS_MAX
 from kestrelpy.core.index.waiters import Want
-from kestrelpy.core.log.memory_log import NullLog
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.log.memory_log import MemoryLog
+from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.errors import ServerError
 from tests.support.queues import WALL_MS, QueueInHand, make_queue, no_queue
 
@@ -58,7 +58,7 @@ def test_a_mark_of_an_overdue_lease_keeps_no_items_of_a_deleted_queue() -> None:
     q.pass_time(100)
     q.delete()
     (reader,) = q.who("anna").overdue
-    assert isinstance(reader, Reader)
+    assert isinstance(reader, Subscription)
     assert reader.ready.count == len(reader.dead) == 0
 
 
@@ -85,7 +85,7 @@ def test_names_of_the_past_take_no_memory() -> None:
         q.broker.give_up(q.broker.wait(Want.OPEN, name, q.who("anna"), False, None, 50))
         q.broker.delete(name, 0)
         q.broker.deleted.clear()
-        q.broker.take_woken()
+        q.broker.take_to_resume()
     held = [value for value in vars(q.broker).values() if isinstance(value, dict | list | set)]
     assert all(len(each) == 0 for each in held)
     assert len(q.broker._timers) == 0
@@ -106,9 +106,9 @@ def test_a_hang_up_gives_back_what_was_held_of_every_queue() -> None:
 
 def test_a_new_queue_gets_the_log_that_its_server_makes_and_recovery_its_own() -> None:
     q = make_queue()
-    assert not isinstance(q.queue.log, NullLog)
+    assert not isinstance(q.queue.log, MemoryLog)
     assert q.queue.log is q.reader.log
-    assert isinstance(q.broker.fresh(b"other", 1, 0).log, NullLog)
+    assert isinstance(q.broker.fresh(b"other", 1, 0).log, MemoryLog)
     assert b"other" not in q.broker.queues
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from tests.support.queues import WALL_MS, make_queue
 
 
 def test_the_wall_is_one_offset_shared_by_all_queues() -> None:
     q = make_queue()
-    q.broker.wall.offset_ms = 5
-    assert q.queue.wall is q.reader.wall is q.broker.wall
-    assert Wall().offset_ms == 0
+    q.broker.clock.offset_ms = 5
+    assert q.queue.clock is q.reader.clock is q.broker.clock
+    assert ClockOffset().offset_ms == 0
 
 
 def test_a_step_forwards_brings_an_expiry_nearer() -> None:

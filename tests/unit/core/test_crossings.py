@@ -69,7 +69,7 @@ def test_after_a_flush_and_a_kill_the_key_of_what_was_put_off_is_free() -> None:
 
     stage.kill()
 
-    assert stage.queue("jobs").reader.keyed.held == {}
+    assert stage.queue("jobs").reader.held_keys == {}
     assert stage.say("bob", b"get jobs") == value(b"jobs", b"3")
 
 
@@ -89,7 +89,7 @@ def test_what_waited_for_a_key_takes_no_memory_once_it_is_gone() -> None:
     stage = Stage()
     for text in (b"1", b"2", b"3"):
         stage.say("eve", b"set jobs/key=A 0 0 1", text)
-    keyed = stage.queue("jobs").reader.keyed
+    keyed = stage.queue("jobs").reader.key_gate
     for text in (b"1", b"2", b"3"):
         assert stage.say("eve", b"get jobs/open") == value(b"jobs/open", text)
         assert stage.say("bob", b"get jobs") == b"END\r\n"  # the others are looked at, and wait
@@ -102,7 +102,7 @@ def test_an_upto_frees_the_memory_of_what_waited_for_a_key() -> None:
     stage = Stage()
     for text in (b"1", b"2", b"3"):
         stage.say("eve", b"set jobs/key=A 0 0 1", text)
-    keyed = stage.queue("jobs").reader.keyed
+    keyed = stage.queue("jobs").reader.key_gate
     stage.say("eve", b"get jobs/open")
     assert stage.say("bob", b"get jobs") == b"END\r\n"
     assert keyed.cost > 0
@@ -221,12 +221,12 @@ def test_what_is_delayed_for_all_can_be_released_through_the_queue_itself() -> N
 def test_a_deleted_queue_goes_when_the_child_that_held_it_is_flushed() -> None:
     stage = with_child(b"1")
     stage.say("eve", b"delete jobs")
-    assert len(stage.broker.remnants) == 1
+    assert len(stage.broker.tombstones) == 1
 
     stage.say("eve", b"flush jobs+a")
     stage.pass_time(10)
 
-    assert stage.broker.remnants == []
+    assert stage.broker.tombstones == []
     assert not [name for name in stage.disk.names("data") if name.startswith("jobs.")]
 
 
@@ -370,7 +370,7 @@ def test_after_a_kill_nothing_is_lent_by_a_queue_that_was_deleted() -> None:
 
     stage.kill()
 
-    [remnant] = stage.broker.remnants
+    [remnant] = stage.broker.tombstones
     assert remnant.reader.leases.entries == {}
     assert stage.say("bob", b"get jobs+a") == value(b"jobs+a", b"1")
 

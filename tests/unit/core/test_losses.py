@@ -51,7 +51,7 @@ def merge_some(town: Town) -> None:
     maintenance = log.store.maintenance
     if maintenance.snapshots[-1:] == [log.journal.commit.lsn_written]:
         return
-    snapshot = maintenance.begin_snapshot(log.state(), town.wall_ms)
+    snapshot = maintenance.begin_snapshot(log.state(), town.unix_ms)
     snapshot.run(town.disk)
     outdated = maintenance.finish_snapshot(snapshot, True)
     job = maintenance.begin_merge(snapshot, lambda: None)
@@ -214,7 +214,7 @@ def test_without_a_snapshot_an_older_put_that_is_alive_takes_nothing_back() -> N
 
 
 def test_an_older_put_of_an_epoch_adds_its_id_and_does_not_age_the_scope() -> None:
-    ids = make_queue().queue.ids
+    ids = make_queue().queue.dedupe.ids
     older, newer = ItemHeader(b"a", b"s", 1), ItemHeader(b"b", b"s", 1)
     ids._apply_seen(newer, 5, 1000)
 
@@ -264,7 +264,7 @@ def test_whatever_chunks_are_lost_no_version_is_made_twice(
             town.say("c", b"get jobs")
             queue = town.queue("jobs")
             canonical = join([text_of(key.encode())], False)
-            version = queue.versions.last(canonical).version
+            version = queue.dedupe.versions.last(canonical).version
             assert version > max(made[key], default=0)
             assert verb == b"set" or known == max(made[key], default=0)
             made[key].append(version)

@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from journal.format.segment import segment_path
-from journal.store import Sizes
 from journal.tools.verify import check_journal
+from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
 from tests.support import stage as stages
 from tests.support.stage import Stage

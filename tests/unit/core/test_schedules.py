@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from journal.format import Kind, Tag, decode_meta
 from journal.format.key import value_of
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta
 from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.schedules import CAUGHT_UP_MAX, CatchUp, Running, Schedule, Timetable
@@ -51,7 +52,7 @@ class Clockwork:
         self.hand.now_ms += int(seconds * 1000)
 
     def step_wall_s(self, seconds: int) -> None:
-        self.hand.broker.step_wall(self.hand.broker.wall.offset_ms + seconds * 1000)
+        self.hand.broker.step_wall(self.hand.broker.clock.offset_ms + seconds * 1000)
         self.pass_s(0)
 
     def restart(self, after_s: float = 0, *schedules: Schedule) -> None:

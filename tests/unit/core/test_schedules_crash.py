@@ -11,7 +11,8 @@ from random import Random
 
 import pytest
 
-from journal.format import Kind, Tag, decode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta
 from journal.format.schedule import Watermark
 from journal.tools.view import JournalView
 from kestrelpy.core.item import Item
@@ -32,7 +33,7 @@ pending: list[Put] = []  # in the log and not synced yet
 
 @pytest.fixture(autouse=True)
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 25)
     put, pending[:] = JournalLog.put, []
 
@@ -132,7 +133,7 @@ def test_a_put_that_a_power_cut_took_is_put_again_and_one_that_it_left_is_not(se
     works = Works()
     works.commit()
     works.pass_ms(1000)
-    works.life.log.journal.write(works.life.wall_ms)  # written and not synced
+    works.life.log.journal.write(works.life.unix_ms)  # written and not synced
     works.cut_power(seed)
     works.commit()
 

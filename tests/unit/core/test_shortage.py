@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.format import Kind
+from journal.format.kinds import Kind
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.registry.lifecycle import LATER_MAX, LATER_MS
 from tests.support.moving import Town
@@ -79,7 +79,7 @@ def test_what_expires_in_a_shortage_is_told_as_dead() -> None:
     town = Town()
     town.set_queue("jobs", expire_to="late")
     town.say("a", b"set late 0 0 1", b"x")
-    town.say("a", b"set jobs 0 %d 1" % (town.wall_ms // 1000 + 5), b"x")
+    town.say("a", b"set jobs 0 %d 1" % (town.unix_ms // 1000 + 5), b"x")
     log = begin(town)
     town.pass_time(6000)
     town.say("a", b"get jobs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from journal.__main__ import DAMAGED, UNUSABLE, WELL, main
-from journal.format import Draft, Kind
+from journal.__main__ import DAMAGED, UNUSABLE, WELL, _percent, main
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind
+from journal.format.record import Draft
 from journal.format.segment import segment_name
 from journal.tools.dump import utc
 from tests.golden.build import GOLDEN
@@ -189,6 +191,17 @@ def test_an_unknown_command_is_answered_with_the_known_ones(capsys: Capture) -> 
 def test_help_is_help(capsys: Capture) -> None:
     assert main(["--help"]) == WELL
     assert "dump" in capsys.readouterr().out
+
+
+def test_a_percentage_is_shown_while_a_person_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(shown, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", shown)
+    show = _percent("verify jobs")
+    for done in (0, 499, 500, 999, 1000):
+        show(done, 1000)
+    texts = [f"\rverify jobs: {percent}%" for percent in (0, 49, 50, 99)]
+    assert shown.getvalue() == "".join(texts) + "\r\033[K", "gone at the end"
 
 
 def test_times_no_calendar_reaches_are_bare_numbers() -> None:

@@ -64,8 +64,8 @@ def test_what_only_another_child_needs_is_found(stage: Stage) -> None:
 def test_several_first_mentions_with_times_are_refused(stage: Stage) -> None:
     answer = stage.say("eve", b"get jobs jobs+old/since=%d" % BEGAN_S)
     assert answer == (
-        b"CLIENT_ERROR jobs+old is not there yet: where it begins is looked for by its time, "
-        b"mention it in a get of its own\r\n"
+        b"CLIENT_ERROR jobs+old does not exist yet: a child that begins at a time is "
+        b"mentioned in a get of its own\r\n"
     )
     assert b"jobs+old" not in stage.broker.queues
 

@@ -285,7 +285,7 @@ def test_what_is_refused_in_the_middle_of_many_keys_is_the_answer_and_nothing_el
     stage.work()
 
     answer = client.take()
-    assert answer.startswith(b"CLIENT_ERROR at_version: queue late keeps nothing")
+    assert answer.startswith(b"CLIENT_ERROR at_version: queue late retains no")
     assert answer.endswith(b"\r\nVERSION 0.0.0\r\n")
     assert not client.closed
 
@@ -375,7 +375,7 @@ def test_who_hangs_up_before_he_is_told_his_token_was_lent_nothing(between: byte
     stage.send("a", b"gets jobs/open/lease=60s/t=1m\r\n")
     producer = stage.client("p").conversation
     producer.feed(a_set(b"x"), stage.now_ms)
-    assert stage.broker.woken
+    assert stage.broker.to_resume
     producer.feed(between, stage.now_ms)  # a token that was guessed
 
     stage.hang_up("a")
@@ -394,7 +394,7 @@ def test_hanging_up_between_being_served_and_being_told_gives_back() -> None:
     stage.send("a", b"get jobs/open/t=1m\r\n")
     producer = stage.client("p").conversation
     producer.feed(a_set(b"x"), stage.now_ms)
-    assert stage.broker.woken
+    assert stage.broker.to_resume
 
     stage.hang_up("a")
 

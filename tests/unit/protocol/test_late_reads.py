@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unittest import mock
 
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.subscription.subscription import Subscription
 from tests.support.stage import Stage
 
 
@@ -42,7 +42,7 @@ def test_who_comes_behind_those_who_waited_for_a_reading_back_has_what_is_left()
     stage.is_quick = False
     assert stage.say("b", b"get orders+audit/peek/t=1h") == b""
     stage.is_quick = True
-    with mock.patch.object(Reader, "serve", lambda reader, now_ms: None):
+    with mock.patch.object(Subscription, "serve", lambda reader, now_ms: None):
         stage.work()
 
     assert stage.say("c", b"get orders+audit").startswith(b"VALUE orders+audit 0 1\r\n1\r\n")

@@ -8,7 +8,7 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kestrelpy.protocol.replies import Gate, Replies, Together
+from kestrelpy.protocol.replies import Gate, JointReply, Replies
 
 
 class Log:
@@ -142,7 +142,7 @@ def test_a_gate_opens_once() -> None:
 
 def test_parts_held_together_leave_when_all_are_true() -> None:
     replies, one, two = make_replies(), Log(), Log()
-    part = Together()
+    part = JointReply()
     part.hold(b"1 ", one, 1)
     part.hold(b"2 ", two, 3, 4)
     part.say(b"END ")
@@ -161,7 +161,7 @@ def test_parts_held_together_leave_when_all_are_true() -> None:
 
 def test_parts_held_together_fail_as_one() -> None:
     replies, one, two = make_replies(), Log(), Log()
-    part = Together()
+    part = JointReply()
     part.hold(b"1 ", one, 1)
     part.hold(b"2 ", two, 1)
     replies.hold(part.data, part, 1)

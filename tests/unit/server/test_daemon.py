@@ -177,7 +177,8 @@ async def test_a_unix_socket_on_which_somebody_answers_is_left_to_him(tmp_path: 
     config = f'[server]\nsocket = "{path}"\n'
     (tmp_path / "other").mkdir()
     async with running(tmp_path, config=config):
-        with pytest.raises(StartError, match=f"cannot listen on {path}: somebody answers there"):
+        reason = f"cannot listen on {path}: another process answers there"
+        with pytest.raises(StartError, match=reason):
             await Running(tmp_path / "other", config=config).start()
         peer = Peer(*await asyncio.open_unix_connection(str(path)))
         assert (await peer.ask(b"version\r\n")).startswith(b"VERSION")
@@ -207,7 +208,7 @@ async def test_a_reload_names_what_only_a_restart_takes(
         ):
             server.config_file.write_text(text)
             assert await peer.ask(b"reload\r\n") == b"Reloaded config.\r\n"
-            assert caplog.messages[-1] == f"{named}: taken with the next start, not by a reload"
+            assert caplog.messages[-1] == f"{named}: applied at the next start, not by a reload"
         server.config_file.write_text("")
         later_ms = clock.now_ms() + 1000
         monkeypatch.setattr(clock, "now_ms", lambda: later_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.server.descriptors import OWN, RESERVED, raise_file_limit, share
-from kestrelpy.server.open_journals import DESCRIPTORS_EACH
+from kestrelpy.server.journals.open_journals import DESCRIPTORS_EACH
 
 
 @pytest.mark.parametrize("limit", [24, 64, 100, 256, 1024, 4096, 20_000, 65_536, 1 << 20])

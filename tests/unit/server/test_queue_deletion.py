@@ -16,7 +16,7 @@ import pytest
 from journal.files import Handle
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.protocol.replies import Gate
-from kestrelpy.server.queue_deletion import Removals
+from kestrelpy.server.queue_deletion import QueueDeletions
 from tests.support.disks import HeldDisk
 from tests.support.memory_disk import Fault
 from tests.support.moving import Town, both_deleted_and_the_first_failed
@@ -30,16 +30,16 @@ def begun(town: Town) -> tuple[dict[str, Gate], asyncio.Future[list[None]]]:
     def start(work: Coroutine[object, object, None]) -> None:
         tasks.append(asyncio.get_running_loop().create_task(work))
 
-    removals = Removals(town.broker, town.directory, start)
+    removals = QueueDeletions(town.broker, town.directory, start)
     nothing: Any = SimpleNamespace(
         committer=SimpleNamespace(
             is_removing=lambda target: False, is_preparing=lambda target: False,
             let_go=lambda target: None,
         ),
-        background=SimpleNamespace(is_busy=lambda target: False, let_go=lambda target: None),
+        journal_jobs=SimpleNamespace(is_busy=lambda target: False, let_go=lambda target: None),
         files=SimpleNamespace(rested=lambda target: None),
-        shortage=SimpleNamespace(patiently=lambda subject, work: work()),
-        touch_all=lambda conversations: None, owe=lambda: None,
+        shortage=SimpleNamespace(retry=lambda subject, work: work()),
+        touch_all=lambda conversations: None, schedule=lambda: None,
     )  # fmt: skip
     removals.turn = nothing
     gates = {}
@@ -192,10 +192,10 @@ async def test_nothing_waits_for_the_log_of_a_queue_that_has_ended(
         assert server.daemon is not None
         turn, log = server.daemon.turn, server.daemon.broker.queues[b"jobs"].log
         assert isinstance(log, JournalLog)
-        assert turn.background is not None
+        assert turn.journal_jobs is not None
         assert turn.committer is not None
-        turn.background.snapshot(log, 0)  # for the record after this one, which is never synced
-        turn.background._snapshots[log].snapshot.lsn += 1
+        turn.journal_jobs.snapshot(log, 0)  # for the record after this one, which is never synced
+        turn.journal_jobs._snapshots[log].snapshot.lsn += 1
         turn.committer._removals[log] = deque(["one that could not be removed"])
         if ends == "deleted":
             assert await peer.ask(b"delete jobs\r\n") == b"DELETED\r\n"
@@ -204,4 +204,4 @@ async def test_nothing_waits_for_the_log_of_a_queue_that_has_ended(
             log.journal.fail("testing", "x", OSError(errno.EIO, "Input/output error"))
             turn.synced(log)
             turn.committer._removals.clear()
-        assert not turn.background._snapshots
+        assert not turn.journal_jobs._snapshots

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kestrelpy.config import Config, ConfigError
+from kestrelpy.config.mistakes import ConfigError
+from kestrelpy.config.settings import Config
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.server.reloading import LATE_MAX, STEPS_MAX, Reload
@@ -94,7 +95,7 @@ def test_a_declaration_between_the_check_and_the_taking_is_checked() -> None:
     reload.check()
     said = b'dead_letter_to = "q1"'
     stage.say("a", b"set q2/declare 0 0 %d" % len(said), said)
-    with pytest.raises(ConfigError, match="leads in a circle"):
+    with pytest.raises(ConfigError, match="makes a cycle"):
         reload.take()
     assert stage.policies.config is stage.config, "nothing of it counts"
 

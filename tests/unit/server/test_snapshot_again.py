@@ -9,8 +9,8 @@ from dataclasses import fields
 import pytest
 
 from journal.format.subscription_state import ReaderState
+from journal.snapshot.job import SnapshotJob
 from journal.snapshot.snapshot import Snapshot
-from journal.store import SnapshotJob
 from kestrelpy.core.log.log import JournalLog
 from tests.support.memory_disk import Fault
 from tests.support.stage import Stage
@@ -39,7 +39,7 @@ SAYINGS: tuple[bytes, ...] = (
 def begun(stage: Stage) -> SnapshotJob:
     log = stage.queue("jobs").log
     assert isinstance(log, JournalLog)
-    return log.store.maintenance.begin_snapshot(log.state(), stage.wall_ms)
+    return log.store.maintenance.begin_snapshot(log.state(), stage.unix_ms)
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.server import later_syncs
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.server.journals import later_syncs
 from kestrelpy.server.process import SWITCH_SECONDS, SWITCH_SECONDS_HURRIED
 from tests.support.disks import HeldDisk
 from tests.support.running import running
@@ -45,7 +46,7 @@ async def test_an_item_is_not_shown_before_its_sync_has_finished(tmp_path: Path)
         assert reader.has_heard_nothing()
 
         disk.go.set()
-        assert await reader.line() == b"VALUE mail/open 0 1\r\n"
+        assert await reader.ready_line() == b"VALUE mail/open 0 1\r\n"
 
 
 async def test_a_confirm_is_answered_while_a_sync_hangs(tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ async def test_a_sync_of_a_small_request_gets_the_interpreter_soon_beside_a_floo
         flood, victim = await server.client(), await server.client()
         assert server.daemon is not None
         switched: list[float] = []
-        server.daemon.turn.gathering._switch = switched.append
+        server.daemon.turn.commit_delay._switch = switched.append
         await victim.ask(b"set jobs 0 0 1\r\na\r\n")
         assert switched == [], "nobody else is there"
 
@@ -178,6 +179,27 @@ async def test_what_nobody_waits_for_is_on_disk_soon_all_the_same(tmp_path: Path
         for log in (queues[b"jobs"].log, queues[b"next"].log):
             while log.lsn_durable < log.lsn_appended:
                 await asyncio.sleep(0.005)
+
+
+async def test_a_confirm_whose_time_comes_during_a_sync_is_on_disk_soon(tmp_path: Path) -> None:
+    disk = HeldDisk()
+    async with running(tmp_path, disk) as server:
+        peer = await server.client()
+        for body in b"ab":
+            assert await peer.ask(b"set jobs 0 0 1\r\n%c\r\n" % body) == b"STORED\r\n"
+        assert server.daemon is not None
+        log, later = server.daemon.broker.queues[b"jobs"].log, server.daemon.turn._later
+        assert isinstance(log, JournalLog)
+        disk.go.clear()
+        for body in b"ab":
+            assert await peer.ask(b"get jobs\r\n") == b"VALUE jobs 0 1\r\n"
+            assert [await peer.line(), await peer.line()] == [b"%c\r\n" % body, b"END\r\n"]
+            while log in later._timers or not log.journal.commit.lsn_in_flight:
+                await asyncio.sleep(0.005)
+        disk.go.set()
+
+        while log.lsn_durable < log.lsn_appended:  # by nothing but time
+            await asyncio.sleep(0.005)
 
 
 async def test_after_a_failed_sync_nothing_more_is_acknowledged(tmp_path: Path) -> None:
@@ -232,7 +254,7 @@ async def test_what_was_carried_out_while_speaking_is_written_at_once(
     """A hand-off in one breath with its open waits for the item: it is stored while that is said,
     and no other turn may come for long."""
     monkeypatch.setattr("kestrelpy.server.turn.REST_SECONDS", 3600.0)
-    monkeypatch.setattr("kestrelpy.server.turn.WALL_CHECK_MS", 3_600_000)
+    monkeypatch.setattr("kestrelpy.server.turn.OFFSET_CHECK_MS", 3_600_000)
     async with running(tmp_path) as server:
         worker = await server.client()
         for _ in range(3):
@@ -248,7 +270,7 @@ async def test_what_is_begun_behind_the_answer_to_a_hand_off_goes_on_at_once(
 ) -> None:
     """A move behind a hand-off in one breath is begun while that is said, and no other turn may
     come for long."""
-    monkeypatch.setattr("kestrelpy.server.turn.WALL_CHECK_MS", 3_600_000)
+    monkeypatch.setattr("kestrelpy.server.turn.OFFSET_CHECK_MS", 3_600_000)
     async with running(tmp_path, config='[queue_defaults]\nlease = "none"\n') as server:
         worker = await server.client()
         for queue in (b"jobs", b"mail"):

@@ -1,18 +1,21 @@
-"""Where the sources come from: the wheel, an archive given to Spark, or nothing at all."""
+"""Where the sources come from: the wheel, a clone, an archive given to Spark, or nothing at all."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import sysconfig
+import venv
 import zipfile
 from collections.abc import Iterator
-from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 import pyspark
 import pytest
 
+import kestrelpy
 from kestrelpy.spark.session import what_is_missing
 from tests.unit.spark.conftest import ROOT
 from tests.unit.spark.stand_in import Line, StandIn
@@ -28,11 +31,13 @@ IN_TASK = (
     "said An exception was thrown from the Python worker: "
     "kestrelpy.spark.KestrelError: The server {} refused: not now."
 )
-SETUPTOOLS_NEEDED = 77  # as pyproject.toml says
+SOURCES = (
+    "pyproject.toml", "README.md", "LICENSE", "kestrelpy", "journal", "pyspark_kestrel"
+)  # fmt: skip
 
 HIDE = """
-import sys
-sys.meta_path = [f for f in sys.meta_path if "editable" not in repr(f)]
+import os, sys
+sys.path = [p for p in sys.path if not os.path.isdir(os.path.join(p, "kestrelpy"))]
 """
 FRESH = """
 import sys
@@ -73,22 +78,41 @@ def server() -> Iterator[StandIn]:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of the sources beside these tests."""
     folder = tmp_path_factory.mktemp("wheel")
-    # A copy: building leaves a folder behind, and finds what an older build left.
-    source = folder / "source"
-    source.mkdir()
-    for name in ("pyproject.toml", "README.md", "kestrelpy", "journal", "pyspark_kestrel"):
-        (source / name).symlink_to(ROOT / name)
-    # What builds it is installed with the tests; elsewhere pip fetches it.
-    known = int(metadata.version("setuptools").split(".")[0]) >= SETUPTOOLS_NEEDED
-    command = [
-        sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder),
-        *(["--no-build-isolation"] if known else []), str(source),
-    ]  # fmt: skip
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=PROCESS_SECONDS, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    pip(Path(sys.executable), "wheel", "--wheel-dir", str(folder), str(copied(folder / "source")))
     return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of a fresh environment with an editable install of the sources."""
+    folder = tmp_path_factory.mktemp("clone")
+    venv.create(folder / "venv", with_pip=True, symlinks=True)
+    made = folder / "venv" / "bin" / "python"
+    # Only what the sources need comes from here. A path file in a folder that a path file names is
+    # not read, so an editable install that is here is not found there.
+    (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
+    (site / "zz_here.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    pip(made, "install", "--editable", str(copied(folder / "source")))
+    return made
+
+
+def copied(source: Path) -> Path:
+    """What is built from: links, since building may leave something in the folder."""
+    source.mkdir()
+    for name in SOURCES:
+        (source / name).symlink_to(ROOT / name)
+    return source
+
+
+def pip(interpreter: Path, *words: str) -> None:
+    """Have pip build the sources. `test` installs the backend; elsewhere pip fetches it."""
+    isolated = ["--no-build-isolation"] if find_spec("hatchling") else []
+    subcommand, *others = words
+    done = subprocess.run(
+        [interpreter, "-m", "pip", subcommand, "--quiet", "--no-deps", *isolated, *others],
+        capture_output=True, text=True, timeout=PROCESS_SECONDS, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def python(program: str, *words: str, path: str = "", cwd: Path) -> str:
@@ -96,13 +120,15 @@ def python(program: str, *words: str, path: str = "", cwd: Path) -> str:
     return run(sys.executable, "-c", program, *words, path=path, cwd=cwd)
 
 
-def run(*command: str, path: str = "", cwd: Path) -> str:
-    """What a command says."""
+def run(
+    *command: str, path: str = "", cwd: Path, workers: Path | str = sys.executable
+) -> str:
+    """What a command says; `workers` is the Python of Spark's executors."""
     missing = what_is_missing()
     if missing is not None:
         pytest.skip(missing)
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "SPARK_HOME")}
-    environment["PYSPARK_PYTHON"] = sys.executable
+    environment["PYSPARK_PYTHON"] = str(workers)
     if path:
         environment["PYTHONPATH"] = path
     done = subprocess.run(
@@ -119,6 +145,15 @@ def test_the_wheel_carries_what_spark_looks_for(wheel: Path) -> None:
     assert "pyspark_kestrel/__init__.py" in names
     assert "kestrelpy/spark/source.py" in names
     assert "journal/format/record.py" in names
+    assert "journal/FORMAT.md" in names
+    assert "kestrelpy/examples/README.md" in names
+    assert "kestrelpy/py.typed" in names
+
+
+def test_the_wheel_and_the_readme_have_the_version_of_the_package(wheel: Path) -> None:
+    assert wheel.name == f"kestrelpy-{kestrelpy.__version__}-py3-none-any.whl"
+    readme = (ROOT / "README.md").read_text()
+    assert f"## Limits of this version ({kestrelpy.__version__})\n" in readme
 
 
 def test_a_fresh_environment_finds_the_format_by_itself(
@@ -128,6 +163,20 @@ def test_a_fresh_environment_finds_the_format_by_itself(
 
     said = python(FRESH.format(register=""), str(server.address), path=str(tmp_path / "site"),
                   cwd=tmp_path)  # fmt: skip
+
+    in_task, at_load, read = said.splitlines()[-3:]
+    assert in_task == IN_TASK.format(server.address)
+    assert at_load == "said " + REFUSAL
+    assert read == "read one three two"
+
+
+def test_a_plain_session_of_an_editable_install_finds_the_format_by_itself(
+    clone: Path, server: StandIn, tmp_path: Path
+) -> None:
+    said = run(
+        str(clone), "-c", FRESH.format(register=""), str(server.address), cwd=tmp_path,
+        workers=clone,
+    )  # fmt: skip
 
     in_task, at_load, read = said.splitlines()[-3:]
     assert in_task == IN_TASK.format(server.address)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from journal.format import UNNUMBERED, Kind
+from journal.format.kinds import UNNUMBERED, Kind
 from kestrelpy.spark.schema import (
     OP_WORDS,
     OPS,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kestrelpy.spark import KestrelError
+from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.session import NEEDED, session, what_is_missing
 from tests.unit.spark.conftest import ROOT
 

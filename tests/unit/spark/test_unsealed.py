@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from journal.format.folder import journal_folders
-from journal.store import Sizes
 from journal.tools.backup import copy_journal
+from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
 from tests.support import stage as stages
 from tests.support.bulk import Bulk, in_bulk

@@ -38,7 +38,7 @@ from pyspark.sql import functions as fn
 
 from journal.files import Disk
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.files.columns import Ints
+from kestrelpy.spark.files.frame_headers import Ints
 from kestrelpy.spark.jobs.audit import checks as judged
 from kestrelpy.spark.jobs.audit.dedupe import Said, check_said
 from kestrelpy.spark.jobs.audit.findings import Found, outcome

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from kestrelpy.spark.files.columns import Bools, Ints
+from kestrelpy.spark.files.frame_headers import Bools, Ints
 from kestrelpy.spark.jobs.audit.reconcile import SUMS, Bases, Basis, sums, wrongs
 from kestrelpy.spark.jobs.common import blocks as packed
 from kestrelpy.spark.jobs.common.events import Events, Flush

@@ -22,8 +22,8 @@ from typing import Final
 import numpy as np
 from pyspark.sql import Row
 
-from journal.format import Kind
-from kestrelpy.spark.files.columns import Bools, Ints
+from journal.format.kinds import Kind
+from kestrelpy.spark.files.frame_headers import Bools, Ints
 from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.items import Items
 

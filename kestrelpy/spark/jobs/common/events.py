@@ -29,9 +29,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from journal.errors import ITEM_MAX
-from journal.format import Draft, Kind
+from journal.format.kinds import Kind
+from journal.format.record import Draft
 from journal.format.subscription_state import STOPS, Beginning
-from kestrelpy.spark.files.columns import Bools, Ints
+from kestrelpy.spark.files.frame_headers import Bools, Ints
 from kestrelpy.spark.files.readers import Naming, Turns
 from kestrelpy.spark.schema import OPS
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from journal.errors import ITEM_MAX
-from kestrelpy.spark.files.columns import Bools
+from kestrelpy.spark.files.frame_headers import Bools
 from kestrelpy.spark.files.readers import children, passed_on
 from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.events import Events

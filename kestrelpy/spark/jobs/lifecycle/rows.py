@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kestrelpy.spark.files.columns import Ints
+from kestrelpy.spark.files.frame_headers import Ints
 from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.events import Events, Flush
 from kestrelpy.spark.jobs.common.items import Items, Sorted

@@ -33,8 +33,8 @@ from kestrelpy.spark.jobs.report.figures import QUEUES_MAX, Figures, Row, write_
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kestrelpy.spark.files.plan_events import History
-    from kestrelpy.spark.files.plan_events import Journal as Logged
+    from kestrelpy.spark.files.plan import History
+    from kestrelpy.spark.files.plan import Journal as Logged
     from kestrelpy.spark.jobs.report.metrics import Journal, Kept
 
 OUT: Final = "kestrelpy-report"

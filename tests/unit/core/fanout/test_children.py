@@ -8,42 +8,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.format import Kind, RawDraft
 from journal.format.item_header import ItemHeader
+from journal.format.kinds import Kind
+from journal.format.record import RawDraft
 from journal.sets.id_set import IdSet
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.queue.ack_up_to import confirm_up_to
-from kestrelpy.core.queue.child_queue import Branch
-from kestrelpy.core.queue.put import NOT_STORED
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.lifecycle import mention, remove
+from kestrelpy.core.queue.ack_up_to import AckUpTo
+from kestrelpy.core.queue.child_queue import ChildQueue
+from kestrelpy.core.queue.queue import NOT_STORED, Queue
+from kestrelpy.core.queue.state import QueueState
 from kestrelpy.errors import ClientError
 from tests.support.queues import QueueInHand, make_queue
 
 AUDIT = b"jobs+audit"
 # What a child is asked as any queue is: this is its parent's, and the same object ...
 PARENTS = (
-    "alarm", "created_ms", "declared", "fresh", "generation", "idle", "ids", "memory",
-    "next_number", "origins", "server_id", "tended_ms", "to_come", "versions", "wall",
-    "_complained_ms",
+    "alarm", "created_ms", "declared", "dedupe", "generation", "idle_sweep", "memory",
+    "next_number",
+    "origins", "server_id", "reserve", "clock", "_complained_ms",
 )  # fmt: skip
+# A child has none: it has no log of its own.
+MADE_FOR_A_LOG = ("due", "retention")
 # ... and this its own, of the first child, for which one item came. (It has no children.)
 OWN = {
     "name": AUDIT, "own_number": 1, "total_items": 1, "put_bytes": 0, "readers_named": 0,
-    "children": {}, "eager": [], "epochs": {}, "missed": None, "retained": None,
-    "deleted": False, "is_gone": False, "is_remnant": False, "passes_on": False,
+    "children": {}, "eager": [], "epochs": {}, "unseen": None, "retained": None,
+    "deleted": False, "is_gone": False, "is_tombstone": False, "passes_on": False,
 }  # fmt: skip
 
 
-def child_of(q: QueueInHand, name: bytes = AUDIT, begin: int | None = None) -> Branch:
-    found = q.broker.queues.get(name) or mention(q.broker, name, q.now_ms, begin)
-    assert isinstance(found, Branch)
+def child_of(q: QueueInHand, name: bytes = AUDIT, begin: int | None = None) -> ChildQueue:
+    found = q.broker.queues.get(name) or q.broker.mention(name, q.now_ms, begin)
+    assert isinstance(found, ChildQueue)
     return found
 
 
-def taken(q: QueueInHand, branch: Branch) -> list[bytes]:
+def taken(q: QueueInHand, branch: ChildQueue) -> list[bytes]:
     """Everything that this child is lent and confirms, in order."""
     holder, found = Holder("eve"), list[bytes]()
     while True:
@@ -74,6 +76,19 @@ def test_a_union_of_sets_has_what_any_of_them_has(
     assert list(union) == expected
     assert len(union) == len(expected)
     assert all(id_ in union for id_ in expected)
+
+
+def test_a_child_begins_with_what_was_released_behind_its_marker_and_is_there() -> None:
+    q = make_queue()
+    for body in (b"1", b"2", b"3"):
+        q.put(body, delay=Delay(10 * int(body)))
+        q.pass_time(10 * int(body))
+    child_of(q)  # so that what is confirmed here is still there for somebody
+    first = q.open()
+    markers = [marker for marker, _ in q.reader.markers]
+    q.close(first)
+    assert taken(q, child_of(q, b"jobs+all", 0)) == [b"2", b"3"]
+    assert taken(q, child_of(q, b"jobs+late", markers[2])) == [b"3"]
 
 
 def test_the_record_that_ends_an_item_for_the_last_reader_ends_it_in_the_ledger(
@@ -123,11 +138,11 @@ def test_a_child_that_is_no_more_takes_in_nothing() -> None:
     q = make_queue()
     audit = child_of(q)
     q.put(b"one")
-    remove(q.broker, audit, q.now_ms)
+    q.broker.remove_child(audit, q.now_ms)
     q.put(b"two", delay=Delay(100))
     q.pass_time(100)
     # A read that was under way, say, ends now.
-    audit.child.line.refill(q.now_ms)
+    audit.child.ready_line.refill(q.now_ms)
     assert (list(audit.child.live), audit.child.ready.count) == ([], 0)
 
 
@@ -149,9 +164,9 @@ def test_a_restart_finds_each_reader_as_it_was() -> None:
     while lease is None and q.read_back():
         lease = audit.reader.open(Holder("eve"), 0)
     assert lease is not None
-    audit.reader.bury(lease, 0, b"why")
+    audit.reader.dead_letter(lease, 0, b"why")
     late = child_of(q, b"jobs+late", begin=2)
-    remove(q.broker, child_of(q, b"jobs+gone"), 0)
+    q.broker.remove_child(child_of(q, b"jobs+gone"), 0)
     q.close(q.open())
 
     again = q.restarted()
@@ -167,8 +182,8 @@ def test_a_restart_finds_each_reader_as_it_was() -> None:
 def test_what_is_for_nobody_but_observers_is_kept_for_them() -> None:
     q = make_queue(fanout_only=True, retain_ms=None)
     assert q.put(b"seen")
-    assert (list(q.queue.kept), list(q.queue.kept_now())) == ([1], [])
-    assert list(q.restarted().queue.kept_now()) == []
+    assert (list(q.queue.readable), list(q.queue.needed_now())) == ([1], [])
+    assert list(q.restarted().queue.needed_now()) == []
 
 
 def test_moving_on_spares_what_is_on_its_way_elsewhere() -> None:
@@ -179,8 +194,8 @@ def test_moving_on_spares_what_is_on_its_way_elsewhere() -> None:
     while lease is None:
         lease = audit.reader.open(Holder("eve"), 0)
         q.read_back()
-    audit.child.leases.pass_on(lease, q.broker.moves.passages.mover)
-    confirm_up_to(audit, 2, 0)
+    audit.child.leases.forward(lease, q.broker.moves.in_flight.mover)
+    AckUpTo(audit, 2).finish(0)
     assert list(audit.reader.live) == [1]
     assert list(q.restarted().broker.queues[AUDIT].reader.live) == [1]
 
@@ -188,19 +203,20 @@ def test_moving_on_spares_what_is_on_its_way_elsewhere() -> None:
 def test_what_is_for_nobody_is_not_stored() -> None:
     q = make_queue(fanout_only=True)
     assert q.put(b"for nobody")
-    assert (q.queue.last_number, list(q.queue.kept_now())) == (0, [])
+    assert (q.queue.last_number, list(q.queue.needed_now())) == (0, [])
     audit = child_of(q)
     q.put(b"for audit", delay=Delay(50))
     q.pass_time(50)
     assert taken(q, audit) == [b"for audit"]
-    assert list(q.restarted().queue.kept_now()) == []
+    assert list(q.restarted().queue.needed_now()) == []
 
 
 def test_a_child_answers_whatever_a_queue_is_asked() -> None:
     q = make_queue()
     audit = child_of(q)
     q.put(b"1")
-    assert {*PARENTS, *OWN, "log", "policy", "reader"} == {*Queue.__slots__}
+    own = {*OWN, "log", "policy", "reader", "fanout"}
+    assert {*PARENTS, *own, *MADE_FOR_A_LOG} == {*QueueState.__slots__, *Queue.__slots__}
     for name in PARENTS:
         assert getattr(audit, name) is getattr(q.queue, name), name
     assert {name: getattr(audit, name) for name in OWN} == OWN

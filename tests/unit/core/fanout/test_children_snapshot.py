@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from journal.store import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
 from tests.support import stage as stages
 from tests.support.moving import Town

@@ -16,7 +16,7 @@ CLOSED = b"get %b/close/open"
 def reuse(stage: Stage, log: JournalLog) -> None:
     """What is emptied is used again, as the daemon does it on a full disk."""
     preallocation = log.journal.preallocation
-    for path in log.take_dead(stage.wall_ms):
+    for path in log.take_dead(stage.unix_ms):
         keep = recycled_path(path) if preallocation.may_recycle else ""
         kept = retire(stage.disk, path, "", keep)
         if kept:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from journal.store import Sizes
+from journal.write.segment_file import Sizes
 from tests.support import stage as stages
 from tests.support.stage import Stage
 from tests.support.tidying import reclaim, tidy
@@ -184,7 +184,7 @@ def test_a_child_begins_with_what_is_retained_in_the_order_of_markers(
 ) -> None:
     put(stage, b"1")
     stage.pass_time(2000)
-    since_s = stage.wall_ms // 1000
+    since_s = stage.unix_ms // 1000
     put(stage, b"2")
     put(stage, b"later", key=b"jobs/delay=1s")
     put(stage, b"own", key=b"jobs+audit")

@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from kestrelpy.core.fanout.unseen import MISSED_MAX, Missed, Release
+from kestrelpy.core.fanout.unseen import UNSEEN_MAX, Unseen
+from kestrelpy.core.index.markers import Release
 from tests.support.stage import Stage
 
 
@@ -29,7 +30,7 @@ def drained(stage: Stage, name: bytes) -> list[bytes]:
 
 
 def test_what_is_plain_needs_no_note() -> None:
-    missed = Missed()
+    missed = Unseen()
     assert missed.between(0, 100) is None
     missed.put_off(7, 30)
     assert missed.between(0, 6) is None
@@ -37,7 +38,7 @@ def test_what_is_plain_needs_no_note() -> None:
 
 
 def test_a_digest_tells_each_number() -> None:
-    missed = Missed()
+    missed = Unseen()
     missed.put_off(3, 30)
     missed.pass_number(5)
     missed.put_off(6, 60)
@@ -54,7 +55,7 @@ def test_a_digest_tells_each_number() -> None:
 
 
 def test_a_digest_may_begin_and_end_anywhere() -> None:
-    missed = Missed()
+    missed = Unseen()
     for number in (4, 5, 6):
         missed.pass_number(number)
     found = missed.between(4, 5)
@@ -66,7 +67,7 @@ def test_a_digest_may_begin_and_end_anywhere() -> None:
 
 
 def test_what_all_have_seen_is_forgotten() -> None:
-    missed = Missed()
+    missed = Unseen()
     missed.pass_number(4)
     missed.pass_number(6)
     missed.forget(4)
@@ -86,15 +87,15 @@ def test_an_item_put_off_has_one_entry_and_touches_no_idle_child() -> None:
     for number in range(10):
         stage.say("eve", b"set jobs/delay=1s 0 0 1", b"%d" % number)
     children = queue.children.values()
-    assert queue.missed is not None
-    assert queue.missed.due.count == 10
+    assert queue.unseen is not None
+    assert queue.unseen.due.count == 10
     assert {child.taken for child in children} == {0}
     assert all(reader.delays.entry_count == 0 for reader in queue.readers)
     assert queue.log.backlog is not None
     stage.pass_time(1000)
-    assert queue.missed.due.count == 0
+    assert queue.unseen.due.count == 0
     assert {child.taken for child in children} == {0}
-    assert not any(child.is_hungry for child in children), "nobody asked: nothing is read"
+    assert not any(child.needs_read for child in children), "nobody asked: nothing is read"
     expected = [b"%d" % number for number in range(10)]
     assert drained(stage, b"jobs") == drained(stage, b"jobs+c7") == expected
 
@@ -104,12 +105,12 @@ def test_notes_do_not_become_many() -> None:
     for number in range(40):
         stage.say("eve", b"get jobs+c%d/peek" % number)
     queue = stage.queue("jobs")
-    for number in range(2 * MISSED_MAX):
+    for number in range(2 * UNSEEN_MAX):
         stage.say("eve", b"set jobs/delay=1h 0 0 1", b"%d" % (number % 10))
         stage.pass_time(10)
-    assert queue.missed is not None
-    assert len(queue.missed) <= MISSED_MAX
-    assert all(child.delays.count >= MISSED_MAX for child in queue.children.values())
+    assert queue.unseen is not None
+    assert len(queue.unseen) <= UNSEEN_MAX
+    assert all(child.delays.count >= UNSEEN_MAX for child in queue.children.values())
 
 
 def test_who_flushes_his_own_takes_nothing_from_the_others() -> None:
@@ -135,8 +136,8 @@ def test_what_nobody_has_any_more_is_not_released() -> None:
     last = queue.last_number
     stage.pass_time(2000)
     assert queue.last_number == last
-    assert queue.missed is not None
-    assert queue.missed.due.count == 0
+    assert queue.unseen is not None
+    assert queue.unseen.due.count == 0
 
 
 def test_own_line_goes_on_when_its_last_child_is_gone() -> None:
@@ -155,8 +156,8 @@ def test_what_was_put_off_before_a_child_that_begins_earlier() -> None:
     stage.say("eve", b"get jobs+a/from=1/peek")
     stage.say("eve", b"get jobs+b/peek")
     queue = stage.queue("jobs")
-    assert queue.missed is not None
-    assert queue.missed.due.count == 2
+    assert queue.unseen is not None
+    assert queue.unseen.due.count == 2
     assert all(reader.delays.entry_count == 0 for reader in queue.readers)
     stage.pass_time(1500)
     assert drained(stage, b"jobs+a") == [b"1"]
@@ -182,9 +183,9 @@ def test_two_children_with_entries_of_their_own_release_it_once() -> None:
 def test_dates_follow_the_wall_clock() -> None:
     stage = Stage()
     stage.say("eve", b"get jobs+a/peek")
-    at = (stage.wall_ms + 60_000) // 1000
+    at = (stage.unix_ms + 60_000) // 1000
     stage.say("eve", b"set jobs/at=%d 0 0 1" % at, b"1")
-    stage.broker.step_wall(stage.broker.wall.offset_ms + 61_000)
+    stage.broker.step_wall(stage.broker.clock.offset_ms + 61_000)
     stage.pass_time(10)
     assert drained(stage, b"jobs+a") == [b"1"]
 
@@ -207,7 +208,7 @@ def test_an_idle_child_has_what_one_has_that_is_told_at_once(seed: int) -> None:
     """`told` has a limit that it never meets, so it is given each item as it comes."""
     random, stage = Random(seed), Stage()
     stage.set_queue("jobs+told", max_items=100_000)
-    for name in (b"idle", b"told", b"other"):
+    for name in (b"idle_sweep", b"told", b"other"):
         stage.say("eve", b"get jobs+%b/peek" % name)
     for number in range(60):
         what = random.randrange(8)
@@ -222,10 +223,10 @@ def test_an_idle_child_has_what_one_has_that_is_told_at_once(seed: int) -> None:
         elif random.random() < 0.2:
             random.choice([stage.restart, stage.kill, stage.cut_power])()
         else:
-            for name in (b"idle", b"told"):
+            for name in (b"idle_sweep", b"told"):
                 stage.say("eve", b"get jobs+" + name)
     queue = stage.queue("jobs")
-    idle, told = queue.children[b"idle"], queue.children[b"told"]
+    idle, told = queue.children[b"idle_sweep"], queue.children[b"told"]
     idle.catch_up()
     told.catch_up()
     assert list(idle.live) == list(told.live)
@@ -234,7 +235,7 @@ def test_an_idle_child_has_what_one_has_that_is_told_at_once(seed: int) -> None:
     assert (idle.ready.count, idle.ready.bytes) == (told.ready.count, told.ready.bytes)
     assert (idle.delays.count, idle.delays.bytes) == (told.delays.count, told.delays.bytes)
     assert list(idle.delays.ids) == list(told.delays.ids)
-    offset_ms = stage.broker.wall.offset_ms
+    offset_ms = stage.broker.clock.offset_ms
     assert sorted(idle.delays.entries(offset_ms)) == sorted(told.delays.entries(offset_ms))
     stage.pass_time(1000)
     assert drained(stage, b"jobs+idle") == drained(stage, b"jobs+told")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from journal.format.subscription_state import DeadEntry
-from kestrelpy.core.index.dead_letters import KEPT_BYTES_MAX, PASSED_ENTRIES_MAX, DeadLine
+from kestrelpy.core.index.dead_letters import KEPT_BYTES_MAX, PASSED_ENTRIES_MAX, DeadLetters
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.item import Item
-from kestrelpy.core.transfer.steps import redrive
+from kestrelpy.core.queue.admin import Admin
 from tests.support.queues import WALL_MS, QueueInHand, make_queue
 
 
@@ -128,7 +128,7 @@ def test_a_lease_of_a_dead_item_ends_like_any_other() -> None:
 
 def test_what_has_died_again_stands_once_in_the_line_and_behind_the_others() -> None:
     q = with_dead(b"1", b"2")
-    assert redrive(q.queue, 1, q.now_ms) is not None
+    assert Admin(q.queue).redrive(1, q.now_ms) is not None
     q.abort(q.open())
     assert [q.open(dead=True).item.body for _ in range(2)] == [b"2", b"1"]
     assert q.reader.dead.missing == 0, "nothing is read back, and nobody waits for it"
@@ -176,7 +176,7 @@ def test_a_lower_limit_counts_from_the_next_end_of_a_delivery() -> None:
 
 
 def test_burying_and_forgetting_leave_nothing_behind() -> None:
-    line, item = DeadLine(), Item(1, 1, b"body", 0, 0, 0)
+    line, item = DeadLetters(), Item(1, 1, b"body", 0, 0, 0)
     line.bury(1, 3, b"abort", 99, 4)
     line.keep(item, always=False)
     assert (len(line), line.count, line.bytes) == (1, 1, 4)
@@ -189,7 +189,7 @@ def test_burying_and_forgetting_leave_nothing_behind() -> None:
 
 
 def test_the_body_of_one_that_is_purged_makes_room_for_others() -> None:
-    line = DeadLine()
+    line = DeadLetters()
     large = bytes(KEPT_BYTES_MAX * 2 // 3)
     for id_ in (1, 2, 3):
         line.bury(id_, 1, b"abort", 99, len(large))
@@ -203,7 +203,7 @@ def test_the_body_of_one_that_is_purged_makes_room_for_others() -> None:
 
 
 def test_those_that_went_from_behind_one_that_stays_cost_nothing() -> None:
-    line = DeadLine()
+    line = DeadLetters()
     for id_ in range(1, PASSED_ENTRIES_MAX * 4):
         line.bury(id_, 1, b"abort", 99, 1)
         line.keep(Item(id_, id_, b"x", 0, 0, 0), always=False)
@@ -222,7 +222,7 @@ def test_those_that_went_from_behind_one_that_stays_cost_nothing() -> None:
 
 @pytest.mark.parametrize("always", [False, True])
 def test_bodies_of_what_was_given_back_are_kept_within_their_bounds_or_all(always: bool) -> None:
-    line, size = DeadLine(), KEPT_BYTES_MAX // 4
+    line, size = DeadLetters(), KEPT_BYTES_MAX // 4
     items = [Item(id_, id_, b"x" * size, 0, 0, 0) for id_ in range(1, 9)]
     for item in items:
         line.bury(item.id, 1, b"abort", 99, size)
@@ -235,7 +235,7 @@ def test_bodies_of_what_was_given_back_are_kept_within_their_bounds_or_all(alway
     assert line.count == 8
 
 
-def pop_id(line: DeadLine) -> int:
+def pop_id(line: DeadLetters) -> int:
     found = line.pop()
     assert found is not None
     return found[1].id
@@ -258,11 +258,11 @@ def test_at_the_tenth_attempt_one_line_names_item_and_setting(most: int | None, 
 
 
 def test_when_the_last_of_the_dead_is_gone_none_is_left_in_the_line() -> None:
-    dead = DeadLine()
+    dead = DeadLetters()
     for id_ in (1, 2, 3):
-        dead.bury(id_, 1, b"abort", 0, 1)
+        dead.add(id_, 1, b"abort", 0, 1)
     for id_ in (2, 3, 1):
         dead.forget(id_, False)
     assert dead._line == []
-    dead.bury(2, 1, b"abort", 0, 1)
+    dead.add(2, 1, b"abort", 0, 1)
     assert dead.missing == 2

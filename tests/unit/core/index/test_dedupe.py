@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from journal.format import Kind
 from journal.format.item_header import ItemHeader
+from journal.format.kinds import Kind
 from kestrelpy.core.index.delayed import Delay
-from kestrelpy.core.queue.put import DUPLICATE, NOT_STORED
+from kestrelpy.core.queue.queue import DUPLICATE, NOT_STORED
 from kestrelpy.errors import ClientError
 from tests.support.queues import QueueInHand, make_queue
 
@@ -77,7 +77,7 @@ def test_an_id_is_remembered_only_if_the_item_is_stored() -> None:
     q.close(q.open())
     with pytest.raises(ClientError, match="would expire"):
         q.queue.put(
-            b"x", 0, q.wall_ms + 10, q.now_ms, stamp=ItemHeader(b"c"), delay=Delay(100, False)
+            b"x", 0, q.unix_ms + 10, q.now_ms, stamp=ItemHeader(b"c"), delay=Delay(100, False)
         )
     assert put(q, b"c")
 
@@ -111,7 +111,7 @@ def test_a_newer_epoch_forgets_the_older_and_an_older_one_is_a_duplicate() -> No
     assert not put(q, b"c", b"writer", 1)
     assert not put(q, b"a", b"writer", 2)
     assert put(q, b"b", b"writer", 2)
-    assert q.queue.ids.scopes[b"writer"].count == 2
+    assert q.queue.dedupe.ids.scopes[b"writer"].count == 2
 
 
 def test_scopes_do_not_know_of_each_other_nor_of_ids_without_one() -> None:
@@ -161,8 +161,8 @@ def test_ids_older_than_the_window_cost_nothing() -> None:
         q.now_ms += 1000
         q.pass_time(0)
 
-    assert q.queue.ids.is_empty
-    assert q.queue.ids.table.buckets == 1
+    assert q.queue.dedupe.ids.is_empty
+    assert q.queue.dedupe.ids.table.buckets == 1
 
 
 def test_forgotten_scopes_cost_nothing() -> None:
@@ -174,7 +174,7 @@ def test_forgotten_scopes_cost_nothing() -> None:
         q.now_ms += WINDOW_MS
         q.pass_time(0)
 
-    assert not q.queue.ids.scopes
+    assert not q.queue.dedupe.ids.scopes
 
 
 # -- a restart ------------------------------------------------------------------------------------

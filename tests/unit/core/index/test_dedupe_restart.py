@@ -11,10 +11,10 @@ import pytest
 from journal.files import Disk
 from journal.format.item_header import ItemHeader
 from journal.snapshot import dedupe_merge as merging
-from journal.store import Sizes
 from journal.tools.repair import repair_of
+from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.server.data_directory import DataDirectory
+from kestrelpy.server.directory.data_directory import DataDirectory
 from tests.golden.build import GOLDEN, NEWEST
 from tests.golden.layout import TIME_MS
 from tests.golden.once import ACCOUNT
@@ -99,7 +99,7 @@ def merge(town: Town) -> None:
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
     maintenance = log.store.maintenance
-    snapshot = maintenance.begin_snapshot(log.state(), town.wall_ms)
+    snapshot = maintenance.begin_snapshot(log.state(), town.unix_ms)
     snapshot.run(town.disk)
     maintenance.finish_snapshot(snapshot, True)
     job = maintenance.begin_merge(snapshot, lambda: None)
@@ -113,7 +113,7 @@ def test_a_crash_between_a_chunk_and_its_snapshot_loses_nothing_and_doubles_noth
     add(town, "a")
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
-    job = log.store.maintenance.begin_snapshot(log.state(), town.wall_ms)
+    job = log.store.maintenance.begin_snapshot(log.state(), town.unix_ms)
     job.run(town.disk)
     snapshot = next(n for n in town.disk.names(log.journal.folder) if n.endswith(".snapshot"))
     town.disk.remove(f"{log.journal.folder}/{snapshot}")
@@ -130,7 +130,7 @@ def test_a_snapshot_that_could_not_be_written_leaves_all_of_it_to_the_next() -> 
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
     maintenance = log.store.maintenance
-    maintenance.finish_snapshot(maintenance.begin_snapshot(log.state(), town.wall_ms), False)
+    maintenance.finish_snapshot(maintenance.begin_snapshot(log.state(), town.unix_ms), False)
     add(town, "b")
     town.snapshot("jobs")
     kill(town)
@@ -239,7 +239,7 @@ def test_a_power_cut_at_any_verb_of_snapshot_and_merge_forgets_nothing(
         log = town.queue("jobs").log
         assert isinstance(log, JournalLog)
         maintenance = log.store.maintenance
-        job = maintenance.begin_snapshot(log.state(), town.wall_ms)
+        job = maintenance.begin_snapshot(log.state(), town.unix_ms)
         job.run(town.disk)
         if random.random() < 0.2:
             town.crash(random)
@@ -280,11 +280,11 @@ def test_the_golden_journal_is_remembered_as_it_was_meant(tmp_path: Path) -> Non
         ItemHeader(b"order-1"), ItemHeader(b"order-2"), ItemHeader(b"part 1", b"writer", 8),
         ItemHeader(b"part 2", b"writer", 7),
     ):  # fmt: skip
-        assert queue.ids.has_seen(stamp, queue.policy, TIME_MS + 10), stamp
+        assert queue.dedupe.ids.has_seen(stamp, queue.policy, TIME_MS + 10), stamp
     part = ItemHeader(b"part 2", b"writer", 8)
     for stamp in (ItemHeader(b"part 1"), part, ItemHeader(b"order-3")):
-        assert not queue.ids.has_seen(stamp, queue.policy, TIME_MS + 10), stamp
-    assert queue.versions.last(ACCOUNT)[:2] == (3, 7)
+        assert not queue.dedupe.ids.has_seen(stamp, queue.policy, TIME_MS + 10), stamp
+    assert queue.dedupe.versions.last(ACCOUNT)[:2] == (3, 7)
 
 
 def test_what_is_for_nobody_is_not_remembered() -> None:
@@ -318,7 +318,7 @@ def test_a_scope_with_few_ids_costs_little_and_one_with_many_forgets_nothing() -
         line = b"set jobs/id=%d/scope=s/epoch=1 0 0 1" % number
         assert town.say("p", line, b"x") == b"STORED\r\n"
 
-    assert town.queue("jobs").ids.scopes[b"s"].count == 200
+    assert town.queue("jobs").dedupe.ids.scopes[b"s"].count == 200
     for number in range(200):
         line = b"add jobs/id=%d/scope=s/epoch=1 0 0 1" % number
         assert town.say("p", line, b"x") == b"NOT_STORED\r\n"
@@ -354,12 +354,12 @@ def test_a_lost_chunk_is_repaired_by_forgetting_it(how: str) -> None:
         handle = town.disk.open(path)
         handle.write(100, b"?")
         handle.close()
-    log.journal.close(town.wall_ms)
+    log.journal.close(town.unix_ms)
 
     repair = repair_of(town.disk, folder)
     assert len(repair.report.damages) == 1
     assert list(repair.sentences())
-    repair.run(town.wall_ms)
+    repair.run(town.unix_ms)
 
     assert not repair_of(town.disk, folder).needed
     kill(town)

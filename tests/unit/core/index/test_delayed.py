@@ -10,7 +10,7 @@ import pytest
 from journal.format.checkpoint import Checkpoint
 from kestrelpy.core.index.delayed import Delay, Delays
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.admin import Waiting, retry, waiting
+from kestrelpy.core.queue.admin import Admin, Waiting
 from kestrelpy.errors import ClientError
 from tests.support.queues import WALL_MS, QueueInHand, make_queue, state_after_a_restart
 
@@ -186,10 +186,10 @@ def test_a_delayed_item_of_no_line_can_be_cancelled_and_retried() -> None:
     q = make_queue()
     later(q, b"gone", 1000)
     later(q, b"now", 1000)
-    assert waiting(q.reader, 1, q.now_ms) is Waiting.DELAYED
+    assert Admin(q).waiting(1, q.now_ms) is Waiting.DELAYED
     assert q.cancel(1)
-    assert retry(q.queue, 2, q.now_ms) is not None
-    assert retry(q.queue, 2, q.now_ms) is None
+    assert Admin(q.queue).retry(2, q.now_ms) is not None
+    assert Admin(q.queue).retry(2, q.now_ms) is None
     assert q.ready == [b"now"]
     q.pass_time(5000)
     assert q.ready == [b"now"], "not again when it would have been due"
@@ -213,7 +213,7 @@ def test_on_a_full_disk_what_is_given_back_later_leaves_no_record_and_comes_all_
     q.put(b"x")
     lease = q.open()
     q.queue.log.no_room = "full"
-    q.reader.give_back(lease, q.now_ms, b"abort", Delay(100))
+    q.reader.nack(lease, q.now_ms, b"abort", Delay(100))
     q.pass_time(100)
     assert q.story == "put 1 x"
     assert q.ready == [b"x"]
@@ -226,7 +226,7 @@ def test_each_delayed_item_and_each_lease_by_token_is_sure_of_room_for_one_recor
     later(q, b"x", 100)
     q.put(b"y")
     q.open(lease_ms=50)
-    assert q.queue.to_come.exact() == 2
+    assert q.queue.reserve.exact() == 2
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -249,7 +249,7 @@ def test_a_restart_finds_everything_as_it_was(seed: int) -> None:
         elif (lease := q.may_open(lease_ms=random.choice([0, 0, 1000]))) is not None:
             delay = random.choice([None, Delay(random.randrange(1, 40))])
             if random.random() < 0.7:
-                q.reader.give_back(lease, q.now_ms, random.choice([b"abort", b"defer"]), delay)
+                q.reader.nack(lease, q.now_ms, random.choice([b"abort", b"defer"]), delay)
             elif random.random() < 0.5:
                 q.close(lease)
     for lease in [each for each in q.reader.leases if not each.by_token]:
@@ -294,4 +294,4 @@ def test_no_place_is_remembered_when_the_last_item_is_gone() -> None:
     while q.take() is not None:
         pass
     assert not q.reader.live.count
-    assert len(q.reader.line.placings) == 0
+    assert len(q.reader.placings) == 0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from journal.format.key import join, text_of
-from kestrelpy.core.index.key_locks import Keys
+from kestrelpy.core.index.key_locks import KeyLocks
 from tests.support.calls import calls_of
 
 
@@ -25,22 +25,22 @@ def ids(parked: list[tuple[int, int, int]]) -> list[int]:
     return [id_ for id_, _, _ in parked]
 
 
-def claim(keys: Keys, id_: int, wanted: bytes) -> bool:
+def claim(keys: KeyLocks, id_: int, wanted: bytes) -> bool:
     return keys.claim(id_, id_, 10, wanted)
 
 
 def test_the_first_of_a_key_may_be_lent_and_the_others_wait() -> None:
-    keys = Keys()
+    keys = KeyLocks()
 
     assert claim(keys, 1, A)
     assert not claim(keys, 2, A)
     assert claim(keys, 3, B)
-    assert list(keys.parked) == [2]
-    assert keys.parked_bytes == 10
+    assert list(keys.blocked) == [2]
+    assert keys.blocked_bytes == 10
 
 
 def test_asking_again_changes_nothing() -> None:
-    keys = Keys()
+    keys = KeyLocks()
 
     assert claim(keys, 1, A)
     assert claim(keys, 1, A)
@@ -49,24 +49,37 @@ def test_asking_again_changes_nothing() -> None:
 
 
 def test_when_an_item_ends_the_next_of_its_key_is_possible() -> None:
-    keys = Keys()
+    keys = KeyLocks()
     for id_ in (1, 2, 3):
         claim(keys, id_, A)
 
     assert keys.end(1, A, 10) == [(2, 2, 10)]
     assert claim(keys, 2, A), "it has its key already"
-    assert list(keys.parked) == [3]
+    assert list(keys.blocked) == [3]
+
+
+def test_one_whose_number_is_the_size_of_a_body_leaves_its_own_place_in_a_row() -> None:
+    keys = KeyLocks()
+    for id_ in range(1, 12):
+        claim(keys, id_, A)
+    for id_ in range(1, 7):
+        keys.end(id_, A, 10)
+
+    assert keys.end(10, A, 10) == []
+
+    assert list(keys.blocked) == [8, 9, 11]
+    assert [ids(keys.end(id_, A, 10)) for id_ in (7, 8, 9, 11)] == [[8], [9], [11], []]
 
 
 def test_a_pair_is_one_value() -> None:
-    keys = Keys()
+    keys = KeyLocks()
 
     assert claim(keys, 1, AB)
     assert claim(keys, 2, BC)
 
 
 def test_with_any_sharing_one_value_is_enough() -> None:
-    keys = Keys(matches_any=True)
+    keys = KeyLocks(matches_any=True)
 
     assert claim(keys, 1, AB)
     assert not claim(keys, 2, BC)
@@ -74,7 +87,7 @@ def test_with_any_sharing_one_value_is_enough() -> None:
 
 
 def test_a_skipped_item_holds_its_place_on_all_its_values() -> None:
-    keys = Keys(matches_any=True)
+    keys = KeyLocks(matches_any=True)
     claim(keys, 1, A)
     claim(keys, 2, AB)
 
@@ -85,7 +98,7 @@ def test_a_skipped_item_holds_its_place_on_all_its_values() -> None:
 
 
 def test_an_item_that_shares_two_values_waits_for_both() -> None:
-    keys = Keys(matches_any=True)
+    keys = KeyLocks(matches_any=True)
     claim(keys, 1, A)
     claim(keys, 2, B)
     claim(keys, 3, AB)
@@ -95,20 +108,20 @@ def test_an_item_that_shares_two_values_waits_for_both() -> None:
 
 
 def test_one_that_waits_may_end_too_and_those_behind_it_go_on() -> None:
-    keys = Keys(matches_any=True)
+    keys = KeyLocks(matches_any=True)
     claim(keys, 1, A)
     claim(keys, 2, AB)
     claim(keys, 3, B)
 
     assert ids(keys.end(2, AB, 10)) == [3]
-    assert keys.parked_bytes == 0
+    assert keys.blocked_bytes == 0
     assert ids(keys.end(1, A, 10)) == []
     assert ids(keys.end(3, B, 10)) == []
     assert len(keys) == 0
 
 
 def test_an_item_whose_key_is_not_known_any_more_ends_all_the_same() -> None:
-    keys = Keys()
+    keys = KeyLocks()
     claim(keys, 1, A)
     claim(keys, 2, A)
 
@@ -116,19 +129,19 @@ def test_an_item_whose_key_is_not_known_any_more_ends_all_the_same() -> None:
 
 
 def test_what_is_held_since_before_is_first_and_parks_nobody() -> None:
-    keys = Keys(matches_any=True)
+    keys = KeyLocks(matches_any=True)
     keys.hold(9, AB)
     keys.hold(8, BC)
 
     assert (keys.holder(A), keys.holder(B), keys.holder(C)) == (9, 9, 8)
-    assert not keys.parked
+    assert not keys.blocked
     assert not claim(keys, 1, A)
     assert ids(keys.end(9, AB, 10)) == [1]
     assert keys.holder(B) == 0
 
 
 def test_an_item_that_never_claimed_ends_without_a_trace() -> None:
-    keys = Keys()
+    keys = KeyLocks()
     claim(keys, 1, A)
     claim(keys, 2, A)
 
@@ -138,18 +151,18 @@ def test_an_item_that_never_claimed_ends_without_a_trace() -> None:
 
 
 def test_values_that_somebody_waits_for_are_counted() -> None:
-    keys = Keys()
+    keys = KeyLocks()
     for id_, wanted in enumerate((A, A, A, B, B, C), 1):
         claim(keys, id_, wanted)
 
-    assert keys.blocked == 2
+    assert keys.blocked_values == 2
     keys.end(4, B, 10)
-    assert keys.blocked == 1
+    assert keys.blocked_values == 1
     assert len(keys) == 3
 
 
 def test_a_repeated_value_is_one() -> None:
-    keys = Keys(matches_any=True)
+    keys = KeyLocks(matches_any=True)
 
     assert claim(keys, 1, key("A", "A"))
     assert not claim(keys, 2, key("A", "A"))
@@ -157,7 +170,7 @@ def test_a_repeated_value_is_one() -> None:
 
 
 def test_the_oldest_of_those_that_wait_is_that_with_the_lowest_place() -> None:
-    keys = Keys()
+    keys = KeyLocks()
     for id_, place, wanted in ((1, 1, A), (2, 2, B), (3, 9, A), (4, 8, B)):
         keys.claim(id_, place, 5, wanted)
 
@@ -169,7 +182,7 @@ def test_finding_the_oldest_looks_at_one_row_however_many_there_are(rivals: str)
     """One value blocks all of them, or each is blocked by a value of its own."""
     calls = []
     for count in (50, 2000):
-        keys = Keys(matches_any=True)
+        keys = KeyLocks(matches_any=True)
         for n in range(count):
             if rivals == "each" or not n:
                 claim(keys, 1 + n, key(f"R{n}"))
@@ -178,7 +191,7 @@ def test_finding_the_oldest_looks_at_one_row_however_many_there_are(rivals: str)
             assert not claim(keys, 10_000 + n, key(blocked, f"V{n}"))
         keys.oldest()
 
-        def drop_two(keys: Keys = keys) -> None:
+        def drop_two(keys: KeyLocks = keys) -> None:
             for n in range(2):
                 found = keys.oldest()
                 assert found is not None
@@ -191,7 +204,7 @@ def test_finding_the_oldest_looks_at_one_row_however_many_there_are(rivals: str)
 
 
 def test_who_waited_is_forgotten_though_nobody_asks_for_the_oldest_any_more() -> None:
-    keys = Keys()
+    keys = KeyLocks()
     claim(keys, 1, A)
     claim(keys, 2, A)
     assert keys.oldest() == ((2, 2, 10), A)
@@ -208,7 +221,7 @@ def test_who_waited_is_forgotten_though_nobody_asks_for_the_oldest_any_more() ->
 
 
 def test_a_long_row_costs_24_bytes_for_each_that_waits() -> None:
-    keys = Keys()
+    keys = KeyLocks()
     claim(keys, 1, A)
     for id_ in range(2, 10_001):
         claim(keys, id_, A)
@@ -228,7 +241,7 @@ class KeysMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.keys = Keys(self.matches_any)
+        self.keys = KeyLocks(self.matches_any)
         self.claims: dict[int, bytes] = {}
         self.possible: set[int] = set()
         self.next_id = 1
@@ -265,14 +278,14 @@ class KeysMachine(RuleBasedStateMachine):
     @invariant()
     def it_knows_who_waits(self) -> None:
         waiting = sorted(set(self.claims) - self.possible)
-        assert list(self.keys.parked) == waiting
-        assert self.keys.parked_bytes == 10 * len(waiting)
+        assert list(self.keys.blocked) == waiting
+        assert self.keys.blocked_bytes == 10 * len(waiting)
         for id_, mine in self.claims.items():
             assert (self.keys.blocker(id_, mine) is None) == (id_ in self.possible)
         values = {v for mine in self.claims.values() for v in self.keys.values(mine)}
         assert len(self.keys) == len(values)
         rivals = [sum(v in self.keys.values(m) for m in self.claims.values()) for v in values]
-        assert self.keys.blocked == sum(count > 1 for count in rivals)
+        assert self.keys.blocked_values == sum(count > 1 for count in rivals)
         oldest = self.keys.oldest()
         assert (oldest[0][0] if oldest else None) == min(waiting, default=None)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 import pytest
 
 from kestrelpy.core.index.leases import Holder, Lease, Leases
 from kestrelpy.core.item import Item
-from kestrelpy.core.subscription.subscription import TOKENS_RESERVED
+from kestrelpy.core.subscription.state import TOKENS_RESERVED
 from tests.support.queues import make_queue
 
 HOLDER = Holder("anna")
@@ -72,6 +73,21 @@ def test_no_more_are_taken_than_asked_for_and_the_rest_stays() -> None:
         leases.end(each)
     assert len(leases) == 1
     assert ids(leases.over(100, 3)) == [({1, 2, 3, 4} - set(ids(first))).pop()]
+
+
+def test_those_that_are_not_over_yet_are_not_looked_through() -> None:
+    leases, _ = granted(*range(10, 1010))
+    looked = []
+
+    class Watched(dict[int, Lease]):
+        def values(self) -> Iterator[Lease]:  # type: ignore[override]
+            for each in super().values():
+                looked.append(each.item.id)
+                yield each
+
+    leases._granted.leases = Watched(leases._granted.leases)
+    assert ids(leases.over(11, 10)) == [1, 2]
+    assert looked == [1, 2, 3]
 
 
 def test_a_renewed_lease_is_over_at_its_new_deadline_longer_or_shorter() -> None:
@@ -168,7 +184,7 @@ def test_a_lease_ends_without_any_traffic() -> None:
 def test_each_lease_ends_in_its_time_be_it_that_an_item_expires_later() -> None:
     q = make_queue(lease_ms=1000)
     q.put(b"1", b"2")
-    q.put(b"3", expires_ms=q.wall_ms + 5000)
+    q.put(b"3", expires_ms=q.unix_ms + 5000)
     q.open()
     q.pass_time(500)
     q.open()

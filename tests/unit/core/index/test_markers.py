@@ -7,12 +7,12 @@ from random import Random
 import pytest
 
 from journal.sets.id_set import IdSet
-from kestrelpy.core.index.markers import _COMPACT_AT_ONCE, Marks
+from kestrelpy.core.index.markers import _COMPACT_AT_ONCE, MarkerIndex
 
 
-def marks_of(*pairs: tuple[int, int]) -> Marks:
+def marks_of(*pairs: tuple[int, int]) -> MarkerIndex:
     """Markers, each with the item it was given to."""
-    made = Marks()
+    made = MarkerIndex()
     for marker, id_ in pairs:
         made.hide(id_)
         made.give(marker, id_)
@@ -27,7 +27,7 @@ def test_what_was_available_at_once_has_its_id_for_a_marker() -> None:
 
 
 def test_a_delayed_item_has_none_until_it_is_released() -> None:
-    marks = Marks()
+    marks = MarkerIndex()
     marks.hide(3)
     assert (marks.of(3, 0), marks.first_from(1), marks.marker_of(3)) == (0, 0, 0)
     marks.give(7, 3)
@@ -74,7 +74,7 @@ def test_any_mixture_is_found_by_marker_and_by_item(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("kestrelpy.core.index.markers._COMPACT_ABOVE", 4)
     monkeypatch.setattr("kestrelpy.core.index.markers._COMPACT_AT_ONCE", 3)
     for seed in range(30):
-        random, marks, model = Random(seed), Marks(), dict[int, int]()
+        random, marks, model = Random(seed), MarkerIndex(), dict[int, int]()
         for number in range(1, 201):
             choice = random.randrange(3)
             if choice == 0:

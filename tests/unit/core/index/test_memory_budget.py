@@ -6,12 +6,18 @@ from random import Random
 
 import pytest
 
-from kestrelpy.core.index.memory_budget import FREE_BYTES, GRAIN_BYTES, UNLIMITED, Memory, Residency
-from kestrelpy.core.index.trash import Trash
-from kestrelpy.core.log.memory_log import NullLog
-from kestrelpy.core.queue.ack_up_to import confirm_up_to
+from kestrelpy.core.index.memory_budget import (
+    FREE_BYTES,
+    GRAIN_BYTES,
+    UNLIMITED,
+    Memory,
+    MemoryShare,
+)
+from kestrelpy.core.log.memory_log import MemoryLog
+from kestrelpy.core.queue.ack_up_to import AckUpTo
 from kestrelpy.core.subscription.ready_line import REFILL_ITEMS
 from kestrelpy.core.timers import Timers
+from kestrelpy.core.trash import Trash
 from tests.support.queues import make_queue
 
 
@@ -21,7 +27,7 @@ def memory_of(limit: int = UNLIMITED) -> Memory:
 
 def test_a_small_line_takes_nothing() -> None:
     memory = memory_of(0)
-    share = Residency(memory, UNLIMITED)
+    share = MemoryShare(memory, UNLIMITED)
     assert share.allowed == FREE_BYTES
     assert not share.grow(FREE_BYTES)
     assert memory.taken == 0
@@ -29,7 +35,7 @@ def test_a_small_line_takes_nothing() -> None:
 
 def test_a_line_grows_by_grains_up_to_its_own_limit() -> None:
     memory = memory_of()
-    share = Residency(memory, FREE_BYTES + 3 * GRAIN_BYTES // 2)
+    share = MemoryShare(memory, FREE_BYTES + 3 * GRAIN_BYTES // 2)
     assert share.grow(FREE_BYTES)
     assert share.allowed == FREE_BYTES + GRAIN_BYTES
     assert share.grow(share.allowed)
@@ -40,7 +46,7 @@ def test_a_line_grows_by_grains_up_to_its_own_limit() -> None:
 
 def test_all_lines_together_stay_within_the_limit() -> None:
     memory = memory_of(3 * GRAIN_BYTES + 1)
-    shares = [Residency(memory, UNLIMITED) for _ in range(5)]
+    shares = [MemoryShare(memory, UNLIMITED) for _ in range(5)]
     grown = [share.grow(FREE_BYTES) for share in shares]
     assert grown == [True, True, True, False, False]
     shares[0].release()
@@ -49,7 +55,7 @@ def test_all_lines_together_stay_within_the_limit() -> None:
 
 def test_what_is_not_needed_is_given_back_once() -> None:
     memory = memory_of()
-    share = Residency(memory, UNLIMITED)
+    share = MemoryShare(memory, UNLIMITED)
     share.grow(10 * GRAIN_BYTES)
     share.shrink(FREE_BYTES + 1)
     share.shrink(FREE_BYTES + 1)
@@ -65,7 +71,7 @@ def test_what_is_not_needed_is_given_back_once() -> None:
 def test_any_mixture_takes_what_the_shares_say() -> None:
     random = Random(5)
     memory = memory_of(40 * GRAIN_BYTES)
-    shares = [Residency(memory, 20 * GRAIN_BYTES) for _ in range(4)]
+    shares = [MemoryShare(memory, 20 * GRAIN_BYTES) for _ in range(4)]
     for _ in range(2000):
         share = random.choice(shares)
         random.choice((share.grow, share.grow, share.shrink, share.limit))(
@@ -92,11 +98,11 @@ def test_a_line_that_was_emptied_gives_its_memory_to_others() -> None:
 def test_however_a_line_was_emptied_its_memory_is_there_for_others(how: str) -> None:
     q = make_queue(max_attempts=1)
     for _ in range(40):
-        q.put(b"x" * GRAIN_BYTES, expires_ms=q.wall_ms + 100 if how == "expiry" else 0)
+        q.put(b"x" * GRAIN_BYTES, expires_ms=q.unix_ms + 100 if how == "expiry" else 0)
     if how == "flush":
         q.queue.flush(q.now_ms)
     elif how == "upto":
-        confirm_up_to(q.queue, 40, q.now_ms)
+        AckUpTo(q.queue, 40).finish(q.now_ms)
     elif how == "death":
         for _ in range(40):
             q.abort(q.open())
@@ -116,7 +122,7 @@ def test_a_line_that_gets_shorter_gives_memory_back_on_the_way() -> None:
 
 def test_a_queue_in_memory_leaves_nothing_to_a_log_it_does_not_have() -> None:
     q = make_queue()
-    q.queue.attach(NullLog())
+    q.queue.attach(MemoryLog())
     q.broker.memory.limit = 0
     q.put(*[b"x" * 1000] * 100)
     assert (q.reader.ready.resident, q.reader.ready.beyond) == (100, 0)

@@ -8,9 +8,9 @@ import pytest
 
 from kestrelpy.core.index.disk_refs import pack
 from kestrelpy.core.index.ready_list import ITEM_COST, NO_FRONTIER, Ready
-from kestrelpy.core.index.trash import Trash
 from kestrelpy.core.item import Item
 from kestrelpy.core.timers import Timers
+from kestrelpy.core.trash import Trash
 
 
 def item(number: int, size: int = 1) -> Item:
@@ -89,7 +89,7 @@ def test_a_removed_item_may_come_back_before_it_was_passed_over() -> None:
 def test_a_removed_item_that_comes_back_stands_at_its_new_place() -> None:
     line, (first, second, third) = Ready(), (item(1), item(2), item(3))
     for place, each in ((5, first), (3, second), (9, third)):
-        line.give_back(place, each)
+        line.put_back(place, each)
     line.remove(first)
     line.give_back(1, first)
     assert popped(line) == [1, 2, 3]
@@ -135,7 +135,7 @@ def test_bodies_of_removed_items_do_not_fill_the_memory(is_back: bool) -> None:
     if is_back:
         lent = [first for _ in items if (first := line.pop()) is not None]
         for place, each in lent:
-            line.give_back(place, each)
+            line.put_back(place, each)
     for removed, each in enumerate(items[1:], 1):
         line.remove(each)
         kept = sum(each.size for each in line._line) + sum(i.size for _, i in line._returned)
@@ -166,7 +166,7 @@ def test_any_mixture_leaves_by_place() -> None:
             elif choice == 3 and out:
                 place = random.choice(sorted(out))
                 model[place] = out.pop(place)
-                line.give_back(place, model[place])
+                line.put_back(place, model[place])
             elif choice == 4 and model:
                 line.remove(model.pop(random.choice(sorted(model))))
             assert line.count == len(model), f"seed {seed}"
@@ -292,14 +292,14 @@ def test_any_mixture_with_letting_go_keeps_order_and_counts() -> None:
 # -- apart ----------------------------------------------------------------------------------
 
 
-def apart(line: Ready, *ids: int) -> None:
+def out_of_order(line: Ready, *ids: int) -> None:
     for id_ in ids:
-        line._elsewhere.add(id_)
+        line._out_of_order.add(id_)
 
 
 def test_an_item_that_stands_apart_leaves_at_its_place() -> None:
     line = Ready()
-    apart(line, 2)
+    out_of_order(line, 2)
     for number in (1, 3, 5):
         line.push(item(number))
     line.give_back(4, item(2))
@@ -308,25 +308,25 @@ def test_an_item_that_stands_apart_leaves_at_its_place() -> None:
 
 def test_a_stub_that_is_next_holds_everybody_up_until_it_is_read() -> None:
     line = Ready()
-    apart(line, 2)
+    out_of_order(line, 2)
     for number in (1, 3, 5):
         line.push(item(number))
-    line.stubs.push(pack(4, 2, 1))
+    line.disk_refs.push(pack(4, 2, 1))
     assert (line.count, line.bytes) == (4, 4)
     assert popped(line) == [1, 3]
     assert line.first() is None
     assert line.is_held_up
-    assert line.stubs.begin_fetch(line.frontier, 9, 9) == [2]
-    line.give_back(line.stubs.fetched(2), item(2))
+    assert line.disk_refs.begin_fetch(line.frontier, 9, 9) == [2]
+    line.give_back(line.disk_refs.fetched(2), item(2))
     assert not line.is_held_up
     assert popped(line) == [2, 5]
 
 
 def test_a_stub_behind_the_frontier_waits_for_what_the_log_holds_before_it() -> None:
     line = Ready()
-    apart(line, 2)
+    out_of_order(line, 2)
     line.push_beyond(3, 1)
-    line.stubs.push(pack(4, 2, 1))
+    line.disk_refs.push(pack(4, 2, 1))
     assert not line.is_held_up
     line.drop_beyond(1)
     line.advance(4)
@@ -335,21 +335,21 @@ def test_a_stub_behind_the_frontier_waits_for_what_the_log_holds_before_it() -> 
 
 def test_what_stands_apart_becomes_a_stub_where_memory_is_scarce() -> None:
     line = Ready()
-    apart(line, 2, 7)
+    out_of_order(line, 2, 7)
     for number in (1, 3, 5, 8, 9):
         line.push(item(number))
     line.give_back(4, item(2))
     line.give_back(10, item(7))
     assert [i.id for i in line.evict(3 * ITEM_COST + 3)] == [7, 9, 8, 5]
     assert (line.frontier, line.resident, line.beyond) == (5, 3, 3)
-    assert list(line.stubs) == [(10, 7, 1)]
+    assert list(line.disk_refs) == [(10, 7, 1)]
     line.give_back(11, item(2))
-    assert sorted(line.stubs) == [(10, 7, 1), (11, 2, 1)], "and so does one behind the frontier"
+    assert sorted(line.disk_refs) == [(10, 7, 1), (11, 2, 1)], "and so does one behind the frontier"
 
 
 def test_an_item_apart_is_found_by_its_number_and_can_be_removed() -> None:
     line, _ = line_of(3)
-    apart(line, 9)
+    out_of_order(line, 9)
     back = item(9)
     line.give_back(12, back)
     assert line.at(9) is back
@@ -374,15 +374,15 @@ def test_any_mixture_with_some_apart_leaves_by_place() -> None:
                 place, gone = out
                 assert (place, gone.id) == min((p, i) for i, p in places.items()), f"seed {seed}"
                 del places[gone.id]
-                line._elsewhere.discard(gone.id)
+                line._out_of_order.discard(gone.id)
                 if random.random() < 0.5:
-                    apart(line, gone.id)
+                    out_of_order(line, gone.id)
                     places[gone.id] = random.choice((place, number)) if place != gone.id else number
-                    line.give_back(places[gone.id], item(gone.id))
+                    line.put_back(places[gone.id], item(gone.id))
             elif choice == 3:
-                apart(line, 1000 + number)
+                out_of_order(line, 1000 + number)
                 places[1000 + number] = number
-                line.stubs.push(pack(number, 1000 + number, 1))
+                line.disk_refs.push(pack(number, 1000 + number, 1))
             elif choice == 4:
                 line.evict(random.randrange(20) * ITEM_COST)
             elif choice == 5 and (resident := sorted(i.id for i in line)):
@@ -390,7 +390,7 @@ def test_any_mixture_with_some_apart_leaves_by_place() -> None:
                 found = line.at(gone_id)
                 assert found is not None
                 line.remove(found)
-                line._elsewhere.discard(gone_id)
+                line._out_of_order.discard(gone_id)
                 del places[gone_id]
             assert line.count == len(places), f"seed {seed}"
             assert line.bytes == line.count, f"seed {seed}"
@@ -400,12 +400,12 @@ def next_of(line: Ready, places: dict[int, int]) -> tuple[int, Item] | None:
     """What `pop` gives once everything before it has been read."""
     for _ in range(3):
         if line.is_held_up:
-            for id_ in line.stubs.begin_fetch(line.frontier, 2, 99):
-                line.give_back(line.stubs.fetched(id_), item(id_))
+            for id_ in line.disk_refs.begin_fetch(line.frontier, 2, 99):
+                line.give_back(line.disk_refs.fetched(id_), item(id_))
         found = line.pop()
         if found is not None or not line.beyond:
             return found
-        id_ = min(i for i in places if i >= line.frontier and i not in line._elsewhere)
+        id_ = min(i for i in places if i >= line.frontier and i not in line._out_of_order)
         line.drop_beyond(1)
         line.advance(id_ + 1)
         line.push(item(id_))

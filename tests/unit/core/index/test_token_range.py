@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kestrelpy.core.index.token_range import TOKENS_PER_MS
-from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.subscription.subscription import TOKENS_RESERVED
+from kestrelpy.core.registry.token_floor import TOKENS_PER_MS
+from kestrelpy.core.subscription.state import TOKENS_RESERVED
 from tests.support.queues import NAME, WALL_MS, QueueInHand, make_queue
 
 
@@ -30,12 +30,12 @@ def test_a_queue_that_reserved_none_takes_none_with_it() -> None:
 class InMemory(QueueInHand):
     """Its queue is nowhere but in memory."""
 
-    def _make_log(self, queue: object) -> NullLog:
-        return NullLog()
+    def _make_log(self, queue: object) -> MemoryLog:
+        return MemoryLog()
 
 
-def in_memory(now_ms: int, wall_ms: int) -> InMemory:
-    made = InMemory(Policy(), now_ms, wall_ms)
+def in_memory(now_ms: int, unix_ms: int) -> InMemory:
+    made = InMemory(Policy(), now_ms, unix_ms)
     made.broker.create(NAME, now_ms)
     return made
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from journal.format.item_header import ItemHeader, item_header_of
 from journal.format.key import join, text_of
+from journal.sets.hash_table import KEY, hash_of, keyed
 from kestrelpy.core.index.delayed import Delay
-from kestrelpy.core.queue.put import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND, NOT_STORED
+from kestrelpy.core.queue.queue import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND, NOT_STORED
 from tests.support.queues import QueueInHand, make_queue
 
 WINDOW_MS = 60_000
@@ -17,7 +18,7 @@ def write(q: QueueInHand, key: bytes, expects: int | None = None, id_: bytes = b
 
 
 def version(q: QueueInHand, key: bytes) -> int:
-    return q.queue.versions.of(key, q.queue.policy, q.wall_ms).version
+    return q.queue.dedupe.versions.of(key, q.queue.policy, q.unix_ms).version
 
 
 def test_every_item_written_under_a_key_is_its_next_version() -> None:
@@ -101,19 +102,19 @@ def test_a_key_is_forgotten_when_nobody_wrote_under_it_for_the_window() -> None:
     for _ in range(10):
         q.now_ms += WINDOW_MS
         q.pass_time(0)
-    assert q.queue.versions.is_empty
+    assert q.queue.dedupe.versions.is_empty
 
 
 def test_with_retain_a_key_is_never_forgotten() -> None:
     q = make_queue(dedupe_window_ms=WINDOW_MS, retain_ms=None)
     write(q, b"k", id_=b"an id")
     q.pass_time(WINDOW_MS - 1)
-    assert not q.queue.ids.is_empty
+    assert not q.queue.dedupe.ids.is_empty
     q.pass_time(WINDOW_MS * 3)
 
-    assert q.queue.ids.is_empty, "what may be forgotten was looked through"
+    assert q.queue.dedupe.ids.is_empty, "what may be forgotten was looked through"
     assert version(q, b"k") == 1
-    assert q.queue.versions.table.count == 1
+    assert q.queue.dedupe.versions.table.count == 1
 
 
 def test_a_restart_knows_the_versions() -> None:
@@ -138,14 +139,25 @@ def test_keys_that_look_alike_are_different_streams() -> None:
 
 def test_where_a_key_would_stand_is_asked_again_when_others_were_written_since() -> None:
     q = make_queue()
-    versions, key = q.queue.versions, b"the key"
+    versions, key = q.queue.dedupe.versions, b"the key"
     versions.last(key)
     for number in range(500):  # buckets are split
-        versions._apply_written(b"other %d" % number, 1, number + 1, q.wall_ms)
+        versions._apply_written(b"other %d" % number, 1, number + 1, q.unix_ms)
 
-    versions._apply_written(key, 1, 501, q.wall_ms)
-    versions._apply_written(key, 2, 502, q.wall_ms)
+    versions._apply_written(key, 1, 501, q.unix_ms)
+    versions._apply_written(key, 2, 502, q.unix_ms)
 
     assert versions.table.count == 501
     assert versions.last(key)[:2] == (2, 502)
     assert all(versions.last(b"other %d" % number).item == number + 1 for number in range(500))
+
+
+def test_what_a_later_chunk_says_of_a_key_takes_the_place_of_the_earlier_word() -> None:
+    q = make_queue()
+    versions, keys = q.queue.dedupe.versions, [hash_of(keyed(b""), b"key %d" % n) for n in range(4)]
+    for item, version in ((1, 1), (11, 2)):
+        entries = sorted(KEY.pack(key, q.unix_ms, item, version) for key in keys)
+        versions.load(b"".join(entries))
+
+    assert versions.table.count == 4
+    assert {KEY.unpack(entry)[2:] for entry in versions.table} == {(11, 2)}

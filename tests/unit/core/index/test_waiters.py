@@ -9,7 +9,7 @@ import pytest
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.index.waiters import Waiter, Waiters, Want
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.subscription.serving import WOKEN_OBSERVERS_MAX
+from kestrelpy.core.subscription.subscription import WOKEN_OBSERVERS_MAX
 from tests.support.queues import NAME, QueueInHand, make_queue, no_queue
 
 
@@ -54,6 +54,17 @@ def test_observers_who_gave_up_are_forgotten_while_others_still_wait() -> None:
 
     assert line.observers_at_most < 1000
     assert line.first_after == 7
+
+
+def test_few_observers_who_gave_up_are_not_cleared_out_one_by_one() -> None:
+    line = Waiters()
+    few = [Waiter(Want.OBSERVE, b"jobs", Holder(""), False, "", after=n) for n in range(10)]
+    for each in few:
+        line.add(each)
+    for each in few[5:8]:
+        line.finish(each)
+    assert (line.count, line.observers_at_most) == (7, 10), "each would cost a look at all"
+    assert line.take_observers(10, 10) == few[:5] + few[8:]
 
 
 def test_who_waits_for_the_dead_stands_in_another_line() -> None:
@@ -265,7 +276,7 @@ def test_a_waiter_for_the_dead_is_served_when_an_item_dies() -> None:
 def test_a_wait_is_not_answered_with_what_has_expired(want: Want) -> None:
     q = make_queue()
     q.wait("anna", want=want)
-    q.put(b"gone", expires_ms=q.wall_ms)
+    q.put(b"gone", expires_ms=q.unix_ms)
     assert q.answers() == []
     q.put(b"there")
     assert q.answers() == [("anna", b"there")]
@@ -273,7 +284,7 @@ def test_a_wait_is_not_answered_with_what_has_expired(want: Want) -> None:
 
 def test_nobody_is_told_there_is_nothing_while_expired_items_hide_a_live_one() -> None:
     q = make_queue()
-    q.put(*[b"old"] * 5000, expires_ms=q.wall_ms + 10)
+    q.put(*[b"old"] * 5000, expires_ms=q.unix_ms + 10)
     q.put(b"live")
     q.now_ms = 10
     assert q.may_open("anna") is None  # one call passes over a bounded number
@@ -300,7 +311,7 @@ def observers(q: QueueInHand, count: int, wait_ms: int = 60_000) -> list[Waiter]
 
 def told(q: QueueInHand) -> list[object]:
     """Who was told in this turn, and that there is something."""
-    woken = q.broker.take_woken()
+    woken = q.broker.take_to_resume()
     assert all(each.owner is q.reader for each in woken)
     return [each.conversation for each in woken]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from journal.errors import JournalFailed
-from journal.format import Kind, Tag, decode_meta, ended_bytes
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta, ended_bytes
 from journal.sets.id_set import IdSet
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import JournalLog, Log
-from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.log.memory_log import MemoryLog
 from tests.support.journals import Writer, fresh
 from tests.support.memory_disk import MemoryDisk
 from tests.support.queues import WALL_MS, make_queue
@@ -114,7 +115,7 @@ def test_a_log_that_goes_on_in_an_old_journal_calls_what_is_there_true() -> None
 
 
 def test_in_memory_everything_is_true_at_once_and_leaves_no_trace() -> None:
-    log: Log = NullLog()
+    log: Log = MemoryLog()
     log.set_sync(-1)
     lsns = [
         log.put(ITEM),

@@ -9,7 +9,7 @@ import pytest
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.ready_list import Ready
 from kestrelpy.core.queue import ack_up_to as upto
-from kestrelpy.core.queue.ack_up_to import STEP_NUMBERS, UpTo, confirm_up_to
+from kestrelpy.core.queue.ack_up_to import STEP_NUMBERS, AckUpTo
 from kestrelpy.errors import ClientError
 from tests.support.calls import counted
 from tests.support.queues import QueueInHand, make_queue, state_after_a_restart
@@ -26,7 +26,7 @@ def filled(count: int) -> QueueInHand:
 
 def test_a_long_way_is_gone_in_steps_that_look_at_a_bounded_number_of_items() -> None:
     q, looks = filled(MANY), list[int]()
-    request = UpTo(q.queue, MANY)
+    request = AckUpTo(q.queue, MANY)
     while not request.is_over:
         with counted(Ready, "at") as calls:
             request.step(0)
@@ -38,9 +38,9 @@ def test_a_long_way_is_gone_in_steps_that_look_at_a_bounded_number_of_items() ->
 
 def test_numbers_of_nothing_take_no_steps() -> None:
     q = filled(MANY)
-    confirm_up_to(q.queue, MANY - 1, 0)
+    AckUpTo(q.queue, MANY - 1).finish(0)
     q.put(b"x")
-    request = UpTo(q.queue, MANY + 1)
+    request = AckUpTo(q.queue, MANY + 1)
     request.step(0)
     assert request.is_over
     assert not q.reader.live
@@ -49,7 +49,7 @@ def test_numbers_of_nothing_take_no_steps() -> None:
 def test_what_only_the_log_has_goes_in_one_step() -> None:
     q = filled(MANY).restarted()
     assert q.reader.ready.beyond == MANY
-    request = UpTo(q.queue, MANY)
+    request = AckUpTo(q.queue, MANY)
     request.step(0)
     assert request.is_over
     assert q.reader.ready.count == 0
@@ -58,7 +58,7 @@ def test_what_only_the_log_has_goes_in_one_step() -> None:
 def test_beyond_the_latest_nothing_is_changed() -> None:
     q = filled(3)
     with pytest.raises(ClientError, match="beyond the latest marker"):
-        confirm_up_to(q.queue, 4, 0)
+        AckUpTo(q.queue, 4).finish(0)
     assert len(q.reader.live) == 3
 
 
@@ -66,7 +66,7 @@ def test_whoever_holds_an_item_is_refused_when_its_step_has_come() -> None:
     q = filled(MANY)
     first, token = q.open("anna"), q.open(lease_ms=1000)
     late = [q.open("bert") for _ in range(STEP_NUMBERS)][-1]
-    request = UpTo(q.queue, MANY)
+    request = AckUpTo(q.queue, MANY)
     request.step(0)
     assert first.holder.overdue == [q.reader]
     assert q.named(token.token) is None
@@ -85,7 +85,7 @@ def do_something(q: QueueInHand, random: Random) -> None:
         q.may_open(random.choice("ab"), lease_ms=random.choice((0, 40, 1000)))
     elif choice <= 6 and leases:
         lease, delay = random.choice(leases), random.choice((None, Delay(random.randrange(1, 90))))
-        lease.owner.give_back(lease, q.now_ms, b"abort", delay)
+        lease.owner.nack(lease, q.now_ms, b"abort", delay)
     elif choice == 7 and leases:
         q.bury(random.choice(leases))
     elif choice == 8:
@@ -107,7 +107,7 @@ def test_a_restart_between_two_steps_finds_the_queue_as_it_was(
     for _ in range(3):
         for _ in range(random.randrange(60)):
             do_something(q, random)
-        request = UpTo(q.queue, random.randrange(q.queue.last_number + 1))
+        request = AckUpTo(q.queue, random.randrange(q.queue.last_number + 1))
         while not request.is_over:
             request.step(q.now_ms)
             before = state_after_a_restart(q.queue)
@@ -126,7 +126,7 @@ def test_steps_leave_what_one_step_leaves(seed: int, monkeypatch: pytest.MonkeyP
         q = make_queue(lease_ms=None)
         for _ in range(150):
             do_something(q, random)
-        confirm_up_to(q.queue, random.randrange(q.queue.last_number + 1), q.now_ms)
+        AckUpTo(q.queue, random.randrange(q.queue.last_number + 1)).finish(q.now_ms)
         state = state_after_a_restart(q.queue)
         left.append({what: value for what, value in state.items() if what != "bytes"})
     assert left[0] == left[1]
@@ -139,14 +139,14 @@ def test_others_are_answered_between_two_steps_and_the_answer_waits(
     stage = Stage()
     for _ in range(9):
         stage.say("eve", b"set jobs 0 0 1", b"x")
-    steps, step = list[tuple[bytes, bytes]](), UpTo.step
+    steps, step = list[tuple[bytes, bytes]](), AckUpTo.step
 
-    def seen(request: UpTo, now_ms: int) -> None:
+    def seen(request: AckUpTo, now_ms: int) -> None:
         steps.append((stage.client("eve").take(), stage.client("bob").take()))
         stage.client("bob").conversation.feed(b"version\r\n", stage.now_ms)
         step(request, now_ms)
 
-    monkeypatch.setattr(UpTo, "step", seen)
+    monkeypatch.setattr(AckUpTo, "step", seen)
     assert stage.say("eve", b"delete jobs/upto=9") == b"DELETED\r\n"
     assert steps[0] == (b"", b"")
     assert steps[1:] == [(b"", b"VERSION 0.0.0\r\n")] * 4

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from journal.format import ended_bytes
+from journal.format.meta import ended_bytes
 from journal.snapshot.snapshot import Snapshot
-from journal.store import Journal
+from journal.write.writer import Journal
 from kestrelpy.core.index.ready_list import NO_FRONTIER
 from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.admin import Waiting, pause, waiting
+from kestrelpy.core.queue.admin import Admin, Waiting
 from kestrelpy.core.replay.replay import Replay
 from kestrelpy.errors import ServerError
 from tests.support.life import Life, at_once
@@ -100,9 +100,9 @@ def test_a_snapshot_keeps_the_pause() -> None:
 
 
 def test_a_pause_outlives_the_segment_it_was_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     life = Life(Policy())
-    pause(life.queue, True, life.now_ms)
+    Admin(life.queue).pause(True, life.now_ms)
     life.commit()
     for _ in range(3):  # lives
         first = journal_of(life).segments[0].number
@@ -114,7 +114,7 @@ def test_a_pause_outlives_the_segment_it_was_written_to(monkeypatch: pytest.Monk
         assert not life.log.store.maintenance.snapshots
         life = life.killed()
         assert life.reader.paused
-    pause(life.queue, False, life.now_ms)
+    Admin(life.queue).pause(False, life.now_ms)
     life.commit()
     assert not life.killed().reader.paused
 
@@ -132,7 +132,7 @@ def test_a_cancelled_item_is_gone_with_its_bytes_and_its_attempts() -> None:
     assert q.cancel(2)
     assert not q.cancel(2)
     assert (q.ready, q.reader.live_bytes, q.reader.ready.bytes) == ([b"4"], 1, 1)
-    assert (dict(q.reader.attempts.items()), list(q.reader.line.watched)) == ({}, [3])
+    assert (dict(q.reader.attempts.items()), list(q.reader.watch.watched)) == ({}, [3])
     assert q.story.endswith("cancelled 1, cancelled 2")
     assert [ended_bytes(r.small, r.meta) for r in q.records[-2:]] == [3, 5]
     assert q.restarted().ready == [b"4"]
@@ -146,7 +146,7 @@ def test_what_is_lent_dead_expired_or_not_there_does_not_wait() -> None:
     q.open()
     q.put(b"old", expires_ms=WALL_MS + 10)
     q.now_ms += 10
-    assert [waiting(q.reader, id_, q.now_ms) for id_ in (1, 2, 3, 4)] == [Waiting.NOT] * 4
+    assert [Admin(q).waiting(id_, q.now_ms) for id_ in (1, 2, 3, 4)] == [Waiting.NOT] * 4
     assert not any(map(q.cancel, (1, 2, 3, 4)))
 
 
@@ -155,7 +155,7 @@ def test_items_that_only_the_log_has_are_cancelled_in_any_order() -> None:
     q.put(b"1", b"22", b"333", b"4444")
     again = q.restarted()
     for id_, left in ((1, 9), (4, 5), (2, 3), (3, 0)):
-        assert waiting(again.reader, id_, again.now_ms) is Waiting.LOGGED
+        assert Admin(again).waiting(id_, again.now_ms) is Waiting.LOGGED
         assert again.cancel(id_)
         assert (again.reader.ready.bytes, again.reader.live_bytes) == (left, left)
     assert again.reader.ready.frontier == NO_FRONTIER
@@ -182,7 +182,7 @@ def test_a_dead_item_whose_body_cannot_be_read_is_purged_once() -> None:
     for _ in range(2):
         q.abort(q.open())
     again = q.restarted()
-    again.reader.line.hide(again.reader.dead.missing)
+    again.reader.ready_line.hide(again.reader.dead.missing)
     assert again.reader.dead.is_hidden(1)
     assert again.purge(1)
     assert (again.reader.dead.count, len(again.reader.dead)) == (1, 1)

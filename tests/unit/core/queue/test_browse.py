@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.browse import DEAD, LENT, READY, Kept
+from kestrelpy.core.queue.browse import Browse
+from kestrelpy.core.subscription.subscription import DEAD, LENT, READY
 from tests.support.queues import QueueInHand
 
 PLENTY = 1 << 40
@@ -17,12 +18,12 @@ PLENTY = 1 << 40
 class InMemory(QueueInHand):
     """A queue with durable = false."""
 
-    def _make_log(self, queue: object) -> NullLog:
-        return NullLog()
+    def _make_log(self, queue: object) -> MemoryLog:
+        return MemoryLog()
 
     @property
-    def kept(self) -> Kept:
-        return Kept(self.queue)
+    def kept(self) -> Browse:
+        return Browse(self.queue)
 
     def seen(self, after: int = 0, most: int = 100, since_ms: int = 0) -> list[bytes]:
         """What one look shows."""
@@ -99,7 +100,7 @@ def test_a_time_is_found_among_many(many: int) -> None:
     times = []
     for n in range(many):
         q.put(b"%d" % n)
-        times.append(q.wall_ms)
+        times.append(q.unix_ms)
         q.now_ms += 10 * (n % 3)
     for since_ms in (1, *times, times[-1] + 1):
         expected = next((n for n, t in enumerate(times, 1) if t >= since_ms), many + 1)

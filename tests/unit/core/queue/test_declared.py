@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from journal.errors import NewerFormat
-from journal.format import Kind
+from journal.format.kinds import Kind
 from journal.recovery.recovery import Recovery
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
@@ -82,7 +82,7 @@ def test_a_new_queue_of_that_name_has_none() -> None:
 
 @pytest.fixture(autouse=True)
 def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
 
 
 def work_off(life: Life, items: int) -> None:

@@ -165,7 +165,7 @@ def test_memory_is_not_filled_with_bodies_that_are_not_next() -> None:
     for _ in range(30):
         reader.tick(stage.now_ms, 500)
         stage.work()
-    assert reader.ready.stubs.count >= 25
+    assert reader.ready.disk_refs.count >= 25
     for _ in range(30):
         assert len(stage.say("eve", b"get jobs")) > 30_000
 
@@ -182,14 +182,14 @@ def test_nobody_looks_at_what_was_put_off_before_it_expires(end: bytes, looks_at
     stage.say("eve", b"delete jobs/item=1")
     stage.pass_time(50_000)
     assert all(child.taken == 0 for child in queue.children.values())
-    assert queue.missed is not None
-    assert queue.missed.expiries.count == 0, "what was released is not remembered twice"
+    assert queue.unseen is not None
+    assert queue.unseen.expiries.count == 0, "what was released is not remembered twice"
     if looks_at:
-        assert queue.idle.next_due() == began_ms + looks_at
+        assert queue.idle_sweep.next_due() == began_ms + looks_at
         stage.pass_time(51_000)
         assert all(there(stage, child) == 0 for child in queue.children)
     else:
-        assert queue.idle.next_due() == NEVER_MS
+        assert queue.idle_sweep.next_due() == NEVER_MS
 
 
 def test_nobody_looks_for_the_sake_of_a_max_age_that_was_taken_away() -> None:
@@ -201,7 +201,7 @@ def test_nobody_looks_for_the_sake_of_a_max_age_that_was_taken_away() -> None:
     stage.set_queue("jobs+old", max_age="none")
     stage.pass_time(2000)
     put(stage, 1, b"set jobs 0 0 1000")
-    assert stage.queue("jobs").idle.next_due() == NEVER_MS
+    assert stage.queue("jobs").idle_sweep.next_due() == NEVER_MS
     stage.set_queue("jobs+old", max_age="1s")
     stage.pass_time(3000)
     assert there(stage, b"old") == 0
@@ -232,8 +232,8 @@ def test_rounds_begin_at_most_once_in_a_second() -> None:
     stage.pass_time(1000)
     assert there(stage, b"old") == 0
     queue = stage.queue("jobs")
-    queue.idle.need(stage.wall_ms)
-    assert queue.idle.next_due() == stage.now_ms + LOOK_MS
+    queue.idle_sweep.need(stage.unix_ms)
+    assert queue.idle_sweep.next_due() == stage.now_ms + LOOK_MS
 
 
 def test_a_release_counts_a_step_for_each_line_that_is_told_at_once() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.core.index.delayed import Delay
-from kestrelpy.core.queue.put import DISCARDED_ITEMS_MAX
+from kestrelpy.core.subscription.subscription import DISCARDED_ITEMS_MAX
 from kestrelpy.errors import ServerError
 from tests.support.queues import NAME, WALL_MS, make_queue
 

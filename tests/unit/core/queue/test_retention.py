@@ -9,9 +9,9 @@ from contextlib import suppress
 import pytest
 
 from journal.sets.id_set import IdSet
-from journal.store import Sizes
+from journal.write.segment_file import Sizes
+from kestrelpy.core.index.retained_ids import RetainedIds
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.queue.retention import Retained
 from tests.golden.build import GOLDEN, NEWEST
 from tests.support import stage as stages
 from tests.support.memory_disk import PowerCut
@@ -333,7 +333,7 @@ def test_the_golden_journal_of_what_is_retained_is_read_as_it_was_meant(stage: S
 
 def test_the_set_is_brought_up_in_one_piece_and_passes_over_places() -> None:
     ids = IdSet()
-    retained = Retained(ids, 4)  # what there was up to 4 is not kept
+    retained = RetainedIds(ids, 4)  # what there was up to 4 is not kept
     assert list(retained.up_to(7)) == [5, 6, 7]
     retained.skip(10)
     assert list(retained.up_to(11)) == [5, 6, 7, 8, 9, 11]

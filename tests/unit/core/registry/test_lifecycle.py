@@ -41,7 +41,7 @@ def test_with_its_last_child_deleted_a_remnant_goes_and_frees_the_name() -> None
     assert stage.say("bob", b"delete jobs+audit") == b"DELETED\r\n"
     stage.say("eve", b"set jobs 0 0 1", b"3")
     assert stage.say("bob", b"get jobs+audit") == b"VALUE jobs+audit 0 1\r\n3\r\nEND\r\n"
-    assert stage.broker.remnants == []
+    assert stage.broker.tombstones == []
     assert len([name for name in stage.disk.names("data") if name.startswith("jobs.")]) == 1
 
 
@@ -50,7 +50,7 @@ def test_what_a_child_of_a_remnant_was_handed_is_settled() -> None:
     town.say("eve", b"get later+audit", b"set later 0 0 1", b"0", b"delete later")
     town.put("jobs", b"1")
     assert town.hand("jobs", "later+audit") == b"STORED\r\n"
-    (remnant,) = town.broker.remnants
+    (remnant,) = town.broker.tombstones
     assert remnant.origins == {}
     town.kill()
     for body in (b"0", b"1|"):
@@ -73,7 +73,7 @@ def test_a_new_queue_on_disk_before_the_delete_takes_nothing_from_a_child_of_the
         assert town.say("bob", b"get jobs/peek") == b"VALUE jobs/peek 0 1\r\n2\r\nEND\r\n"
         held = town.say("bob", b"get jobs+audit/open")
         assert held == b"VALUE jobs+audit/open 0 1\r\n1\r\nEND\r\n"
-        assert [queue.name for queue in town.broker.remnants] == [b"jobs"], "it was deleted"
+        assert [queue.name for queue in town.broker.tombstones] == [b"jobs"], "it was deleted"
     assert town.say("bob", b"get jobs+audit/close") == b"END\r\n"
     town.restart()
     assert len([name for name in town.disk.names("data") if name.startswith("jobs.")]) == 1
@@ -224,7 +224,7 @@ def test_with_its_last_child_deleted_a_remnant_goes_and_gives_the_name_on(restar
         town.restart()
     assert len([name for name in town.disk.names("data") if name.startswith("jobs.")]) == 2
     assert town.say("eve", b"delete jobs+audit") == b"DELETED\r\n"
-    assert town.broker.remnants == []
+    assert town.broker.tombstones == []
     assert len([name for name in town.disk.names("data") if name.startswith("jobs.")]) == 1
     town.put("jobs", b"newer")
     assert town.take("jobs+audit") == b"newer"
@@ -256,10 +256,10 @@ def test_of_two_remnants_with_a_child_of_one_name_the_later_one_is_read_next(
     assert town.say("eve", b"delete jobs") == b"DELETED\r\n"
     if restarts:
         town.restart()
-    assert len(town.broker.remnants) == 2
+    assert len(town.broker.tombstones) == 2
     for body in (b"first", b"second", b"third"):
         assert town.finish("jobs+audit") == body
-    assert town.broker.remnants == []
+    assert town.broker.tombstones == []
 
 
 @pytest.mark.parametrize("has_file", [False, True])
@@ -419,14 +419,26 @@ def test_two_deleted_queues_with_copies_of_each_other_s_originals_do_not_wait_fo
     assert not [name for name in town.disk.names("data") if "." in name]
 
 
+def test_the_files_of_a_deleted_queue_wait_for_no_hand_off_between_others() -> None:
+    town = Town()
+    town.put("other", b"1")
+    town.put("jobs", b"0")
+    town.take("jobs")
+    town.hold_syncs()
+    assert town.pass_on("next", b"0") == b"", "under way"
+
+    assert town.say("eve", b"delete other") == b"DELETED\r\n"
+    assert town.client("client").take() == b"", "it is under way still"
+
+
 def test_what_is_delayed_in_a_child_of_a_remnant_follows_the_wall_clock() -> None:
     stage = Stage()
     stage.say("eve", b"get jobs+audit/peek")
-    at = stage.wall_ms // 1000 + 60
+    at = stage.unix_ms // 1000 + 60
     stage.say("eve", b"set jobs/at=%d 0 0 1" % at, b"1")
     stage.say("eve", b"delete jobs")
 
-    stage.broker.step_wall(stage.broker.wall.offset_ms + 61_000)
+    stage.broker.step_wall(stage.broker.clock.offset_ms + 61_000)
     stage.pass_time(10)
 
     assert stage.say("bob", b"get jobs+audit") == b"VALUE jobs+audit 0 1\r\n1\r\nEND\r\n"

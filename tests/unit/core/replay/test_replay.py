@@ -7,8 +7,9 @@ from random import Random
 import pytest
 
 from journal.errors import NewerFormat
-from journal.format import Kind, Record, number_given
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind
+from journal.format.record import Record, number_given
 from kestrelpy.core.replay.replay import Replay
 from tests.support.queues import (
     NAME,
@@ -27,7 +28,7 @@ def do_something(q: QueueInHand, random: Random) -> None:
     leases = [*q.who(who).leases, *q.reader.token_holder.leases]
     choice = random.randrange(19)
     if choice <= 3:
-        expires_ms = random.choice((0, 0, q.wall_ms + random.randrange(1, 300)))
+        expires_ms = random.choice((0, 0, q.unix_ms + random.randrange(1, 300)))
         q.put(b"x" * random.randrange(5), expires_ms=expires_ms)
     elif choice <= 5:
         q.may_open(who, dead=random.random() < 0.2)
@@ -80,7 +81,7 @@ def test_after_any_history_a_restart_finds_the_queue_as_it_was(seed: int) -> Non
     q, _ = lived(seed)
     again = q.restarted()
     assert state_after_a_restart(again.queue) == state_after_a_restart(q.queue)
-    assert again.reader.line.watched.keys() == {
+    assert again.reader.watch.watched.keys() == {
         item.id for _, item in in_order(again.reader.ready) if item.expires_ms
     }
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from journal.format import Kind
+from journal.format.kinds import Kind
 from tests.support.calls import calls_of
 from tests.support.queues import QueueInHand, make_queue
 

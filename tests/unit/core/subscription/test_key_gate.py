@@ -41,7 +41,7 @@ def test_what_has_to_be_read_back_behind_one_that_waits_is_asked_for_at_once() -
     q.put(b"3", delay=Delay(10))
     q.now_ms = 10
     q.broker.tick(q.now_ms)
-    q.broker.take_hungry()  # there was no room for it then
+    q.broker.take_to_read()  # there was no room for it then
     for _ in range(REFILL_ITEMS + 1):
         q.put(b"x", key="A")
 
@@ -148,7 +148,7 @@ def test_whoever_waits_gets_what_a_confirm_made_possible() -> None:
 def test_whoever_waits_gets_what_the_end_of_a_skipped_item_made_possible(how: str) -> None:
     q = make_queue(keys=ANY)
     q.put(b"1", key="A")
-    q.put(b"2", key="A,B", expires_ms=q.wall_ms + 50)
+    q.put(b"2", key="A,B", expires_ms=q.unix_ms + 50)
     q.put(b"3", key="B")
     q.open()
     q.wait("bert", wait_ms=1000)
@@ -332,13 +332,13 @@ def test_keys_in_flight_and_blocked_are_counted() -> None:
     q = keyed_queue("1A", "2A", "3B", "4B", "5C")
     leases = [q.open(), q.open(), q.open()]
     assert q.may_open() is None
-    keyed = q.reader.keyed
+    keyed = q.reader.key_gate
 
-    assert (keyed.in_flight, keyed.keys.blocked) == (3, 2)
+    assert (keyed.in_flight, keyed.keys.blocked_values) == (3, 2)
     q.close(leases[0])
-    assert (keyed.in_flight, keyed.keys.blocked) == (2, 1)
+    assert (keyed.in_flight, keyed.keys.blocked_values) == (2, 1)
     q.hang_up()
-    assert (keyed.in_flight, keyed.keys.blocked) == (0, 1)
+    assert (keyed.in_flight, keyed.keys.blocked_values) == (0, 1)
 
 
 def test_beyond_max_memory_skipped_items_wait_on_disk_and_come_back_in_order() -> None:
@@ -352,7 +352,7 @@ def test_beyond_max_memory_skipped_items_wait_on_disk_and_come_back_in_order() -
         q.pass_time(1)
 
     assert behind.item.body == b"behind"
-    assert len(q.reader.keyed.whole) * 200 < 4096, "most of them are not in memory"
+    assert len(q.reader.key_gate.whole) * 200 < 4096, "most of them are not in memory"
     assert q.reader.ready.count == 200
 
     q.close(lease)
@@ -374,14 +374,14 @@ def test_a_queue_in_memory_keeps_what_it_skips() -> None:
 def test_what_was_put_off_is_first_for_its_key_after_a_start_from_a_snapshot(
     monkeypatch: pytest.MonkeyPatch, due_first: bool
 ) -> None:
-    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 5)
     life = Life(Policy())
     for body in (b"1", b"2"):
         life.put(body, key=text_of(b"A"))
     lease = life.open()
     assert lease is not None
-    life.reader.give_back(lease, life.now_ms, ABORTED, Delay(1000))
+    life.reader.nack(lease, life.now_ms, ABORTED, Delay(1000))
     if due_first:
         life.pass_time(1000)
     for _ in range(30):

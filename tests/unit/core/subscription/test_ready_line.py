@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from journal.errors import JournalFailed
-from journal.store import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.clock import Wall
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index.leases import Holder, Lease
 from kestrelpy.core.index.waiters import Want
-from kestrelpy.core.log.memory_log import NullLog
+from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.subscription import ABORTED
 from tests.support.life import NAME, WALL_MS, Life, at_once
@@ -25,7 +25,7 @@ LARGE = Sizes(segment_min=1 << 20, segment_max=1 << 20, batch_max=1 << 22)
 
 @pytest.fixture(autouse=True)
 def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
     yield
 
@@ -36,7 +36,7 @@ def life(sizes: Sizes = LARGE, **settings: Any) -> Life:
 
 def answers(q: Life) -> list[bytes | None]:
     found = []
-    for waiter in q.broker.take_woken():
+    for waiter in q.broker.take_to_resume():
         item = waiter.lease.item if waiter.lease is not None else waiter.item
         found.append(item.body if item is not None else None)
     return found
@@ -63,7 +63,7 @@ def test_who_waits_is_served_however_many_others_stand_before(want: Want, gone: 
         for lease in leases:
             assert lease is not None
             if gone == "dead":
-                q.reader.give_back(lease, 0, ABORTED)
+                q.reader.nack(lease, 0, ABORTED)
             elif gone == "confirmed":
                 q.reader.confirm(lease, 0)
     q.commit()
@@ -172,7 +172,7 @@ def test_a_dead_item_without_a_segment_is_hidden_and_named(monkeypatch: pytest.M
         q.put(b"%d" % n)
         lease = q.open()
         assert lease is not None
-        q.reader.give_back(lease, 0, ABORTED)
+        q.reader.nack(lease, 0, ABORTED)
     q.commit()
     q = q.killed()
     q.log.journal.segments[0].item_first = 2  # as if the first stood in another one
@@ -189,7 +189,7 @@ def test_dead_items_of_any_size_are_read_back_one_after_the_other(
         q.put(b"x" * size)
         lease = q.open()
         assert lease is not None
-        q.reader.give_back(lease, 0, ABORTED)
+        q.reader.nack(lease, 0, ABORTED)
     q.commit()
     sizes = []
     while (lease := q.open(dead=True)) is not None:
@@ -223,7 +223,7 @@ def test_what_was_never_written_when_a_journal_failed_is_no_damage(attempts: int
     q.commit()
     assert q.log.failure is not None
     for lease in leases:
-        q.reader.give_back(lease, 0, ABORTED)
+        q.reader.nack(lease, 0, ABORTED)
     assert q.peek(dead=attempts is not None) == b"0"
     q.reader.open(q.who("anna"), 0, attempts is not None)
     assert q.peek(dead=attempts is not None) is None
@@ -267,7 +267,7 @@ def test_attempts_are_kept_however_far_away_an_item_is() -> None:
     leases = [q.open() for _ in range(100)]
     for lease in leases:
         assert lease is not None
-        q.reader.give_back(lease, 0, ABORTED)
+        q.reader.nack(lease, 0, ABORTED)
     assert q.reader.ready.count == 100
     again = [q.open() for _ in range(100)]
     assert [lease.attempts for lease in again if lease is not None] == [1] * 100
@@ -298,8 +298,8 @@ def test_an_expiry_that_was_watched_is_forgotten_with_what_is_left_to_the_log() 
     q.reader.ready.evict(0)
     for lease in leases:
         assert lease is not None
-        q.reader.give_back(lease, 0, ABORTED)
-    q.reader.line._leave(q.reader.ready.evict(0))
+        q.reader.nack(lease, 0, ABORTED)
+    q.reader.ready_line._leave(q.reader.ready.evict(0))
     q.pass_time(2000)
     q.settle()
     assert q.reader.ready.count == 0
@@ -323,7 +323,7 @@ def lend(q: Life, count: int) -> list[Lease]:
     for n in range(count):
         lease = q.open(f"worker {n}")
         assert lease is not None
-        q.reader.line.said(lease)
+        q.reader.ready_line.said(lease)
         leases.append(lease)
     return leases
 
@@ -334,7 +334,7 @@ def test_lent_bodies_take_no_more_memory_than_is_allowed() -> None:
         q.put(b"%03d" % n + b"x" * 1000)
     q.commit()
     lend(q, 200)
-    assert q.reader.lent_bytes <= 20_000
+    assert q.reader.leased_bytes <= 20_000
     assert len(q.reader.leases) == 200
 
 
@@ -346,7 +346,7 @@ def test_what_was_let_go_while_it_was_lent_comes_back_in_its_order() -> None:
     q.commit()
     leases = lend(q, 120)
     for lease in leases[::2] + leases[1::2]:
-        q.reader.give_back(lease, 0, ABORTED)
+        q.reader.nack(lease, 0, ABORTED)
     assert q.reader.ready.count == 200
     assert q.reader.ready.bytes == 200 * 1003
     assert q.take_all() == bodies
@@ -368,13 +368,14 @@ def test_a_confirmed_item_needs_no_body() -> None:
 
 
 def test_a_queue_in_memory_lets_go_of_nothing() -> None:
-    broker = Broker(lambda *_: Policy(max_memory_bytes=0), lambda _: NullLog(), Wall(WALL_MS), 1)
+    policy = Policy(max_memory_bytes=0)
+    broker = Broker(lambda *_: policy, lambda _: MemoryLog(), ClockOffset(WALL_MS), 1)
     broker.memory.limit = 0
     queue = broker.create(NAME, 0)
     queue.put(b"only here", 0, 0, 0)
     lease = queue.reader.open(Holder("anna"), 0)
     assert lease is not None
-    queue.reader.line.said(lease)
+    queue.reader.ready_line.said(lease)
     assert lease.item.body == b"only here"
 
 
@@ -395,16 +396,16 @@ def three_with_the_second_back_bare() -> Life:
     q.settle()
     lease = q.reader.leases.by_token(second.token)
     assert lease is not None
-    q.reader.give_back(lease, q.now_ms, ABORTED)
+    q.reader.nack(lease, q.now_ms, ABORTED)
     return q
 
 
 def test_what_comes_back_without_its_body_is_read_alone_and_keeps_its_place() -> None:
     q = three_with_the_second_back_bare()
-    assert (q.reader.ready.resident, q.reader.ready.stubs.count) == (2, 1), "others stay"
+    assert (q.reader.ready.resident, q.reader.ready.disk_refs.count) == (2, 1), "others stay"
     assert q.reader.ready.count == 3
     assert q.take_all() == [b"0", b"1", b"2"]
-    assert (list(q.reader.elsewhere), q.damages) == ([], [])
+    assert (list(q.reader.out_of_order), q.damages) == ([], [])
 
 
 @pytest.mark.parametrize("want", [Want.OPEN, Want.PEEK, Want.TAKE])
@@ -432,7 +433,7 @@ def test_what_stands_apart_and_was_never_written_holds_nobody_up_once_the_journa
     q.put(b"1")
     q.commit()
     q.queue._apply_put(3, 1)
-    q.reader.line.stand(4, 3, 1)
+    q.reader.ready_line.stand(4, 3, 1)
     q.log.journal.commit.fail(JournalFailed("the disk is gone"))
     q.log.advance()
     assert q.take_all() == [b"1"]
@@ -444,7 +445,7 @@ def test_the_head_that_is_dropped_may_stand_apart() -> None:
     for n in range(2):
         q.put(b"%d" % n)
     q.queue._apply_put(3, 5)
-    q.reader.line.stand(3, 3, 5)
+    q.reader.ready_line.stand(3, 3, 5)
     for n in range(4, 7):
         q.put(b"%d" % n)
     assert list(q.reader.live) == [4, 5, 6]

@@ -308,7 +308,7 @@ def test_a_sweep_on_request_takes_at_most_so_many_steps() -> None:
 def test_attempts_and_expiries_of_what_is_gone_are_forgotten() -> None:
     q = make_queue(max_attempts=2, max_items=5, discard_old_when_full=True)
     for ending in ("expire", "flush", "discard", "die", "take", "close"):
-        q.put(ending.encode(), expires_ms=q.wall_ms + 1000)
+        q.put(ending.encode(), expires_ms=q.unix_ms + 1000)
         q.abort(q.open())
         if ending == "expire":
             q.pass_time(1000)
@@ -325,7 +325,7 @@ def test_attempts_and_expiries_of_what_is_gone_are_forgotten() -> None:
         else:
             q.close(q.open())
         assert not q.reader.attempts, ending
-        assert not q.reader.line.watched, ending
+        assert not q.reader.watch.watched, ending
         assert q.ready == [], ending
 
 

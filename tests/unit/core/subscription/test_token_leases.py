@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from journal.format import Kind
+from journal.format.kinds import Kind
 from journal.format.lease import LeaseEntry
 from journal.format.transfer import Origin
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.subscription.token_leases import find
-from kestrelpy.core.transfer.steps import leave_unread
+from kestrelpy.core.transfer.steps import Source
 from tests.support.queues import QueueInHand, all_read, dead_in_order, make_queue
 
 
@@ -90,7 +89,7 @@ def test_a_restart_goes_on_with_it_and_knows_no_more_than_its_number_and_size() 
     assert (found.attempts, found.began_ms) == (1, lease.began_ms)
     assert deadline_left(again, lease.token) == 50_000
     assert again.ready == [b"two"]
-    assert again.queue.reader.lent_bytes == 0
+    assert again.queue.reader.leased_bytes == 0
     assert again.close(found) == len(again.records)
     assert again.records[-1].small == 2 | 3 << 8, "the second delivery, of three bytes"
     assert again.reader.live_bytes == 3
@@ -155,9 +154,9 @@ def test_the_state_of_a_queue_has_its_leases_by_token_and_no_others() -> None:
     lease = by_token(q, 1000)
     q.pass_time(10)
     q.touch(lease, 5000)
-    began_ms = q.wall_ms - 10
+    began_ms = q.unix_ms - 10
     assert q.queue.state().leased == [
-        LeaseEntry(2, lease.token, 1, began_ms, 3, q.wall_ms, q.wall_ms + 5000)
+        LeaseEntry(2, lease.token, 1, began_ms, 3, q.unix_ms, q.unix_ms + 5000)
     ]
 
 
@@ -220,7 +219,7 @@ def test_each_lease_by_token_has_room_for_one_record_more() -> None:
     by_token(q)
     assert count() == 2
     assert q.restarted().queue.log.journal.preallocation.count_leases() == 2
-    lease = find(q.reader, 1, q.now_ms)
+    lease = q.reader.by_token.find(1, q.now_ms)
     assert lease is not None
     q.close(lease)
     assert count() == 1
@@ -376,6 +375,6 @@ def test_a_start_settles_the_move_of_a_dead_item_whose_return_a_crash_took_away(
     q = two_dead()
     lend_dead(q)
     again = q.restarted()
-    leave_unread(again.reader, 2, 3, Origin(b"server", b"old", 1, 1), again.now_ms)
+    Source(again.reader).leave_unread(2, 3, Origin(b"server", b"old", 1, 1), again.now_ms)
     assert list(again.reader.dead.deaths) == [3]
     assert (again.reader.dead.count, len(again.reader.leases), again.reader.live_bytes) == (1, 0, 3)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from journal.errors import JournalFailed
-from journal.format import Kind
+from journal.format.kinds import Kind
 from tests.support.memory_disk import Fault
 from tests.support.moving import Town
 from tests.unit.core.transfer.test_transfers import story
@@ -57,7 +57,7 @@ def test_the_move_says_which_delivery_ended_and_when_it_began() -> None:
     town.put("jobs", b"1")
     town.fail("jobs")
     town.pass_time(5000)
-    began_ms = town.wall_ms
+    began_ms = town.unix_ms
     town.take("jobs")
     town.pass_time(1000)
     town.pass_on("next", b"1")
@@ -448,7 +448,7 @@ def test_while_only_the_copy_says_that_it_is_moved_its_files_are_needed() -> Non
     assert town.pass_on("next", b"1") == STORED
     town.pass_time(100)
     source, target = town.queue("jobs"), town.queue("next")
-    passages = town.broker.moves.passages
+    passages = town.broker.moves.in_flight
     assert source.log.failure is not None
     assert passages.doubts(target)
     assert not passages.doubts(source)
@@ -493,7 +493,7 @@ def test_a_target_that_is_gone_before_it_was_stored_there_leaves_it_where_it_was
     log.advance()
     town.broker.moves.advance(town.now_ms)
     assert len(town.moving()) == 1, "its files may come back with a crash"
-    town.broker.moves.passages.gone(queue, town.now_ms)
+    town.broker.moves.in_flight.gone(queue, town.now_ms)
     assert town.moving() == []
     assert town.take("jobs", "other") == b"1"
 

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from journal.format import Kind
-from journal.store import Journal
+from journal.format.kinds import Kind
+from journal.write.writer import Journal
 from kestrelpy.core.log.log import JournalLog
 from tests.golden.build import GOLDEN, NEWEST
 from tests.support.memory_disk import PowerCut

@@ -8,12 +8,12 @@ from random import Random
 import pytest
 
 from journal.errors import JournalFailed
-from journal.format import Kind
 from journal.format.describe import sentence
+from journal.format.kinds import Kind
 from journal.format.transfer import Origin
 from journal.tools.view import JournalView
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.transfer.request import PASSED_MAX, Order
+from kestrelpy.core.transfer.request import PASSED_MAX, TransferRequest
 from tests.support.memory_disk import Fault
 from tests.support.moving import Town
 
@@ -65,7 +65,7 @@ def test_a_copy_is_a_new_arrival_with_the_same_body_and_flags_and_no_attempts() 
     assert town.say("a", b"get failed").startswith(b"VALUE failed 0 1")
     seen = town.say("a", b"gets failed/peek/full").split()
     assert seen[2:5] == [b"42", b"4", b"2"]
-    assert int(seen[6]) == town.wall_ms + 50_000, "what is left of its expiry"
+    assert int(seen[6]) == town.unix_ms + 50_000, "what is left of its expiry"
     assert seen[7] == b"0", "no attempts"
 
 
@@ -369,7 +369,7 @@ def test_a_target_that_goes_before_the_copy_was_stored_gives_the_item_back() -> 
     log.advance()
     town.broker.moves.advance(town.now_ms)
     assert len(town.moving()) == 1, "its files may come back with a crash"
-    town.broker.moves.passages.gone(queue, town.now_ms)
+    town.broker.moves.in_flight.gone(queue, town.now_ms)
     assert town.moving() == []
     assert town.queue("jobs").reader.dead.count == 1
 
@@ -444,7 +444,7 @@ def test_what_moves_to_observers_alone_is_seen_by_them() -> None:
 def test_what_is_remembered_of_refusals_is_of_items_that_are_still_to_go() -> None:
     town = Town()
     town.put("jobs", b"1")
-    order = Order(town.queue("jobs"), b"later", deque([1, 2]))
+    order = TransferRequest(town.queue("jobs"), b"later", deque([1, 2]))
     assert all(order.is_news("too large", item) for item in range(1, 101))
     assert not order.is_news("too large", 7)
     order.rest()

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from journal.compaction.compaction import PIECE_BYTES, STEP_FRAMES, DamagedInput
 from journal.files import Disk
-from journal.format import Draft, Kind, Record, Tag, decode_meta, encode, encode_meta
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta, encode_meta
+from journal.format.record import Draft, Record, encode
 from journal.format.segment import (
     COMPACTED,
     FILE_HEADER_BYTES,
@@ -24,8 +26,7 @@ from journal.format.segment import (
     SegmentHeader,
     decode_counts,
 )
-from journal.store import Sizes
-from journal.write.segment_file import Segment
+from journal.write.segment_file import Segment, Sizes
 from tests.support.inputs import (
     JOURNAL,
     carry,

@@ -10,11 +10,14 @@ import pytest
 from journal.compaction.maintenance import SNAPSHOTS_KEPT
 from journal.format.checkpoint import Checkpoint
 from journal.format.lease import LeaseEntry
+from journal.sets.hash_table import ID
 from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
-from journal.snapshot.job import State
+from journal.snapshot.dedupe_file import chunk_range
+from journal.snapshot.dedupe_pending import Fresh
+from journal.snapshot.job import Memory, State
 from journal.snapshot.snapshot import Snapshot, snapshot_lsn
-from journal.store import Sizes
+from journal.write.segment_file import Sizes
 from tests.support.journals import FOLDER, TIME_MS, TINY, Writer, fresh
 from tests.support.memory_disk import Fault, MemoryDisk
 
@@ -163,6 +166,24 @@ def test_the_newest_two_are_kept() -> None:
         take_one(writer, disk)
     assert len(snapshots(disk)) == SNAPSHOTS_KEPT
     assert snapshots(disk) == writer.store.maintenance.snapshots == [4, 5]
+
+
+def test_a_chunk_of_which_nothing_is_remembered_goes_with_the_last_snapshot_that_lists_it() -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk, ROOMY)
+    seen = Fresh()
+    seen.add_id(ID.pack(bytes(16), TIME_MS, 1))
+    there = []
+    for time_ms in (TIME_MS, *[TIME_MS + 1000] * 3):
+        writer.put_all(b"x")
+        state = replace(state_of(writer), memory=Memory(seen, [], 0, 1000, None))
+        job = writer.store.maintenance.begin_snapshot(state, time_ms)
+        writer.sync()
+        job.run(disk)
+        for path in writer.store.maintenance.finish_snapshot(job, True):
+            disk.remove(path)
+        there.append(len([name for name in disk.names(FOLDER) if chunk_range(name) is not None]))
+    assert there == [1, 1, 0, 0]
 
 
 def test_after_a_failure_nothing_is_due() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from journal.format import HEADER_BYTES, Kind, decode, encode
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind
+from journal.format.record import HEADER_BYTES, decode, encode
 from journal.recovery.recovery import Recovery
 from journal.write.segment_file import CHECKPOINT_BYTES_MAX
 from tests.support.journals import FOLDER, TIME_MS, fresh, path_of, start

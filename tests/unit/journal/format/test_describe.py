@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 
-from journal.format import Draft, Kind, Meta, Record, Tag, encode_meta
 from journal.format.describe import flush_spared, sentence, shown
 from journal.format.key import text_of
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import Meta, encode_meta
+from journal.format.record import Draft, Record
 from tests.golden.layout import draft
 
 

@@ -16,21 +16,13 @@ import journal.errors
 import journal.snapshot.snapshot
 from journal.__main__ import main
 from journal.files import Disk
-from journal.format import (
-    Draft,
-    Kind,
-    Record,
-    Tag,
-    decode_meta,
-    encode,
-    encode_meta,
-    ended,
-    record,
-    segment,
-)
+from journal.format import record, segment
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta, encode_meta, ended
 from journal.format.out_of_order import DelayedEntry, PlacedEntry
+from journal.format.record import Draft, Record, encode
 from journal.format.segment import SegmentHeader
 from journal.read.scan import scan
 from journal.recovery.recovery import Recovery

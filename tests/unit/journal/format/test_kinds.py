@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from journal.format import PLACING, UNNUMBERED, Kind
+from journal.format.kinds import PLACING, UNNUMBERED, Kind
 
 
 def test_numbers_of_kinds_and_tags_stay_what_they_are() -> None:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from journal.format import Draft, Kind, Record, Tag, encode_meta
 from journal.format.describe import sentence
+from journal.format.kinds import Kind, Tag
 from journal.format.lease import LeaseEntry, lease_entries
+from journal.format.meta import encode_meta
+from journal.format.record import Draft, Record
 
 BEGUN = LeaseEntry(5, 77, 3, 1000, 12, 1000, 61_000)
 

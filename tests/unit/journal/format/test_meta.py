@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.errors import NewerFormat
-from journal.format import Meta, Tag, decode_meta, encode_meta
+from journal.format.kinds import Tag
+from journal.format.meta import Meta, decode_meta, encode_meta
 
 U64 = st.integers(0, (1 << 64) - 1)
 # A strategy for each tag's own type.

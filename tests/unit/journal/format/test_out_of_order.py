@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import pytest
 
-from journal.format import Draft, Record
 from journal.format.out_of_order import (
     DelayedEntry,
     PlacedEntry,
@@ -15,6 +14,7 @@ from journal.format.out_of_order import (
     placed_drafts,
     placed_entries,
 )
+from journal.format.record import Draft, Record
 
 DELAYS = [
     DelayedEntry(1, 1_700_000_000_000, 100),

@@ -9,19 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from journal.format import (
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta, encode_meta
+from journal.format.record import (
     ALIGN_BYTES,
     FRAME_BYTES_MAX,
     HEADER_BYTES,
     META_BYTES_MAX,
     Draft,
-    Kind,
     Record,
-    Tag,
     decode,
-    decode_meta,
     encode,
-    encode_meta,
     find_next,
     is_older_frame,
     padded,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from journal.errors import NewerFormat
-from journal.format import Draft, Kind, Record, Tag, encode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import encode_meta
+from journal.format.record import Draft, Record
 from journal.format.schedule import (
     Watermark,
     raise_watermark,

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 
 from journal.errors import NewerFormat
-from journal.format import HEADER_BYTES, Kind, Tag, decode_meta
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta
+from journal.format.record import HEADER_BYTES
 from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,

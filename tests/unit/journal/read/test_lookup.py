@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from journal.store import Sizes
+from journal.write.segment_file import Sizes
 from tests.support.journals import Writer, fresh, path_of
 from tests.support.memory_disk import Fault, MemoryDisk
 
@@ -54,6 +54,20 @@ def test_every_item_that_is_asked_for_is_found(seed: int) -> None:
         found = writer.store.some(ids).run(disk_of(writer))
         assert {id_: r.body for id_, r in found.records.items()} == {i: bodies[i] for i in ids}
         assert found.reasons == {}
+
+
+def test_items_that_stand_together_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, bodies = a_log(30, largest=60)
+    disk, reads, read = disk_of(writer), list[int](), MemoryDisk.read
+
+    def count(disk: MemoryDisk, path: str, offset: int = 0, size: int = -1) -> bytes:
+        reads.append(offset)
+        return read(disk, path, offset, size)
+
+    some = writer.store.some(sorted(bodies))
+    monkeypatch.setattr(MemoryDisk, "read", count)
+    assert some.run(disk).records.keys() == bodies.keys()
+    assert len(reads) == 1
 
 
 @pytest.mark.usefixtures("near")

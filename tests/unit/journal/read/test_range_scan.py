@@ -9,10 +9,12 @@ from random import Random
 import pytest
 
 from journal.files import Files
-from journal.format import Draft, Kind, Tag, encode, encode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import encode_meta
+from journal.format.record import Draft, encode
 from journal.read.range_scan import Place, Put, RangeScan, TimeSearch
 from journal.sets.id_set import IdSet
-from journal.store import Sizes
+from journal.write.segment_file import Sizes
 from tests.support.journals import TIME_MS, TINY, Writer, filled, fresh, start
 from tests.support.memory_disk import MemoryDisk
 

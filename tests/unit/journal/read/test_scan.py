@@ -6,9 +6,10 @@ from random import Random
 
 import pytest
 
-from journal.format import HEADER_BYTES, Kind, Record
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
+from journal.format.kinds import Kind
+from journal.format.record import HEADER_BYTES, Record
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
 from journal.read.scan import FOOTER_LOST, Scan, scan
 from journal.recovery.recovery import Recovery

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from journal.format import Draft, Kind, Record
+from journal.format.kinds import Kind
+from journal.format.record import Draft, Record
 from journal.read import seek as seeking
-from journal.store import Sizes
+from journal.write.segment_file import Sizes
 from tests.support.journals import TIME_MS, Writer, fresh
 from tests.support.memory_disk import MemoryDisk
 

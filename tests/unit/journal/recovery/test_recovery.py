@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from journal.errors import ITEM_MAX, Damage, NewerFormat
-from journal.format import Draft, Kind, Record, encode
+from journal.format.kinds import Kind
+from journal.format.record import Draft, Record, encode
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import SET_ASIDE_FOLDER

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from journal.format import Kind, Record
+from journal.format.kinds import Kind
+from journal.format.record import Record
 from journal.sets.hash_table import ID, KEY
 from journal.snapshot import dedupe_merge as merging
 from journal.snapshot.dedupe_file import (

@@ -10,9 +10,10 @@ from random import Random
 import pytest
 
 from journal.errors import NewerFormat
-from journal.format import Draft, Kind, encode
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind
 from journal.format.lease import LeaseEntry
+from journal.format.record import Draft, encode
 from journal.format.segment import FILE_HEADER_BYTES, SegmentHeader, Tally
 from journal.format.subscription_state import DeadEntry
 from journal.sets.id_counts import IdCounts

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from journal.format import Kind
+from journal.format.kinds import Kind
 from journal.recovery.recovery import Recovery
 from journal.tools.backup import copy_journal
 from journal.tools.verify import check_journal

@@ -17,7 +17,8 @@ from itertools import combinations
 import pytest
 
 from journal.errors import Damage
-from journal.format import HEADER_BYTES, Kind, Record, decode
+from journal.format.kinds import Kind
+from journal.format.record import HEADER_BYTES, Record, decode
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, segment_number
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 import random
+from dataclasses import replace
 
 import pytest
 
-from journal.errors import JournalError
-from journal.format import Kind, Record
+from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.format.checkpoint import TOKENS_SKIPPED
+from journal.format.kinds import Kind
+from journal.format.record import Record
 from journal.read.frames import chain
 from journal.recovery.recovery import Recovery
-from journal.tools.repair import repair_of
+from journal.tools.live_set import LiveSet
+from journal.tools.repair import opening_behind, repair_of
 from journal.tools.verify import check_journal
 from tests.support.journals import (
     FOLDER,
@@ -237,6 +240,14 @@ def test_a_journal_with_snapshots_and_compacted_segments_is_whole(closed: bool) 
     assert report.snapshots == 2
 
 
+def test_a_check_tells_how_far_it_is_now_and_then_and_not_at_each_record() -> None:
+    told: list[tuple[int, int]] = []
+    writer = fresh(MemoryDisk())
+    writer.put_all(*[b"x"] * 40)
+    report = check_journal(writer.journal.files, FOLDER, lambda *far: told.append(far))
+    assert told == [(report.bytes, report.bytes)], "of so few records only that it is done"
+
+
 @pytest.mark.slow
 def test_after_any_flipped_byte_a_start_takes_for_alive_what_can_be_read() -> None:
     built = laid()
@@ -257,6 +268,21 @@ def test_after_any_flipped_byte_a_start_takes_for_alive_what_can_be_read() -> No
             assert served(disk) <= readable(disk, set(range(1, 20))), f"{number} {offset}"
             assert there <= served(disk), f"{number} {offset}"
             assert not repair_of(disk, FOLDER).needed
+
+
+def test_numbers_go_on_behind_what_is_known_to_be_lost_and_only_behind_that() -> None:
+    recovery, live_set = Recovery(journal(), FOLDER), LiveSet()
+    for _ in live_set.follow(recovery):
+        pass
+    before = opening_behind(recovery, live_set, b"jobs", 1)
+    lost = Damage("corrupt", path_of(4), 64, 128, "not whole", 1, 1, 1, before.next_item + 9)
+    for no_number in (replace(lost, kind="torn"), replace(lost, id_last=ITEM_MAX)):
+        recovery.damages = [no_number]
+        assert opening_behind(recovery, live_set, b"jobs", 1) == before
+    recovery.damages = [lost]
+    opening = opening_behind(recovery, live_set, b"jobs", 1)
+    assert opening.next_item == before.next_item + 10
+    assert opening.next_place == before.next_place + 10
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ import pytest
 
 import journal
 from journal.errors import Damage
-from journal.format import Record
+from journal.format.record import Record
 from journal.format.segment import FOOTER_SPACE_BYTES
 from journal.read.scan import FEWER_THAN_COUNTED, FOOTER_LOST, NOT_WHOLE, ZEROS
 from journal.recovery.chain import HEADER_LOST

@@ -10,16 +10,20 @@ from typing import cast
 
 import pytest
 
+import journal.tools.view
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 
 from journal.errors import JournalError
 from journal.files import Disk, Files
-from journal.format import HEADER_BYTES, Draft, Kind
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
+from journal.format.kinds import Kind
+from journal.format.record import HEADER_BYTES, Draft
 from journal.format.segment import FILE_HEADER_BYTES, segment_name
-from journal.store import Journal, Sizes
 from journal.tools.view import JournalView, read_journal
+from journal.write.segment_file import Sizes
+from journal.write.writer import Journal
 from tests.golden.build import GOLDEN
 from tests.golden.layout import IDENTITY, SHORT_IDENTITY, SegmentBuilder, draft
 
@@ -292,7 +296,7 @@ def test_a_stopped_journal_that_changes_meanwhile_is_an_error(tmp_path: Path) ->
 def test_a_reader_that_is_overtaken_again_and_again_gives_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("journal.tools.view.RESTARTS_MAX", 3)
+    monkeypatch.setattr(journal.tools.view, "RESTARTS_MAX", 3)
     folder = on_disk(tmp_path, chain())
 
     def on_read(name: str, nth: int, data: bytes) -> bytes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from journal.store import Sizes
 from journal.write.preallocation import CONFIRM_BYTES
+from journal.write.segment_file import Sizes
 from tests.support.journals import TIME_MS, fresh
 from tests.support.memory_disk import MemoryDisk
 

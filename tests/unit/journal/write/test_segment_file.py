@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.format import Draft, Kind, encode
+from journal.format.kinds import Kind
+from journal.format.record import Draft, encode
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader
 from journal.read.scan import scan
 from journal.write.segment_file import (

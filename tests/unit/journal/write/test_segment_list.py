@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 
-from journal.format import HEADER_BYTES, Draft, Kind
+from journal.format.kinds import Kind
+from journal.format.record import HEADER_BYTES, Draft
 from journal.sets.id_set import IdSet
 from journal.write.segment_file import Segment
 from journal.write.segment_list import SegmentList

@@ -10,12 +10,12 @@ from random import Random
 import pytest
 
 from journal.errors import JournalFailed
-from journal.format import HEADER_BYTES, Draft, Kind, decode, padded
+from journal.format.kinds import Kind
+from journal.format.record import HEADER_BYTES, Draft, decode, padded
 from journal.format.segment import FOOTER_SPACE_BYTES, usable_bytes
 from journal.read.scan import scan
 from journal.sets.id_set import IdSet
-from journal.store import Sizes
-from journal.write.segment_file import least_capacity
+from journal.write.segment_file import Sizes, least_capacity
 from tests.support.journals import (
     TIME_MS,
     TINY,
@@ -349,6 +349,21 @@ def test_when_rotating_fails_no_segment_is_dropped_for_it(nth: int) -> None:
     assert writer.journal.commit.failure is not None
     assert writer.drop_dead() == []
     assert start(disk.kill_clone()).journal.commit.lsn_durable >= 4
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_when_a_turn_to_the_next_segment_fails_nothing_more_is_written(nth: int) -> None:
+    disk = MemoryDisk()
+    writer = writer_on(disk)
+    writer.put_all(b"a" * 300, b"b" * 100)
+    assert writer.journal.preallocation.waiting is not None
+    writer.journal.turns = True
+    disk.faults.append(Fault("write", nth=nth))  # the footer, the next checkpoint
+    writer.put_all(b"c")
+
+    assert writer.journal.commit.failure is not None
+    assert writer.journal.commit.lsn_written == 2
+    assert bodies(start(disk.kill_clone()).records) == [b"a" * 300, b"b" * 100]
 
 
 # -- dropping -----------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ def refusal(raw: bytes) -> str:
 
 
 @pytest.mark.parametrize(
-    ("raw", "lends", "ending", "peeks", "takes", "dead", "wait_ms"),
+    ("raw", "opens", "ending", "peeks", "takes", "dead", "wait_ms"),
     [
         (b"q", False, None, False, True, False, 0),
         (b"q/", False, None, False, True, False, 0),
@@ -38,13 +38,13 @@ def refusal(raw: bytes) -> str:
     ],
 )
 def test_options_and_what_they_ask_for(
-    raw: bytes, lends: bool, ending: Ending | None, peeks: bool, takes: bool, dead: bool,
+    raw: bytes, opens: bool, ending: Ending | None, peeks: bool, takes: bool, dead: bool,
     wait_ms: int,
 ) -> None:  # fmt: skip
     target = parse_target(raw)
 
     assert (target.raw, target.name) == (raw, b"q")
-    assert (target.lends, target.ending, target.peeks) == (lends, ending, peeks)
+    assert (target.opens, target.ending, target.peeks) == (opens, ending, peeks)
     assert (target.takes, target.dead, target.wait_ms) == (takes, dead, wait_ms)
 
 

@@ -26,7 +26,7 @@ def parse(parser: Parser, line: bytes, body: bytes = b"x") -> Command:
 def meaning(line: StoreLine) -> tuple[object, ...]:
     return (
         line.target.name, line.target.delay, line.verb, line.flags, line.expiry, line.size,
-        line.quiet, line.id, line.key, line.scope, line.epoch, line.expected, line.handoff,
+        line.noreply, line.id, line.key, line.scope, line.epoch, line.expected, line.handoff,
         line.declares, line.is_plain,
     )  # fmt: skip
 

@@ -41,21 +41,21 @@ def said(command: Command) -> tuple[object, ...]:
         line = command.line
         return (
             kind, _target(line.target), line.flags, line.expiry, line.size, line.only_if_empty,
-            command.quiet, command.body,
+            command.noreply, command.body,
         )  # fmt: skip
     if isinstance(command, Fetch):
         return (kind, command.numbered, command.token, *map(_target, command.targets))
     if isinstance(command, Delete):
-        return (kind, command.name, command.token, command.quiet)
+        return (kind, command.name, command.token, command.noreply)
     if isinstance(command, Touch):
-        return (kind, command.name, command.token, command.seconds, command.quiet)
+        return (kind, command.name, command.token, command.seconds, command.noreply)
     if isinstance(command, Plain):
-        return (kind, command.verb, *command.words, command.quiet)
-    return (kind, command.line, command.closes, command.quiet, command.log)
+        return (kind, command.verb, *command.words, command.noreply)
+    return (kind, command.line, command.closes, command.noreply, command.log)
 
 
 def _target(target: Target) -> tuple[object, ...]:
-    echo = target.raw if target.lends or target.ending is None else b""  # else it has none
+    echo = target.raw if target.opens or target.ending is None else b""  # else it has none
     return (echo, target.name, target.options, target.wait_ms, target.lease_ms)
 
 

@@ -64,10 +64,10 @@ def test_what_a_delete_names() -> None:
     upto = parse_deletion(b"q+c/upto=17", True)
     assert isinstance(upto, Upto)
     assert (upto.target.name, upto.target.parent) == (b"q+c", b"q")
-    assert (upto.marker, upto.quiet) == (17, True)
+    assert (upto.marker, upto.noreply) == (17, True)
     withdraw = parse_deletion(b"q/id=a%20b", False)
     assert isinstance(withdraw, Withdraw)
-    assert (withdraw.name, withdraw.id, withdraw.quiet) == (b"q", b"a b", False)
+    assert (withdraw.name, withdraw.id, withdraw.noreply) == (b"q", b"a b", False)
     assert isinstance(parse_deletion(b"q/dead/item=5", False), Remove)
 
 

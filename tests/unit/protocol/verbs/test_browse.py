@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from journal.store import Segment, Sizes
+from journal.write.segment_file import Segment, Sizes
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.protocol.verbs.browse import Answer
 from tests.support.memory_disk import Fault
@@ -44,7 +44,7 @@ def log_of(stage: Stage) -> JournalLog:
 def rewrite(stage: Stage, chosen: list[Segment]) -> None:
     """As the server does it in the background, from beginning to end."""
     maintenance, live = log_of(stage).store.maintenance, stage.broker.queues[b"jobs"].reader.live
-    job = maintenance.begin_compaction(chosen, live.copy(), lambda: None, stage.wall_ms)
+    job = maintenance.begin_compaction(chosen, live.copy(), lambda: None, stage.unix_ms)
     survivors = job.run(stage.disk)
     assert survivors is not None
     for path in maintenance.finish_compaction(chosen, job, survivors):
@@ -177,9 +177,9 @@ def test_an_observer_remembers_its_places_in_a_few_queues_only(
     for n in range(9):
         stage.say("producer", b"set q%d 0 0 1" % n, b"x")
         assert b"VALUE" in stage.say("a", b"gets q%d/peek/after=0/n=2" % n)
-    observing = stage.client("a").conversation.fetching._observing
+    observing = stage.client("a").conversation.get_handler._browser
     assert observing is not None
-    assert len(observing._places) <= 3
+    assert len(observing._positions) <= 3
 
 
 def test_a_line_that_names_a_marker_is_not_kept(stage: Stage) -> None:

@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from journal.store import Sizes
-from kestrelpy.core.subscription.subscription import Reader
+from journal.write.segment_file import Sizes
+from kestrelpy.core.subscription.subscription import Subscription
 from tests.support.memory_disk import Fault
 from tests.support.stage import Stage
 
@@ -63,7 +63,7 @@ def test_several_keys_are_answered_together_when_all_can_be_read(stage: Stage) -
 def cannot_be_read(stage: Stage) -> None:
     """As the server has found out: all that is ready is in the log, which it cannot read now."""
     reader = stage.broker.queues[b"jobs"].reader
-    reader.line.clear()
+    reader.ready_line.clear()
     reader.ready.push_range(2, COUNT - 1, 300 * (COUNT - 1))
     reader.unread = UNREAD
     stage.disk.faults = [Fault("read", "*.segment", times=1 << 20, error=errno.EMFILE)]
@@ -114,17 +114,17 @@ def test_what_one_key_was_given_is_said_when_the_next_can_be_read(
     reader, turns = stage.broker.queues[b"jobs"].reader, [0]
     reader.unread = ""  # that shows when it is tried
 
-    def first(self: Reader, now_ms: int, dead: bool = False) -> None:
+    def first(self: Subscription, now_ms: int, dead: bool = False) -> None:
         turns[0] += 1
         self.unread = UNREAD
 
     with monkeypatch.context() as patch:
-        patch.setattr(Reader, "first", first)
+        patch.setattr(Subscription, "first", first)
         assert stage.say("worker", b"get mail jobs") == b""
         stage.pass_time(1000)
         assert stage.client("worker").take() == b""
         assert turns[0] < 30, "it looks again after a pause, not in every turn"
     reader.unread = ""
-    reader.line.clear()  # others took the rest
+    reader.ready_line.clear()  # others took the rest
     stage.pass_time(200)
     assert stage.client("worker").take() == b"VALUE mail 0 1\r\nm\r\nEND\r\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from journal.format.key import text_of
 from kestrelpy.core.item import Item
-from kestrelpy.protocol.verbs.value_line import Shape, full_value, standing, value
+from kestrelpy.protocol.verbs.value_line import Shape, full_value, state_words, value
 
 ITEM = Item(7, 7, b"body", 3, 1000, 2000)
 
@@ -15,7 +15,7 @@ def test_the_lines_of_an_answer_are_those_of_one_item() -> None:
         [line] = shape.lines([ITEM.put])
         assert line + b"END\r\n" == value(b"q/peek", ITEM, b"END\r\n", 7 * numbered)
     [line] = Shape(b"q/peek", True, True).lines([ITEM.put])
-    whole = line + standing(b"lent", 2) + b"\r\nbody\r\nEND\r\n"
+    whole = line + state_words(b"lent", 2) + b"\r\nbody\r\nEND\r\n"
     assert whole == full_value(b"q/peek", ITEM, b"END\r\n", 7, b"lent", 2)
 
 
@@ -27,4 +27,5 @@ def test_what_is_not_there_is_a_dash() -> None:
 
 
 def test_keys_and_ids_stay_one_word_each() -> None:
-    assert standing(b"ready", 0, text_of(b"a b\r\n%\xff"), b"-") == b"0 ready a%20b%0D%0A%25%FF -"
+    words = state_words(b"ready", 0, text_of(b"a b\r\n%\xff"), b"-")
+    assert words == b"0 ready a%20b%0D%0A%25%FF -"

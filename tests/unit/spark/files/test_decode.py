@@ -13,17 +13,15 @@ import pytest
 
 from journal.errors import Damage
 from journal.files import Disk
-from journal.format import Draft, Kind, Record, Tag, decode, encode, encode_meta, ended
 from journal.format.checkpoint import Checkpoint
 from journal.format.key import text_of
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import encode_meta, ended
+from journal.format.record import Draft, Record, decode, encode
 from journal.format.segment import SegmentHeader
 from journal.recovery.recovery import Recovery
-from journal.sets.id_counts import IdCounts
-from journal.sets.id_set import IdSet
 from kestrelpy.spark.files import decode as bulk
-from kestrelpy.spark.files.live_items import Holding
 from kestrelpy.spark.files.plan_events import plan_events
-from kestrelpy.spark.files.plan_items import State
 from kestrelpy.spark.files.split import Limits, PieceGone
 from kestrelpy.spark.schema import default, select
 from tests.golden.build import GOLDEN
@@ -292,29 +290,6 @@ def test_what_is_written_behind_the_plan_is_not_read() -> None:
 
 
 # -- items ----------------------------------------------------------------------------------------
-
-
-def test_what_is_held_is_found_again_from_its_bytes() -> None:
-    rng = random.Random(5)
-    live, counts = IdSet(), IdCounts()
-    for item in range(1, 40_000):
-        live.add(item)
-    for item in rng.sample(range(1, 40_000), 30_000):
-        live.discard(item)
-    for item in range(8192, 12_288):
-        live.discard(item)
-    for item in rng.sample(list(live), 500):
-        counts.set(item, rng.choice((1, 2, 254, 255, 1000)))
-    state = State(live, counts)
-    (piece,) = plan_events([FOLDER], disk_with([b"x"])).pieces
-    (held,) = state.held([replace(piece, item_first=5000, item_last=30_000, records=1)])
-    holding = Holding(pickle.loads(pickle.dumps(held)))
-    items = np.arange(1, 45_000, dtype=np.int64)
-    there = [i for i in live if 5000 <= i <= 30_000]
-    assert items[holding.has(items)].tolist() == there
-    assert held.count == len(there)
-    found = holding.attempts(np.array(there, np.int64)).tolist()
-    assert found == [counts.get(i) for i in there]
 
 
 def test_a_narrow_read_of_items_has_the_columns_it_names() -> None:

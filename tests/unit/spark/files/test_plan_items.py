@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from journal.errors import NewerFormat
 from journal.files import Disk
-from journal.format import Draft, Kind, Record, Tag, encode_meta
-from kestrelpy.core.queue.admin import cancel, pause
-from kestrelpy.spark.files.live_items import DEAD, DELAYED, LENT, NOTHING_HELD, READY, STATES
-from kestrelpy.spark.files.plan_items import State, plan_items, state_of
+from kestrelpy.core.queue.admin import Admin
+from kestrelpy.spark.files.live_items import DEAD, DELAYED, LENT, READY, STATES
+from kestrelpy.spark.files.plan_items import plan_items, state_of
 from tests.support.life import at_once
 from tests.support.moving import Town
 from tests.unit.spark.jobs.lives import Story, spill
@@ -22,18 +18,8 @@ from tests.unit.spark.jobs.lives import Story, spill
 
 @pytest.fixture(autouse=True)
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     yield
-
-
-def record(kind: Kind, item: int, number: int = 0, small: int = 0, **meta: Any) -> Record:
-    """One as a reader of a journal meets it; where it stands does not matter here."""
-    said = encode_meta({Tag[name.upper()]: value for name, value in meta.items()})
-    draft = Draft(kind, item, number, small, 1000, said, b"", 0, 0)
-    return Record(
-        draft.kind, draft.item, draft.number, draft.small, draft.time_ms, draft.meta, draft.body,
-        draft.reader, 1, 1, 0, 64,
-    )  # fmt: skip
 
 
 def states(story: Story, folder: Path) -> dict[int, str]:
@@ -69,43 +55,10 @@ def test_an_item_lent_by_token_is_lent_over_a_path_until_it_is_confirmed(tmp_pat
 def test_a_cancelled_item_is_gone_and_a_pause_changes_no_item(tmp_path: Path) -> None:
     story = Story()
     story.put(b"one", b"two")
-    cancel(story.life.queue, 1, 3, story.life.now_ms)
-    pause(story.life.queue, True, story.life.now_ms)
+    Admin(story.life.queue).cancel(1, 3, story.life.now_ms)
+    Admin(story.life.queue).pause(True, story.life.now_ms)
     story.settle()
     assert states(story, tmp_path) == {2: "ready"}
-
-
-def test_a_delayed_item_is_delayed_until_it_is_released_and_keeps_its_first_marker() -> None:
-    state = State()
-    state.see(record(Kind.PUT, 1, due_ms=5000))
-    assert state.delayed == {1}
-    state.see(record(Kind.RELEASED, 1, 7))
-    assert (state.delayed, state.released) == (set(), {1: 7})
-    state.see(record(Kind.RETURNED, 1, 0, 1, due_ms=9000))
-    assert state.delayed == {1}
-    state.see(record(Kind.RELEASED, 1, 9))
-    assert (state.delayed, state.released) == (set(), {1: 7})
-    assert state.attempts.get(1) == 1
-    state.see(record(Kind.DONE, 1))
-    assert (list(state.live), state.released) == ([], {})
-
-
-def test_a_redriven_item_is_ready_with_no_attempts() -> None:
-    state = State()
-    state.see(record(Kind.PUT, 1, 1))
-    state.see(record(Kind.DEAD, 1, 0, 3, reason=b"abort", bytes=0))
-    assert state.dead[1].attempts == 3
-    state.see(record(Kind.REDRIVEN, 1, 2))
-    assert (state.dead, state.attempts.get(1), list(state.live)) == ({}, 0, [1])
-
-
-def test_a_moved_item_is_gone_and_what_settles_a_move_changes_nothing() -> None:
-    state = State()
-    state.see(record(Kind.PUT, 1, 1))
-    state.see(record(Kind.PUT, 2, 2, origin=b"server:other:9"))
-    state.see(record(Kind.MOVED, 1))
-    state.see(record(Kind.SETTLED, 2))
-    assert list(state.live) == [2]
 
 
 def test_of_a_deleted_queue_whose_child_has_items_nothing_is_there(tmp_path: Path) -> None:
@@ -127,17 +80,6 @@ def test_of_a_deleted_queue_whose_child_has_items_nothing_is_there(tmp_path: Pat
     assert journal.pieces == [], "of it no piece has anything"
     state = journal.state
     assert not (state.live or state.dead or state.lent or state.delayed)
-
-
-def test_a_kind_that_is_not_known_is_refused() -> None:
-    with pytest.raises(NewerFormat, match="kind 77"):
-        State().see(record(Kind.PUT, 1, 1)._replace(kind=77))
-
-
-def test_nothing_held_is_ready_and_there_is_none_of_it() -> None:
-    items = np.array([1, 2], np.int64)
-    assert NOTHING_HELD.has(items).tolist() == [False, False]
-    assert NOTHING_HELD.states(items).tolist() == [READY, READY]
 
 
 def test_the_state_of_a_folder_is_read_without_its_daemon(tmp_path: Path) -> None:

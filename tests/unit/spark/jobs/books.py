@@ -19,19 +19,23 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Final
 
-from journal.format import Draft, Kind, Tag, encode_meta, ended
 from journal.format.checkpoint import Checkpoint
 from journal.format.folder import folder_name
 from journal.format.item_header import ItemHeader
+from journal.format.kinds import Kind, Tag
 from journal.format.lease import LeaseEntry
+from journal.format.meta import encode_meta, ended
+from journal.format.record import Draft
 from journal.format.subscription_state import STOPS, TAKES, DeadEntry, ReaderState, named
 from journal.format.transfer import Origin, moved
 from journal.recovery.recovery import Recovery
 from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
-from journal.store import Sizes, State, Store
+from journal.snapshot.job import State
+from journal.store import Store
 from journal.tools.live_set import LiveSet, ReaderItems
 from journal.tools.view import JournalView
+from journal.write.segment_file import Sizes
 from tests.support.journals import Queue, Writer
 from tests.support.memory_disk import MemoryDisk
 from tests.unit.spark.jobs.lives import spill
@@ -42,7 +46,7 @@ STEP_MS: Final = 100
 LIFE: Final = 7  # the generation of all queues here
 CHILD: Final = 1  # its number
 BODY: Final = b"x"
-ELSEWHERE: Final = Origin(b"elsewhere", b"other", 1, LIFE)  # on a server that nobody audits
+ELSEWHERE: Final = Origin(b"out_of_order", b"other", 1, LIFE)  # on a server that nobody audits
 
 _ENDS: Final = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED, Kind.MOVED)
 

@@ -10,4 +10,4 @@ from tests.support.life import at_once
 @pytest.fixture
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots and rewriting are done when a story says so (see `tests.support.life`)."""
-    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)

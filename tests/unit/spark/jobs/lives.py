@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from journal.files import Disk
-from journal.format import Draft, Kind
 from journal.format.key import text_of
+from journal.format.kinds import Kind
+from journal.format.record import Draft
 from journal.format.segment import SegmentHeader
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import Snapshot
-from journal.store import Journal, Sizes
 from journal.tools.view import read_journal
+from journal.write.segment_file import Sizes
+from journal.write.writer import Journal
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.key_rule import NO_KEY
@@ -54,7 +56,7 @@ class Story:
         """Store items."""
         delay = Delay(delay_ms) if delay_ms else None
         for body in bodies:
-            expires = self.life.wall_ms + expires_in_ms if expires_in_ms else 0
+            expires = self.life.unix_ms + expires_in_ms if expires_in_ms else 0
             self.life.queue.put(body, 0, expires, self.life.now_ms, key, None, delay)
             self.life.pass_time(1)
         self.life.commit()
@@ -115,7 +117,7 @@ class Story:
 
     def step_clock(self, ms: int) -> None:
         """Somebody sets the wall clock."""
-        self.life.broker.wall.offset_ms += ms
+        self.life.broker.clock.offset_ms += ms
 
     def settle(self) -> None:
         """Snapshots and rewriting are done."""
@@ -133,7 +135,7 @@ class Story:
     def stop(self) -> None:
         """An orderly end of the journal, and a start."""
         self.settle()
-        self.life.log.journal.close(self.life.wall_ms)
+        self.life.log.journal.close(self.life.unix_ms)
         self._start(self.life.killed())
 
     def save(self, folder: Path) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from journal.files import Disk
-from journal.format import HEADER_BYTES
+from journal.format.record import HEADER_BYTES
 from journal.format.segment import segment_name
 from journal.tools.view import read_journal
 from tests.support.journals import TINY

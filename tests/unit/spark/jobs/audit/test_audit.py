@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 
 from journal.files import Disk
-from journal.format import Draft, Kind, ended
+from journal.format.kinds import Kind
+from journal.format.meta import ended
+from journal.format.record import Draft
 from journal.format.segment import segment_name
 from journal.tools.view import read_journal
-from kestrelpy.core.queue.admin import cancel, pause
+from kestrelpy.core.queue.admin import Admin
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs.audit.audit import _is_explained
 from kestrelpy.spark.jobs.audit.findings import Found, outcome
@@ -49,7 +51,7 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     """What the audit finds in each, by name; lives by chance by their seed."""
     folder = tmp_path_factory.mktemp("audits")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+        patch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
         made = {name: build(folder / name) for name, build in BUILDS.items()}
         made |= {str(s): random_story(s).save(folder / "chance" / str(s)) for s in SEEDS}
     by_folder = {Path(each.folder).parent: each for each in audited(spark, *made.values())}
@@ -105,15 +107,15 @@ def by_token(folder: Path) -> Path:
     assert lease is not None
     story.life.reader.renew(lease, 5000, story.life.now_ms)
     story.confirm()
-    pause(story.life.queue, True, story.life.now_ms)
+    Admin(story.life.queue).pause(True, story.life.now_ms)
     story.life.commit()
     story.kill()
     story.pass_time(1000)
-    pause(story.life.queue, False, story.life.now_ms)
+    Admin(story.life.queue).pause(False, story.life.now_ms)
     cancelled = story.life.open("nobody")
     assert cancelled is not None
     story.life.reader.give_back(cancelled, story.life.now_ms, b"defer")
-    assert cancel(story.life.queue, story.life.queue.next_number - 1, 1, story.life.now_ms)
+    assert Admin(story.life.queue).cancel(story.life.queue.next_number - 1, 1, story.life.now_ms)
     story.life.commit()
     return story.save(folder / "data")
 

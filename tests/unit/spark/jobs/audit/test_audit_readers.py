@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from journal.format import Draft, Kind, Tag, encode_meta
 from journal.format.item_header import ItemHeader
 from journal.format.key import text_of
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import encode_meta
+from journal.format.record import Draft
 from journal.format.segment import SegmentHeader
 from journal.format.transfer import Origin, moved
 from journal.snapshot.snapshot import Snapshot
 from kestrelpy.core.index.delayed import Delay
-from kestrelpy.core.queue.ack_up_to import confirm_up_to
-from kestrelpy.core.queue.child_queue import Branch
-from kestrelpy.core.queue.fanout import set_passing
-from kestrelpy.core.registry.lifecycle import mention, remove
-from kestrelpy.core.subscription.subscription import Reader
+from kestrelpy.core.queue.ack_up_to import AckUpTo
+from kestrelpy.core.queue.child_queue import ChildQueue
+from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.spark.jobs.audit.findings import Found, outcome
 from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import HOLDS
@@ -52,7 +52,7 @@ def found(
     """What the audit finds in each, by name and queue."""
     folder = tmp_path_factory.mktemp("audits")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+        patch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
         made = {name: build(folder / name) for name, build in BUILDS.items()}
     names = {data: name for name, data in made.items()}
     told: dict[str, dict[str, Found]] = {name: {} for name in made}
@@ -64,13 +64,13 @@ def found(
 class Fanned(Story):
     """A queue with children."""
 
-    def child(self, name: bytes, begin: int | None = None) -> Branch:
-        made = mention(self.life.broker, b"jobs+" + name, self.life.now_ms, begin)
+    def child(self, name: bytes, begin: int | None = None) -> ChildQueue:
+        made = self.life.broker.mention(b"jobs+" + name, self.life.now_ms, begin)
         assert made is not None
         self.life.commit()
         return made
 
-    def of(self, name: bytes) -> Reader:
+    def of(self, name: bytes) -> Subscription:
         return self.life.broker.queues[b"jobs+" + name].reader
 
     def take_of(self, name: bytes, count: int) -> None:
@@ -90,11 +90,11 @@ class Fanned(Story):
             reader.confirm(lease, life.now_ms)
         else:
             delay = Delay(delay_ms) if delay_ms else None
-            reader.give_back(lease, life.now_ms, b"abort", delay)
+            reader.nack(lease, life.now_ms, b"abort", delay)
         life.commit()
 
     def confirm_up_to(self, name: bytes, marker: int) -> None:
-        confirm_up_to(self.life.broker.queues[b"jobs+" + name], marker, self.life.now_ms)
+        AckUpTo(self.life.broker.queues[b"jobs+" + name], marker).finish(self.life.now_ms)
         self.life.commit()
 
 
@@ -140,8 +140,8 @@ def all_sides(folder: Path) -> Path:
 def one_removed(folder: Path) -> Path:
     story = fanned()
     branch = story.life.broker.queues[b"jobs+audit"]
-    assert isinstance(branch, Branch)
-    remove(story.life.broker, branch, story.life.now_ms)
+    assert isinstance(branch, ChildQueue)
+    story.life.broker.remove_child(branch, story.life.now_ms)
     story.child(b"audit")
     story.put(b"for the new one")
     story.take_of(b"audit", 1)
@@ -166,7 +166,7 @@ def snapshots(folder: Path) -> Path:
     """A start reads children from a snapshot; the records that named them are there still."""
     story = fanned()
     story.take_of(b"cursor", 1)
-    story.life.background.snapshot(story.life.log, story.life.wall_ms)
+    story.life.background.snapshot(story.life.log, story.life.unix_ms)
     story.settle()
     story.take_of(b"cursor", 1)
     return story.save(folder / "data")
@@ -175,10 +175,10 @@ def snapshots(folder: Path) -> Path:
 @journal
 def passed_on(folder: Path) -> Path:
     story = fanned()
-    set_passing(story.life.queue, True, story.life.now_ms)
+    story.life.queue.fanout.set_passing(True, story.life.now_ms)
     story.put(b"for", b"children", b"alone")
     story.take_of(b"audit", 4)
-    set_passing(story.life.queue, False, story.life.now_ms)
+    story.life.queue.fanout.set_passing(False, story.life.now_ms)
     story.put(b"for all again")
     return story.save(folder / "data")
 
@@ -188,10 +188,10 @@ def passed_on_to_observers(folder: Path) -> Path:
     """There are no children: what is put is done at once, and retained."""
     story = Fanned(retain_ms=None, max_items=2, discard_old_when_full=True)
     story.put(b"own", b"own, too")
-    set_passing(story.life.queue, True, story.life.now_ms)
+    story.life.queue.fanout.set_passing(True, story.life.now_ms)
     story.put(b"for", b"observers", b"alone")
     story.put(b"later", delay_ms=50)
-    set_passing(story.life.queue, False, story.life.now_ms)
+    story.life.queue.fanout.set_passing(False, story.life.now_ms)
     story.put(b"own again")
     return story.save(folder / "data")
 

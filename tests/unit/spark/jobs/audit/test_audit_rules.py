@@ -45,7 +45,7 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
         case.legal(data, f"{queue}-legal")
     names = {data: ""}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+        patch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
         for rule, (breach, legal) in STORIES.items():
             for name, story in ((rule, breach), (f"{rule}-legal", legal)):
                 names[story(tmp_path_factory.mktemp(name))] = name

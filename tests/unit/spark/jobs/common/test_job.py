@@ -29,7 +29,7 @@ MASTER = ("--master", "local[1]")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory with one queue of three items, one of them confirmed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
+        patch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
         story = Story()
         story.put(b"one", b"two", b"three")
         story.confirm(story.open())

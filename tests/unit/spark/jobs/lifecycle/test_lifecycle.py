@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kestrelpy.core.queue.child_queue import Branch
-from kestrelpy.core.registry.lifecycle import remove
+from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.spark.jobs.common.job import Progress, Request
 from kestrelpy.spark.jobs.lifecycle.lifecycle import work
 from tests.support.life import WALL_MS
@@ -120,8 +119,8 @@ def test_a_child_has_a_row_of_its_own_for_each_item(spark: SparkSession, tmp_pat
     story.give_back_of(b"audit")
     story.take_of(b"gone", 1)
     branch = story.life.broker.queues[b"jobs+gone"]
-    assert isinstance(branch, Branch)
-    remove(story.life.broker, branch, story.life.now_ms)
+    assert isinstance(branch, ChildQueue)
+    story.life.broker.remove_child(branch, story.life.now_ms)
     story.child(b"gone")
     story.put(b"for all")
 

@@ -1,0 +1,101 @@
+"""With which items a new child begins.
+
+    name child ──▶ sees every later item
+    name child from=<marker> ──▶ the same record says with which of the earlier items it begins
+
+One rule: the record says which items a child begins with; replay reads it, and looks at nothing
+else.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from journal.format.out_of_order import DelayedEntry, PlacedEntry
+from journal.format.subscription_state import Beginning
+from journal.sets.id_set import IdSet
+from kestrelpy.core.fanout.child import Child
+from kestrelpy.core.log.shared_log import on_disk
+from kestrelpy.core.queue.browse import Browse
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.subscription.restore import OutOfOrder
+
+# Of a longer line nobody adds up the bodies: it would take too long.
+_WEIGHED_MAX: Final = 50_000
+
+
+class ChildStart:
+    """The items that a child of this queue may begin with."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def offered(self) -> IdSet:
+        """The items that a child may begin with: what some reader still needs, or what is retained.
+
+        Of what is just being rewritten it is only the former: the rest is left out there.
+        """
+        queue = self._queue
+        needed, log = queue.needed_now(), on_disk(queue.log)
+        if queue.retained is None or log is None:
+            return needed
+        ids = queue.readable.copy()
+        for segment in log.journal.segment_list.busy:
+            first, last = segment.item_first, segment.item_last
+            stays = needed.between(first, last).both(ids.between(first, last))
+            ids.discard_range(first, last, stays)
+        return ids
+
+    def beginning(self, first: int) -> Beginning:
+        """What is there with a marker from `first` on, or without one yet."""
+        queue = self._queue
+        placed, delayed = dict[int, PlacedEntry](), dict[int, DelayedEntry]()
+        ids = self.offered()
+        hidden = IdSet.union([reader.markers.hidden for reader in queue.readers]).copy()
+        for reader in queue.readers:
+            for marker, id_ in reader.markers:
+                if marker >= first and id_ in ids and id_ in reader.markers.hidden:
+                    placed[id_] = PlacedEntry(id_, marker, marker, 0)
+            for entry in reader.delays.entries(queue.clock.offset_ms):
+                if reader.markers.is_new(entry.item) and entry.item in ids:
+                    delayed[entry.item] = entry._replace(key=b"")
+        live = ids.without(hidden).between(max(first, 1), max(ids.last, first, 1))
+        for id_ in sorted({*placed, *delayed}):
+            live.add(id_)
+        return Beginning(live, self._known_bytes(live), [*placed.values()], [*delayed.values()])
+
+    def _known_bytes(self, live: IdSet) -> int:
+        """Of the bodies of these, as far as they are in memory: a child that only seems to be full
+        would drop what comes, so this is never too much."""
+        queue = self._queue
+        ready = queue.reader.ready
+        if ready.resident > _WEIGHED_MAX:
+            return 0
+        return sum(item.size for item in ready if item.id in live)
+
+    def fill(self, child: Child, begins: Beginning) -> None:
+        """Its line, from now on; in memory with the very items."""
+        queue = self._queue
+        child.live, child.live_bytes = begins.live.copy(), begins.live_bytes
+        child.total_items = len(begins.live)
+        out_of_order = OutOfOrder(child)
+        out_of_order.restore(begins.delayed, begins.placed)
+        assert queue.unseen is not None
+        new = {entry.item for entry in begins.delayed}
+        queue.reader.delays.share(new.__contains__, queue.unseen.due)
+        child.ready_line.begin(*out_of_order.finish(queue.unseen.due.__contains__))
+        if child.log.backlog is not None:
+            return
+        places = {each.item: each.place for each in begins.placed}
+        views = [Browse(queue, reader) for reader in queue.readers]
+        found = [(id_, view.item(id_)) for id_ in begins.live for view in views]
+        items = {id_: item for id_, item in found if item is not None}
+        child.ready.clear(child.residency.trash)
+        child.live_bytes = sum(item.size for item in items.values())
+        for id_, item in items.items():
+            if id_ in child.delays:
+                child.delays.items[id_] = item
+            else:
+                child.ready_line.put_back(item, places.get(id_, id_))

@@ -1,0 +1,149 @@
+"""What a queue remembers of what was stored: ids and versions, for how long, and when it is swept.
+
+    put ──▶ remembered ──▶ swept when its window is over, a part of the tables at a time
+                 └──snapshot──▶ dedupe files ──start──▶ remembered
+
+One rule: an entry that is too old counts as forgotten from that moment on, swept or not.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from journal.format.item_header import ItemHeader
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import encode_meta
+from journal.format.record import Draft, Record
+from journal.sets.hash_table import ID, KEY, Table
+from journal.snapshot.dedupe_file import Chunk, ScopeState, epoch_of
+from journal.snapshot.dedupe_pending import Fresh
+from journal.snapshot.job import Memory
+from kestrelpy.core.clock import ClockOffset
+from kestrelpy.core.index.dedupe import Ids, Scope
+from kestrelpy.core.index.versions import Versions
+from kestrelpy.core.log.log import Log
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.timers import Alarm
+
+FORGOTTEN: Final = 1  # `small` of an IDS record: nothing of this scope is remembered any more
+# Scopes forgotten in one step: each is a record.
+_FORGOTTEN_AT_ONCE: Final = 64
+# Looking through a bucket takes about 2 us: so many at once, and so often.
+_BUCKETS_MIN: Final = 40
+_BUCKETS_MAX: Final = 640
+_SWEEP_MS_MIN: Final = 20
+NOT_DUE: Final = 1 << 62
+
+
+class DedupeWindow:
+    """The ids and the versions of one queue, and of its children together.
+
+    `fresh` is what no file has yet; `due_ms` when the next part is swept.
+    """
+
+    __slots__ = ("_alarm", "_clock", "due_ms", "fresh", "ids", "versions")
+
+    def __init__(self, alarm: Alarm[Any], clock: ClockOffset) -> None:
+        self._alarm = alarm
+        self._clock = clock
+        self.due_ms = NOT_DUE
+        self.fresh = Fresh()
+        self.ids = Ids(self.fresh)
+        self.versions = Versions(self.fresh)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing is remembered."""
+        return self.ids.is_empty and self.versions.is_empty
+
+    def set_secret(self, secret: bytes) -> None:
+        """Hash ids and keys with this; before any is remembered, or with the secret of then."""
+        self.ids.set_secret(secret)
+        self.versions.set_secret(secret)
+
+    def renew(self, stamp: ItemHeader, policy: Policy, log: Log, unix_ms: int) -> None:
+        """Before an id of this scope is stored: if its time is over, the scope begins anew."""
+        if self.ids.is_outdated(stamp.scope, policy, unix_ms):
+            self._forget(stamp.scope, log, unix_ms)
+
+    def _forget(self, scope: bytes, log: Log, unix_ms: int) -> None:
+        """Remember nothing of this scope from now on."""
+        self.ids._apply_forgotten(scope)
+        meta = encode_meta({Tag.SCOPE: scope})
+        log.write(Draft(Kind.IDS, 0, 0, FORGOTTEN, unix_ms, meta, b"", 0, 0))
+
+    # -- time -------------------------------------------------------------------------------
+
+    def sweep(self, policy: Policy, log: Log, now_ms: int) -> None:
+        """Drop some of what is too old, if that is due."""
+        if now_ms < self.due_ms:
+            return
+        unix_ms = now_ms + self._clock.offset_ms
+        _, buckets = self._pace(policy)
+        self.ids.sweep(policy, unix_ms, buckets)
+        if policy.scope_window_ms is not None and self.ids.scopes and not log.no_room:
+            for scope in self.ids.oldest_scopes(_FORGOTTEN_AT_ONCE):
+                if not self.ids.is_outdated(scope, policy, unix_ms):
+                    break
+                self._forget(scope, log, unix_ms)
+        self.versions.sweep(policy, unix_ms, buckets)
+        self.due_ms = NOT_DUE
+        self.begin_sweeping(policy, now_ms)
+
+    def begin_sweeping(self, policy: Policy, now_ms: int) -> None:
+        """Set the time of the next sweep, if anything that is remembered is ever too old."""
+        if self.due_ms == NOT_DUE:
+            interval_ms, _ = self._pace(policy)
+            if interval_ms:
+                self.due_ms = now_ms + interval_ms
+                self._alarm.need(self.due_ms)
+
+    def _pace(self, policy: Policy) -> tuple[int, int]:
+        """Return in how many ms how many buckets are swept: all of them in a quarter of the window.
+
+        0 ms: nothing that is there is ever too old.
+        """
+        ids, versions = self.ids, self.versions
+        window_ms = policy.dedupe_window_ms
+        buckets = ids.table.buckets if ids.table.count else 0
+        if versions.table.count and not policy.retains:
+            buckets = max(buckets, versions.table.buckets)
+        if window_ms is None or not buckets:
+            window_ms, buckets = policy.scope_window_ms, 1
+            if window_ms is None or not ids.scopes:
+                return 0, 0
+        quarter_ms = max(window_ms // 4, _SWEEP_MS_MIN)
+        visits = quarter_ms // _SWEEP_MS_MIN
+        each = min(max(-(-buckets // visits), _BUCKETS_MIN), _BUCKETS_MAX)
+        return max(quarter_ms * each // max(buckets, each), _SWEEP_MS_MIN), each
+
+    # -- snapshots --------------------------------------------------------------------------
+
+    def remembered(self, policy: Policy) -> Memory:
+        """Return what a snapshot keeps of it beside the dedupe files."""
+        scopes = [
+            ScopeState(name, scope.epoch, scope.since, scope.used_ms)
+            for name, scope in self.ids.scopes.items()
+        ]
+        keys_ms = None if policy.retains else policy.dedupe_window_ms
+        count = self.versions.table.count
+        return Memory(self.fresh, scopes, count, policy.dedupe_window_ms, keys_ms)
+
+    def expect(self, chunks: list[Chunk], scopes: list[ScopeState]) -> None:
+        """Make room for these dedupe files, which a snapshot names: they will be taken in."""
+        ids, versions = self.ids, self.versions
+        ids.table = Table(ID, sum(chunk.ids for chunk in chunks))
+        versions.table = Table(KEY, sum(chunk.keys for chunk in chunks))
+        for state in scopes:
+            scope = ids.scopes[state.scope] = Scope(state.epoch, state.since)
+            scope.used_ms = state.used_ms
+
+    def take_in(self, frame: Record, has_snapshot: bool) -> None:
+        """Take in entries of a dedupe file, those of older files first."""
+        epoch = epoch_of(frame)
+        if frame.kind == Kind.KEYS:
+            self.versions.load(frame.body)
+        elif epoch is None:
+            self.ids.table.load(frame.body)
+        else:
+            self.ids.load(epoch, frame.body, frame.time_ms, has_snapshot)

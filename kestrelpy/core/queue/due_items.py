@@ -1,0 +1,128 @@
+"""Delayed items become available when they are due: in one line, or in all that have them.
+
+    due ──▶ the next number as its place ──▶ RELEASED in the log ──▶ ready at that place
+
+One rule: an item that was never available gets one place, which is the same in all subscriptions
+that have it; an item that was given back with a delay gets one in its own line alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+from kestrelpy.core.index.delayed import Delays
+from kestrelpy.core.queue.fanout import FanOut
+from kestrelpy.core.queue.idle_sweep import IdleSweep
+from kestrelpy.core.queue.state import QueueState
+from kestrelpy.core.subscription.subscription import Subscription
+
+
+class DueItems:
+    """The delayed items of one queue and of its children. `is_needed` says whether any has one."""
+
+    __slots__ = ("_fanout", "_idle_sweep", "_is_needed", "_queue")
+
+    def __init__(
+        self, queue: QueueState, fanout: FanOut, idle: IdleSweep, is_needed: Callable[[int], bool]
+    ) -> None:
+        self._queue = queue
+        self._fanout = fanout
+        self._idle_sweep = idle
+        self._is_needed = is_needed
+
+    def release_due(self, now_ms: int, steps: int) -> int:
+        """Release what is due, in order of due time, in at most `steps` steps; return how many."""
+        queue = self._queue
+        offset_ms, taken, heap = queue.clock.offset_ms, 0, list[tuple[int, int, int]]()
+        sources: list[tuple[Subscription | None, Delays]] = [(r, r.delays) for r in queue.readers]
+        if queue.unseen is not None:
+            sources.append((None, queue.unseen.due))
+        for at, (_, delays) in enumerate(sources):
+            first = delays.first(offset_ms) if delays.entry_count else None
+            if first is not None and first[0] <= now_ms:
+                heappush(heap, (*first, at))
+        while heap and taken < steps:
+            at = heappop(heap)[2]
+            reader, delays = sources[at]
+            if reader is not None:
+                reader.catch_up()  # it may have been released for all
+            found = delays.pop_due(now_ms, offset_ms)
+            if found is None:
+                continue
+            taken += 1 + len(queue.eager)
+            if queue.unseen is not None:
+                self.release_shared(reader, *found, now_ms)
+            else:
+                self.release(*found, now_ms)
+            first = delays.first(offset_ms)
+            if first is not None and first[0] <= now_ms:
+                heappush(heap, (*first, at))
+        return taken
+
+    def release(self, id_: int, size: int, now_ms: int) -> int:
+        """Make a delayed item available at the next number; return the record to wait for."""
+        queue = self._queue
+        if queue.unseen is not None:
+            return self.release_shared(queue.reader, id_, size, now_ms)
+        reader, log, place = queue.reader, queue.log, self._fanout.take_place()
+        reader.markers.give(place, id_)
+        unlogged, lsn = reader.delays.unlogged, log.lsn_appended
+        if id_ in unlogged:  # there is no room for it, and a restart knows of no delay
+            unlogged.remove(id_)
+        else:
+            lsn = log.released(id_, place, now_ms + queue.clock.offset_ms)
+        item = reader.delays.items.pop(id_, None)
+        reader.stand(item, id_, size, place, lsn)
+        return lsn
+
+    def release_shared(
+        self, owner: Subscription | None, id_: int, size: int, now_ms: int
+    ) -> int:
+        """Make `owner`'s delayed item available: for the first time in every subscription that has
+        it, at one place; an item that was given back in its own line alone. None: it is for all
+        that have it.
+
+        Return the record to wait for.
+        """
+        queue, unseen = self._queue, self._queue.unseen
+        assert unseen is not None
+        if owner is not None and not owner.markers.is_new(id_):
+            return self._release_own(owner, id_, size, now_ms)
+        unseen.due.remove(id_, size)
+        self._idle_sweep.released(id_)
+        if owner is None and not self._is_needed(id_):
+            return queue.log.lsn_appended
+        at_once: list[Subscription] = [queue.reader, *queue.eager]
+        if owner is not None and owner not in at_once:
+            at_once.append(owner)
+        for reader in at_once:
+            reader.catch_up()
+        place = self._fanout.take_place(True)
+        lsn = queue.log.released(id_, place, now_ms + queue.clock.offset_ms)
+        if queue.children:
+            unseen.release(place, id_, size, lsn)
+            self._fanout.tell_soon()
+        there = [reader for reader in at_once if reader.markers.is_new(id_)]
+        for reader in there:
+            if id_ in reader.live:
+                reader.release(id_, size, place, lsn)
+            else:
+                reader.markers.give(place, id_)  # it is done here, and kept: that is its marker
+        for reader in at_once:
+            reader.catch_up()  # it knows that one already
+        for reader in there:
+            if reader is not owner and id_ in reader.live and reader.waiters.count:
+                reader.serve(now_ms)
+        return lsn
+
+    def _release_own(self, owner: Subscription, id_: int, size: int, now_ms: int) -> int:
+        """Make an item that was given back with a delay available again, in this line alone."""
+        place, unlogged = self._fanout.take_place(), owner.delays.unlogged
+        if id_ in unlogged:  # there is no room for it, and a restart knows of no delay
+            unlogged.remove(id_)
+            lsn = self._queue.log.lsn_appended
+        else:
+            lsn = owner.log.released(id_, place, now_ms + self._queue.clock.offset_ms)
+        owner.release(id_, size, place, lsn)
+        return lsn

@@ -1,0 +1,167 @@
+"""The state of one queue: its numbers, its log, and the subscriptions to its items.
+
+An item's id and its place in the ready line are one number, from one counter: an item that becomes
+available later (delayed) takes the next number as its place, and no item ever has that id.
+
+One rule: only `_apply_x` changes what a restart knows; replay calls the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from journal.format.item_header import ItemHeader
+from journal.format.schedule import Watermark, raise_watermark
+from journal.format.transfer import Origin
+from journal.sets.id_set import IdSet
+from kestrelpy.core.clock import ClockOffset
+from kestrelpy.core.fanout.child import Child
+from kestrelpy.core.fanout.unseen import Unseen
+from kestrelpy.core.index.memory_budget import Memory
+from kestrelpy.core.index.retained_ids import RetainedIds
+from kestrelpy.core.index.waiters import Waiter
+from kestrelpy.core.log.log import Log
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue.dedupe_window import DedupeWindow
+from kestrelpy.core.subscription.subscription import Subscription
+from kestrelpy.core.timers import Alarm, Timers
+from kestrelpy.errors import ServerError
+
+
+class QueueState:
+    """What a queue holds. `generation` tells it from earlier queues of its name."""
+
+    __slots__ = (
+        "alarm",
+        "children",
+        "clock",
+        "created_ms",
+        "declared",
+        "dedupe",
+        "deleted",
+        "eager",
+        "epochs",
+        "generation",
+        "is_gone",
+        "is_tombstone",
+        "log",
+        "memory",
+        "name",
+        "next_number",
+        "origins",
+        "own_number",
+        "passes_on",
+        "policy",
+        "put_bytes",
+        "reader",
+        "readers_named",
+        "retained",
+        "server_id",
+        "total_items",
+        "unseen",
+    )  # fmt: skip
+
+    def __init__(
+        self, name: bytes, generation: int, policy: Policy, log: Log, clock: ClockOffset,
+        to_resume: list[Waiter], timers: Timers[Any], now_ms: int, memory: Memory,
+        to_read: list[Any], declared: bytes = b"",
+    ) -> None:  # fmt: skip
+        """`declared` are settings by a client, which only the shell reads: it makes the policy."""
+        self.name = name
+        self.declared = declared
+        self.generation = generation
+        self.policy = policy
+        self.log = log
+        self.clock = clock
+        self.alarm: Alarm[Any] = Alarm(timers, self)
+        self.reader = Subscription(name, policy, log, clock, to_resume, self.alarm, memory, to_read)
+        self.retained: RetainedIds | None = None  # the items that stay in the log; None: live ones
+        self.memory = memory
+        self.children: dict[bytes, Child] = {}  # by their names after the `+`
+        self.eager: list[Child] = []  # those that are given each item as it comes
+        self.unseen: Unseen | None = None  # by the others; None: there never were any
+        self.readers_named = 0  # the highest number that a child was given
+        self.put_bytes = 0  # of what was put for all, since there are children
+        self.own_number = 0  # of its subscription among those of its log: 0, unless it is a child
+        self.passes_on = False  # True if its own consumers get nothing of what is put for all
+        self.is_tombstone = False  # deleted, and kept for the sake of its children alone
+        self.next_number = 1  # of an item, or of a place that is no item's id
+        self.total_items = 0  # that were ever put
+        self.created_ms = now_ms
+        self.deleted = False
+        self.is_gone = False  # True once its files are gone, too
+        self.server_id = b""
+        self.epochs: dict[bytes, int] = {}  # by schedule: the latest run time enqueued, in s
+        self.origins: dict[int, Origin] = {}  # open ones, by the item here that was made of each
+        self.dedupe = DedupeWindow(self.alarm, clock)
+
+    @property
+    def readers(self) -> list[Subscription]:
+        """The subscription of its own consumers, and its children as far as they caught up."""
+        return [self.reader, *self.children.values()]
+
+    @property
+    def is_child(self) -> bool:
+        """True if it is a child of another queue, whose log it reads."""
+        return False
+
+    @property
+    def last_number(self) -> int:
+        """The latest number that an item or a place was given."""
+        return self.next_number - 1
+
+    @property
+    def readable(self) -> IdSet:
+        """The items whose puts must stay in the log: observers see them."""
+        readable = self.retained
+        return self.reader.live if readable is None else readable.up_to(self.next_number - 1)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if it holds nothing for anybody."""
+        reader = self.reader
+        return not (reader.live or reader.waiters or self.origins)
+
+    def catch_up(self) -> None:
+        """Tell every child what arrived."""
+        for child in self.children.values():
+            child.catch_up()
+
+    def raise_failed(self) -> NoReturn:
+        """Raise ServerError: this queue's journal has failed."""
+        raise ServerError(
+            f"journal failed, queue {self.name.decode('ascii')} is closed until a restart: "
+            f"{self.log.failure}"
+        )
+
+    # -- applying: the same for a client's request and for replay ----------------------------
+
+    def _apply_put(self, id_: int, body_bytes: int) -> None:
+        self.next_number = id_ + 1
+        self.total_items += 1
+        self.reader._apply_put(id_, body_bytes)
+
+    def _apply_stamp(
+        self, stamp: ItemHeader, key: bytes, id_: int, stored_ms: int, reader: int = 0
+    ) -> None:
+        if stamp.id and not reader:
+            self.dedupe.ids._apply_seen(stamp, id_, stored_ms)
+        if key and not reader:
+            self.dedupe.versions._apply_written(key, stamp.version, id_, stored_ms)
+
+    def _apply_passed(self, id_: int) -> None:
+        """An item was put that its own consumers do not get."""
+        self.next_number = id_ + 1
+        self.total_items += 1
+
+    def _apply_nominal(self, nominal: Watermark) -> None:
+        raise_watermark(self.epochs, nominal)
+
+    def _apply_opened(self, id_: int, origin: Origin) -> None:
+        self.origins[id_] = origin
+
+    def _apply_settled(self, id_: int) -> None:
+        self.origins.pop(id_, None)
+
+    def _apply_declared(self, declared: bytes) -> None:
+        self.declared = declared

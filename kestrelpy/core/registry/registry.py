@@ -1,0 +1,162 @@
+"""Which queues there are, and what the shell is told of them.
+
+One rule: the registry calls nobody. Waiters that were served stand in `to_resume`, queues that were
+deleted in `deleted`, subscriptions whose items have to be read back in `to_read`; the shell sweeps
+them once per turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from journal.sets.id_set import IdSet
+from kestrelpy.core.clock import ClockOffset
+from kestrelpy.core.counters import ServerCounters
+from kestrelpy.core.index.dead_letters import DeadLetters
+from kestrelpy.core.index.leases import Leases
+from kestrelpy.core.index.markers import MarkerIndex
+from kestrelpy.core.index.memory_budget import Memory
+from kestrelpy.core.index.waiters import Waiter, Waiters
+from kestrelpy.core.log.log import Log
+from kestrelpy.core.log.memory_log import MemoryLog
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue.child_queue import ChildQueue
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.registry.token_floor import TokenFloor
+from kestrelpy.core.subscription.subscription import Subscription
+from kestrelpy.core.timers import Timers
+from kestrelpy.core.trash import Trash
+from kestrelpy.errors import ServerError
+
+
+class Registry:
+    """The queues of one server by name, and those that were deleted and still have readers."""
+
+    def __init__(
+        self,
+        policy_of: Callable[[bytes, bytes], Policy],
+        make_log: Callable[[Queue], Log],
+        clock: ClockOffset,
+        queues_max: int,
+    ) -> None:
+        """`policy_of` makes a queue's rules of its name and of what was declared for it."""
+        self.queues: dict[bytes, Queue] = {}
+        self.clock = clock
+        self.counters = ServerCounters()
+        self.to_resume: list[Waiter] = []
+        self.deleted: list[Queue] = []
+        self.to_read: list[Subscription] = []
+        self._timers: Timers[Any] = Timers()
+        self.memory = Memory(Trash(self._timers))
+        self.policy_of = policy_of
+        self.queues_max = queues_max
+        self.aliases: dict[bytes, tuple[bytes, ...]] = {}  # names of several queues each
+        self.server_id = b""
+        self.tokens = TokenFloor()
+        self._make_log = make_log
+        self._absent: dict[bytes, Waiters] = {}
+        self._absent_children: dict[bytes, dict[bytes, None]] = {}  # of these, by their parent
+        self.generation_deleted = 0  # no deleted queue had a higher one
+        self.tombstones: list[Queue] = []  # deleted, and kept for the sake of their children
+
+    @property
+    def is_full(self) -> bool:
+        """Are there as many queues, children among them, as there may be?"""
+        return len(self.queues) >= self.queues_max
+
+    def refuse_more(self, count: int = 1) -> None:
+        """Raises ServerError where so many further queues would be too many."""
+        if len(self.queues) + count > self.queues_max:
+            raise ServerError(f"too many queues (limit {self.queues_max})")
+
+    def fresh(
+        self, name: bytes, generation: int, now_ms: int, declared: bytes = b""
+    ) -> Queue:
+        """A queue that is not yet in the books: for `create`, and for recovery to fill."""
+        policy = self.policy_of(name, declared)
+        created_ms = min(generation * 1000 - self.clock.offset_ms, now_ms)
+        queue = Queue(
+            name, generation, policy, MemoryLog(), self.clock, self.to_resume, self._timers,
+            created_ms,            self.memory, self.to_read, declared,
+        )  # fmt: skip
+        queue.server_id = self.server_id
+        return queue
+
+    def declared_of(self, name: bytes) -> bytes:
+        """What a client declared for this queue; empty: nothing, or there is no such queue."""
+        queue = self.queues.get(name)
+        return queue.declared if queue is not None else b""
+
+    @property
+    def logged(self) -> list[Queue]:
+        """All queues that have a log of their own: remnants too, no children."""
+        own = [queue for queue in self.queues.values() if not queue.is_child]
+        return own + self.tombstones
+
+    def all_named(self, name: bytes) -> Iterator[Queue]:
+        """The queue or child of this name, and those that remnants still have."""
+        if name in self.queues:
+            yield self.queues[name]
+        for queue in self.tombstones:
+            yield from (child for child in ChildQueue.all_of(queue) if child.name == name)
+
+    def empty(self, reader: Subscription) -> None:
+        """It is gone: its leases end, its waiters are answered, it holds nothing."""
+        trash = self.memory.trash
+        reader.leases.drop(reader.token_holder, trash)
+        reader.leases = Leases()
+        for waiter in reader.waiters.take_all():
+            self._answer_nothing(waiter)
+        # Whoever still has a mark of this reader (an overdue lease) does not keep its items.
+        reader.ready_line.clear()
+        reader.delays.clear(trash)
+        reader.markers = MarkerIndex()
+        reader.key_gate.in_flight = 0
+        reader.key_gate.clear(IdSet())
+        reader.dead.drop(trash)
+        reader.dead, reader.live, reader.outgoing = DeadLetters(), IdSet(), []
+        reader.residency.release()
+
+    def take_absent(self, name: bytes) -> Waiters | None:
+        """Those who wait for a queue, or child, of this name since before it was there."""
+        waiting = self._absent.pop(name, None)
+        parent, plus, _ = name.partition(b"+")
+        if plus and waiting is not None:
+            del self._absent_children[parent][name]
+            if not self._absent_children[parent]:
+                del self._absent_children[parent]
+        return waiting
+
+    def absent_children(self, parent: bytes) -> list[bytes]:
+        """The children of this queue that are not there, and for which somebody waits."""
+        return list(self._absent_children.get(parent, ()))
+
+    def is_awaited(self, name: bytes) -> bool:
+        """Does somebody wait for a queue, or child, of this name that is not there?"""
+        return name in self._absent
+
+    def take_to_read(self) -> list[Subscription]:
+        """Who needs something read back since the last time."""
+        to_read = self.to_read[:]
+        self.to_read.clear()
+        for reader in to_read:
+            reader.needs_read = False
+        return to_read
+
+    def take_to_resume(self) -> list[Waiter]:
+        """Who was answered since the last time."""
+        to_resume = self.to_resume[:]
+        self.to_resume.clear()
+        for waiter in to_resume:
+            if waiter.timer is not None:
+                self._timers.cancel(waiter.timer)
+        return to_resume
+
+    def _answer_nothing(self, waiter: Waiter) -> None:
+        waiter.done = True
+        self.to_resume.append(waiter)
+
+    def call_later(self, due_ms: int, thing: object) -> None:
+        """Have `tick` come to this at `due_ms`."""
+        self._timers.push(due_ms, thing)

@@ -1,0 +1,263 @@
+"""The state of one subscription: which items it has, and what happened to each.
+
+      READY ---open---> LEASED ---confirm---> done
+        ^                |  \\
+        +---- nack ------+   +--- attempts used up ---> DEAD
+        ^                |
+        +--- DELAYED <---+                  READY past its expiry ---> expired
+
+The ready list in memory is a copy of a part of the state, as large as memory allows.
+
+One rule: only `_apply_x` changes which items there are; it takes no clock and cannot fail, so
+replay calls the same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+from journal.errors import Damage
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
+from kestrelpy.core.clock import ClockOffset
+from kestrelpy.core.counters import QueueCounters
+from kestrelpy.core.index.dead_letters import DeadLetters
+from kestrelpy.core.index.delayed import Delays
+from kestrelpy.core.index.expiry_watch import ExpiryWatch
+from kestrelpy.core.index.leases import Holder, Leases
+from kestrelpy.core.index.markers import MarkerIndex
+from kestrelpy.core.index.memory_budget import UNLIMITED, Memory, MemoryShare
+from kestrelpy.core.index.ready_list import ITEM_COST, Ready
+from kestrelpy.core.index.token_range import TokenRange
+from kestrelpy.core.index.waiters import Waiter, Waiters
+from kestrelpy.core.item import Item
+from kestrelpy.core.log.log import Log
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.timers import Alarm
+
+# Lease tokens reserved by one synced record.
+TOKENS_RESERVED: Final = 1 << 20
+
+
+class SubscriptionState:
+    """What a subscription holds. Its verbs are in `Subscription` and in the parts it is made of.
+
+    `placings` say up to which place which record gave them, while that may not be stored.
+    """
+
+    __slots__ = (
+        "_next_token",
+        "_tokens_below",
+        "alarm",
+        "attempts",
+        "clock",
+        "counters",
+        "damages",
+        "dead",
+        "delays",
+        "held_keys",
+        "leased_bytes",
+        "leases",
+        "live",
+        "live_bytes",
+        "log",
+        "markers",
+        "moving",
+        "name",
+        "needs_read",
+        "notes",
+        "number",
+        "out_of_order",
+        "outgoing",
+        "paused",
+        "placings",
+        "policy",
+        "ready",
+        "residency",
+        "to_read",
+        "to_resume",
+        "token_holder",
+        "tokens",
+        "tokens_lsn",
+        "unread",
+        "waiters",
+        "watch",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: bytes,
+        policy: Policy,
+        log: Log,
+        clock: ClockOffset,
+        to_resume: list[Waiter],
+        alarm: Alarm[Any],
+        memory: Memory,
+        to_read: list[Any],
+        number: int = 0,
+        tokens: TokenRange | None = None,
+    ) -> None:
+        """It adds itself to `to_read` when it needs a read, and served waiters to `to_resume`."""
+        self.name = name
+        self.number = number  # in the records about it; 0: the queue's own consumers
+        self.policy = policy
+        self.log = log
+        self.clock = clock
+        self.paused = False  # True while an operator lets it lease nothing
+        self.to_resume = to_resume
+        self.alarm = alarm
+        # Neither leased nor dead, and not in id order in the log: delayed, placed or blocked.
+        self.out_of_order = IdSet()
+        self.ready = Ready(self.out_of_order)
+        self.placings: deque[tuple[int, int]] = deque()
+        self.watch = ExpiryWatch(alarm, clock)
+        self.held_keys: dict[int, bytes] = {}  # the keys of items that were given back for later
+        self.leases = Leases()
+        self.leased_bytes = 0  # of the bodies of leased items that are in memory
+        self.dead = DeadLetters()
+        self.delays = Delays()
+        self.markers = MarkerIndex()
+        self.moving = 0  # items leased to the mover
+        self.notes: list[str] = []  # lines for the log
+        self.outgoing: list[int] = []  # dead items that are to go on to another queue
+        self.waiters = Waiters()
+        self.live = IdSet()
+        self.live_bytes = 0  # of the bodies of all that are there: ready, leased and dead
+        self.attempts = IdCounts()
+        self.residency = MemoryShare(memory, UNLIMITED)
+        self.to_read = to_read
+        self.needs_read = False
+        self.unread = ""  # why nothing can be read back for the moment; "": no read has said so
+        self.damages: list[Damage] = []
+        self.counters = QueueCounters()
+        self.token_holder = Holder("token")
+        self.tokens = tokens or TokenRange()
+        self.tokens_lsn = 0
+        self._next_token = 1
+        self._tokens_below = 1
+
+    @property
+    def cost(self) -> int:
+        """The memory that the ready list and the bodies of leased items take, in bytes."""
+        ready = self.ready
+        resident = ready.resident_bytes + ready.resident * ITEM_COST
+        return resident + ready.blocked_cost + self.leased_bytes
+
+    @property
+    def latest_marker(self) -> int:
+        """The highest marker that an item of this subscription was given."""
+        return max(self.live.last, self.markers.latest)
+
+    @property
+    def tokens_below(self) -> int:
+        """Tokens from here on have never been issued."""
+        return self.tokens.below
+
+    def tidy(self) -> None:
+        """Let go of memory that the ready list does not need, after many or the last items went."""
+        self.residency.shrink(self.cost)
+        if not self.live.count:
+            self.placings.clear()
+
+    def name_unreadable(self, count: int, first: int, last: int) -> None:
+        """Report items that are live by the log's records and that it does not hold any more."""
+        where, what = f"queue {self.name.decode('ascii')}", f"{count} not readable"
+        self.damages.append(Damage("corrupt", where, 0, 0, what, 1, 1, first, last))
+
+    def _reserve_tokens(self, unix_ms: int) -> None:
+        self._next_token = self.tokens.take(TOKENS_RESERVED)
+        self._tokens_below = self.tokens.below
+        self.tokens_lsn = self.log.tokens(self._tokens_below, unix_ms)
+
+    # -- reading back -----------------------------------------------------------------------
+
+    def schedule_read(self) -> None:
+        """Mark that something has to be read back."""
+        if not self.needs_read:
+            self.needs_read = True
+            self.to_read.append(self)
+
+    def catch_up(self) -> None:
+        """Take in the arrivals since the last look: a queue's own subscription has them all."""
+
+    def left(self, expires_ms: int) -> None:
+        """Note that an arrival that expires is in the log alone: items before it are read back."""
+
+    def bound(self, item: Item) -> Item:
+        """Return the item as it is here: with this subscription's own limit on its age."""
+        return item
+
+    # -- applying: the same for a client's request and for replay ----------------------------
+
+    def _apply_put(self, id_: int, body_bytes: int) -> None:
+        self.live.add(id_)
+        self.live_bytes += body_bytes
+
+    def _apply_done(self, id_: int, body_bytes: int) -> None:
+        if self.live.discard(id_):
+            self.live_bytes -= body_bytes
+        if self.out_of_order.count:
+            self.out_of_order.discard(id_)
+        if self.held_keys:
+            self.held_keys.pop(id_, None)
+        if self.markers.hidden.count:
+            self.markers.forget(id_)
+        if self.attempts:
+            self.attempts.set(id_, 0)
+        if not self.live.count or self.live_bytes < 0:
+            self.live_bytes = 0  # an item that was dropped unread had a size that only the log knew
+            if self.placings or self.residency.grains:
+                self.tidy()
+        if self.watch.watched:
+            self.watch.forget(id_)
+
+    def _apply_returned(self, id_: int, attempts: int) -> None:
+        if attempts:
+            self.attempts.set(id_, attempts)
+
+    def _apply_dead(
+        self, id_: int, attempts: int, reason: bytes, died_ms: int, body_bytes: int
+    ) -> None:
+        if self.attempts:
+            self.attempts.set(id_, 0)
+        self.watch.forget(id_)
+        self.held_keys.pop(id_, None)
+        if self.residency.grains and not self.ready.resident:
+            self.tidy()
+        self.dead.add(id_, attempts, reason, died_ms, body_bytes)
+
+    def _apply_flushed(self, spared: IdSet, last_id: int, live_bytes: int) -> None:
+        """Of all items up to `last_id` these and the dead stay, with so many bytes of bodies."""
+        stay, out_of_order = IdSet.union([spared, self.dead.ids]), self.out_of_order
+        self.attempts.keep_only(stay, last_id)
+        self.live.discard_range(1, last_id, stay)
+        out_of_order.discard_range(1, out_of_order.last, stay.both(out_of_order))
+        self.markers.keep_only(stay)
+        self.keep_held_keys(spared)
+        self.live_bytes = live_bytes
+
+    def _apply_upto(self, marker: int, stay: IdSet, live_bytes: int) -> None:
+        """Of all items up to the marker these stay, with so many bytes of bodies."""
+        live, held = self.live, self.held_keys
+        there = live.between(1, marker)
+        gone = there.without(stay)
+        live.discard_range(1, marker, there.both(stay))
+        self.attempts.keep_only(live, marker)
+        apart = self.out_of_order
+        apart.discard_range(1, marker, apart.between(1, marker).without(gone))
+        for id_ in gone.both(self.markers.hidden):
+            self.markers.forget(id_)
+        if held:
+            for id_ in gone:
+                held.pop(id_, None)
+        self.live_bytes = live_bytes if live else 0
+        self.tidy()
+
+    def _apply_tokens(self, below: int) -> None:
+        self.tokens.below = max(below, self.tokens.below)
+        self._next_token = self._tokens_below = self.tokens.below
+
+    def keep_held_keys(self, spared: IdSet) -> None:
+        if self.held_keys:
+            self.held_keys = {id_: key for id_, key in self.held_keys.items() if id_ in spared}

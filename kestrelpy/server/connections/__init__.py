@@ -1,0 +1,1 @@
+"""Sockets: one connection each, the memory they share, and the listening sockets."""

@@ -1,0 +1,140 @@
+"""The periodic look at idle connections, the memory they hold, and abandoned children.
+
+One rule: it costs nothing if nothing is held, and closes no connection that waits or holds an item.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from aiofiles.base import wrap
+
+from kestrelpy.core.broker import Broker
+from kestrelpy.protocol.conversation import Conversation
+from kestrelpy.protocol.log_limit import LogLimit, address_of
+from kestrelpy.server import clock
+from kestrelpy.server.connections.connection import Connection
+from kestrelpy.server.connections.memory import ConnectionMemory
+from kestrelpy.server.process import trim_memory
+
+log = logging.getLogger("kestrelpy")
+_log_children = logging.getLogger("kestrelpy.children")
+
+MEMORY_SECONDS: Final = 1.0
+IDLE_SECONDS_MAX: Final = 60.0
+# The allocator may keep this much of the connections' memory.
+TRIM_BYTES: Final = 32 << 20
+# Trimming blocks every allocation for up to 30 ms, so it runs seldom.
+TRIM_MS: Final = 10_000
+# A body without a new byte for this long is given up.
+BODY_MS: Final = 60_000
+
+
+class ConnectionSweep:
+    """Owned by the loop's thread."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        memory: ConnectionMemory,
+        connections: Iterable[Connection],
+        idle_timeout_ms: Callable[[], int | None],
+        log_limit: LogLimit,
+    ) -> None:
+        self._broker = broker
+        self._memory = memory
+        self._connections = connections
+        self._idle_timeout_ms = idle_timeout_ms
+        self._log_limit = log_limit
+        self._abandoned: set[bytes] = set()
+        self._trim_ms = 0  # not before then
+
+    async def run(self) -> None:
+        """Run the sweep until cancelled."""
+        looked_ms = clock.now_ms()
+        while True:
+            idle_ms = self._idle_timeout_ms()
+            pause = IDLE_SECONDS_MAX
+            if idle_ms is not None:
+                pause = min(pause, max(idle_ms / 4000, 0.05))
+            await asyncio.sleep(min(pause, MEMORY_SECONDS))
+            now_ms = clock.now_ms()
+            self.look_at_memory(now_ms)
+            await self._trim()
+            if now_ms - looked_ms >= pause * 1000:
+                looked_ms = now_ms
+                self.name_abandoned(now_ms)
+                for line in self._log_limit.rest(now_ms):
+                    log.warning("%s", line)
+                self.close_idle(now_ms, idle_ms)
+
+    def look_at_memory(self, now_ms: int) -> None:
+        """Note what clients have read; while memory is short, stalled clients lose theirs."""
+        for holder in self._memory.holders:
+            assert isinstance(holder, Connection)
+            holder.look_at_memory(now_ms)
+        if shed := self._memory.shed(now_ms):
+            log.warning(
+                "max_connection_memory is used up: %d clients without progress were refused "
+                "their items, or closed", shed,
+            )  # fmt: skip
+
+    def name_abandoned(self, now_ms: int) -> None:
+        """Log each abandoned child: once, and again after a request for it."""
+        found = {queue.name: queue for queue in self._broker.abandoned(now_ms)}
+        for name, queue in found.items():
+            if name not in self._abandoned:
+                why = queue.why_abandoned(now_ms)
+                _log_children.warning("queue %s: %s", name.decode("ascii"), why)
+        self._abandoned = set(found)
+
+    async def _trim(self) -> None:
+        """Give memory back after a crowd has gone: the allocator keeps much of it."""
+        memory = self._memory
+        if memory.peak < TRIM_BYTES or memory.used > memory.peak // 4:
+            return
+        if clock.now_ms() >= self._trim_ms:
+            memory.peak = memory.used
+            self._trim_ms = clock.now_ms() + TRIM_MS
+            await wrap(trim_memory)()
+
+    def close_idle(self, now_ms: int, idle_ms: int | None) -> None:
+        """Close connections without a complete request, or without progress in a body, for too
+        long."""
+        for connection in list(self._connections):
+            conversation = connection.conversation
+            if conversation is None:
+                continue
+            if _has_stalled(connection, conversation, now_ms, self._memory):
+                self._close(connection, conversation, now_ms, "no progress in a body")
+            elif (
+                idle_ms is not None
+                and now_ms - max(conversation.last_command_ms, connection.moved_ms) > idle_ms
+                and not self._memory.is_waiting(connection)
+                and conversation.is_idle
+            ):
+                self._close(connection, conversation, now_ms, "idle_sweep")
+
+    def _close(
+        self, connection: Connection, conversation: Conversation, now_ms: int, why: str
+    ) -> None:
+        peer = conversation.holder.name
+        end = self._log_limit.take(f"{address_of(peer)}, {why}", now_ms)
+        if end is not None:
+            log.info("%s: %s, closed%s", peer, why, end)
+        connection.abort()
+
+
+def _has_stalled(
+    connection: Connection, conversation: Conversation, now_ms: int, memory: ConnectionMemory
+) -> bool:
+    """True if a body that may come on has made no progress for too long."""
+    return (
+        conversation.parser.is_in_body
+        and now_ms - connection.heard_ms > BODY_MS
+        and not memory.is_waiting(connection)
+        and not conversation.is_blocked
+    )

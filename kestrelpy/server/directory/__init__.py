@@ -1,0 +1,1 @@
+"""The data directory: its lock, its folders, and the small files beside them."""

@@ -1,0 +1,323 @@
+"""The data directory: its lock, the folder of each queue, and recovery.
+
+    data/
+      lock                     held while a daemon runs
+      server-id                made once
+      tokens                   the lease tokens and generations of deleted queues
+      jobs.1763712000/         the queue `jobs`, made at that second: its generation
+        0000000001.segment
+        set-aside/             copies of what was cut or damaged
+
+One rule: a queue's name is never used raw as a file name, and two generations of one name never
+share a folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from journal.errors import ITEM_MAX, Damage, JournalError
+from journal.files import Files, Handle
+from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
+from journal.format.folder import folder_name, parse_folder_name
+from journal.patience import patient_files, pause
+from journal.recovery.recovery import Recovery
+from journal.recovery.reopen import recovered_journal, set_aside
+from journal.snapshot.dedupe_load import Chunks, read_chunks
+from journal.store import Store
+from journal.write.segment_file import Sizes
+from kestrelpy.core.broker import Broker
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.log.shared_log import on_disk
+from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.replay.replay import Replay
+from kestrelpy.server.directory.server_id import take_server_id
+from kestrelpy.server.directory.token_file import TokenFile
+
+REMOVED_SUFFIX: Final = "~removed"
+_SYNC_PROBES: Final = 3
+
+
+@dataclass(slots=True)
+class Found:
+    """The result of recovery, for the daemon's first lines and its log."""
+
+    queues: int = 0
+    items: int = 0
+    damages: list[Damage] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class DataDirectory:
+    """One data directory, owned from `lock` to `unlock`."""
+
+    def __init__(
+        self, files: Files, path: str, sizes: Sizes, pause: Callable[[], None] = pause
+    ) -> None:
+        """A blocking call that a shortage stops is tried again after a `pause`."""
+        self.files = files
+        self.patient = patient_files(files, pause)
+        self.path = path
+        self.sizes = sizes
+        self.server_id = ""
+        self._damaged_id = ""  # a sentence on the damaged file of the id
+        self.tokens = TokenFile(self.patient, path)
+        self._lock: Handle | None = None
+        self._tombstones: list[Queue] = []  # the broker's deleted queues whose folders stay
+
+    def lock(self) -> None:
+        """Lock the directory; raise DirectoryLocked or OSError. Blocks."""
+        self.patient.make_folder(self.path)
+        self._lock = self.patient.lock(os.path.join(self.path, "lock"))
+        self.server_id, self._damaged_id = take_server_id(self.patient, self.path)
+
+    def measure_sync(self) -> float:
+        """Return how many milliseconds one small write and sync take here; 0: the disk is full."""
+        path = os.path.join(self.path, "sync-probe")
+        try:
+            handle = self.patient.create(path, b"", 4096)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            return 0.0  # a full disk can be drained
+        took = []
+        for _ in range(_SYNC_PROBES):
+            handle.write(0, b"probe")
+            began = time.perf_counter()
+            handle.sync()
+            took.append((time.perf_counter() - began) * 1000)
+        handle.close()
+        self.patient.remove(path)
+        return min(took)
+
+    def unlock(self) -> None:
+        """Release the lock."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def new_log(self, queue: Queue, dirty: list[JournalLog]) -> JournalLog:
+        """Return a journal for a new queue; nothing is on disk until its first segment is
+        prepared."""
+        store = Store.new(
+            self.files, self.folder(queue), os.urandom(16), self.sizes, queue.checkpoint
+        )
+        return JournalLog(store, dirty, queue.policy.sync_ms, queue.state)
+
+    def folder(self, queue: Queue) -> str:
+        """Return the folder of a queue."""
+        return os.path.join(self.path, folder_name(queue.name, queue.generation))
+
+    def recover(
+        self, broker: Broker, dirty: list[JournalLog], now_ms: int, unix_ms: int
+    ) -> Found:
+        """Fill the broker from the disk; raise JournalError or OSError. Blocks.
+
+        The records retained from after the last known sync are on disk again when this returns.
+        """
+        found = Found()
+        self._tombstones = broker.tombstones
+        damaged = (self._damaged_id, self.tokens.read(unix_ms))
+        found.notes += [each for each in damaged if each]
+        lives = dict[bytes, list[tuple[int, str]]]()  # of each queue, by generation
+        for name in self.patient.names(self.path):
+            if name.endswith(REMOVED_SUFFIX):
+                self.patient.remove_folder(os.path.join(self.path, name))
+                continue
+            queue_name, generation = parse_folder_name(name)
+            if generation:
+                lives.setdefault(queue_name, []).append((generation, name))
+        for each in lives.values():
+            each.sort()
+            # After a crash a later generation may have no record: then it replaces no earlier one.
+            while len(each) > 1 and not self._was_written(broker, each[-1][1], now_ms):
+                self.remove(os.path.join(self.path, each.pop()[1]))
+        newest = {queue_name: each[-1] for queue_name, each in lives.items()}
+        earlier = [name for each in lives.values() for _, name in each[:-1]]
+        for name in sorted(earlier, key=lambda each: parse_folder_name(each)[1]):
+            queue = self._save_tokens(broker, name, now_ms)
+            queue.catch_up()
+            if not queue.origins and not any(child.live for child in queue.children.values()):
+                self.remove(os.path.join(self.path, name))
+                found.notes.append(f"{name}: an earlier generation, removed")
+            else:
+                # It stays for its children, whose names take precedence over a later queue's, or
+                # until the transfers into it are on disk at their sources.
+                again = broker.fresh(*parse_folder_name(name), now_ms)
+                self._recover_one(broker, dirty, again, name, now_ms, unix_ms, found)
+                if not again.is_tombstone:  # the crash kept its deletion from the disk
+                    broker.delete(again.name, now_ms)
+        for queue_name, (generation, name) in sorted(newest.items()):
+            queue = broker.fresh(queue_name, generation, now_ms)
+            self._recover_one(broker, dirty, queue, name, now_ms, unix_ms, found)
+        for queue in (*broker.logged, *broker.deleted):  # their files still exist
+            broker.moves.in_flight.settle_all(queue, now_ms)
+        found.queues = sum(not queue.is_child for queue in broker.queues.values())
+        for queue in broker.queues.values():
+            self._read_first(queue, unix_ms)
+            found.items += len(queue.reader.live)
+        known = (queue.reader.tokens_below for queue in broker.logged)
+        self.tokens.rise_above(max(known, default=1))
+        broker.tokens.on_disk = max(broker.tokens.on_disk, self.tokens.below)
+        broker.generation_deleted = max(broker.generation_deleted, self.tokens.generation)
+        return found
+
+    def _was_written(self, broker: Broker, folder: str, now_ms: int) -> bool:
+        """True if it holds a record that may have been acknowledged."""
+        queue = broker.fresh(*parse_folder_name(folder), now_ms)
+        try:
+            recovery, *_ = _replayed(self.patient, os.path.join(self.path, folder), queue)
+        except JournalError:
+            return True
+        is_damaged = any(damage.kind != "torn" for damage in recovery.damages)
+        return recovery.lsn_next > 1 or recovery.snapshot is not None or is_damaged
+
+    def _save_tokens(self, broker: Broker, folder: str, now_ms: int) -> Queue:
+        """Save the tokens that this deleted queue may have issued; return the queue."""
+        queue = broker.fresh(*parse_folder_name(folder), now_ms)
+        queue.deleted = True
+        path = os.path.join(self.path, folder)
+        try:
+            _replayed(self.patient, path, queue)
+        except JournalError:
+            queue.reader._apply_tokens(queue.reader.tokens_below + TOKENS_SKIPPED)
+        self.tokens.save(queue.reader.tokens_below)
+        return queue
+
+    def _recover_one(
+        self,
+        broker: Broker,
+        dirty: list[JournalLog],
+        queue: Queue,
+        folder: str,
+        now_ms: int,
+        unix_ms: int,
+        found: Found,
+    ) -> None:
+        path = os.path.join(self.path, folder)
+        try:
+            recovery, replay, chunks, checkpoint = _replayed(self.patient, path, queue)
+        except JournalError as error:
+            raise JournalError(f"{path}: {error}") from error
+        if not any(n.endswith((".segment", ".snapshot")) for n in recovery.names):
+            # Created and never written: no record was ever acknowledged here.
+            self.patient.remove_folder(path)
+            return
+        if checkpoint is not None:
+            queue.name = queue.reader.name = checkpoint.name or queue.name
+        queue.set_policy(broker.policy_of(queue.name, queue.declared), now_ms)
+        # No client has seen a torn record; other lost items leave their numbers unused.
+        lost = [d.id_last for d in recovery.damages if d.kind != "torn" and d.id_last < ITEM_MAX]
+        replay.finish(checkpoint, recovery.lsn_next - 1, max(lost, default=0))
+        if any(d.kind in ("corrupt", "truncated") for d in recovery.damages):
+            replay.skip_tokens()
+        store = recovered_journal(recovery, self.sizes, queue.checkpoint, unix_ms)
+        journal = store.writer
+        journal.files = self.files  # the loop opens it, and the loop must not block
+        journal.abandon()  # ten thousand queues need no descriptor until they are written
+        self._remember(queue, store, recovery, chunks, unix_ms)
+        kept = queue.needed_now()
+        journal.segment_list.adopt(kept, max(reader.live_bytes for reader in queue.readers))
+        journal.commit.begin_with(queue.last_number)
+        if not queue.policy.durable:
+            found.notes.append(
+                f"queue {queue.name.decode('ascii', 'replace')}: durable = false, but it has a "
+                "journal on disk and keeps it; delete the queue to have it in memory"
+            )
+        target = JournalLog(store, dirty, queue.policy.sync_ms, queue.state)
+        target.holds(queue.declared, queue.reader.paused, queue.epochs, unix_ms)
+        queue.attach(target, replay.readable(journal.segments) if queue.policy.retains else None)
+        replay.close()
+        broker.adopt(queue, now_ms)
+        found.damages += recovery.damages + chunks.damages
+
+    def _remember(
+        self, queue: Queue, store: Store, recovery: Recovery, chunks: Chunks, unix_ms: int
+    ) -> None:
+        """Adopt these files of remembered ids and versions, and remove the obsolete ones."""
+        snapshot = recovery.snapshot
+        items = snapshot.checkpoint.next_item if snapshot is not None else queue.next_number
+        lost = chunks.losses(items - 1, unix_ms)
+        store.maintenance.chunks, store.maintenance.lost_chunks = chunks.used, lost
+        for chunk in lost:
+            if chunk.keys:
+                queue.dedupe.versions.lose(chunk.item_lost, chunk.keys_ms)
+        set_aside(self.patient, recovery.folder, chunks.damages)
+        for path in chunks.obsolete:
+            self.patient.remove(path)
+
+    def _read_first(self, queue: Queue, unix_ms: int) -> None:
+        """Read the first items, or note that they have expired, before the first request."""
+        reader, target, backlog = queue.reader, on_disk(queue.log), queue.log.backlog
+        if target is None or backlog is None:
+            return
+        wanted = reader.ready_line.begin_fetch()
+        reader.ready_line.fetched(target.store.some(wanted).run(self.patient).records.values())
+        reader.ready.disk_refs.put_back()  # the others are read again, and reported
+        made = backlog.order(reader.ready.frontier) if reader.ready.beyond else None
+        if made is not None:
+            life, order = made
+            try:
+                backlog.arrived(life, *order.run(self.patient))
+            except OSError as error:
+                backlog.failed(life, error)
+        reader.ready_line.refill(unix_ms)
+        if reader.ready.count:
+            reader.schedule_read()
+
+    def remove_queue(self, queue: Queue) -> None:
+        """Remove a queue's folder after those of its earlier generations. Blocks.
+
+        Otherwise an earlier queue would come back with the next start. The tokens are saved.
+        """
+        name, generation = queue.name, queue.generation
+        self.tokens.save(queue.reader.tokens_below, generation)
+        found = [(parse_folder_name(folder)[1], folder) for folder in self.patient.names(self.path)]
+        stay = {other.generation for other in [*self._tombstones] if other.name == name}
+        for made, folder in sorted(found):
+            if 0 < made <= generation and made not in stay and folder == folder_name(name, made):
+                self.remove(os.path.join(self.path, folder))
+
+    def remove(self, folder: str) -> None:
+        """Remove a queue's folder; it is gone for good on return. Blocks."""
+        if os.path.basename(folder) in self.patient.names(os.path.dirname(folder)):
+            removed = folder + REMOVED_SUFFIX
+            self.patient.rename(folder, removed)
+            self.patient.remove_folder(removed)
+
+
+def _replayed(
+    files: Files, path: str, queue: Queue
+) -> tuple[Recovery, Replay, Chunks, Checkpoint | None]:
+    """Apply every record of this folder to a fresh queue; return that with the newest checkpoint.
+    Raise JournalError or OSError."""
+    recovery = Recovery(files, path)
+    replay = Replay(queue)
+    records = recovery.records()
+    first = next(records, None)  # by now the first snapshot is known
+    opening, checkpoint = recovery.checkpoint, None
+    if opening is not None:  # a folder's name may be cut
+        checkpoint = Checkpoint.from_record(opening)
+        queue.name = checkpoint.name or queue.name
+    snapshot = recovery.snapshot
+    if snapshot is not None:
+        replay.restore(snapshot)
+    queue.know(recovery.identity)
+    chunks = read_chunks(
+        files, path, recovery.identity, snapshot.chunks if snapshot is not None else None,
+        lambda frame: queue.dedupe.take_in(frame, snapshot is not None), recovery.names,
+    )  # fmt: skip
+    if first is not None:
+        replay.run([first])
+    replay.run(records)
+    if recovery.checkpoint is not None:
+        if recovery.checkpoint is not opening:
+            checkpoint = Checkpoint.from_record(recovery.checkpoint)
+        assert checkpoint is not None
+        queue.reader._apply_tokens(checkpoint.tokens)
+    return recovery, replay, chunks, checkpoint

@@ -1,0 +1,88 @@
+"""How many records must find room: never counted too few, and not anew for each write."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from kestrelpy.core.queue.record_reserve import FEW_CHILDREN, RecordReserve
+from tests.support.stage import Stage
+
+CHILDREN = FEW_CHILDREN + 8
+
+
+def family() -> Stage:
+    stage = Stage()
+    stage.set_server(max_open_reads=50)
+    for number in range(CHILDREN):
+        stage.say("a", b"get jobs+c%d/peek" % number)
+    return stage
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_with_many_children_never_too_few_records_find_room(seed: int) -> None:
+    random, stage = Random(seed), family()
+    counts = stage.queue("jobs").reserve
+    for _ in range(400):
+        name = random.choice([b"jobs"] + [b"jobs+c%d" % n for n in range(CHILDREN)])
+        request = random.choice([
+            b"set jobs 0 0 1\r\nx", b"set jobs 0 0 1\r\nx", b"set %b/delay=1s 0 0 1\r\nx" % name,
+            b"set %b 0 0 1\r\nx" % name, b"gets %b/open/lease=1m" % name, b"get %b/open" % name,
+            b"get %b/abort" % name, b"get %b/abort/delay=2s" % name, b"get %b/close" % name,
+            b"get %b" % name, b"flush %b" % name, b"delete jobs+c0", b"get jobs+c0/peek/from=1",
+        ])  # fmt: skip
+        stage.say(random.choice(["a", "b", "c"]), request)
+        if not random.randrange(10):
+            stage.pass_time(500)
+        assert counts.count() >= RecordReserve(stage.queue("jobs")).exact(), request
+
+
+def test_a_lease_by_token_does_not_count_what_all_children_have_to_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = family()
+    stage.say("a", *[b"set jobs 0 0 1", b"x"] * 50)
+    for number in range(CHILDREN):
+        stage.say("b", b"get jobs+c%d/open" % number)
+    stage.say("a", b"gets jobs/open/lease=1m")
+    counted = []
+    exact = RecordReserve.exact
+    monkeypatch.setattr(RecordReserve, "exact", lambda self: counted.append(1) or exact(self))
+
+    for _ in range(20):
+        assert stage.say("a", b"gets jobs/open/lease=1m") != b"END\r\n"
+
+    assert counted == [], "each of them is written, and each write asks"
+
+
+def test_a_child_that_begins_its_work_is_counted_at_once() -> None:
+    stage = family()
+    stage.say("a", *[b"set jobs 0 0 1", b"x"] * 100)
+    counts = stage.queue("jobs").reserve
+    assert counts.count() <= counts.more_at_most
+    for number in range(3):
+        stage.say("b", b"get jobs+c%d/open" % number)
+    assert counts.count() >= 300
+
+
+def test_as_the_queue_grows_a_bounded_number_too_many_finds_room() -> None:
+    stage = family()
+    counts = stage.queue("jobs").reserve
+    for number in range(200):
+        stage.say("a", b"set jobs 0 0 1", b"x")
+        stage.say("b", b"gets jobs+c%d/open/lease=1m" % (number % CHILDREN))
+        exact, found = RecordReserve(stage.queue("jobs")).exact(), counts.count()
+        assert exact <= found <= exact + counts.more_at_most
+
+
+def test_what_a_flush_has_ended_needs_no_room_any_more() -> None:
+    stage = family()
+    stage.say("a", *[b"set jobs 0 0 1", b"x"] * 100)
+    for number in range(3):
+        stage.say("b", b"get jobs+c%d/open" % number)
+    counts = stage.queue("jobs").reserve
+    assert counts.count() >= 300
+    for number in range(3):
+        stage.say("b", b"get jobs+c%d/close" % number, b"flush jobs+c%d" % number)
+    assert counts.count() == counts.exact() == 0

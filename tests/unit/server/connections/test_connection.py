@@ -1,0 +1,190 @@
+"""One socket: a client that does not read, one that hangs up, one that is half closed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kestrelpy.server.connections.connection import AHEAD_BYTES_MAX
+from tests.support.running import running
+
+
+async def test_a_hang_up_gives_the_item_back_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        holder, other = await server.client(), await server.client()
+        await holder.ask(b"set jobs 0 0 1\r\na\r\n")
+        await holder.ask(b"get jobs/open\r\n")
+        holder.writer.close()
+        assert await other.ask(b"get jobs/open/t=20s\r\n") == b"VALUE jobs/open/t=20s 0 1\r\n"
+
+
+async def test_a_half_closed_client_gets_its_answers(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        peer.writer.write(b"set jobs 0 0 1\r\na\r\nget jobs/open\r\nget jobs/close\r\n")
+        peer.writer.write_eof()
+        data = await asyncio.wait_for(peer.reader.read(), 20)
+        assert data == b"STORED\r\nVALUE jobs/open 0 1\r\na\r\nEND\r\nEND\r\n"
+
+
+async def test_half_a_body_stores_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        half, other = await server.client(), await server.client()
+        half.writer.write(b"set jobs 0 0 1000\r\nabc")
+        half.writer.write_eof()
+        assert await half.closed()
+        assert await other.ask(b"get jobs\r\n") == b"END\r\n"
+
+
+async def test_a_client_that_never_reads_holds_up_only_itself(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        other = await server.client()
+        body = b"x" * 100_000
+        await other.ask(b"set jobs 0 0 100000\r\n" + body + b"\r\n")
+        deaf = socket.create_connection(("127.0.0.1", server.port))
+        deaf.setblocking(False)
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(TimeoutError):  # 5 GB are asked for, and none of it is read
+            await asyncio.wait_for(loop.sock_sendall(deaf, b"get jobs/peek\r\n" * 50_000), 2)
+        assert (await other.ask(b"version\r\n")).startswith(b"VERSION")
+        assert server.daemon is not None
+        assert server.daemon.broker.counters.bytes_written < 20_000_000
+        deaf.close()
+
+
+class Overheard:
+    """A transport, and what is written to it, by writes."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self.writes: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+        self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+async def test_a_hand_off_and_the_open_behind_it_are_answered_in_one_write(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        for body in (b"a", b"b"):
+            assert await peer.ask(b"set jobs 0 0 1\r\n" + body + b"\r\n") == b"STORED\r\n"
+        peer.writer.write(b"get jobs/open\r\n")
+        assert [await peer.line() for _ in range(3)][1] == b"a\r\n"
+        assert server.daemon is not None
+        (connection,) = server.daemon._connections
+        overheard = Overheard(connection._transport)
+        connection._transport = cast(Any, overheard)
+        peer.writer.write(b"set next/confirm 0 0 1\r\na\r\nget jobs/open\r\n")
+        assert [await peer.line() for _ in range(4)][2] == b"b\r\n"
+        assert overheard.writes == [b"STORED\r\nVALUE jobs/open 0 1\r\nb\r\nEND\r\n"]
+
+
+FLOODS = {
+    "quiet touches": b"touch a 1 noreply\r\n",
+    "quiet sets that are refused": b"set a/nosuch 0 0 1 noreply\r\nx\r\n",
+    "gets that are refused": b"get a/open/peek\r\n",
+    "unknown verbs": b"frobnicate\r\n",
+}
+
+
+@pytest.mark.parametrize("name", list(FLOODS))
+async def test_a_flood_is_not_carried_out_ahead_of_a_small_request(
+    name: str, tmp_path: Path
+) -> None:
+    line = FLOODS[name]
+    lines = (4 << 20) // len(line)
+    async with running(tmp_path) as server:
+        other, flood = await server.client(), await server.client()
+        assert server.daemon is not None
+        reading = asyncio.create_task(flood.reader.read(-1))
+        before = server.daemon.broker.counters.bytes_read
+        flood.writer.write(line * lines)
+        answered = 0
+        while server.daemon.broker.counters.bytes_read - before < len(line) * lines // 2:
+            assert (await other.ask(b"version\r\n")).startswith(b"VERSION")
+            answered += 1
+
+        most_at_once = 256 << 10  # what is read from a socket, and then not before it is done
+        assert answered >= len(line) * lines // 2 // most_at_once
+        flood.writer.close()
+        reading.cancel()
+
+
+async def test_a_connection_that_has_sent_more_than_its_share_is_not_read_from(
+    tmp_path: Path,
+) -> None:
+    at_once = 256 << 10  # what is read from a socket
+    async with running(tmp_path) as server:
+        flood = await server.client()
+        assert server.daemon is not None
+        (connection,) = server.daemon._connections
+        assert connection.conversation is not None
+        conversation = connection.conversation
+        flood.writer.write(FLOODS["quiet touches"] * 200_000 + b"quit\r\n")
+        most = 0
+        while not conversation.is_finished:
+            most = max(most, conversation.parser.buffered)
+            await asyncio.sleep(0)
+
+        assert AHEAD_BYTES_MAX < most <= AHEAD_BYTES_MAX + at_once
+
+
+async def test_a_client_that_sent_much_and_hangs_up_in_a_wait_is_given_nothing(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as server:
+        gone, other = await server.client(), await server.client()
+        gone.writer.write(b"version\r\n" * 1000 + b"get jobs/t=10m\r\n")
+        for _ in range(1000):
+            assert (await gone.line()).startswith(b"VERSION")
+        gone.writer.close()
+        assert server.daemon is not None
+        while server.daemon.broker.counters.connections > 1:
+            await asyncio.sleep(0.005)
+
+        assert await other.ask(b"set jobs 0 0 1\r\na\r\n") == b"STORED\r\n"
+        assert await other.ask(b"get jobs\r\n") == b"VALUE jobs 0 1\r\n"
+
+
+async def test_many_clients_that_wait_at_once_are_all_heard_when_they_hang_up(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as server:
+        peers = [await server.client() for _ in range(100)]
+        for peer in peers:
+            peer.writer.write(b"get jobs/t=10m\r\n")
+        assert server.daemon is not None
+        while server.daemon.broker.counters.cmd_get < 100:
+            await asyncio.sleep(0.005)
+        for peer in peers:
+            peer.writer.close()
+
+        while server.daemon.broker.counters.connections:
+            await asyncio.sleep(0.005)
+
+
+async def test_waiters_for_large_items_are_told_some_in_each_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.server.turn.DIRECT_SECONDS", 0.0)
+    async with running(tmp_path) as server:
+        peers = [await server.client() for _ in range(10)]
+        for peer in peers:
+            peer.writer.write(b"get jobs/peek/t=10m\r\n")
+        assert server.daemon is not None
+        while server.daemon.broker.counters.cmd_peek < 10:
+            await asyncio.sleep(0.005)
+        producer = await server.client()
+        assert await producer.ask(b"set jobs 0 0 1\r\na\r\n") == b"STORED\r\n"
+
+        for peer in peers:
+            assert (await peer.line()).startswith(b"VALUE jobs/peek")

@@ -1,0 +1,69 @@
+"""Who is listened to, and that nobody is when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from pathlib import Path
+
+import pytest
+
+from kestrelpy.server.connections.listeners import CannotListen, Listeners
+
+
+async def test_a_listener_that_is_closed_accepts_nobody_on_the_port_or_the_socket(
+    tmp_path: Path,
+) -> None:
+    listeners = Listeners(asyncio.Protocol, 5)
+    path = tmp_path / "socket"
+    lines = await listeners.listen("127.0.0.1", 0, path)
+    port = int(lines[0].rpartition(":")[2])
+    for each in (asyncio.open_connection("127.0.0.1", port), asyncio.open_unix_connection(path)):
+        _, writer = await each
+        writer.close()
+
+    listeners.close()
+    await asyncio.sleep(0)
+
+    with pytest.raises((ConnectionRefusedError, FileNotFoundError)):
+        await asyncio.open_connection("127.0.0.1", port)
+    with pytest.raises((ConnectionRefusedError, FileNotFoundError)):
+        await asyncio.open_unix_connection(path)
+
+
+async def test_a_socket_on_which_somebody_answers_is_left_to_them(tmp_path: Path) -> None:
+    first, second = Listeners(asyncio.Protocol, 5), Listeners(asyncio.Protocol, 5)
+    path = tmp_path / "socket"
+    await first.listen("127.0.0.1", 0, path)
+
+    with pytest.raises(CannotListen, match="another process answers there"):
+        await second.listen("127.0.0.1", 0, path)
+
+    assert path.is_socket()
+    first.close()
+    second.close()
+    third = Listeners(asyncio.Protocol, 5)
+    await asyncio.sleep(0)
+    await third.listen("127.0.0.1", 0, path)  # what a killed daemon left behind is in nobody's way
+    third.close()
+
+
+async def test_a_socket_whose_owner_hangs_is_left_to_him(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with contextlib.ExitStack() as opened:
+        owner = opened.enter_context(socket.socket(socket.AF_UNIX))
+        owner.bind(str(path))
+        owner.listen(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:  # as many as may wait until he accepts them
+                waiting = opened.enter_context(socket.socket(socket.AF_UNIX))
+                waiting.setblocking(False)
+                waiting.connect(str(path))
+        listeners = Listeners(asyncio.Protocol, 5)
+
+        with pytest.raises(CannotListen, match="somebody answers there"):
+            await listeners.listen("127.0.0.1", 0, path)
+
+        assert path.is_socket()
+        listeners.close()

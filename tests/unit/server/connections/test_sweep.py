@@ -1,0 +1,74 @@
+"""The periodic look: a body that comes on is left alone, an abandoned child is logged once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kestrelpy.core.queue.child_queue import ABANDONED_MS
+from kestrelpy.protocol.log_limit import LogLimit
+from kestrelpy.server import clock
+from kestrelpy.server.connections.memory import ConnectionMemory
+from kestrelpy.server.connections.sweep import BODY_MS, ConnectionSweep
+from tests.support.running import running
+from tests.support.stage import Stage
+
+
+async def test_a_body_that_is_on_its_way_is_waited_for(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        assert server.daemon is not None
+        peer = await server.client()
+        assert await peer.ask(b"version\r\n")
+        peer.writer.write(b"set jobs 0 0 10\r\nabc")
+        [connection] = server.daemon._connections
+        while connection.conversation is None or not connection.conversation.parser.is_in_body:
+            await asyncio.sleep(0.001)
+
+        server.daemon._sweep().close_idle(clock.now_ms(), None)
+
+        assert await peer.ask(b"defghij\r\n") == b"STORED\r\n"
+
+
+async def test_a_body_that_comes_no_further_ends_its_connection(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        assert server.daemon is not None
+        peer, silent = await server.client(), await server.client()
+        assert await silent.ask(b"version\r\n")
+        peer.writer.write(b"set jobs 0 0 10\r\nabc")
+        while not any(
+            each.conversation is not None and each.conversation.parser.is_in_body
+            for each in server.daemon._connections
+        ):
+            await asyncio.sleep(0.001)
+
+        server.daemon._sweep().close_idle(clock.now_ms() + BODY_MS + 1, None)
+
+        assert await peer.closed()
+        assert await silent.ask(b"get jobs\r\n") == b"END\r\n"
+
+
+def test_an_abandoned_child_is_logged_once_and_again_after_a_request_for_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stage = Stage()
+    sweep = ConnectionSweep(stage.broker, ConnectionMemory(0), [], lambda: None, LogLimit())
+    stage.say("a", b"get orders+audit/peek", b"get orders+empty/peek", b"set orders 0 0 1", b"1")
+    stage.say("a", b"get orders+empty")
+
+    sweep.name_abandoned(stage.now_ms + ABANDONED_MS - 1)
+    assert caplog.messages == []
+    for _ in range(3):
+        stage.now_ms += ABANDONED_MS
+        sweep.name_abandoned(stage.now_ms)
+    first = (
+        "queue orders+audit: nobody asked for 24 hours, and 1 items wait: read them, or delete "
+        "orders+audit"
+    )
+    assert caplog.messages == [first]
+
+    stage.say("a", b"get orders+audit/peek")
+    sweep.name_abandoned(stage.now_ms)
+    sweep.name_abandoned(stage.now_ms + ABANDONED_MS)
+    assert [message.partition(":")[0] for message in caplog.messages] == ["queue orders+audit"] * 2

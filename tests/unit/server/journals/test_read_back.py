@@ -1,0 +1,202 @@
+"""Reading back: what a shortage keeps from being read is not damaged, not gone, and comes later."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from journal.write.segment_file import Sizes
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue.queue import NOT_STORED
+from kestrelpy.core.subscription.subscription import ABORTED
+from tests.support.life import Life, at_once
+from tests.support.memory_disk import Fault
+
+ITEMS = 40
+
+
+@pytest.fixture
+def life(monkeypatch: pytest.MonkeyPatch) -> Life:
+    """Forty items over many segments, none in memory."""
+    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
+    monkeypatch.setattr("kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX", 0)
+    life = Life(Policy(max_memory_bytes=0, max_attempts=2), Sizes(2048, 2048, 1 << 20))
+    for n in range(ITEMS):
+        life.put(body(n))
+        life.commit()
+    life.settle()
+    return life
+
+
+def body(n: int) -> bytes:
+    return b"%03d" % n * 50
+
+
+def be_short(life: Life, times: int) -> Fault:
+    fault = Fault("read", "*.segment", times=times, error=errno.EMFILE)
+    life.disk.faults = [fault]
+    return fault
+
+
+def look_in_vain(life: Life) -> None:
+    """Look for what is next until a read that is ordered for it has failed."""
+    while not life.reader.unread:
+        life.reader.first(life.now_ms)
+        life.reader.first(life.now_ms, dead=True)
+        assert life.do_some()
+
+
+def test_what_is_ready_comes_in_order_and_counts_meanwhile(life: Life) -> None:
+    fault = be_short(life, 3)
+    look_in_vain(life)
+    assert fault.fired == 1
+    assert "Too many open files" in life.reader.unread
+    assert life.reader.ready.count == ITEMS
+    assert life.reader.is_busy(life.now_ms), "nobody is told that there is nothing"
+    assert life.queue.add(b"x", 0, 0, life.now_ms) == NOT_STORED
+    assert not life.queue.is_empty
+    assert life.take_all() == [body(n) for n in range(ITEMS)]
+    assert fault.fired == 3
+    assert life.reader.unread == ""
+    assert life.damages == []
+
+
+def test_a_shortage_that_goes_on_is_tried_once_in_a_pause(life: Life) -> None:
+    fault = be_short(life, 1 << 20)
+    look_in_vain(life)
+    work = list(life.background.work)
+    for _ in range(10):
+        life.reader.first(life.now_ms)
+        life.feed()
+    assert life.background.work == work, "not before the pause is over"
+    assert fault.fired == 1
+
+
+def test_what_stands_apart_comes_at_its_place(life: Life) -> None:
+    leases = [life.open() for _ in range(6)]
+    for lease in leases:
+        assert lease is not None
+        life.reader.ready_line.said(lease)
+        life.reader.nack(lease, life.now_ms, ABORTED)
+    life.commit()
+    assert life.reader.ready.disk_refs.count
+    fault = be_short(life, 2)
+    look_in_vain(life)
+    assert life.reader.ready.count == ITEMS
+    assert life.take_all() == [body(n) for n in range(ITEMS)]
+    assert fault.fired == 2
+    assert life.damages == []
+
+
+def test_a_dead_item_is_shown_when_it_can_be_read(life: Life) -> None:
+    for _ in range(2):
+        lease = life.open()
+        assert lease is not None
+        life.reader.ready_line.said(lease)
+        life.reader.nack(lease, life.now_ms, ABORTED)
+    life.commit()
+    assert life.reader.dead.sought == 1
+    fault = be_short(life, 2)
+    look_in_vain(life)
+    assert life.reader.dead.count == 1
+    assert life.reader.is_busy(life.now_ms, dead=True)
+    assert life.peek(dead=True) == body(0)
+    assert fault.fired == 2
+    assert life.damages == []
+
+
+def test_nobody_is_short_any_more_of_what_was_flushed(life: Life) -> None:
+    be_short(life, 1 << 20)
+    look_in_vain(life)
+    life.queue.flush(life.now_ms)
+    life.settle()
+    assert life.reader.unread == ""
+    assert life.background._shortage.count == 0
+
+
+def test_what_cannot_be_read_after_a_shortage_is_named_and_the_shortage_over(life: Life) -> None:
+    be_short(life, 2)
+    look_in_vain(life)
+    life.disk.faults.append(Fault("read", "*.segment", times=1 << 20, error=errno.EIO))
+    assert len(life.take_all()) < ITEMS
+    assert life.damages, "the disk has lost them"
+    assert life.reader.unread == ""
+    assert life.background._shortage.count == 0
+
+
+def test_what_stands_apart_and_cannot_be_read_is_named_at_once(life: Life) -> None:
+    lease = life.open()
+    assert lease is not None
+    life.reader.ready_line.said(lease)
+    life.reader.nack(lease, life.now_ms, ABORTED)
+    life.commit()
+    assert life.reader.ready.disk_refs.count == 1
+    life.disk.faults = [Fault("read", "*.segment", times=1 << 20, error=errno.EIO)]
+    life.reader.first(life.now_ms)
+    life.feed()
+    while life.background.do_one():
+        pass
+    assert [each.id_last for each in life.damages] == [1], "before anybody looks again"
+
+
+def test_a_failed_journal_does_not_pass_for_empty_in_a_shortage(life: Life) -> None:
+    be_short(life, 2)
+    look_in_vain(life)
+    life.log.journal.fail("testing", "x", OSError(errno.EIO, "Input/output error"))
+    life.log.advance()
+    assert life.reader.is_busy(life.now_ms, lends=False)
+    assert life.peek() == body(0)
+
+
+def test_a_start_that_is_short_of_descriptors_reads_the_first_items_later(life: Life) -> None:
+    disk = life.disk.kill_clone()
+    again = Life(life.policy, life.sizes, disk)
+    again.disk.faults = [Fault("read", "*.segment", times=5, error=errno.EMFILE)]
+    assert again.take_all() == [body(n) for n in range(ITEMS)]
+    assert again.damages == []
+
+
+def test_a_start_holds_no_descriptor_for_a_queue_that_nobody_writes_to(life: Life) -> None:
+    again = life.killed()
+    assert again.log.journal.active is not None
+    assert [each.handle for each in again.log.journal.segments if each.handle is not None] == []
+    assert again.put(b"more")
+    again.commit()
+    assert again.killed().take_all() == [*(body(n) for n in range(ITEMS)), b"more"]
+
+
+def test_an_add_does_not_store_beside_what_is_damaged(life: Life) -> None:
+    again = life.killed()
+    again.disk.faults = [Fault("read", "*.segment", times=1 << 20)]
+    assert len(again.take_all()) < ITEMS
+    assert again.damages, "the disk has lost them"
+    assert again.queue.add(b"lock", 0, 0, again.now_ms) == NOT_STORED
+    again.queue.flush(again.now_ms)
+    assert again.queue.add(b"lock", 0, 0, again.now_ms) > 0
+
+
+@pytest.mark.parametrize(
+    ("verb", "path"), [("create", "*.snapshot"), ("remove", "*.snapshot"), ("read", "*.segment")]
+)
+def test_snapshots_and_rewriting_go_on_after_a_shortage(
+    life: Life, verb: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 5)
+    fault = Fault(verb, path, times=4, error=errno.ENFILE)
+    life.disk.faults = [fault]
+    kept = []
+    for n in range(ITEMS):
+        lease = life.open()
+        assert lease is not None
+        if n % 10:
+            life.reader.confirm(lease, life.now_ms)
+        else:
+            kept.append(lease.item.body)
+        life.commit()
+        life.settle()
+    assert fault.fired == 4
+    again = life.killed()
+    assert again.take_all() == kept
+    assert again.damages == []

@@ -1,0 +1,70 @@
+"""What was read for one reader of a journal is given to the others."""
+
+from __future__ import annotations
+
+from unittest.mock import Mock
+
+import pytest
+
+from journal.write.segment_file import Sizes
+from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue.child_queue import ChildQueue
+from kestrelpy.server.turn import READS_MAX, Turn
+from tests.support.life import Life, at_once
+
+
+def test_children_share_what_was_read_for_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
+    life = Life(Policy(), Sizes(2048, 2048, 1 << 20))
+    for number in range(5):
+        life.broker.mention(b"jobs+c%d" % number, life.now_ms)
+    for n in range(3):
+        life.put(b"%d" % n, delay=Delay(1000))
+    life.commit()
+    life.pass_time(1000)
+    life.commit()
+    for branch in ChildQueue.all_of(life.queue):
+        branch.reader.first(life.now_ms)  # they are told when they look
+    life.feed()
+    assert len(life.background.work) == 1, "the others wait for it"
+    life.settle()
+    for reader in life.queue.readers:
+        assert [item.body for item in reader.ready] == [b"0", b"1", b"2"]
+
+
+def test_a_turn_reads_back_for_a_few_and_who_must_wait_holds_up_nobody() -> None:
+    must_wait, may_go = [Mock(waiters=0) for _ in range(40)], [Mock(waiters=0) for _ in range(40)]
+    broker, loop = Mock(), Mock()
+    broker.take_to_read.side_effect = [must_wait + may_go, [], [], []]
+    turn = Turn(broker, loop, [], Mock())
+    turn.journal_jobs = Mock()
+    turn.journal_jobs.schedule_read.side_effect = lambda reader: reader in may_go
+    fed = []
+    for _ in range(4):
+        turn._is_scheduled = False
+        turn.journal_jobs.schedule_read.reset_mock()
+        turn._schedule_reads()
+        calls = turn.journal_jobs.schedule_read.mock_calls
+        fed.append(sum(call.args[0] in may_go for call in calls))
+    assert fed == [READS_MAX, READS_MAX, 40 - 2 * READS_MAX, 0]
+    assert not turn._is_scheduled, "those who must wait are asked again in a turn that others owe"
+    assert len(turn._deferred_reads) == 40
+
+
+def test_a_reader_for_which_a_client_waits_comes_first_also_if_it_was_in_line_before() -> None:
+    many = [Mock(waiters=0) for _ in range(3 * READS_MAX)]
+    broker = Mock()
+    turn = Turn(broker, Mock(), [], Mock())
+    turn.journal_jobs = Mock()
+    turn.journal_jobs.schedule_read.return_value = True
+    broker.take_to_read.return_value = many
+    turn._schedule_reads()
+    last = many[-1]
+    last.waiters = 1
+    broker.take_to_read.return_value = [Mock(waiters=0), last]
+    turn.journal_jobs.schedule_read.reset_mock()
+
+    turn._schedule_reads()
+
+    assert turn.journal_jobs.schedule_read.mock_calls[0].args == (last,)
