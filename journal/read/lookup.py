@@ -18,10 +18,8 @@ from typing import Final
 from journal.files import Files, is_shortage, read_around
 from journal.format.kinds import Kind
 from journal.format.record import ALIGN_BYTES, HEADER_BYTES, Record, decode, frame_bytes, padded
-from journal.format.segment import FOOTER_SPACE_BYTES
 from journal.read.seek import Extent, find_frame
 from journal.read.segment_read import PLACED, SegmentRead
-from journal.write.segment_file import Segment
 from journal.write.writer import Journal
 
 PIECE_BYTES: Final = 64 << 10  # read at once
@@ -48,7 +46,7 @@ class ReadOne:
         segment = journal.segment_list.holding(item)
         if segment is None:
             return None
-        stop = _stop(journal, segment)
+        stop = journal.written_end(segment)
         return cls(segment.path, journal.short_identity, segment.number, stop, item)
 
     def run(self, files: Files) -> Record | None:
@@ -104,9 +102,7 @@ class ReadSome:
             if segment is None:
                 continue
             if segment.number not in parts:
-                stop = _stop(journal, segment)
-                extent = Extent(segment.path, journal.short_identity, segment.number, stop)
-                parts[segment.number] = extent, []
+                parts[segment.number] = Extent.of(journal, segment), []
             parts[segment.number][1].append(id_)
         return cls(tuple((extent, tuple(some)) for extent, some in parts.values()))
 
@@ -131,11 +127,6 @@ class ReadSome:
     def number(self, id_: int) -> int:
         """Return the segment in which this item is looked for; 0: none."""
         return next((extent.number for extent, ids in self.parts if id_ in ids), 0)
-
-
-def _stop(journal: Journal, segment: Segment) -> int:
-    """Return the end of the written records."""
-    return segment.at if segment is journal.active else segment.capacity - FOOTER_SPACE_BYTES
 
 
 class _Walk:

@@ -20,10 +20,9 @@ from journal.files import Files, read_around
 from journal.format.kinds import Kind
 from journal.format.meta import said_of_put
 from journal.format.record import ALIGN_BYTES, CRC_BYTES, HEADER_BYTES, Record, padded
-from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
+from journal.format.segment import FILE_HEADER_BYTES
 from journal.read.seek import Extent, find_frame
 from journal.sets.id_set import IdSet
-from journal.write.segment_file import Segment
 from journal.write.writer import Journal
 
 PIECE_BYTES: Final = 1 << 20  # read at once
@@ -124,7 +123,8 @@ class RangeScan:
         if wanted is not None and are_hidden and hidden is not None:
             wanted = wanted.without(hidden)
         return cls(
-            _extent(journal, segment), start, first, last, wanted, limit, most, bytes_most, since_ms
+            Extent.of(journal, segment), start, first, last, wanted, limit, most, bytes_most,
+            since_ms,
         )
 
     def run(self, files: Files) -> Scanned:
@@ -231,7 +231,7 @@ class TimeSearch:
     @classmethod
     def of(cls, journal: Journal, since_ms: int) -> TimeSearch:
         """Return how to find the first item stored at this wall time or later."""
-        found = ((_extent(journal, s), s.item_first) for s in journal.segments if s.item_last)
+        found = ((Extent.of(journal, s), s.item_first) for s in journal.segments if s.item_last)
         return cls(tuple(found), since_ms)
 
     def run(self, files: Files) -> int:
@@ -253,12 +253,6 @@ class TimeSearch:
 
     def _is_before(self, put: Record) -> bool:
         return put.time_ms < self.since_ms
-
-
-def _extent(journal: Journal, segment: Segment) -> Extent:
-    is_active = segment is journal.active
-    stop = segment.at if is_active else segment.capacity - FOOTER_SPACE_BYTES
-    return Extent(segment.path, journal.short_identity, segment.number, stop)
 
 
 def _behind(data: bytes, at: int, base: int, journal: int, number: int) -> int:

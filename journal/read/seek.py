@@ -32,6 +32,8 @@ from journal.format.record import (
     number_given,
 )
 from journal.format.segment import FILE_HEADER_BYTES
+from journal.write.segment_file import Segment
+from journal.write.writer import Journal
 
 PIECE_BYTES: Final = 256 << 10  # so near is near enough: the rest is read one by one
 _WINDOW_BYTES: Final = 64 << 10  # looked through for a frame, while halving
@@ -50,6 +52,12 @@ class Extent:
     journal: int
     number: int
     stop: int
+
+    @classmethod
+    def of(cls, journal: Journal, segment: Segment) -> Extent:
+        """Return the written part of this segment."""
+        stop = journal.written_end(segment)
+        return cls(segment.path, journal.short_identity, segment.number, stop)
 
     def seek_item(self, files: Files, item: int, near: int = 0) -> int:
         """Return where to begin, so that no put of this item or a later one is missed; as `seek`.

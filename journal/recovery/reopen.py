@@ -77,7 +77,7 @@ def recovered_journal(
     at = recovery.append_at
     if not recovery.clean:
         try:
-            outdated = _go_on_in_fresh(journal, recovery, time_ms)
+            outdated = _go_on_in_fresh(recovery, journal, time_ms)
         except OSError as error:
             if error.errno != errno.ENOSPC or not _can_go_on(recovery):
                 raise
@@ -100,7 +100,7 @@ def recovered_journal(
     return store
 
 
-def _go_on_in_fresh(journal: Journal, recovery: Recovery, time_ms: int) -> list[str]:
+def _go_on_in_fresh(recovery: Recovery, journal: Journal, time_ms: int) -> list[str]:
     """Write the tail into a fresh segment; return the segments that it makes superfluous."""
     journal.preallocation.number += 1
     opening = journal.checkpoint().draft(time_ms, journal.commit.lsn_appended)

@@ -351,6 +351,10 @@ class Journal:
         """Return the segment of that number, if it is still there."""
         return self.segment_list.numbered(number)
 
+    def written_end(self, segment: Segment) -> int:
+        """Return where the records of this segment end, as far as they are written."""
+        return segment.at if segment is self.active else segment.capacity - FOOTER_SPACE_BYTES
+
     def take_dead(self, snapshots: list[int], wall_ms: int = 0) -> list[str]:
         """Do as `Store.take_dead`; `snapshots` are the lsns of those on disk, rising."""
         segment_list, preallocation = self.segment_list, self.preallocation
