@@ -38,7 +38,7 @@ from journal.tools.view import JournalView
 from journal.write.segment_file import Sizes
 from tests.support.journals import Queue, Writer
 from tests.support.memory_disk import MemoryDisk
-from tests.unit.spark.jobs.lives import spill
+from tests.unit.spark.jobs.stories import spill
 
 ROOM: Final = Sizes(1 << 20, 1 << 20, 4 << 20)  # all of a book in one segment
 BEGIN_MS: Final = 1_700_000_000_000
@@ -46,7 +46,7 @@ STEP_MS: Final = 100
 LIFE: Final = 7  # the generation of all queues here
 CHILD: Final = 1  # its number
 BODY: Final = b"x"
-ELSEWHERE: Final = Origin(b"out_of_order", b"other", 1, LIFE)  # on a server that nobody audits
+ELSEWHERE: Final = Origin(b"elsewhere", b"other", 1, LIFE)  # on a server that nobody audits
 
 _ENDS: Final = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED, Kind.MOVED)
 
