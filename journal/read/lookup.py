@@ -46,7 +46,7 @@ class ReadOne:
         segment = journal.segment_list.holding(item)
         if segment is None:
             return None
-        stop = journal.stop_of(segment)
+        stop = journal.written_end(segment)
         return cls(segment.path, journal.short_identity, segment.number, stop, item)
 
     def run(self, files: Files) -> Record | None:
@@ -102,9 +102,7 @@ class ReadSome:
             if segment is None:
                 continue
             if segment.number not in parts:
-                stop = journal.stop_of(segment)
-                extent = Extent(segment.path, journal.short_identity, segment.number, stop)
-                parts[segment.number] = extent, []
+                parts[segment.number] = Extent.of(journal, segment), []
             parts[segment.number][1].append(id_)
         return cls(tuple((extent, tuple(some)) for extent, some in parts.values()))
 

@@ -55,8 +55,8 @@ class Extent:
 
     @classmethod
     def of(cls, journal: Journal, segment: Segment) -> Extent:
-        """Return the bytes of a segment of this journal, as far as they are written."""
-        stop = journal.stop_of(segment)
+        """Return the written part of this segment."""
+        stop = journal.written_end(segment)
         return cls(segment.path, journal.short_identity, segment.number, stop)
 
     def seek_item(self, files: Files, item: int, near: int = 0) -> int:

@@ -351,6 +351,10 @@ class Journal:
         """Return the segment of that number, if it is still there."""
         return self.segment_list.numbered(number)
 
+    def written_end(self, segment: Segment) -> int:
+        """Return where the records of this segment end, as far as they are written."""
+        return segment.at if segment is self.active else segment.capacity - FOOTER_SPACE_BYTES
+
     def take_dead(self, snapshots: list[int], wall_ms: int = 0) -> list[str]:
         """Do as `Store.take_dead`; `snapshots` are the lsns of those on disk, rising."""
         segment_list, preallocation = self.segment_list, self.preallocation
@@ -380,11 +384,6 @@ class Journal:
             and not self.preallocation.is_under_way
             and commit.failure is None
         )
-
-    def stop_of(self, segment: Segment) -> int:
-        """Return where the records of a segment end, as far as they are written, in bytes."""
-        is_active = segment is self.active
-        return segment.at if is_active else segment.capacity - FOOTER_SPACE_BYTES
 
     def rest(self, time_ms: int) -> None:
         """Say at the end that everything is synced, and hold no descriptors until the next write.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from journal.format import NUMBER_TAG, TEXT_TAG, Tag
 from journal.format.item_header import ItemHeader
+from journal.format.kinds import Tag
+from journal.format.meta import NUMBER_TAG, TEXT_TAG
 from journal.format.transfer import Origin
 
 if TYPE_CHECKING:

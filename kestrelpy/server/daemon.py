@@ -109,7 +109,7 @@ class Daemon:
         self.turn = Turn(self.broker, loop, self._dirty, self.deletions.begin)
         self.deletions.turn = self.turn
         self.committer = Committer(
-            self._files, loop, self.turn.synced, self.turn.finish_preallocation, self.turn.shortage
+            self._files, loop, self.turn.synced, self.turn.segment_ready, self.turn.shortage
         )
         self.turn.committer = self.committer
         self.schedules = self.turn.schedules = Schedules(self.broker, lambda: self.mode)

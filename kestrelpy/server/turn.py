@@ -84,7 +84,7 @@ class Turn:
         self.committer: Committer | None = None
         self.journal_jobs: JournalJobs | None = None
         self.shortage = Shortage(loop)
-        self.files = OpenJournals(loop, self.shortage, self._sync_now, self.finish_preallocation)
+        self.files = OpenJournals(loop, self.shortage, self._sync_now, self.segment_ready)
         self.schedules: Schedules | None = None
         self._deferred_reads: OrderedDict[Subscription, None] = OrderedDict()  # for later turns
         self.shares = Shares(clock.elapsed)
@@ -375,7 +375,7 @@ class Turn:
         assert isinstance(talk, Conversation)
         self.touch(talk)
 
-    def finish_preallocation(self, target: JournalLog) -> None:
+    def segment_ready(self, target: JournalLog) -> None:
         """There is a segment to write to, or one that may be opened again."""
         target.mark()
         self.schedule()

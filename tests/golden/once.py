@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from journal.format import Draft, Kind, Tag, decode_meta, encode_meta, ended
 from journal.format.checkpoint import Checkpoint
 from journal.format.item_header import ItemHeader
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta, encode_meta, ended
+from journal.format.record import Draft
 from journal.format.segment import Tally
 from journal.sets.hash_table import ID, KEY, hash_of, keyed
 from journal.sets.id_counts import IdCounts

@@ -5,8 +5,9 @@ One rule: no clock, no randomness, no environment.
 
 from __future__ import annotations
 
-from journal.format import Kind, Tag, encode_meta
 from journal.format.checkpoint import Checkpoint
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import encode_meta
 from journal.format.schedule import Watermark
 from journal.format.segment import Tally
 from journal.sets.id_counts import IdCounts

@@ -27,7 +27,8 @@ from journal.format.record import Record
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal
 from journal.sets.id_set import IdSet
-from journal.store import PreallocationJob, Sizes, SyncJob
+from journal.write.group_commit import SyncJob
+from journal.write.segment_file import PreallocationJob, Sizes
 from tests.support.journals import FOLDER, TIME_MS, Queue, Writer, start
 from tests.support.machines import run, run_for_long
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut

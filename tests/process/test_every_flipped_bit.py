@@ -71,8 +71,8 @@ def keep(stage: Stage, name: str) -> None:
     outdated = maintenance.finish_snapshot(job, True)
     chosen = maintenance.choose(job.snapshot.lsn)
     if chosen:
-        kept = job.snapshot.needed()
-        carry = maintenance.begin_compaction(chosen, kept, lambda: None, stage.unix_ms)
+        needed = job.snapshot.needed()
+        carry = maintenance.begin_compaction(chosen, needed, lambda: None, stage.unix_ms)
         outdated += maintenance.finish_compaction(chosen, carry, carry.run(stage.disk))
     for path in (*outdated, *log.take_dead()):
         stage.disk.remove(path)

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from journal.files import Files
-from journal.format import Kind
 from journal.format.folder import parse_folder_name
+from journal.format.kinds import Kind
 from journal.format.schedule import watermark_of_put
 from journal.tools.view import JournalView
 

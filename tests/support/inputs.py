@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from itertools import pairwise
 
+from journal.compaction.compaction import CompactionJob
 from journal.files import Files
 from journal.format.checkpoint import Checkpoint
 from journal.format.kinds import UNNUMBERED, Kind
@@ -18,7 +19,7 @@ from journal.format.segment import (
     segment_path,
 )
 from journal.sets.id_set import IdSet
-from journal.store import CompactionJob, Segment, Sizes
+from journal.write.segment_file import Segment, Sizes
 from tests.support.journals import FOLDER, IDENTITY, TIME_MS, Writer, fresh
 from tests.support.memory_disk import MemoryDisk
 

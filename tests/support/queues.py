@@ -17,11 +17,15 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-from journal.format import Kind, RawDraft, Record, said_of_put
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
 from journal.format.key import text_of
-from journal.store import Journal, ReadAhead, Store
+from journal.format.kinds import Kind
+from journal.format.meta import said_of_put
+from journal.format.record import RawDraft, Record
+from journal.read.readahead import ReadAhead
+from journal.store import Store
+from journal.write.writer import Journal
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index.delayed import Delay

@@ -36,8 +36,8 @@ def tidy(
     before()
     reclaim(stage, log)
     while chosen := maintenance.choose(job.snapshot.lsn, stage.unix_ms):
-        kept = job.snapshot.needed()
-        carry = maintenance.begin_compaction(chosen, kept, lambda: None, stage.unix_ms)
+        needed = job.snapshot.needed()
+        carry = maintenance.begin_compaction(chosen, needed, lambda: None, stage.unix_ms)
         meanwhile()
         meanwhile = _nothing
         survivors = carry.run(stage.disk)

@@ -81,8 +81,7 @@ class Queue(QueueState):
     def put(
         self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
         nominal: Watermark | None = None, delay: Delay | None = None,
-        stamp: ItemHeader | None = None,
-        expects: int | None = None,
+        stamp: ItemHeader | None = None, expects: int | None = None,
     ) -> int:  # fmt: skip
         """Store an item (`expires_ms` wall clock, 0: never); return the record to wait for.
 

@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from journal.errors import NewerFormat
-from journal.format import Kind, Record, Tag, decode_meta, said_of_put
 from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
 from journal.format.item_header import ItemHeader, item_header_of, says_only_expiry
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta, said_of_put
 from journal.format.out_of_order import DelayedEntry
+from journal.format.record import Record
 from journal.format.schedule import watermark_of_ids, watermark_of_put
 from journal.format.subscription_state import GONE, STOPS, Beginning
 from journal.format.transfer import Origin, settled_by

@@ -15,8 +15,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from journal.format import Record, decode_meta, said_of_put
 from journal.format.item_header import item_header_of
+from journal.format.meta import decode_meta, said_of_put
+from journal.format.record import Record
 from kestrelpy.core.index.disk_refs import pack
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.index.ready_list import NO_FRONTIER

@@ -19,8 +19,9 @@ from operator import itemgetter
 from typing import Final
 
 from journal.files import Files, is_shortage
-from journal.format import Record
-from journal.store import Place, Put, RangeScan, ReadOne, Scanned, TimeSearch
+from journal.format.record import Record
+from journal.read.lookup import ReadOne
+from journal.read.range_scan import Place, Put, RangeScan, Scanned, TimeSearch
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.index.waiters import Waiter, Want
 from kestrelpy.core.item import Item

@@ -23,7 +23,8 @@ from aiofiles.base import wrap
 
 from journal.compaction.retire import archived_path, recycled_path, retire
 from journal.files import Files, Handle, is_shortage
-from journal.store import PreallocationJob, SyncJob
+from journal.write.group_commit import SyncJob
+from journal.write.segment_file import PreallocationJob
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.server.journals.shortage import Shortage
 

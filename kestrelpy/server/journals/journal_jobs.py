@@ -23,13 +23,15 @@ from typing import Final, TypeVar
 
 from aiofiles.base import wrap
 
+from journal.compaction.compaction import CompactionJob, DamagedInput
 from journal.errors import Damage
 from journal.files import Files, is_shortage
 from journal.recovery.reopen import set_aside
 from journal.snapshot.dedupe_file import Chunk
 from journal.snapshot.dedupe_load import ChunkDamaged
 from journal.snapshot.dedupe_merge import MergeJob
-from journal.store import CompactionJob, DamagedInput, Segment, SnapshotJob
+from journal.snapshot.job import SnapshotJob
+from journal.write.segment_file import Segment
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.log.shared_log import on_disk
 from kestrelpy.core.subscription.subscription import Subscription
@@ -172,7 +174,7 @@ class JournalJobs:
                 log.error("%s: no snapshot: %s", journal.folder, error.strerror)
             self._loop.call_later(RETRY_SECONDS, maintenance.finish_snapshot, job, False)
             return
-        await self._remove(target, target.store.maintenance.finish_snapshot(job, True))
+        await self._remove(target, maintenance.finish_snapshot(job, True))
         self._compacted(target)
         self._compact(target, job)
         self._merge_dedupe(target, job)
@@ -207,10 +209,10 @@ class JournalJobs:
 
     def _compact(self, target: JournalLog, snapshot: SnapshotJob) -> None:
         """Compact the next segments with few live records, if there are any."""
-        upkeep = target.store.maintenance
-        chosen = upkeep.choose(snapshot.snapshot.lsn, snapshot.time_ms)
+        maintenance = target.store.maintenance
+        chosen = maintenance.choose(snapshot.snapshot.lsn, snapshot.time_ms)
         if chosen:
-            job = target.store.maintenance.begin_compaction(
+            job = maintenance.begin_compaction(
                 chosen, snapshot.snapshot.needed(), Pause(self._ending).pause, snapshot.time_ms
             )
             self._start(target, self._rewrite(target, chosen, job, snapshot))

@@ -11,7 +11,8 @@ from random import Random
 
 import pytest
 
-from journal.format import Kind, Tag, decode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import decode_meta
 from journal.format.schedule import Watermark
 from journal.tools.view import JournalView
 from kestrelpy.core.item import Item

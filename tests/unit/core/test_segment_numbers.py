@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from journal.format import HEADER_BYTES
+from journal.format.record import HEADER_BYTES
 from journal.format.segment import COMPACTED, FILE_HEADER_BYTES, SegmentHeader, segment_number
-from journal.store import Sizes
+from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
 from tests.support import stage as stages
 from tests.support.stage import Stage

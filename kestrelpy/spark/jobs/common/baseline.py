@@ -22,9 +22,10 @@ import numpy as np
 
 from journal.errors import Damage, JournalError
 from journal.files import Disk, Files
-from journal.format import Kind, decode
 from journal.format.checkpoint import Checkpoint
 from journal.format.folder import journal_folders
+from journal.format.kinds import Kind
+from journal.format.record import decode
 from journal.format.segment import COMPACTED, FILE_HEADER_BYTES, SUFFIX, SegmentHeader
 from journal.format.subscription_state import Beginning
 from journal.sets.id_counts import PAGE_IDS

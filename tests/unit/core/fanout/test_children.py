@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.format import Kind, RawDraft
 from journal.format.item_header import ItemHeader
+from journal.format.kinds import Kind
+from journal.format.record import RawDraft
 from journal.sets.id_set import IdSet
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from journal.format import Kind
 from journal.format.item_header import ItemHeader
+from journal.format.kinds import Kind
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.queue.queue import DUPLICATE, NOT_STORED
 from kestrelpy.errors import ClientError

@@ -26,8 +26,7 @@ from journal.format.segment import (
     SegmentHeader,
     decode_counts,
 )
-from journal.store import Sizes
-from journal.write.segment_file import Segment
+from journal.write.segment_file import Segment, Sizes
 from tests.support.inputs import (
     JOURNAL,
     carry,

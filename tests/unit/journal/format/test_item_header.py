@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.format import Tag, decode_meta, encode_meta
 from journal.format.item_header import ItemHeader, item_header_of
+from journal.format.kinds import Tag
+from journal.format.meta import decode_meta, encode_meta
 from journal.format.schedule import Watermark, watermark_of_put
 from journal.format.transfer import Origin
 

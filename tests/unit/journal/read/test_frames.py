@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from journal.files import Disk
-from journal.format import Kind, Record
+from journal.format.kinds import Kind
+from journal.format.record import Record
 from journal.format.segment import COMPACTED, SegmentHeader, segment_name
 from journal.read.frames import PIECE_BYTES, Frames, Hole, chain
 from tests.golden.layout import SegmentBuilder, draft

@@ -9,7 +9,9 @@ from random import Random
 import pytest
 
 from journal.files import Files
-from journal.format import Draft, Kind, Tag, encode, encode_meta
+from journal.format.kinds import Kind, Tag
+from journal.format.meta import encode_meta
+from journal.format.record import Draft, encode
 from journal.read.range_scan import Place, Put, RangeScan, TimeSearch
 from journal.sets.id_set import IdSet
 from journal.write.segment_file import Sizes

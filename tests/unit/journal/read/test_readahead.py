@@ -12,9 +12,10 @@ from random import Random
 import pytest
 
 from journal.errors import ITEM_MAX, Damage
-from journal.format import HEADER_BYTES, Draft, Kind, Record, encode
+from journal.format.kinds import Kind
+from journal.format.record import HEADER_BYTES, Draft, Record, encode
 from journal.read.readahead import ReadAhead
-from journal.store import Sizes
+from journal.write.segment_file import Sizes
 from tests.support.journals import TIME_MS, Writer, filled, fresh, path_of, start
 from tests.support.memory_disk import Fault, MemoryDisk
 

@@ -20,9 +20,9 @@ from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import COPY_BYTES, SET_ASIDE_FOLDER, recovered_journal
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import SegmentState, Snapshot
-from journal.store import Sizes
 from journal.tools.live_set import LiveSet
 from journal.tools.verify import check_journal
+from journal.write.segment_file import Sizes
 from tests.golden.layout import IDENTITY, SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft
 from tests.support.journals import FOLDER, TINY, path_of, segments
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut

@@ -14,9 +14,9 @@ from journal.format.kinds import Kind
 from journal.format.record import Record
 from journal.read.frames import chain
 from journal.recovery.recovery import Recovery
+from journal.tools.live_set import LiveSet
 from journal.tools.repair import opening_behind, repair_of
 from journal.tools.verify import check_journal
-from kestrelpy.examples.account import LiveSet
 from tests.support.journals import (
     FOLDER,
     TIME_MS,
@@ -271,16 +271,16 @@ def test_after_any_flipped_byte_a_start_takes_for_alive_what_can_be_read() -> No
 
 
 def test_numbers_go_on_behind_what_is_known_to_be_lost_and_only_behind_that() -> None:
-    recovery, account = Recovery(journal(), FOLDER), LiveSet()
-    for _ in account.follow(recovery):
+    recovery, live_set = Recovery(journal(), FOLDER), LiveSet()
+    for _ in live_set.follow(recovery):
         pass
-    before = opening_behind(recovery, account, b"jobs", 1)
+    before = opening_behind(recovery, live_set, b"jobs", 1)
     lost = Damage("corrupt", path_of(4), 64, 128, "not whole", 1, 1, 1, before.next_item + 9)
     for no_number in (replace(lost, kind="torn"), replace(lost, id_last=ITEM_MAX)):
         recovery.damages = [no_number]
-        assert opening_behind(recovery, account, b"jobs", 1) == before
+        assert opening_behind(recovery, live_set, b"jobs", 1) == before
     recovery.damages = [lost]
-    opening = opening_behind(recovery, account, b"jobs", 1)
+    opening = opening_behind(recovery, live_set, b"jobs", 1)
     assert opening.next_item == before.next_item + 10
     assert opening.next_place == before.next_place + 10
 

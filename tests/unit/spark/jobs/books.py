@@ -19,10 +19,10 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Final
 
-from journal.format import Kind, Tag
 from journal.format.checkpoint import Checkpoint
 from journal.format.folder import folder_name
 from journal.format.item_header import ItemHeader
+from journal.format.kinds import Kind, Tag
 from journal.format.lease import LeaseEntry
 from journal.format.meta import encode_meta, ended
 from journal.format.record import Draft
@@ -31,9 +31,11 @@ from journal.format.transfer import Origin, moved
 from journal.recovery.recovery import Recovery
 from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
-from journal.store import Sizes, State, Store
+from journal.snapshot.job import State
+from journal.store import Store
 from journal.tools.live_set import LiveSet, ReaderItems
 from journal.tools.view import JournalView
+from journal.write.segment_file import Sizes
 from tests.support.journals import Queue, Writer
 from tests.support.memory_disk import MemoryDisk
 from tests.unit.spark.jobs.stories import spill

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from journal.files import Disk
-from journal.format import Draft
+from journal.format.record import Draft
 from journal.tools.live_set import LiveSet
 from journal.tools.verify import StartView
 from kestrelpy.core import policy
