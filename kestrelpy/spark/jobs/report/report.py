@@ -227,7 +227,7 @@ def _tables(
 def _page() -> Callable[[Figures, str, int, str], str]:
     """What draws; raises KestrelError where matplotlib is missing."""
     try:
-        from kestrelpy.spark.jobs.report.html import page
+        from kestrelpy.spark.jobs.report.page import page
     except ImportError as error:
         raise KestrelError(
             f"The plots of a report need a package that is not installed ({error.name}). "

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 PROCESS_SECONDS = 280
 MODULE = (sys.executable, "-m", "kestrelpy.spark.jobs.audit")
 MASTER = ("--master", "local[1]")
+JOBS = ROOT / "kestrelpy" / "spark" / "jobs"
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +67,16 @@ def test_a_job_is_a_module_that_says_one_line_of_json_and_nothing_else(
     assert done.stderr == ""
 
 
+def test_no_file_beside_a_script_hides_a_module_of_python() -> None:
+    """spark-submit puts the folder of the script in front of `sys.path`."""
+    names = {path.stem for script in JOBS.glob("*/__main__.py") for path in script.parent.iterdir()}
+
+    assert {"audit", "lifecycle", "report"} <= names
+    assert names & sys.stdlib_module_names == set()
+
+
 def test_a_job_is_taken_by_spark_submit(data: Path, place: dict[str, str], tmp_path: Path) -> None:
-    script, summary = ROOT / "kestrelpy" / "spark" / "jobs" / "audit.py", tmp_path / "summary"
+    script, summary = JOBS / "audit" / "__main__.py", tmp_path / "summary"
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     done = ran(
         (str(submit), *MASTER, str(script), str(data), "--summary", str(summary)), place
