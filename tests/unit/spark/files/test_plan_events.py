@@ -18,7 +18,7 @@ from journal.recovery.recovery import Recovery
 from kestrelpy.spark.files import decode
 from kestrelpy.spark.files.plan_events import look_again, plan_events
 from kestrelpy.spark.files.plan_items import plan_items
-from kestrelpy.spark.files.split import PieceGone
+from kestrelpy.spark.files.split import SplitGone
 from kestrelpy.spark.schema import Selection, default, select
 from tests.golden.layout import TIME_MS, SegmentBuilder, draft
 from tests.support.bulk import in_bulk
@@ -42,8 +42,8 @@ def archive(disk: MemoryDisk, *segments: SegmentBuilder) -> None:
 
 def items(disk: MemoryDisk, *paths: str, chosen: Selection = ITEMS) -> list[dict[str, object]]:
     found = []
-    for piece in plan_items(paths, disk).pieces:
-        for batch in decode.read(piece, chosen, print, files=disk):
+    for split in plan_items(paths, disk).splits:
+        for batch in decode.read(split, chosen, print, files=disk):
             found += batch.to_pylist()
     return found
 
@@ -70,17 +70,17 @@ def test_globs_and_a_segment_alone_are_paths(tmp_path: Path) -> None:
     assert len(in_bulk(disk, str(tmp_path / "a" / "jobs.1" / segment_name(1))).rows) == 2
 
 
-def test_archived_originals_complete_a_history_and_beat_the_survivors_that_stand_for_them() -> None:
+def test_archived_originals_complete_a_history_and_come_before_compacted_segments() -> None:
     one = laid()
     archive(one.disk, *one.removed.values())
     found = in_bulk(one.disk, "/data", ARCHIVE)
     assert found.lsns == list(range(1, 24))
     assert {row["segment"] for row in found.rows} == {1, 2, 3, 4, 5, 7}
-    assert found.history.journals[0].holes == []
+    assert found.history.journals[0].lsn_gaps == []
     assert found.damages == []
 
 
-def test_survivors_give_what_no_original_that_is_there_has() -> None:
+def test_a_compacted_segment_gives_the_records_without_an_original() -> None:
     one = laid()
     archive(one.disk, one.removed[1])
     found = in_bulk(one.disk, ARCHIVE, "/data")
@@ -89,12 +89,12 @@ def test_survivors_give_what_no_original_that_is_there_has() -> None:
     assert found.damages == []
 
 
-def test_an_archive_alone_has_the_events_in_it_and_holes_are_no_damage() -> None:
+def test_an_archive_alone_has_the_events_in_it_and_gaps_are_no_damage() -> None:
     one = laid()
     archive(one.disk, one.removed[1], one.segments[3])
     found = in_bulk(one.disk, ARCHIVE)
     assert found.lsns == [1, 2, 3, 4, 9, 10, 11, 12]
-    assert found.history.journals[0].holes == [(5, 8)]
+    assert found.history.journals[0].lsn_gaps == [(5, 8)]
     assert found.damages == []
 
 
@@ -128,7 +128,7 @@ def test_a_tail_that_was_written_again_is_there_once() -> None:
     found = in_bulk(killed, FOLDER)
     assert [row["value"] for row in found.rows] == [b"one", b"two", b"three", b"four", b"five"]
     assert found.lsns == [1, 2, 3, 4, 5]
-    assert {p.lsn_limit for p in found.history.pieces if p.segment == 1} == {3}
+    assert {p.lsn_limit for p in found.history.splits if p.segment == 1} == {3}
 
 
 def test_a_segment_that_is_missing_in_the_middle_is_damage_and_says_which_records() -> None:
@@ -160,7 +160,7 @@ def test_behind_a_torn_end_no_later_segment_counts() -> None:
     assert found.damages == []
 
 
-def test_what_survivors_stand_for_is_not_missing_where_the_snapshots_are_lost() -> None:
+def test_replaced_records_are_not_missing_where_the_snapshots_are_lost() -> None:
     one = laid()
     one.put_back(1)
     for name in [n for n in one.disk.names(FOLDER) if n.endswith(".snapshot")]:
@@ -249,7 +249,7 @@ def test_a_restored_backup_beside_its_original_is_named_and_not_mixed_up() -> No
     assert "/b/jobs.2: goes on otherwise than /a/jobs.1" in found.history.problems[0].sentence
 
 
-def test_a_spare_in_a_backup_is_no_other_history() -> None:
+def test_a_preallocated_segment_in_a_backup_is_no_other_history() -> None:
     disk = MemoryDisk()
     for folder, is_live in (("/a/jobs.1", False), ("/b/jobs.1", True)):
         one = SegmentBuilder(1, 2048, 1, OPENING)
@@ -268,15 +268,15 @@ def test_a_spare_in_a_backup_is_no_other_history() -> None:
 # -- pieces that have gone ------------------------------------------------------------------------
 
 
-def test_a_piece_that_has_gone_is_found_again_in_the_archive() -> None:
+def test_a_split_that_has_gone_is_found_again_in_the_archive() -> None:
     one = laid()
-    piece = next(p for p in plan_events(["/data", ARCHIVE], with_archive(one.disk)).pieces
+    split = next(p for p in plan_events(["/data", ARCHIVE], with_archive(one.disk)).splits
                  if p.segment == 3)  # fmt: skip
     archive(one.disk, one.segments[3])
     one.remove(3)
-    with pytest.raises(PieceGone) as caught:
-        list(decode.read(piece, default("events"), print, files=one.disk))
-    found, missing = look_again(caught.value, piece, ["/data", ARCHIVE], one.disk)
+    with pytest.raises(SplitGone) as caught:
+        list(decode.read(split, default("events"), print, files=one.disk))
+    found, missing = look_again(caught.value, split, ["/data", ARCHIVE], one.disk)
     assert missing == []
     rows = [r for p in found for b in decode.read(p, default("events"), print, files=one.disk)
             for r in b.to_pylist()]  # fmt: skip
@@ -292,15 +292,15 @@ def with_archive(disk: MemoryDisk) -> MemoryDisk:
     return disk
 
 
-def test_of_a_piece_that_has_gone_survivors_have_the_items_and_the_rest_is_missing() -> None:
+def test_of_a_split_that_has_gone_a_compacted_segment_has_the_live_items() -> None:
     one = laid()
     one.put_back(1, 2)
     one.remove(6)
-    piece = next(p for p in plan_events([FOLDER], one.disk).pieces if p.segment == 2)
+    split = next(p for p in plan_events([FOLDER], one.disk).splits if p.segment == 2)
     lay(one.disk, one.segments[6])
     one.remove(1, 2)
-    gone = PieceGone(piece.path, 5, 8, "it was removed")
-    found, missing = look_again(gone, piece, [FOLDER], one.disk)
+    gone = SplitGone(split.path, 5, 8, "it was removed")
+    found, missing = look_again(gone, split, [FOLDER], one.disk)
     assert missing == [(5, 8)]
     chosen = select("events", [("lsn", "long")])
     rows = [r["lsn"] for p in found for b in decode.read(p, chosen, print, files=one.disk)
@@ -341,7 +341,7 @@ def test_of_a_backup_and_the_live_journal_the_one_that_goes_on_farther_counts() 
         assert [row["marker"] for row in items(one.disk, *paths)] == [*LIVE[1:], 15]
 
 
-def test_a_flush_leaves_what_was_lent_and_what_is_dead() -> None:
+def test_a_flush_leaves_leased_items_and_dead_letters() -> None:
     one = SegmentBuilder(1, 8192, 1, OPENING)
     one.batch(*map(put, range(1, 7)))
     one.batch(
@@ -360,22 +360,22 @@ def test_an_archive_alone_holds_no_items_and_says_so() -> None:
     one = laid()
     archive(one.disk, *one.removed.values())
     history = plan_items([ARCHIVE], one.disk)
-    assert history.pieces == []
+    assert history.splits == []
     (problem,) = history.problems
     assert "holds what has left the queue" in problem.sentence
     assert "mode=events" in problem.sentence
 
 
-def test_only_pieces_with_something_in_them_are_planned_for_items() -> None:
+def test_only_splits_with_live_items_are_planned_for_items() -> None:
     disk = disk_with(*([b"item %d" % n * 20] for n in range(12)))
-    events = plan_events([FOLDER], disk).pieces
+    events = plan_events([FOLDER], disk).splits
     writer = start(disk)
     first = events[0]
     for item in range(1, first.item_last + 1):
         writer.done(item)
     writer.commit()
     found = plan_items([FOLDER], disk)
-    assert first.segment not in {p.segment for p in found.pieces}
+    assert first.segment not in {p.segment for p in found.splits}
     assert [row["marker"] for row in items(disk, FOLDER)] == list(range(first.item_last + 1, 13))
     assert found.journals[0].state is not None
 
@@ -401,8 +401,8 @@ def test_a_segment_that_vanishes_while_it_is_planned_is_looked_for_again() -> No
 
     history = plan_events([FOLDER], cast("Any", Daemon()))
     assert vanished
-    assert [p.segment for p in history.pieces] == [6, 4, 5, 7]
-    assert history.journals[0].holes == [(9, 12)]
+    assert [p.segment for p in history.splits] == [6, 4, 5, 7]
+    assert history.journals[0].lsn_gaps == [(9, 12)]
     assert history.damages == []
 
 
@@ -412,7 +412,7 @@ def test_the_end_of_a_large_active_segment_is_found_in_bulk_as_it_is_one_by_one(
         one.batch(draft(Kind.PUT, item, item, 0, bytes(20_000)), synced=item - 1)
     disk = MemoryDisk()
     lay(disk, one)
-    (piece,) = plan_events([FOLDER], disk).pieces
-    assert (piece.lsn_first, piece.lsn_last, piece.records) == (1, 399, 399)
-    assert (piece.item_first, piece.item_last) == (1, 399)
-    assert (piece.stop, piece.lsn_synced) == (one.at, 398)
+    (split,) = plan_events([FOLDER], disk).splits
+    assert (split.lsn_first, split.lsn_last, split.records) == (1, 399, 399)
+    assert (split.item_first, split.item_last) == (1, 399)
+    assert (split.stop, split.lsn_synced) == (one.at, 398)

@@ -17,7 +17,7 @@ from kestrelpy.spark.jobs.common.job import HOLDS, UNUSABLE, Progress, counted
 from kestrelpy.spark.session import what_is_missing
 from tests.support.life import at_once
 from tests.unit.spark.conftest import ROOT
-from tests.unit.spark.jobs.lives import Story
+from tests.unit.spark.jobs.stories import Story
 
 pytestmark = pytest.mark.slow
 PROCESS_SECONDS = 280
@@ -95,7 +95,7 @@ def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(
     assert done.stderr.startswith("kestrelpy: There is no folder ")
 
 
-def test_somebody_who_watches_sees_what_is_being_done(data: Path, place: dict[str, str]) -> None:
+def test_a_terminal_shows_the_current_step(data: Path, place: dict[str, str]) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         (*MODULE, str(data), *MASTER), env=place, stdout=subprocess.PIPE, stderr=theirs
@@ -119,7 +119,7 @@ def test_somebody_who_watches_sees_what_is_being_done(data: Path, place: dict[st
     assert seen.endswith(b"\r\033[K"), "the line goes when the answer comes"
 
 
-def test_nobody_watching_there_is_no_line(tmp_path: Path) -> None:
+def test_without_a_terminal_there_is_no_line(tmp_path: Path) -> None:
     with (tmp_path / "told").open("w+") as told:
         progress = Progress(told, watched=False)
         progress.step("reading")
