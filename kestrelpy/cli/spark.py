@@ -117,6 +117,6 @@ def _run(
     from kestrelpy.spark.jobs.common.job import Request, run
 
     _check()
-    work = import_module(f"kestrelpy.spark.jobs.{job}").work
+    work = import_module(f"kestrelpy.spark.jobs.{job}.{job}").work
     request = Request(tuple(paths), out, as_json, summary, examples, master)
     raise typer.Exit(run(job, work, request))
