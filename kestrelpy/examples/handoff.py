@@ -59,7 +59,7 @@ class Worker(threading.Thread):
                 queue.close()
 
     def work(self, queue: Client) -> None:
-        """Take one order, and hand it on or put it off."""
+        """Take one order, and hand it off or delay it."""
         body, token = queue.gets(f"{self.step}/open/lease=500ms/t=200ms")
         if body is None:
             return
@@ -71,7 +71,7 @@ class Worker(threading.Thread):
             order["steps"].append(self.step)
             to = f"{NEXT[self.step]}/{named}"
         if self.chance.random() < DEATHS:
-            raise Died  # its lease ends, and somebody else does this step
+            raise Died  # its lease ends, and another worker does this step
         if self.chance.random() < DEATHS:
             queue.set(to, json.dumps(order), noreply=True)  # asked for, and the answer not heard
             self.late += 1
@@ -79,7 +79,7 @@ class Worker(threading.Thread):
         try:
             queue.set(to, json.dumps(order))  # True: it is there, and not here any more
         except MemcacheServerError:
-            self.refused += 1  # the lease was over: somebody else has the order
+            self.refused += 1  # the lease was over: another worker has the order
 
 
 def main() -> None:

@@ -72,7 +72,7 @@ def main() -> None:
                 want, handled = json.loads(body), handled + 1
                 quicker.append(withdraw(queue, want["account"], want["id"], want["amount"]))
                 if handled == dies_at:
-                    server.say(f"a worker dies behind {want['id']}: written, not confirmed")
+                    server.say(f"a worker dies after {want['id']}: written, not confirmed")
                     continue
                 queue.delete(f"{ASKED}/token={int(token)}")
 
@@ -98,7 +98,7 @@ def main() -> None:
         assert written == {each["id"] for each in asked}
         server.say(
             f"{2 * COUNT} times asked for, {len(written)} withdrawals written once each, "
-            f"{sum(quicker)} times somebody was quicker, no account below zero"
+            f"{sum(quicker)} times another worker was quicker, no account below zero"
         )
 
 

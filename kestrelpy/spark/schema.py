@@ -142,7 +142,7 @@ def select(mode: Mode, fields: Sequence[tuple[str, str]], live: bool = False) ->
         if asked != column.ddl:
             raise SchemaError(
                 f"Column {name!r} of {mode} is of type {column.ddl}, and the schema says {word}. "
-                f"Say {name} {column.ddl}, and cast it behind the read."
+                f"Say {name} {column.ddl}, and cast it after the read."
             )
         if name in chosen:
             raise SchemaError(f"The schema names column {name!r} twice. Name it once.")

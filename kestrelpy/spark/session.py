@@ -69,7 +69,7 @@ def session(
     except (PySparkException, Py4JError, OSError) as error:
         why = sentence_of(error)
         if "JAVA_GATEWAY_EXITED" in why:
-            why = "its Java process ended at once. What it said stands above; correct that setting"
+            why = "its Java process ended at once. Its output is above; correct that setting"
         raise KestrelError(f"Spark did not start: {why}") from None
     register(spark)
     return spark

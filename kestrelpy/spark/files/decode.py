@@ -148,7 +148,7 @@ class _Walk:
             return False
         if footer is None or not split.is_whole:
             return self.expected > split.lsn_last
-        if split.is_survivors:
+        if split.is_compacted:
             return self.puts == footer.item
         return self.expected == footer.lsn
 
@@ -189,7 +189,7 @@ class _Walk:
         headers = FrameHeaders(data, self.at, np.array(offsets, np.int64))
         split = self.split
         right = right_frames(
-            headers, split.journal, split.segment, self.expected, split.is_survivors
+            headers, split.journal, split.segment, self.expected, split.is_compacted
         )
         good = len(right) if right.all() else int(right.argmin())
         if good < len(right):
@@ -200,9 +200,9 @@ class _Walk:
             return at, None, stopped
         self.at += at
         self.expected = int(headers.lsn[-1]) + int(headers.kind[-1] not in _UNNUMBERED)
-        kept = self._counted(headers)
-        self._see(kept)
-        return at, kept, stopped
+        counted = self._counted(headers)
+        self._see(counted)
+        return at, counted, stopped
 
     def _counted(self, headers: FrameHeaders) -> FrameHeaders:
         """Return the numbered records that no newer segment supersedes."""
@@ -230,9 +230,9 @@ class _Walk:
             return
         found = scan(
             data, path, split.journal, split.segment, self.at, self.expected, split.size,
-            split.is_survivors,
+            split.is_compacted,
         )  # fmt: skip
-        if split.is_survivors:
+        if split.is_compacted:
             _forget_counted(found, self.puts)
         stop = split.stop or max(split.size, len(data))
         records = [r for r in found.records if r.offset < stop]
@@ -243,11 +243,11 @@ class _Walk:
         data = data.ljust(padded(len(data)), b"\0")
         done = 0
         for gap in gaps:
-            behind = bisect_left(records, gap.offset, done, key=_offset)
-            yield from _in_parts(data, records[done:behind])
-            gap_check.see(records[done:behind])
-            done = behind
-            following = next((r.item for r in records[behind:] if r.kind == Kind.PUT), 0)
+            after = bisect_left(records, gap.offset, done, key=_offset)
+            yield from _in_parts(data, records[done:after])
+            gap_check.see(records[done:after])
+            done = after
+            following = next((r.item for r in records[after:] if r.kind == Kind.PUT), 0)
             is_end, damage = gap_check.verdict(path, gap, following)
             if damage is not None and damage.kind != "torn":
                 self.damaged(damage)

@@ -217,8 +217,8 @@ def _in_folder(
     found = _archived(files, folder, archived, problems)
     if plain:
         place = Place(files, folder)
-        kept = plain + [n for n in names if snapshot_lsn(n) is not None]
-        place.paths = {n: os.path.join(folder, n) for n in kept}
+        own = plain + [n for n in names if snapshot_lsn(n) is not None]
+        place.paths = {n: os.path.join(folder, n) for n in own}
         found.append(place)
     return found
 
@@ -297,8 +297,8 @@ def _again(files: Files, place: Place) -> Place:
         fresh.paths = {n: p for n, p in place.paths.items() if os.path.basename(p) in there}
         return fresh
     names = files.names(place.folder)
-    kept = (n for n in names if segment_number(n) is not None or snapshot_lsn(n) is not None)
-    fresh.paths = {n: os.path.join(place.folder, n) for n in kept}
+    own = (n for n in names if segment_number(n) is not None or snapshot_lsn(n) is not None)
+    fresh.paths = {n: os.path.join(place.folder, n) for n in own}
     return fresh
 
 

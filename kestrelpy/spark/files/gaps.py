@@ -53,9 +53,9 @@ class GapCheck:
             went_on = start - found.read_to < HEADER_BYTES  # else zeros: the log ended before
             if gaps and gaps[-1].offset >= found.read_to:
                 start, went_on = gaps.pop().offset, True
-            behind = 0 if went_on else lsn or self.expected or 1
-            gaps.append(Gap(start, split.size, SHORTER, lsn, behind))
-        elif not gaps and not split.is_survivors:
+            after = 0 if went_on else lsn or self.expected or 1
+            gaps.append(Gap(start, split.size, SHORTER, lsn, after))
+        elif not gaps and not split.is_compacted:
             lsn = max(self.expected, records[-1].lsn + 1 if records else 0) or split.lsn_first
             if lsn <= split.lsn_last:
                 gaps.append(Gap(found.end, found.end, MISSING_BEHIND, lsn, split.lsn_last + 1))

@@ -81,7 +81,7 @@ def look_again(
             if each.lsn_first <= wanted[1] and wanted[0] <= each.lsn_last:
                 same = replace(each, live_items=split.live_items, lsn_limit=each.lsn_limit)
                 found.append(same.only(*wanted))
-                if not each.is_survivors:
+                if not each.is_compacted:
                     missing = without(missing, (each.lsn_first, each.lsn_last))
     return found, missing
 
@@ -190,29 +190,27 @@ class _Plan:
     def _is_blank(self, found: Found) -> bool:
         """True if no record was ever written to the segment."""
         file = found.file
-        if file.lsn_first or file.unreadable:
-            return False
-        return file.is_preallocated(self._survey(found).rest)
+        return not (file.lsn_first or file.unreadable) and file.is_preallocated(self._survey(found).rest)
 
     def _find_limits(self) -> None:
         """Find up to which lsn each segment counts, newest first; drop those that do not count."""
         limit = 0
-        kept: list[Found] = []
+        counting: list[Found] = []
         for found in reversed(self._logs):
             file = found.file
             if not file.lsn_first and not file.unreadable:
                 file.lsn_first = self._survey(found).rest.lsn_first
-            behind = (f.file.lsn_first for f in self._compacted if f.file.rank > file.rank)
+            after = (f.file.lsn_first for f in self._compacted if f.file.rank > file.rank)
             # A compacted segment supersedes from its first lsn on, even before the next log.
-            file.lsn_limit = min((lsn for lsn in (limit, *behind) if lsn), default=0)
+            file.lsn_limit = min((lsn for lsn in (limit, *after) if lsn), default=0)
             first = file.lsn_first
             if first and file.supersedes(first):
-                while kept and not kept[0].file.lsn_first:
-                    kept.pop(0)
+                while counting and not counting[0].file.lsn_first:
+                    counting.pop(0)
             elif first or not self._is_blank(found):
-                kept.insert(0, found)
+                counting.insert(0, found)
                 limit = first or limit
-        self._logs = kept
+        self._logs = counting
 
     # -- splits -------------------------------------------------------------------------------
 
@@ -281,12 +279,12 @@ class _Plan:
         gap_check, cut = GapCheck(alone, surveyed.lsn_next, tally.item_last), None
         done = 0
         for gap in gap_check.gaps(scanned, found.file.capacity, records):
-            behind = bisect_left(records, gap.offset, done, key=_offset)
-            gap_check.see(records[done:behind])
-            done = behind
+            after = bisect_left(records, gap.offset, done, key=_offset)
+            gap_check.see(records[done:after])
+            done = after
             is_end, damage = gap_check.verdict(found.path, gap, 0)
             if is_end:
-                cut, records = gap, records[:behind]
+                cut, records = gap, records[:after]
                 if not is_alone:  # else the log went on in another segment
                     self.journal.torn.append(
                         damage or Damage("torn", found.path, gap.offset, gap.end, gap.reason,
@@ -308,8 +306,8 @@ class _Plan:
             time_first=tally.time_min, time_last=tally.time_max,
         )  # fmt: skip
         if not found.file.bytes_missing and (cut is not None or found.footer is None):
-            is_lost_behind = cut is None and any(g.offset >= end for g in scanned.gaps)
-            split = replace(split, stop=scanned.read_to if is_lost_behind else end)
+            is_lost_after = cut is None and any(g.offset >= end for g in scanned.gaps)
+            split = replace(split, stop=scanned.read_to if is_lost_after else end)
         return split
 
     def _name_unreadable(self, found: Found, before: int) -> None:
@@ -326,8 +324,8 @@ class _Plan:
         if file.unreadable:
             self._name_unreadable(found, file.lsn_first)
             return None
-        behind = [f.file.lsn_first for f in self._logs if f.file.rank > file.rank_last]
-        limit = min((lsn for lsn in behind if lsn), default=0)
+        after = [f.file.lsn_first for f in self._logs if f.file.rank > file.rank_last]
+        limit = min((lsn for lsn in after if lsn), default=0)
         last = footer.lsn - 1 if footer is not None else limit - 1
         if last < 1:
             last = self._scan(found).lsn_next - 1
@@ -337,7 +335,7 @@ class _Plan:
             return None
         skip = without([(first, last)], *left)
         made = self._made(found, first, last)
-        return replace(made, is_survivors=True, lsn_limit=limit, skip=tuple(skip))
+        return replace(made, is_compacted=True, lsn_limit=limit, skip=tuple(skip))
 
     def _made(self, found: Found, first: int, last: int) -> Split:
         file, journal = found.file, self.journal

@@ -92,8 +92,8 @@ class State:
         elif kind == Kind.FLUSHED:
             self._flush(item, {*flush_spared(record), *self.dead})
         elif kind == Kind.UPTO:
-            behind = {i for i, marker in self.released.items() if marker > record.number}
-            stay = {*flush_spared(record), *self.dead, *self.delayed, *behind}
+            after = {i for i, marker in self.released.items() if marker > record.number}
+            stay = {*flush_spared(record), *self.dead, *self.delayed, *after}
             delayed = self.delayed
             self._flush(record.number, stay)
             self.delayed = delayed
@@ -151,11 +151,11 @@ class State:
     def _flush(self, last: int, some: set[int]) -> None:
         stay = {i for i in some if i in self.live}
         self.live.keep_only([i for i in stay if i <= last], last)
-        kept = IdCounts()
+        attempts = IdCounts()
         for item, count in self.attempts.items():
             if item in self.live:
-                kept.set(item, count)
-        self.attempts = kept
+                attempts.set(item, count)
+        self.attempts = attempts
         self.leased = {i for i in self.leased if i in self.live}
         self.delayed = {i for i in self.delayed if i > last}
         self.released = {i: marker for i, marker in self.released.items() if i in self.live}

@@ -92,7 +92,7 @@ class Split:
     generation: int = 0
     copies: tuple[str, ...] = ()
     version: int = 2
-    is_survivors: bool = False
+    is_compacted: bool = False
     is_headless: bool = False
     start: int = FILE_HEADER_BYTES
     stop: int = 0

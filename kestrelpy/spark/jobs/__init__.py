@@ -1,13 +1,14 @@
 """Jobs over the journals of many servers, for Spark: `kestrelpy spark <job>`, or spark-submit.
 
-    lifecycle   what became of every item, as Parquet
-    audit       was anything lost, doubled, or out of order: the books of every queue, balanced
+    lifecycle   one row for each item, as Parquet: its deliveries and its end
+    audit       checks that no item was lost, doubled, or out of order
+    report      a page with rates, depth, latencies, repeated deliveries and dead letters
 
-      journals ──▶ `packed`: blocks of `events` ──▶ `items` (a row each) ──▶ `told` ──▶ lifecycle
-                       │                              │
-      journals ──as a start would──▶ `state` ─────────┴──▶ `judged`: `balance`, `order` ──▶ audit
+      journals ──▶ `common.blocks` of `common.events` ──▶ `common.items` ──▶ `lifecycle.rows`
+                                                                │
+      journals ──as a start reads them──▶ `common.baseline` ────┴──▶ `audit.checks`
 
-Importing a job needs no pyspark; running one does.
+An import of a job needs no pyspark; a run does.
 
-One rule: a job only reads journals, and says the same again when it is run again.
+One rule: a job only reads journals, and gives the same result when it is run again.
 """

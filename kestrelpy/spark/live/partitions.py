@@ -131,7 +131,7 @@ def look(options: Options) -> list[ServerQueues]:
         except Unreachable as error:
             if not options.skip_unreachable:
                 raise
-            log.warning("%s", error.passed_over)
+            log.warning("%s", error.skipped)
             return None
 
     with ThreadPoolExecutor(min(_LOOKERS, len(options.servers))) as pool:
@@ -194,7 +194,7 @@ def read(slices: Sequence[Slice], options: Options) -> Iterator[tuple[Slice, Val
         except Unreachable as error:
             if not options.skip_unreachable:
                 raise
-            log.warning("%s", error.passed_over)
+            log.warning("%s", error.skipped)
 
 
 def _read_server(parts: list[Slice], options: Options) -> Iterator[tuple[Slice, Values]]:

@@ -42,9 +42,9 @@ class Unreachable(KestrelError):
             f"The server {address} cannot be reached: {reason}. Start it, correct the option "
             "servers, or say skipUnreachable=true to read the others."
         )
-        self.passed_over = (
-            f"The server {address} cannot be reached: {reason}. What is not read of it yet is "
-            "passed over (skipUnreachable=true)."
+        self.skipped = (
+            f"The server {address} cannot be reached: {reason}. Its items that are not read yet "
+            "are skipped (skipUnreachable=true)."
         )
 
 

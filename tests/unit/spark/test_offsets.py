@@ -17,7 +17,7 @@ from kestrelpy.spark.offsets import (
 )
 
 
-def test_what_is_not_named_is_read_whole() -> None:
+def test_a_queue_without_markers_is_read_whole() -> None:
     starting = parse_starting('{"a:1": {"jobs": 7}, "b:1": "latest"}')
     ending = parse_ending('{"a:1": {"jobs": 9}}')
 
@@ -58,7 +58,7 @@ def test_the_end_of_one_read_is_the_beginning_of_the_next() -> None:
         ("earliest", "latest", 1, 0, Range(0, 0)),  # nothing ever was
     ],
 )
-def test_places_become_a_range_of_what_is_kept(
+def test_places_become_a_range_of_the_markers_that_are_there(
     starting: Mark, ending: Mark, earliest: int, latest: int, meant: Range
 ) -> None:
     found = range_of(starting, ending, earliest, latest)
@@ -91,13 +91,13 @@ def shape(partitions: list[list[Thing]]) -> str:
     return " | ".join(" ".join(each.name for each in partition) for partition in partitions)
 
 
-def test_small_pieces_share_a_partition_in_their_order() -> None:
+def test_small_things_share_a_partition_in_their_order() -> None:
     pieces = [Thing(name, 30) for name in "abcdefg"]
 
     assert shape(packed(pieces, 100, 1, halves)) == "a b c | d e f | g"
 
 
-def test_a_piece_larger_than_a_partition_is_cut() -> None:
+def test_a_thing_larger_than_a_partition_is_cut() -> None:
     assert shape(packed([Thing("a", 20), Thing("b", 250)], 100, 1, halves)) == "a | b0 | b1 | b2"
 
 

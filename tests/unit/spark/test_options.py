@@ -37,7 +37,7 @@ def test_names_count_in_any_case() -> None:
     assert not options.live
 
 
-def test_what_is_not_said_has_a_default() -> None:
+def test_an_option_that_is_not_given_has_a_default() -> None:
     options = parse_options({"path": "/data"})
 
     assert options.mode == "items"

@@ -22,7 +22,7 @@ from tests.unit.spark.stand_in import Line, StandIn
 
 pytestmark = pytest.mark.slow
 PROCESS_SECONDS = 280
-# In a session that is not ours, too: one line, no traceback.
+# Even in a session that is not ours: one line, no traceback.
 REFUSAL = (
     "[PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source instance: "
     "kestrelpy.spark.KestrelError: There is no option server. Did you mean servers?"

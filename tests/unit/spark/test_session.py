@@ -129,7 +129,7 @@ def test_a_spark_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
 
     said = done.stdout.splitlines()[-1]
     assert said == (
-        "said: Spark did not start: its Java process ended at once. What it said stands above; "
+        "said: Spark did not start: its Java process ended at once. Its output is above; "
         "correct that setting"
     )
     assert "Master must" in done.stderr

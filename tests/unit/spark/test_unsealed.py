@@ -1,5 +1,5 @@
-"""A segment that was never sealed ends where its records do, wherever it lies: what came behind it
-may have been reclaimed, or be in an archive that nobody named. That is no damage."""
+"""A segment that was never sealed ends where its records end, wherever it is. The segments after it
+may have been reclaimed, or be in an archive that was not named. That is no damage."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def test_a_backup_beside_the_log_that_went_on_and_was_reclaimed_is_not_damaged()
     put_and_get(stage, 100)
     tidied(stage)
     live = whole(in_bulk(stage.disk, "data"))
-    assert live[0] > copied[-1] + 50, "what came behind the backup went"
+    assert live[0] > copied[-1] + 50, "the segments after the backup were reclaimed"
     assert whole(in_bulk(stage.disk, "data", "backup")) == [*copied, *live]
 
 
-def test_an_archive_of_what_a_kill_left_behind_what_is_still_alive_is_not_damaged() -> None:
+def test_an_archive_of_segments_that_a_kill_left_behind_is_not_damaged() -> None:
     stage = Stage()
     stage.set_queue(archive_to="/archive")
     put_and_get(stage, 10)

@@ -1,1 +1,1 @@
-"""The audit: does each item have one end, and does everything add up?"""
+"""The audit: each item has one end, and the sums of each queue add up."""

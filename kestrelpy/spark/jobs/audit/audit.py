@@ -1,26 +1,26 @@
-"""Was anything lost, doubled, or out of order? The books of every journal, balanced.
+"""The audit: no item of any journal was lost, doubled, or out of order.
 
     python -m kestrelpy.spark.jobs.audit PATH...      spark-submit .../audit/__main__.py PATH...
 
-What is asked of each queue, server and generation:
+The checks of each queue, server and generation:
 
-    sums     opening + stored = what ended, by kind, + dead + still there (`balance`)
-    missing  an item that was stored and is nowhere; numbers of records or items that are left out
-    phantom  an item that ended, or is there, and was never put
-    twice    an item that was confirmed twice
-    order    markers rise; first deliveries follow them; nothing is lent twice at once (`order`)
-    said     versions of a key have no gap, no id is stored twice, no token issued twice, no time of
-             a schedule put twice; of no item two are made by a hand-off or move, it ends with that
-             alone, and is where its record says (`once`)
-    kept     of what is done and retained nothing went before something older (`retained`)
+    sums       opening + stored = ended, by kind, + dead + still there (`reconcile`)
+    missing    an item was stored and is nowhere; a number of a record or an item is left out
+    phantom    an item ended, or is there, and was never put
+    twice      an item was confirmed twice
+    order      markers rise; first deliveries follow them; no item has two leases at once (`order`)
+    headers    versions of a key have no gap; no id is stored twice, no token issued twice, no time
+               of a schedule put twice; a hand-off or move makes one item, is the only end of its
+               source, and its target is where the record says (`dedupe`)
+    retained   no done item that is retained went before an older one (`common.retention`)
 
-A fan-out child is asked all but the last by itself, as a queue `orders+audit` whose items are those
-put for all since it was named, and its own; one that was removed is not asked.
+A fan-out child has all these checks but the last, as a queue `orders+audit`. Its items are those
+put for all readers since it was named, and its own. A child that was removed is not checked.
 
-and how near to exactly once it came: deliveries beyond the first of an item. A delivery that a
-crash or a stop of the server ended leaves no record, so it is not among them.
+The audit also counts how near to exactly once the deliveries were: deliveries beyond the first of
+each item. A crash or a stop of the server ends deliveries without a record; these do not count.
 
-One rule: exit code 1 is for what nothing explains; what is explained is shown beside it.
+One rule: exit code 1 is for breaches without an explanation; explained ones are shown as well.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from pyspark.sql import functions as fn
 from journal.files import Disk
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.files.frame_headers import Ints
-from kestrelpy.spark.jobs.audit import checks as judged
-from kestrelpy.spark.jobs.audit.dedupe import Said, check_said
+from kestrelpy.spark.jobs.audit import checks
+from kestrelpy.spark.jobs.audit.dedupe import HeaderFindings, check_headers
 from kestrelpy.spark.jobs.audit.findings import Found, outcome
 from kestrelpy.spark.jobs.audit.lsn_gaps import Continuity, Extent, continuity, extents
 from kestrelpy.spark.jobs.audit.order import Order, check_order
@@ -60,27 +60,27 @@ from kestrelpy.spark.jobs.common.baseline import (
 from kestrelpy.spark.jobs.common.items import there
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, Request, folders, parse, run
 
-NO_PLACES: Final = np.array([], np.int64)
+NO_POSITIONS: Final = np.array([], np.int64)
 
 
 @dataclass(slots=True)
 class Sources:
-    """What is known without adding up records."""
+    """Facts about journals that come from no sum of records."""
 
     states: dict[int, JournalState] = field(default_factory=dict)
     openings: dict[int, list[Opening]] = field(default_factory=dict)
-    survivors: dict[int, set[int]] = field(default_factory=dict)
+    compacted: dict[int, set[int]] = field(default_factory=dict)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; the exit code."""
+    """Run the command; return the exit code."""
     about = "Balance the books of every queue: exit code 0 they hold, 1 they do not, 2 unusable."
     request = parse("audit", about, argv, "a folder for the full lists of breaches, as Parquet")
     return run("audit", work, request)
 
 
 def work(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
-    """Audit what is under some folders."""
+    """Audit the journals under some folders."""
     found = audit(spark, request.paths, progress, request.examples, request.out)
     if not found:
         raise KestrelError(
@@ -94,7 +94,7 @@ def audit(
     spark: SparkSession, paths: Sequence[str], progress: Progress, examples: int,
     out: str | None = None,
 ) -> list[Found]:  # fmt: skip
-    """What was found in each journal, by name."""
+    """Return the findings of each journal, by name."""
     progress.step("asking what is there")
     named = folders(paths)
     sources = _sources(spark, named)
@@ -102,7 +102,7 @@ def audit(
         _with_beginnings(spark, paths, sources)
     progress.step("reading events")
     last = {jid: state.lsn_last for jid, state in sources.states.items()}
-    # Records that came after the state was asked for are left to the next audit.
+    # Records after the baseline are left to the next audit.
     chunks = packed.read(spark, paths, last=last)
     chunks = packed.together(spark, chunks.unionByName(there(spark, sources.states.items())))
     chunks = chunks.persist(StorageLevel.MEMORY_AND_DISK)
@@ -117,27 +117,28 @@ def audit(
         bases = _bases(sources, runs, flushes)
         progress.step("adding up items")
         known = {basis.jid: basis for basis in bases}
-        blocks = judged.blocks(chunks, known, flushes).orderBy("jid", "block").collect()
-        # Nothing is done for single items where none is asked for.
-        items = judged.items(chunks, known, flushes).persist(StorageLevel.MEMORY_AND_DISK)
+        blocks = checks.blocks(chunks, known, flushes).orderBy("jid", "block").collect()
+        # Spark computes single items only if a check needs them.
+        items = checks.items(chunks, known, flushes).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             sums = books(blocks, bases)
             progress.step("looking at the order")
             orders = check_order(spark, blocks, events, items, keyed, examples)
             lists = _lists(items, sums, examples)
             gives_places = kinds & {ev.RELEASE, ev.REDRIVE, ev.NAME}
-            places = ev.read_places(spark, paths) if gives_places else {}
-            says = keyed or kinds & {ev.MOVE, ev.LEASE} or any(s.stamped for s in spans.values())
+            positions = ev.read_positions(spark, paths) if gives_places else {}
+            with_header = any(span.with_header for span in spans.values())
+            says = keyed or with_header or kinds & {ev.MOVE, ev.LEASE}
             unbroken = {jid: run_of.unbroken_lsn for jid, run_of in runs.items()}
             said = (
-                check_said(spark, paths, sources.states, unbroken, examples, kinds)
+                check_headers(spark, paths, sources.states, unbroken, examples, kinds)
                 if says else {}
             )
             found = [
                 _found(sources.states[b.jid], spans[b.jid], runs[b.jid], sums[b.jid],
                        orders.get(b.jid, Order()), lists[b.jid], b,
-                       sources.openings.get(b.jid, []), places.get(b.jid, NO_PLACES),
-                       said.get(b.jid, Said()))
+                       sources.openings.get(b.jid, []), positions.get(b.jid, NO_POSITIONS),
+                       said.get(b.jid, HeaderFindings()))
                 for b in bases
             ]  # fmt: skip
             if out is not None:
@@ -150,20 +151,20 @@ def audit(
     return sorted(found, key=lambda each: (each.server, each.queue, each.generation))
 
 
-# -- what is known beside the records -------------------------------------------------------------
+# -- baselines ------------------------------------------------------------------------------------
 
 
 def _sources(spark: SparkSession, named: Sequence[str]) -> Sources:
-    """Ask every folder, on the executors."""
+    """Read the baseline of every folder, on the executors."""
     journals = journals_in(Disk(), named)
-    places = list(dict.fromkeys([*journals, *named]))
+    every = list(dict.fromkeys([*journals, *named]))
     context = spark.sparkContext
     states: list[JournalState] = []
     if journals:
         count = packed.tasks_for(spark, len(journals))
         states = context.parallelize(journals, count).flatMap(read_states).collect()
-    count = packed.tasks_for(spark, len(places))
-    fronts = context.parallelize(places, count).map(read_openings).collect()
+    count = packed.tasks_for(spark, len(every))
+    fronts = context.parallelize(every, count).map(read_openings).collect()
     identities = {state.identity for state in states}
     identities.update(each.identity for openings, _ in fronts for each in openings)
     jids = {each: ev.jid_of(bytes.fromhex(each)) for each in identities}
@@ -173,38 +174,40 @@ def _sources(spark: SparkSession, named: Sequence[str]) -> Sources:
         other = made.states.get(jid)
         if other is not None and _life(other) != _life(state):
             raise KestrelError(
-                f"{other.folder} and {state.folder} are two lives of one journal, as a restored "
-                "backup is. Audit them one after the other."
+                f"{other.folder} and {state.folder} are two histories of one journal, as after a "
+                "restored backup. Audit them one after the other."
             )
         if other is None or other.lsn_last < state.lsn_last:
             made.states[jid] = state
-    # Of a copy that is older its children may be gone by now.
+    # Children in an older copy may have been removed since.
     made.states = {
         jid: state for jid, state in made.states.items()
         if made.states[jids[state.identity]].folder == state.folder
     }
     openings: dict[int, list[Opening]] = defaultdict(list)
-    survivors: dict[int, set[int]] = defaultdict(set)
-    for opened, named_survivors in fronts:
+    compacted: dict[int, set[int]] = defaultdict(set)
+    for opened, named_compacted in fronts:
         for each in opened:
             openings[jids[each.identity]].append(each)
-        for text in named_survivors:
+        for text in named_compacted:
             identity, _, number = text.partition(":")
             if identity in jids:
-                survivors[jids[identity]].add(int(number))
-    made.openings, made.survivors = openings, survivors
+                compacted[jids[identity]].add(int(number))
+    made.openings, made.compacted = openings, compacted
     return made
 
 
 def _with_beginnings(spark: SparkSession, paths: Sequence[str], sources: Sources) -> None:
-    """Of children that a snapshot knows: when they were named, if the record of that is kept."""
+    """For children that a snapshot has, find when they were named, if that record is there."""
     named = ev.read_beginnings(spark, paths)
     for jid, state in sources.states.items():
         known = [e for e in named.get((state.identity, state.reader), ()) if e[0] <= state.lsn_last]
         if state.reader and not state.named_lsn and known:
             lsn, begins = known[-1]
-            begun, apart = begun_with(begins)
-            sources.states[jid] = replaced(state, named_lsn=lsn, begun=begun, begun_apart=apart)
+            begun, moved = begun_with(begins)
+            sources.states[jid] = replaced(
+                state, named_lsn=lsn, begun=begun, begun_out_of_order=moved
+            )
 
 
 def _life(state: JournalState) -> tuple[str, int]:
@@ -214,7 +217,7 @@ def _life(state: JournalState) -> tuple[str, int]:
 def _check_known(
     spark: SparkSession, paths: Sequence[str], sources: Sources, spans: dict[int, Extent]
 ) -> None:
-    """Every journal with records has a state, or nobody can tell what is still there."""
+    """Raise KestrelError if a journal with records has no baseline."""
     unknown = [jid for jid in spans if jid not in sources.states]
     if not unknown:
         return
@@ -231,7 +234,7 @@ def _check_known(
 def _continuities(
     events: DataFrame, spans: dict[int, Extent], sources: Sources
 ) -> dict[int, Continuity]:
-    """Of each journal, and of each child in it: that is whole from its first record on."""
+    """Return the continuity of each journal and child; a child is whole from its first record."""
     states = sources.states
     runs = {
         jid: _continuity(events, jid, spans[jid], sources)
@@ -250,14 +253,14 @@ def _continuity(events: DataFrame, jid: int, span: Extent, sources: Sources) -> 
     last = state.lsn_last
     opens_behind = any(each.lsn == last + 1 for each in sources.openings.get(jid, []))
     reclaimed = max(state.reclaimed_lsn, older_snapshot(state.folder))
-    survivors = sources.survivors.get(jid, set())
-    return continuity(events, jid, span, min(reclaimed, last), survivors, last, opens_behind)
+    compacted = sources.compacted.get(jid, set())
+    return continuity(events, jid, span, min(reclaimed, last), compacted, last, opens_behind)
 
 
 def _bases(
     sources: Sources, runs: dict[int, Continuity], flushes: Sequence[ev.Flush]
 ) -> list[Basis]:
-    """Where the books of each journal begin, and with what."""
+    """Return where the books of each journal begin, and with how many items."""
     made = []
     for jid, state in sources.states.items():
         unbroken = runs[jid].unbroken_lsn
@@ -265,7 +268,7 @@ def _bases(
         has_lost = bool(runs[jid].lost)
         basis = Basis(jid, unbroken, 0, 0, 1, has_lost, lsns)
         if state.reader:
-            if not unbroken == state.named_lsn > 0:  # nobody says how many it had then
+            if not unbroken == state.named_lsn > 0:  # its number of items then is unknown
                 basis = replaced(basis, as_of=unbroken - 1, opening=None, id_from=0)
         elif unbroken > 1:
             known = [
@@ -284,13 +287,13 @@ def _bases(
     return made
 
 
-# -- what came of it ------------------------------------------------------------------------------
+# -- findings -------------------------------------------------------------------------------------
 
 
 def _lists(
     items: DataFrame, sums: dict[int, Books], examples: int
 ) -> dict[int, list[tuple[int, Wrong]]]:
-    """The first items of each journal with which something is wrong."""
+    """Return the first wrong items of each journal."""
     lists: dict[int, list[tuple[int, Wrong]]] = defaultdict(list)
     if not any(made.wrong for made in sums.values()):
         return lists
@@ -306,34 +309,34 @@ def _lists(
 
 def _found(
     state: JournalState, span: Extent, run_of: Continuity, sums: Books, order: Order,
-    wrong: list[tuple[int, Wrong]], basis: Basis, openings: Sequence[Opening], places: Ints,
-    said: Said,
+    wrong: list[tuple[int, Wrong]], basis: Basis, openings: Sequence[Opening], positions: Ints,
+    said: HeaderFindings,
 ) -> Found:  # fmt: skip
-    """One journal, judged; `places` are numbers that it gave to no item."""
+    """Return the findings of one journal; `positions` are numbers that no item of it has."""
     jumps = np.unique([each.next_item for each in openings])
-    gaps = [gap for gap in order.gaps if not _is_explained(gap, jumps, places)]
+    gaps = [gap for gap in order.gaps if not _is_explained(gap, jumps, positions)]
     if state.reader or state.passes_on:
-        gaps = []  # numbers are given by the queue, and what it passes on is no item of its own
+        gaps = []  # the queue gives the numbers, and items for children alone are not its own
     return Found(
         folder=state.folder, server=state.server, queue=state.queue,
         generation=state.generation, journal=state.identity, extent=span,
         unbroken_lsn=run_of.unbroken_lsn, as_of=basis.as_of, lsn_last=state.lsn_last,
-        books=sums, order=order, holes=[] if state.reader else list(run_of.lost),
+        books=sums, order=order, lsn_gaps=[] if state.reader else list(run_of.lost),
         ids_skipped=gaps, wrong=wrong,
         damages=list(state.damages), is_known=state.known, said=said,
         retained_missing=state.retained_missing,
     )  # fmt: skip
 
 
-def _is_explained(gap: tuple[int, int], jumps: Ints, places: Ints) -> bool:
-    """Did all these numbers go to places, be it from one on with which a start went on?
+def _is_explained(gap: tuple[int, int], jumps: Ints, positions: Ints) -> bool:
+    """True if all these numbers were given to positions, perhaps from a start's first number on.
 
-    It goes on behind the ids that the newest segment had counted, written or not.
+    A start goes on after the ids that the newest segment had counted, written or not.
     """
     first, last = gap
     low, high = np.searchsorted(jumps, (first + 1, last + 2))
     for start in (first, *jumps[low:high].tolist()):
-        low, high = np.searchsorted(places, (start, last + 1))
+        low, high = np.searchsorted(positions, (start, last + 1))
         if high - low == last + 1 - start:
             return True
     return False
@@ -343,7 +346,7 @@ def _write(
     spark: SparkSession, items: DataFrame, found: Sequence[Found],
     states: dict[int, JournalState], out: str,
 ) -> None:  # fmt: skip
-    """All that is wrong with items, and all holes, as Parquet: what was there is replaced."""
+    """Write all wrong items and all missing lsns as Parquet, over an earlier run's."""
     rows = [(jid, s.server, s.queue, s.generation) for jid, s in states.items()]
     columns = "jid bigint, server string, queue string, generation bigint"
     names = spark.createDataFrame(rows, columns)
@@ -359,12 +362,12 @@ def _write(
     wrong.orderBy("server", "queue", "generation", "item").write.mode("overwrite").parquet(
         f"{out.rstrip('/')}/items"
     )
-    holes = [
+    lsn_gaps = [
         (each.server, each.queue, each.generation, first, last)
         for each in found
-        for first, last in each.holes
+        for first, last in each.lsn_gaps
     ]
     columns = "server string, queue string, generation bigint, lsn_first bigint, lsn_last bigint"
-    spark.createDataFrame(holes, columns).coalesce(1).write.mode("overwrite").parquet(
+    spark.createDataFrame(lsn_gaps, columns).coalesce(1).write.mode("overwrite").parquet(
         f"{out.rstrip('/')}/holes"
     )

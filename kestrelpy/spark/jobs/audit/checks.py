@@ -1,11 +1,11 @@
-"""What is thought of the items, block by block, where they are folded.
+"""Checks of items, block by block, on the executors.
 
-    chunks ──▶ `blocks`   a row for each block: what it adds to the books, how it follows the others
-       └─────▶ `items`    a row for each item, for who has to look at single ones
+    chunks ──▶ `blocks`   a row for each block: its part of the sums, how it follows other blocks
+       └─────▶ `items`    a row for each item, for checks of single items
 
-Of a journal in which nothing is wrong only the first is asked: few rows, however many items.
+A journal without breaches needs only the first: few rows, however many items.
 
-One rule: who asks twice is told the same.
+One rule: the same chunks give the same rows, so a check may run twice.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from kestrelpy.spark.jobs.common import blocks as packed
 from kestrelpy.spark.jobs.common.events import Events, Flush
 from kestrelpy.spark.jobs.common.items import Items, Sorted, changes, latest_before
 
-# How a block follows the others: its first and last item that was put where the log is unbroken,
-# and their puts; of its first deliveries how many there are, the earliest, the latest.
+# How a block follows the others: its first and last item that was put in the unbroken log, and
+# their puts; how many first deliveries it has, the earliest, the latest.
 _WALK: Final = (
-    "first", "first_lsn", "last", "last_lsn", "judged", "earliest_ms", "latest_ms", "odd_puts",
+    "first", "first_lsn", "last", "last_lsn", "checked", "earliest_ms", "latest_ms", "odd_puts",
     "late", "overlaps",
 )  # fmt: skip
 _BLOCKS: Final = ", ".join(f"{name} bigint" for name in ("jid", "block", *SUMS, *_WALK))
@@ -40,12 +40,12 @@ _ARE: Final = ("is_whole", "is_first", "is_odd_put")
 
 
 def blocks(chunks: DataFrame, bases: Mapping[int, Basis], flushes: Sequence[Flush]) -> DataFrame:
-    """A row for each block: SUMS, and how it follows the others."""
+    """Return a row for each block: SUMS, and how it follows the others."""
     return packed.folded(chunks, partial(_block_rows, bases=bases, flushes=flushes), _BLOCKS)
 
 
 def items(chunks: DataFrame, bases: Mapping[int, Basis], flushes: Sequence[Flush]) -> DataFrame:
-    """A row for each item; null where there is nothing.
+    """Return a row for each item; null where there is no value.
 
     `item_before`, `lsn_before`: the whole item before it in its block, and its put; `latest_ms`:
     the latest first delivery of those before it in its block.
@@ -59,39 +59,39 @@ def items(chunks: DataFrame, bases: Mapping[int, Basis], flushes: Sequence[Flush
 def _item_rows(
     events: Events, bases: Mapping[int, Basis], flushes: Sequence[Flush]
 ) -> pa.RecordBatch | None:
-    judged = _judged(events, bases, flushes)
-    if judged is None:
+    checked = _checked(events, bases, flushes)
+    if checked is None:
         return None
-    folded = judged.items
+    folded = checked.items
     columns = {
-        "jid": folded.jid, "block": judged.block, "item": folded.item,
+        "jid": folded.jid, "block": checked.block, "item": folded.item,
         "before": pa.array(folded.before, mask=folded.first_lsn == 0),
         "confirms": folded.count("confirms"), "puts": folded.count("puts"),
-        "overlaps": folded.count("overlaps"), "wrong": judged.wrong,
-        "unbroken_lsn": judged.bases.unbroken_lsn, "is_whole": judged.is_whole,
-        "is_first": judged.is_first, "is_odd_put": judged.is_odd_put,
+        "overlaps": folded.count("overlaps"), "wrong": checked.wrong,
+        "unbroken_lsn": checked.bases.unbroken_lsn, "is_whole": checked.is_whole,
+        "is_first": checked.is_first, "is_odd_put": checked.is_odd_put,
     }  # fmt: skip
     for name in ("key_hash", "put_lsn", "end_lsn", "first_lsn", "begin_ms", "flushed_lsn"):
         columns[name] = _known(getattr(folded, name))
     for name in ("item_before", "lsn_before", "latest_ms"):
-        columns[name] = _known(getattr(judged, name))
+        columns[name] = _known(getattr(checked, name))
     return pa.RecordBatch.from_pydict({name: columns[name] for name in _ITEMS})
 
 
 def _block_rows(
     events: Events, bases: Mapping[int, Basis], flushes: Sequence[Flush]
 ) -> pa.RecordBatch | None:
-    judged = _judged(events, bases, flushes)
-    if judged is None:
+    checked = _checked(events, bases, flushes)
+    if checked is None:
         return None
-    folded, is_whole, is_first = judged.items, judged.is_whole, judged.is_first
-    starts = judged.starts
-    columns = {"jid": folded.jid[starts], "block": judged.block[starts]}
-    for name, adds in sums(folded, judged.wrong, judged.bases.as_of).items():
+    folded, is_whole, is_first = checked.items, checked.is_whole, checked.is_first
+    starts = checked.starts
+    columns = {"jid": folded.jid[starts], "block": checked.block[starts]}
+    for name, adds in sums(folded, checked.wrong, checked.bases.as_of).items():
         columns[name] = np.add.reduceat(adds, starts)
-    places = np.arange(len(folded))
-    first = np.minimum.reduceat(np.where(is_whole, places, len(folded)), starts)
-    last = np.maximum.reduceat(np.where(is_whole, places, -1), starts)
+    positions = np.arange(len(folded))
+    first = np.minimum.reduceat(np.where(is_whole, positions, len(folded)), starts)
+    last = np.maximum.reduceat(np.where(is_whole, positions, -1), starts)
     has_none = last < 0
     first = np.where(has_none, 0, first)
     for name, at, values in (
@@ -102,18 +102,18 @@ def _block_rows(
     begin = folded.begin_ms
     never = np.iinfo(np.int64).max
     earliest = np.minimum.reduceat(np.where(is_first, begin, never), starts)
-    columns["judged"] = np.add.reduceat(is_first.astype(np.int64), starts)
+    columns["checked"] = np.add.reduceat(is_first.astype(np.int64), starts)
     columns["earliest_ms"] = pa.array(earliest, mask=earliest == never)
     columns["latest_ms"] = _known(np.maximum.reduceat(np.where(is_first, begin, 0), starts))
-    columns["odd_puts"] = np.add.reduceat(judged.is_odd_put.astype(np.int64), starts)
-    is_late = is_first & (begin < judged.latest_ms)
+    columns["odd_puts"] = np.add.reduceat(checked.is_odd_put.astype(np.int64), starts)
+    is_late = is_first & (begin < checked.latest_ms)
     columns["late"] = np.add.reduceat(is_late.astype(np.int64), starts)
     columns["overlaps"] = np.add.reduceat(folded.count("overlaps"), starts)
     return pa.RecordBatch.from_pydict(columns)
 
 
-class Judged:
-    """Items with what is thought of each, and what came before it in its block."""
+class CheckedItems:
+    """Items with the result of each one's checks, and the item before it in its block."""
 
     def __init__(self, items: Items, bases: Mapping[int, Basis]) -> None:
         self.items = items
@@ -121,7 +121,7 @@ class Judged:
         self.wrong: Ints = wrongs(items, self.bases)
         self.block: Ints = items.item >> packed.BLOCK_BITS
         self.is_whole: Bools = self.bases.whole(items)
-        # One that was delayed before stands elsewhere than its number says.
+        # An item that was delayed before is not at the place of its number.
         was_delayed = (items.release_lsn > 0) & (items.release_lsn < items.first_lsn)
         is_first = (items.first_lsn > 0) & (items.before == 0) & ~was_delayed
         self.is_first: Bools = self.is_whole & is_first
@@ -139,9 +139,11 @@ class Judged:
         self.is_odd_put: Bools = self.is_whole & has_one & is_odd
 
 
-def _judged(events: Events, bases: Mapping[int, Basis], flushes: Sequence[Flush]) -> Judged | None:
+def _checked(
+    events: Events, bases: Mapping[int, Basis], flushes: Sequence[Flush]
+) -> CheckedItems | None:
     records = Sorted(events)
-    return Judged(records.items(flushes), bases) if len(records) else None
+    return CheckedItems(records.items(flushes), bases) if len(records) else None
 
 
 def _known(numbers: Ints) -> pa.Array:

@@ -1,18 +1,18 @@
-"""What is said of items beside their lives: versions, ids, and what they were made of.
+"""Checks of item headers: versions, ids, tokens, schedules, hand-offs and moves.
 
-    versions   under a key each item has the version behind the one before it, and says which that
-               was; the first is 1
+    versions   an item under a key has the version after the one before it, and names that item; the
+               first version is 1
     ids        one id is stored once within its window, and no epoch of a scope after a newer one
     tokens     a lease's token is issued once, for all readers of a queue
     times      each time of a schedule is put once
-    hand-off   of one item one other is made, and it ends with that; and what was moved is where its
+    hand-off   one item is made of another, and that is its only end; a moved item is where its
                record says
 
-Ids and keys are forgotten some time after their last use, and no journal says how long its queue
-remembers them (`dedupe_window`, `scope_window`). What comes again within a minute is a breach; what
-comes later, within the defaults of these, is counted and shown.
+A queue forgets ids and keys some time after their last use (`dedupe_window`, `scope_window`), and
+no journal says when. An id that comes again within a minute is a breach; one that comes later,
+within the default windows, is counted and shown.
 
-One rule: only what is known on both sides is judged: a record that may have gone is no proof.
+One rule: a check needs the records of both sides: a record that may have gone proves nothing.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _ENDED: Final = tuple(OPS[k] for k in (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, 
 DEDUPE_WINDOW_MS: Final = 24 * 60 * 60 * 1000
 SCOPE_WINDOW_MS: Final = 30 * DEDUPE_WINDOW_MS
 _SURE_MS: Final = 60_000  # no queue forgets so soon
-_STAMPS: Final = ("version", "id", "scope", "origin")
-_LOOKED_AT: Final = 10_000  # of each sort; more are as bad
-# What may be wrong with what is said, by name.
+_HEADER_FIELDS: Final = ("version", "id", "scope", "origin")
+_LOOKED_AT: Final = 10_000  # breaches of each rule; more are as bad
+# The rules, by name.
 RULES: Final = (
     "version", "id_twice", "epoch_back", "made_twice", "ended_elsewhere", "moved_nowhere",
     "token_twice", "time_twice",
@@ -52,8 +52,8 @@ RULES: Final = (
 
 
 @dataclass(slots=True)
-class Said:
-    """What is wrong in one journal. `again`: ids that came again, maybe behind their window."""
+class HeaderFindings:
+    """The breaches in one journal. `again`: ids that came again, maybe after their window."""
 
     by_rule: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RULES, 0))
     again: int = 0
@@ -61,17 +61,17 @@ class Said:
 
     @property
     def breaches(self) -> int:
-        """How many there are."""
+        """How many breaches there are."""
         return sum(self.by_rule.values())
 
 
-def check_said(
+def check_headers(
     spark: SparkSession, paths: Sequence[str], states: Mapping[int, JournalState],
     unbroken: Mapping[int, int], examples: int, kinds: Set[int],
-) -> dict[int, Said]:  # fmt: skip
-    """Look at puts, moves and leases; `unbroken`: from which lsn on a journal has all its records.
+) -> dict[int, HeaderFindings]:  # fmt: skip
+    """Check puts, moves and leases. `unbroken`: from which lsn on a journal has all its records.
 
-    `kinds`: of which there is a record at all.
+    `kinds`: the kinds of records that there are.
     """
     rows = ev.read_events(spark, paths, _READ).where(
         fn.col("op").isin(OPS[Kind.PUT], OPS[Kind.MOVED], OPS[Kind.LEASED], *_ENDED)
@@ -85,17 +85,17 @@ def check_said(
     known = lines.where(fn.col("of_reader") == 0).drop("of_reader")
     rows = rows.join(fn.broadcast(known), "journal").withColumn("ms", fn.unix_millis("timestamp"))
     puts = rows.where(fn.col("op") == OPS[Kind.PUT]).persist()
-    found: dict[int, Said] = defaultdict(Said)
+    found: dict[int, HeaderFindings] = defaultdict(HeaderFindings)
     try:
-        said_of = puts.agg(*(fn.count(each).alias(each) for each in _STAMPS)).collect()[0]
+        said_of = puts.agg(*(fn.count(each).alias(each) for each in _HEADER_FIELDS)).collect()[0]
         wrong: dict[str, list[tuple[Row, str]]] = {}
-        # Most queues use few of these, and each question costs Spark a second.
+        # Most queues use few of these, and each check costs Spark a second.
         if said_of.version:
             wrong["version"] = _versions(puts)
         if said_of.id:
             wrong["id_twice"] = _ids(puts)
         if said_of.scope:
-            wrong["epoch_back"] = _epochs(puts)
+            wrong["epoch_back"] = _epoch_back(puts)
             wrong["time_twice"] = _times(puts)
         if said_of.origin:
             wrong["made_twice"] = _twice(puts)
@@ -123,12 +123,12 @@ def _rows(found: DataFrame) -> list[Row]:
 
 
 def _before(name: str, *within: str) -> Column:
-    """The same of the record before, among those that share this."""
+    """Return this column of the record before, among those that share `within`."""
     return fn.lag(name).over(Window.partitionBy(*within).orderBy("lsn"))
 
 
 def _versions(puts: DataFrame) -> list[tuple[Row, str]]:
-    """Each is one more than the one before; or 1, once the key was forgotten."""
+    """Find items whose version is not one more than the one before, or 1 for a forgotten key."""
     keyed = puts.where(fn.col("version").isNotNull() & (fn.col("lsn") >= fn.col("unbroken")))
     steps = keyed.select(
         "journal", "lsn", "item", "key", "version", "previous", "ms", "unbroken",
@@ -155,7 +155,7 @@ def _versions(puts: DataFrame) -> list[tuple[Row, str]]:
 
 
 def _again(puts: DataFrame) -> DataFrame:
-    """Ids that were stored before, `since_ms` ago: within an epoch of their scope, or in none."""
+    """Return ids that were stored before, `since_ms` ago, within the same scope and epoch."""
     named = puts.where(fn.col("id").isNotNull())
     within = ("journal", "scope_bytes", "epoch", "id_bytes")
     steps = named.select(
@@ -168,7 +168,7 @@ def _again(puts: DataFrame) -> DataFrame:
 
 
 def _ids(puts: DataFrame) -> list[tuple[Row, str]]:
-    """No id twice within its window, nor within an epoch of its scope."""
+    """Find ids that were stored twice within a window, or within an epoch of a scope."""
     return [
         (r, f"twice: id {r.id}" + (f" of scope {r.scope}" if r.scope else "")
             + f" was stored as item {r.item_before} and, {r.since_ms} ms later, as item {r.item}")
@@ -176,8 +176,8 @@ def _ids(puts: DataFrame) -> list[tuple[Row, str]]:
     ]  # fmt: skip
 
 
-def _epochs(puts: DataFrame) -> list[tuple[Row, str]]:
-    """Once a scope has a newer epoch, nothing of an older one is stored."""
+def _epoch_back(puts: DataFrame) -> list[tuple[Row, str]]:
+    """Find items of an older epoch that were stored after one of a newer epoch of the scope."""
     earlier = Window.partitionBy("journal", "scope_bytes").orderBy("lsn").rowsBetween(
         Window.unboundedPreceding, -1
     )  # fmt: skip
@@ -196,9 +196,9 @@ def _epochs(puts: DataFrame) -> list[tuple[Row, str]]:
 
 
 def _both(rows: DataFrame, puts: DataFrame, lines: DataFrame) -> list[tuple[Row, str]]:
-    """What another item was made of elsewhere did not end otherwise, too.
+    """Find items that were handed off to another journal and have another end as well.
 
-    Where both are of one journal, the books of that say it.
+    If both items are of one journal, its own sums show it.
     """
     queue = fn.regexp_extract("origin", "^[^:]*:(.*):[0-9]+$", 1)
     made = puts.where(fn.col("origin").isNotNull()).select(
@@ -221,7 +221,7 @@ def _both(rows: DataFrame, puts: DataFrame, lines: DataFrame) -> list[tuple[Row,
 
 
 def _twice(puts: DataFrame) -> list[tuple[Row, str]]:
-    """Of one item one other is made."""
+    """Find items that are the origin of two others."""
     made = puts.where(fn.col("origin").isNotNull())
     in_turn = Window.partitionBy("origin", "of_generation").orderBy("ms", "journal", "lsn")
     first = made.select(
@@ -236,8 +236,7 @@ def _twice(puts: DataFrame) -> list[tuple[Row, str]]:
 
 
 def _lost(puts: DataFrame, moved: DataFrame, known: DataFrame) -> list[tuple[Row, str]]:
-    """What was moved is where its record says, made of that, as far as that journal is here and
-    whole."""
+    """Find moved items that are not where the record says, in journals that are here and whole."""
     target, life = "target", "of_generation"
     queue = fn.regexp_extract(target, "^[^:]*:(.*):[0-9]+$", 1)
     aims = moved.where(
@@ -268,7 +267,7 @@ def _lost(puts: DataFrame, moved: DataFrame, known: DataFrame) -> list[tuple[Row
 
 
 def _times(puts: DataFrame) -> list[tuple[Row, str]]:
-    """No time of a schedule is put twice."""
+    """Find times of a schedule that were put twice."""
     put = puts.where(fn.col("scope").isNotNull() & fn.col("id").isNull()).select(
         "journal", "lsn", "item", "scope", "epoch",
         _before("item", "journal", "scope_bytes", "epoch").alias("item_before"),
@@ -281,7 +280,7 @@ def _times(puts: DataFrame) -> list[tuple[Row, str]]:
 
 
 def _tokens(leases: DataFrame) -> list[tuple[Row, str]]:
-    """No token names two leases."""
+    """Find tokens that name two leases."""
     issued = leases.where(fn.col("lsn") <= fn.col("lsn_known")).select(
         "journal", "lsn", "item", "number",
         _before("item", "journal", "number").alias("item_before"),

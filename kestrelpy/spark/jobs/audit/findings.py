@@ -1,11 +1,11 @@
-"""What an audit found, as sentences for people and as facts for programs. Pure.
+"""The findings of an audit, as sentences for people and as facts for programs. Pure.
 
     jobs on 5f2c (generation 1763712000): lsn 1 to 9,200, since 2026-11-21T16:00:00Z
       stored 5,000 = confirmed 4,800 + dead 3 + there 197: it adds up
       4,900 items were delivered, 4,790 of them once: 110 deliveries more (2.2 %): abort 80, ...
       order: 4,890 first deliveries in order, 12 explained by a restart
 
-One rule: a breach is named with its queue, and with what it is about: item, lsn or file.
+One rule: a breach names its queue, and its item, lsn or file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from journal.errors import Damage
 from journal.tools.dump import utc
-from kestrelpy.spark.jobs.audit.dedupe import Said
+from kestrelpy.spark.jobs.audit.dedupe import HeaderFindings
 from kestrelpy.spark.jobs.audit.lsn_gaps import Extent
 from kestrelpy.spark.jobs.audit.order import Order
 from kestrelpy.spark.jobs.audit.reconcile import Books, Wrong
@@ -28,7 +28,7 @@ _LISTS: Final = ("missing", "phantom", "twice")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One journal, audited."""
+    """The findings of one journal."""
 
     folder: str
     server: str
@@ -41,12 +41,12 @@ class Found:
     lsn_last: int
     books: Books
     order: Order
-    holes: list[tuple[int, int]]
+    lsn_gaps: list[tuple[int, int]]
     ids_skipped: list[tuple[int, int]]
     wrong: list[tuple[int, Wrong]]
     damages: list[Damage]
     is_known: bool
-    said: Said = field(default_factory=Said)
+    said: HeaderFindings = field(default_factory=HeaderFindings)
     retained_missing: Sequence[tuple[int, int]] = ()
 
     @property
@@ -56,7 +56,7 @@ class Found:
 
     @property
     def lossy(self) -> list[Damage]:
-        """Damages that may have cost something."""
+        """Damages that may have cost an item or a record."""
         return [
             d for d in self.damages
             if d.kind != "foreign" and (d.id_last >= d.id_first or d.lsn_last >= d.lsn_first)
@@ -64,7 +64,7 @@ class Found:
 
     @property
     def unexplained(self) -> int:
-        """By how much the sum is wrong beyond the items that are named for it."""
+        """By how much the sum is wrong beyond the wrong items."""
         difference = self.books.difference
         if difference is None:
             return 0
@@ -73,17 +73,17 @@ class Found:
 
     @property
     def adds_up(self) -> bool:
-        """Do the books?"""
+        """True if the sums add up."""
         return self.books.difference in (0, None)
 
     @property
     def by_rule(self) -> dict[str, int]:
-        """How often each rule is broken: all rules that there are, by name."""
+        """How often each rule is broken, for all rules, by name."""
         order, wrong = self.order, self.books.wrong
         return {
             "sum": 0 if self.adds_up else 1,
             **{each.name.lower(): wrong.get(each, 0) for each in Wrong},
-            "record_missing": len(self.holes),
+            "record_missing": len(self.lsn_gaps),
             "number_skipped": len(self.ids_skipped),
             "retained_gone": len(self.retained_missing),
             "damage": len(self.lossy),
@@ -95,24 +95,24 @@ class Found:
 
     @property
     def breaches(self) -> int:
-        """How many there are, of all rules."""
+        """How many breaches of all rules there are."""
         return sum(self.by_rule.values())
 
     @property
     def code(self) -> int:
-        """Its exit code."""
+        """The exit code of this journal."""
         if self.breaches:
             return BREACH
-        return HOLDS if self.is_judged else UNUSABLE
+        return HOLDS if self.is_checked else UNUSABLE
 
     @property
-    def is_judged(self) -> bool:
-        """Could it be judged at all?"""
+    def is_checked(self) -> bool:
+        """True if this version knows all its records."""
         return self.is_known and set(UNDERSTOOD).issuperset(self.extent.by_kind)
 
 
 def outcome(found: Sequence[Found], out: str | None) -> Outcome:
-    """The whole audit in words, facts and a code."""
+    """Return the whole audit as text, facts and exit code."""
     breaches = sum(each.breaches for each in found)
     lines = [line for each in found for line in _lines(each)]
     lines.append(_verdict(found, breaches))
@@ -130,7 +130,7 @@ def outcome(found: Sequence[Found], out: str | None) -> Outcome:
 
 
 def _verdict(found: Sequence[Found], breaches: int) -> str:
-    unknown = [each.name for each in found if not each.is_judged]
+    unknown = [each.name for each in found if not each.is_checked]
     if breaches:
         where = sum(1 for each in found if each.breaches)
         what = "1 breach" if breaches == 1 else f"{breaches:,} breaches"
@@ -153,8 +153,8 @@ def _lines(found: Found) -> list[str]:
     first = span.first or found.lsn_last + 1
     lines = [f"{found.name}: lsn {first:,} to {found.lsn_last:,}{since}"]
     if found.unbroken_lsn > first:
-        lines.append(f"  without holes from lsn {found.unbroken_lsn:,} on; before that, what is "
-                     "left of segments that went")  # fmt: skip
+        lines.append(f"  without gaps from lsn {found.unbroken_lsn:,} on; segments before that "
+                     "were reclaimed or compacted")  # fmt: skip
     lines += [f"  {line}" for line in (_sum(found), *_deliveries(found), *_order(found))]
     if found.said.again:
         lines.append(f"  {counted(found.said.again, 'id')} came again after more than a minute: "
@@ -176,7 +176,7 @@ def _sum(found: Found) -> str:
     went.append(f"there {books.there:,}")
     verdict = "it adds up" if found.adds_up else f"{books.difference:,} do not add up"
     if books.opening is None:
-        verdict = "nobody says how many there were before"
+        verdict = "the number of items before is not known"
     return f"{inn} = {' + '.join(went)}: {verdict}"
 
 
@@ -193,7 +193,7 @@ def _deliveries(found: Found) -> list[str]:
         f"once; {more}" + (f"; ended by {causes}" if causes else "")
     ]
     if books.unrecorded:
-        lines.append(f"{books.unrecorded:,} earlier deliveries have no record that is kept")
+        lines.append(f"{books.unrecorded:,} earlier deliveries have no record")
     return lines
 
 
@@ -203,7 +203,7 @@ def _share(books: Books) -> float:
 
 def _order(found: Found) -> list[str]:
     order = found.order
-    if not order.judged:
+    if not order.checked:
         return []
     why = {
         "by a restart": order.restart,
@@ -211,7 +211,7 @@ def _order(found: Found) -> list[str]:
         "by being too close to tell": order.close,
     }
     explained = ", ".join(f"{count:,} {name}" for name, count in why.items() if count)
-    text = f"order: {order.swapped:,} out of {order.judged:,} first deliveries are out of order"
+    text = f"order: {order.swapped:,} out of {order.checked:,} first deliveries are out of order"
     return [text + (f"; explained: {explained}" if explained else "")]
 
 
@@ -225,7 +225,7 @@ def _breaches(found: Found) -> Iterable[str]:
             )
         else:
             yield f"sum: {found.books.difference:,}, by the items below"
-    for first, last in found.holes:
+    for first, last in found.lsn_gaps:
         yield f"missing: lsn {_range(first, last)}: records that should be there are not"
     for first, last in found.ids_skipped:
         yield f"missing: item {_range(first, last)}: between items that were stored"
@@ -297,12 +297,12 @@ def _facts(found: Found) -> dict[str, object]:
         "repeated_share": _share(books), "unrecorded": books.unrecorded,
         "wrong": {each.name.lower(): count for each, count in books.wrong.items()},
         **lists,
-        "holes": [list(each) for each in found.holes],
+        "holes": [list(each) for each in found.lsn_gaps],
         "ids_skipped": [list(each) for each in found.ids_skipped],
         "retained_missing": [list(each) for each in found.retained_missing],
         "damages": [each.sentence() for each in found.damages],
         "order": {
-            "judged": order.judged, "swapped": order.swapped, "puts_swapped": order.puts_swapped,
+            "judged": order.checked, "swapped": order.swapped, "puts_swapped": order.puts_swapped,
             "overlaps": order.overlaps, "explained_by_restart": order.restart,
             "explained_by_clock": order.clock, "too_close": order.close,
             "examples": order.examples,
@@ -311,7 +311,7 @@ def _facts(found: Found) -> dict[str, object]:
             "breaches": found.said.breaches, "again": found.said.again,
             "examples": found.said.examples,
         },
-        "of_other_readers": found.extent.of_child, "judged": found.is_judged,
+        "of_other_readers": found.extent.of_child, "judged": found.is_checked,
         "breaches": found.breaches,
         "by_rule": {rule: count for rule, count in found.by_rule.items() if count},
     }  # fmt: skip

@@ -1,23 +1,23 @@
-"""Order: items leave in the order of their markers; what came back stands at its old place.
+"""Checks of order: items are first delivered in the order of their markers.
 
     marker        1     2     3     4     5
-    first opened  0     3     9     4     5        3 was opened after 4 and 5: why?
+    first opened  0     3     9     4     5        3 was opened after 4 and 5
 
-A later first delivery of an older item is none, or is explained, where
+A late first delivery has one of these explanations, or is a breach:
 
-    restart   a crash ended its real first delivery, which left no record. Whoever is handed an item
-              after a start is handed it behind a TOKENS record, for a start reserves tokens anew
+    restart   a crash ended the real first delivery, which left no record. A delivery after a start
+              comes after a TOKENS record, because a start reserves tokens anew
     clock     the wall clock was set back: times before and after are not comparable
-    close     both within the smallest step of the daemon's wall clock, where the journal has too
-              few records to show whether it was taken
+    close     the two deliveries are within the smallest step of the daemon's wall clock, and the
+              journal has too few records to show whether the clock made that step
 
-Keys: an item whose key is lent is passed over, so items with a key have an order of their own. (A
-KNOWN FLAW: with `key_match = "any"` items that share one value of several are not compared.)
+Keys: the queue skips an item whose key is leased, so items with a key have an order of their own.
+(A KNOWN FLAW: with `key_match = "any"` items that share one value of several are not compared.)
 
-An item that was delayed before its first delivery has a later place than its number says, and is
-not compared.
+An item that was delayed before its first delivery has a later place than its number, and is not
+compared.
 
-One rule: what is explained is counted and shown; only what nothing explains is a breach.
+One rule: an explained swap is counted and shown; only one without an explanation is a breach.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from kestrelpy.spark.jobs.common import events as ev
 
 # The daemon follows the wall clock in steps of this size (`server.clock`).
 CLOCK_STEP_MS: Final = 10
-# So many records around two deliveries would show a step of the clock between them.
+# This many records around two deliveries would show a step of the clock between them.
 _DENSE_RECORDS: Final = 20
-# A delivery that began so long before the last record is not sure to have begun after a step.
+# Only a delivery that began this long after a step of the clock surely began after it.
 _STEP_MARGIN_MS: Final = 1000
-_CLOSE_MAX: Final = 10_000  # swaps that are looked at one by one
+_CLOSE_MAX: Final = 10_000  # swaps that are checked one by one
 _BEFORE: Final = (Window.unboundedPreceding, -1)
 
 
 @dataclass(slots=True)
 class Order:
-    """What was found in one journal. Counts are of items (gaps: of ids), lists are examples."""
+    """The order in one journal. Counts are of items (gaps: of ids), lists are examples."""
 
-    judged: int = 0
+    checked: int = 0
     swapped: int = 0
     restart: int = 0
     clock: int = 0
@@ -59,7 +59,7 @@ class Order:
 
     @property
     def breaches(self) -> int:
-        """How many there are."""
+        """How many breaches there are."""
         return self.swapped + self.puts_swapped + self.overlaps
 
 
@@ -67,7 +67,7 @@ def check_order(
     spark: SparkSession, blocks: Sequence[Row], events: DataFrame, items: DataFrame, keyed: bool,
     examples: int,
 ) -> dict[int, Order]:  # fmt: skip
-    """Look at every journal; `blocks` and `items` are those of `judged`, `events` are records."""
+    """Check every journal; `blocks` and `items` are those of `checked`, `events` are records."""
     found: dict[int, Order] = defaultdict(Order)
     firsts = items.where("is_first")
     suspects = _walk(spark, blocks, items, found, examples)
@@ -91,19 +91,18 @@ def _walk(
     spark: SparkSession, blocks: Sequence[Row], items: DataFrame, found: dict[int, Order],
     examples: int,
 ) -> dict[int, int]:  # fmt: skip
-    """Markers rise with the log, and none is left out; first deliveries follow them.
+    """Check that markers rise with the log without gaps, and that first deliveries follow them.
 
-    Block by block, each told what those before it end with; items are looked at where one of them
-    does not follow. Returns journals in which items were opened before one of a lower marker was,
-    and how many.
+    Blocks are compared with the blocks before them; single items only if a block does not follow.
+    Return the journals in which items were opened before one of a lower marker, and how many.
     """
     earlier, latest = [], dict[int, int]()
     is_late = False
     for row in blocks:
-        found[row.jid].judged += row.judged
+        found[row.jid].checked += row.checked
         before_ms = latest.get(row.jid, 0)
         earlier.append((row.jid, row.block, before_ms))
-        if row.judged:
+        if row.checked:
             is_late |= row.late > 0 or row.earliest_ms < before_ms
             latest[row.jid] = max(before_ms, row.latest_ms)
     pairs = []
@@ -128,14 +127,14 @@ def _walk(
 def _note_puts(
     pairs: list[tuple[int, int, int, int, int]], found: dict[int, Order], examples: int
 ) -> None:
-    """Items that follow each other: is one left out between them, was the later put first?"""
+    """Note consecutive items with a gap between them, or with puts in the wrong order."""
     for jid, item_before, lsn_before, item, put_lsn in sorted(pairs):
         order = found[jid]
         if item > item_before + 1:
             order.gaps.append((item_before + 1, item - 1))
         if put_lsn < lsn_before:
             order.puts_swapped += 1
-            _tell(order, examples, f"item {item} was put (lsn {put_lsn}) before item "
+            _add_example(order, examples, f"item {item} was put (lsn {put_lsn}) before item "
                                    f"{item_before} (lsn {lsn_before})")  # fmt: skip
 
 
@@ -146,7 +145,7 @@ def _check_firsts(
     spark: SparkSession, events: DataFrame, firsts: DataFrame, suspects: dict[int, int],
     found: dict[int, Order], examples: int,
 ) -> None:  # fmt: skip
-    marked = _with_lives(spark, events, firsts.where(fn.col("jid").isin(list(suspects))), suspects)
+    marked = _with_starts(spark, events, firsts.where(fn.col("jid").isin(list(suspects))), suspects)
     unsure = marked.where("unsure").groupBy("jid").count().collect()
     sure = marked.where("not unsure")
     swaps = _late(sure, ("jid", "key_hash", "life", "clock")).cache()
@@ -156,7 +155,7 @@ def _check_firsts(
         if (row.jid, row.item) in close:
             found[row.jid].close += 1
             continue
-        _tell(found[row.jid], examples, f"item {row.item} was first opened "
+        _add_example(found[row.jid], examples, f"item {row.item} was first opened "
               f"{row.latest_ms - row.begin_ms} ms before an item with a lower marker")  # fmt: skip
     for row in swaps.groupBy("jid").count().collect():
         swapped[row.jid] = row["count"]
@@ -170,18 +169,18 @@ def _check_firsts(
 
 
 def _late(firsts: DataFrame, within: tuple[str, ...]) -> DataFrame:
-    """Items that were opened before one of a lower marker was."""
+    """Return items that were opened before one of a lower marker."""
     before = Window.partitionBy(*within).orderBy("item").rowsBetween(*_BEFORE)
     latest = firsts.withColumn("latest_ms", fn.max("begin_ms").over(before))
     return latest.where(fn.col("begin_ms") < fn.col("latest_ms"))
 
 
-def _with_lives(
+def _with_starts(
     spark: SparkSession, events: DataFrame, rows: DataFrame, jids: Iterable[int]
 ) -> DataFrame:
-    """With `life` (how many starts came before) and `clock` (how often it had been set back).
+    """Add `life` (how many starts came before) and `clock` (how often it had been set back).
 
-    `unsure`: begun while the wall clock showed a time that it showed twice.
+    `unsure`: begun at a time that the wall clock showed twice.
     """
     wanted = events.where(fn.col("jid").isin(list(jids)) & ~fn.col("of_child"))
     starts = wanted.where(fn.col("kind") == ev.TOKENS).select(
@@ -189,7 +188,7 @@ def _with_lives(
         fn.lit(None).cast("bigint").alias("back_from_ms"),
     )  # fmt: skip
     by_lsn = Window.partitionBy("jid").orderBy("lsn")
-    timed = wanted.where(fn.col("segment") > 0)  # what is no record has no time
+    timed = wanted.where(fn.col("segment") > 0)  # other facts have no time
     steps = timed.select("jid", "lsn", "ms", fn.lag("ms").over(by_lsn).alias("ms_before"))
     steps = steps.where(fn.col("ms") < fn.col("ms_before")).select(
         "jid", fn.col("lsn").alias("first_lsn"), fn.lit(0).alias("start"),
@@ -219,7 +218,7 @@ def _with_lives(
 
 
 def _close_swaps(spark: SparkSession, events: DataFrame, swaps: DataFrame) -> set[tuple[int, int]]:
-    """Those that a step of the clock may explain which nothing shows."""
+    """Return the swaps that a step of the clock may explain though no record shows it."""
     near = swaps.where(fn.col("latest_ms") - fn.col("begin_ms") <= CLOCK_STEP_MS)
     rows: list[Row] = near.orderBy("jid", "item").limit(_CLOSE_MAX).collect()
     if not rows:
@@ -234,29 +233,29 @@ def _close_swaps(spark: SparkSession, events: DataFrame, swaps: DataFrame) -> se
     return {(r.jid, r.item) for r in rows} - {(r.jid, r.item) for r in dense}
 
 
-# -- lent to one at a time ----------------------------------------------------------------------
+# -- one lease at a time --------------------------------------------------------------------------
 
 
 def _check_overlaps(
     spark: SparkSession, events: DataFrame, of: DataFrame, found: dict[int, Order], held: str,
     examples: int,
 ) -> None:  # fmt: skip
-    """While an item is lent nobody else has it, nor another of its key."""
-    lent = events.where(fn.col("kind").isin(*ev.DELIVERIES) & (fn.col("opened_ms") > 0))
-    lent = lent.where(~fn.col("of_child")).select("jid", "item", "lsn", "opened_ms", "ms")
+    """Check that no item, and no two items of one key, had two leases at once."""
+    leases = events.where(fn.col("kind").isin(*ev.DELIVERIES) & (fn.col("opened_ms") > 0))
+    leases = leases.where(~fn.col("of_child")).select("jid", "item", "lsn", "opened_ms", "ms")
     keys = of.select("jid", "item", fn.col("key_hash").alias("key_of"), "unbroken_lsn")
-    lent = lent.join(keys, ["jid", "item"]).withColumnRenamed("key_of", "key_hash")
-    lent = lent.where(fn.col("lsn") >= fn.col("unbroken_lsn"))
+    leases = leases.join(keys, ["jid", "item"]).withColumnRenamed("key_of", "key_hash")
+    leases = leases.where(fn.col("lsn") >= fn.col("unbroken_lsn"))
     if held == "key_hash":
-        lent = lent.where(fn.col("key_hash").isNotNull())
+        leases = leases.where(fn.col("key_hash").isNotNull())
     in_turn = Window.partitionBy("jid", held).orderBy("lsn").rowsBetween(*_BEFORE)
     until = fn.max(fn.struct("ms", "item", "lsn")).over(in_turn)
-    both = lent.withColumn("until", until).where(fn.col("opened_ms") < fn.col("until.ms"))
+    both = leases.withColumn("until", until).where(fn.col("opened_ms") < fn.col("until.ms"))
     both = both.withColumn("first_lsn", fn.col("lsn")).withColumn("begin_ms", fn.col("opened_ms"))
     jids = [row.jid for row in both.select("jid").distinct().collect()]
     if not jids:
         return
-    marked = _with_lives(spark, events, both, jids)
+    marked = _with_starts(spark, events, both, jids)
     for row in marked.groupBy("jid", "unsure").count().collect():
         if row.unsure:
             found[row.jid].clock += row["count"]
@@ -266,11 +265,14 @@ def _check_overlaps(
         other = row.until.item
         both_of = f"item {row.item}" if other == row.item else f"items {other} and {row.item}"
         why = "" if other == row.item else ", which share a key,"
-        _tell(found[row.jid], examples, f"{both_of}{why} lent twice at once: opened (lsn {row.lsn})"
-              f" {row.until.ms - row.opened_ms} ms before the delivery before it ended"
-              f" (lsn {row.until.lsn})")  # fmt: skip
+        _add_example(
+            found[row.jid], examples,
+            f"{both_of}{why} lent twice at once: opened (lsn {row.lsn})"
+            f" {row.until.ms - row.opened_ms} ms before the delivery before it ended"
+            f" (lsn {row.until.lsn})",
+        )  # fmt: skip
 
 
-def _tell(order: Order, examples: int, text: str) -> None:
+def _add_example(order: Order, examples: int, text: str) -> None:
     if len(order.examples) < examples:
         order.examples.append(text)

@@ -1,15 +1,15 @@
-"""The books of a journal: what came in, what became of it, and whether that adds up.
+"""The books of a journal: the items that came in and the items that ended must add up.
 
     opening + stored = confirmed + expired + moved + cancelled + discarded + flushed + dead + there
-    └ a checkpoint's count     └ records, item by item                          └ a start's state
+    └ a checkpoint's count     └ records, item by item                          └ the baseline
 
-Both ends come from elsewhere than the records between them. Beside the sum, every item has to make
-sense by itself: what is wrong with one is a `Wrong`, and which items, a list.
+Both ends are independent of the records between them. Besides the sum, the records of every item
+must be consistent: a `Wrong` names the fault of an item.
 
-Only behind `unbroken_lsn` are all records kept. What was put before that may have ended where
-nothing is kept any more: it counts in the opening, not by itself.
+All records are there only from `unbroken_lsn` on. An item that was put before may have ended in a
+segment that is gone: it counts in the opening, not by itself.
 
-One rule: what cannot be known is said to be unknown, and is no breach.
+One rule: a number that is not known is shown as unknown, and is no breach.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ENDED: Final[dict[str, int]] = {
 
 
 class Wrong(IntEnum):
-    """What cannot be with an item; of several the first. The text is for people."""
+    """A fault of an item; of several the first. The text is for people."""
 
     CONFIRMED_TWICE = 1
     ENDED_TWICE = 2
@@ -55,14 +55,14 @@ class Wrong(IntEnum):
 
     @property
     def list(self) -> str:
-        """The list it stands in."""
+        """The list that names the item."""
         if self in (Wrong.CONFIRMED_TWICE, Wrong.ENDED_TWICE, Wrong.LEASED_TWICE):
             return "twice"
         return "missing" if self in (Wrong.LOST, Wrong.NO_PUT, Wrong.PUT_LOST) else "phantom"
 
     @property
     def text(self) -> str:
-        """What it means."""
+        """The fault in words."""
         return _TEXTS[self]
 
 
@@ -89,11 +89,12 @@ _TEXTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What is known of a journal before its items are looked at.
+    """The facts about a journal that its items are checked against.
 
-    `opening` items were there as of `as_of` (None: nobody says how many), all below `id_from` (0:
-    not known); `has_lost`: records are missing that should be there; `flushed_lsns`: of its
-    flushes.
+    - `opening`: how many items were there as of `as_of`; None: not known.
+    - `id_from`: all those items have ids below it; 0: not known.
+    - `has_lost`: records are missing that should be there.
+    - `flushed_lsns`: the lsns of its flushes.
     """
 
     jid: int
@@ -107,7 +108,7 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Bases:
-    """Of each item its journal's `Basis`, as numpy has it."""
+    """The `Basis` of each item's journal, as arrays."""
 
     unbroken_lsn: Ints
     as_of: Ints
@@ -116,7 +117,7 @@ class Bases:
 
     @classmethod
     def of(cls, items: Items, bases: Mapping[int, Basis]) -> Bases:
-        """Of these items."""
+        """Return the bases of these items."""
         jids, which = np.unique(items.jid, return_inverse=True)
         own = [bases[jid] for jid in jids.tolist()]
 
@@ -129,13 +130,13 @@ class Bases:
         )  # fmt: skip
 
     def whole(self, items: Items) -> Bools:
-        """Of which all records are kept."""
+        """Return the items whose records are all there."""
         return (items.put_lsn > 0) & (items.put_lsn >= self.unbroken_lsn)
 
 
 @dataclass(slots=True)
 class Books:
-    """The sums of one journal. `difference` is 0 where they add up, None where nobody can tell."""
+    """The sums of one journal. `difference` is 0 if they add up, None if that is not known."""
 
     opening: int | None = None
     stored: int = 0
@@ -143,17 +144,17 @@ class Books:
     flushed: int = 0
     dead: int = 0
     there: int = 0
-    flushed_unseen: int = 0  # of the opening: gone with a flush, for no record says otherwise
-    delivered: int = 0  # items, of those whose whole life is kept or not
+    flushed_unseen: int = 0  # of the opening: gone with a flush, as no record contradicts that
+    delivered: int = 0  # items, whether all their records are there or not
     deliveries: int = 0
     delivered_once: int = 0
     repeated: int = 0  # deliveries beyond the first of an item
-    unrecorded: int = 0  # deliveries that a later one knows of, without a record
+    unrecorded: int = 0  # deliveries without a record that a later one counts
     wrong: dict[Wrong, int] = field(default_factory=dict)
 
     @property
     def difference(self) -> int | None:
-        """What came in and became nothing; below 0: what is there and never came in."""
+        """Items that came in and have no end; below 0: items that are there and never came in."""
         if self.opening is None:
             return None
         went = sum(self.ended.values()) + self.flushed + self.flushed_unseen
@@ -161,17 +162,17 @@ class Books:
 
 
 def wrongs(items: Items, basis: Bases) -> Ints:
-    """Of each item a number of Wrong, or 0."""
+    """Return for each item a number of `Wrong`, or 0."""
     put, end, early, late = items.put_lsn, items.end_lsn, items.early_lsn, items.late_lsn
-    there, buried = items.count("there") == 1, items.count("buried") == 1
+    there, dead_there = items.count("there") == 1, items.count("dead_there") == 1
     puts, ended, is_flushed = items.count("puts"), items.count("ends") > 0, items.flushed_lsn > 0
     whole = basis.whole(items)
-    # Lent, given back or ended: something that only an item can do that was put.
+    # Leased, given back or ended: only an item that was put has such a record.
     lived = (puts == 0) & (early > 0) & (basis.id_from > 0) & (items.item >= basis.id_from)
     after_end = ((end > 0) & (late > end)) | (
         is_flushed & (items.flushed_lsn < np.maximum(end, late))
     )
-    # Handed off, and ended otherwise too.
+    # Handed off, with another end as well.
     is_both = (items.count("handed") == 1) & (items.end != ev.MOVE)
     ended |= items.end_lsn > 0
     cases = (
@@ -184,23 +185,23 @@ def wrongs(items: Items, basis: Bases) -> Ints:
         (Wrong.NEVER_PUT, lived),
         (Wrong.BEFORE_ITS_PUT, (early > 0) & (early < put)),
         (Wrong.AFTER_ITS_END, whole & after_end),
-        (Wrong.THERE_ALTHOUGH_ENDED, there & (ended | (whole & is_flushed & ~buried))),
-        (Wrong.DEATH_UNCLEAR, whole & there & (items.died != buried)),
+        (Wrong.THERE_ALTHOUGH_ENDED, there & (ended | (whole & is_flushed & ~dead_there))),
+        (Wrong.DEATH_UNCLEAR, whole & there & (items.died != dead_there)),
         (Wrong.LEASED_TWICE, whole & (items.leased_lsn > 0)),
     )
     return np.select([case for _, case in cases], [int(each) for each, _ in cases], 0)
 
 
 def sums(items: Items, wrong: Ints, as_of: Ints) -> dict[str, Ints]:
-    """What each item adds to the books, by the names of SUMS."""
-    there, buried = items.count("there") == 1, items.count("buried") == 1
+    """Return each item's part of the sums, by the names of SUMS."""
+    there, dead_there = items.count("there") == 1, items.count("dead_there") == 1
     deliveries, is_new = items.count("deliveries"), items.put_lsn > as_of
     made = {
         "stored": is_new,
-        # One of the opening may have ended before, and the record of that is not kept.
+        # An item of the opening may have ended before, in a record that is gone.
         "flushed": (items.end_lsn == 0) & ~there & (items.flushed_lsn > as_of) & is_new,
-        "dead": there & buried,
-        "there": there & ~buried,
+        "dead": there & dead_there,
+        "there": there & ~dead_there,
         "delivered": deliveries > 0,
         "delivered_once": (deliveries == 1) & (items.before == 0),
         "deliveries": deliveries,
@@ -213,7 +214,7 @@ def sums(items: Items, wrong: Ints, as_of: Ints) -> dict[str, Ints]:
 
 
 def books(blocks: Iterable[Row], bases: Iterable[Basis]) -> dict[int, Books]:
-    """The books of every journal, by jid, from rows with the columns of SUMS."""
+    """Return the books of every journal, by jid, from rows with the columns of SUMS."""
     by_jid = {basis.jid: basis for basis in bases}
     found = {jid: Books(opening=basis.opening) for jid, basis in by_jid.items()}
     for row in blocks:
@@ -232,7 +233,7 @@ def books(blocks: Iterable[Row], bases: Iterable[Basis]) -> dict[int, Books]:
 
 
 def _note_flushed(made: Books, basis: Basis) -> None:
-    """Of the opening, what is neither there nor ended went with a flush, if there was one."""
+    """Count items of the opening that are neither there nor ended as flushed, if there was one."""
     left = made.difference
     if left and left > 0 and made.opening and max(basis.flushed_lsns, default=0) > basis.as_of:
         named = made.wrong.get(Wrong.LOST, 0)

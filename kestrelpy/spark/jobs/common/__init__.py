@@ -1,1 +1,1 @@
-"""What the jobs share."""
+"""Shared by the jobs: sessions, events, items, and the state of journals."""

@@ -1,14 +1,14 @@
-"""What a journal says is there, by other means than adding up its records.
+"""The baseline of an audit: a journal's items by its snapshot and checkpoints, not by a sum.
 
-    a snapshot (the daemon's memory, written down) + the few records behind it, as a start reads
-    them ──▶ the items that are there, and which of them are dead
-    the checkpoint that a segment opens with ──▶ how many were there at that moment
+    a snapshot + the few records after it,       ──▶ the items that are there, and which of them are
+    as a start reads them                            dead letters
+    the checkpoint at the front of each segment  ──▶ how many items were there at that moment
 
-The audit adds up records; this is what the sum is held against. Needs neither Spark nor a server,
-and runs on executors, a folder at a time.
+The audit sums up records and compares the sum with this. It needs neither Spark nor a server, and
+runs on executors, a folder at a time.
 
-One rule: what is there is asked first. What the records say is read afterwards and cut at the same
-lsn, so that a daemon may go on writing.
+One rule: the baseline is read first. The records are read afterwards and cut at the same lsn, so
+that a daemon may go on writing.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.retention import missing_retained
 
 _FRONT_BYTES: Final = 2048  # holds any segment's header and opening record
-_SNAPSHOTS: Final = 2  # kept by a journal; what it may do without lies below the older
+_SNAPSHOTS: Final = 2  # that a journal has; it may drop segments below the older one
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The checkpoint that a segment of the log opens with: `live` items as of the lsn `as_of`."""
+    """The checkpoint at the front of a segment: `live` items as of the lsn `as_of`."""
 
     identity: str
     segment: int
@@ -55,15 +55,17 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class JournalState:
-    """What a start of the daemon would find in one folder, up to `lsn_last`: of one reader there.
+    """The state of one reader in a folder, up to `lsn_last`, as a start of the daemon finds it.
 
-    `runs` are the items that are there as first and last, u64 pairs; `dead` those of them that are
-    dead. `reclaimed_lsn`: behind it nothing of the log may be missing. `known`: the items are those
-    that are there; False when a record's effect cannot be told by this version. `reader`: 0, or the
-    number of a child, whose `queue` has its full name; `begun` are the items that it was named
-    with in `named_lsn`, `begun_apart` those of them whose marker is no id. `retained_missing`: see
-    `retained`.
-    `passes_on`: its own line does not take all that is put, or did not.
+    - `runs`: the items that are there, as u64 pairs of first and last.
+    - `dead`: the dead letters among them.
+    - `known`: False if this version does not know the effect of a record.
+    - `reclaimed_lsn`: after it no record of the log may be missing.
+    - `reader`: 0, or the number of a child; then `queue` is its full name.
+    - `begun`: the items with which the child began at `named_lsn`.
+    - `begun_out_of_order`: those of them whose marker is not their id.
+    - `retained_missing`: see `retention`.
+    - `passes_on`: the queue's own consumers do not, or did not always, get new items.
     """
 
     folder: str
@@ -82,23 +84,23 @@ class JournalState:
     reader: int = 0
     named_lsn: int = 0
     begun: bytes = b""
-    begun_apart: tuple[int, ...] = ()
+    begun_out_of_order: tuple[int, ...] = ()
     passes_on: bool = False
     retained_missing: tuple[Range, ...] = ()
 
     @property
     def jid(self) -> int:
-        """Its number (`events.jid_of`)."""
-        return ev.line_of(ev.jid_of(bytes.fromhex(self.identity)), self.reader)
+        """The number of the journal or child (`events.jid_of`)."""
+        return ev.reader_jid(ev.jid_of(bytes.fromhex(self.identity)), self.reader)
 
     @property
     def name(self) -> str:
-        """For people: the queue with its server."""
+        """The queue with its server, for people."""
         return f"{self.queue} on {self.server or 'an unnamed server'}"
 
 
 def journals_in(files: Files, folders: Sequence[str]) -> list[str]:
-    """Every folder with a journal in it; raises JournalError where one cannot be listed."""
+    """Return every folder with a journal. Raises JournalError if one cannot be listed."""
     found: dict[str, None] = {}
     for folder in folders:
         found.update(dict.fromkeys(map(os.path.abspath, journal_folders(files, folder))))
@@ -106,13 +108,13 @@ def journals_in(files: Files, folders: Sequence[str]) -> list[str]:
 
 
 def read_states(folder: str, files: Files | None = None) -> list[JournalState]:
-    """What is there, of each reader; a daemon may be writing. Raises JournalError."""
+    """Return the state of each reader; a daemon may be writing. Raises JournalError."""
     files = files or Disk()
-    view, live_set = StartView(files, folder, live=True), LiveSet()
+    view, account = StartView(files, folder, live=True), LiveSet()
     begun: dict[int, tuple[bytes, tuple[int, ...]]] = {}
     passes_on = False
     try:
-        for record in live_set.follow(view):
+        for record in account.follow(view):
             passes_on = passes_on or (record.kind == Kind.READER and not record.reader)
             if record.kind == Kind.READER and (begins := Beginning.decode(record)) is not None:
                 begun[record.reader] = begun_with(begins)
@@ -122,13 +124,13 @@ def read_states(folder: str, files: Files | None = None) -> list[JournalState]:
     missing = missing_retained(files or Disk(), folder, view.snapshot, reclaimed)
     passes_on = passes_on or (view.snapshot is not None and view.snapshot.passes_on)
     made = []
-    for number, line in live_set.lines.items():
+    for number, line in account.lines.items():
         name = view.name + b"+" + line.name if number else view.name
         dead = tuple(sorted(each for each in line.dead if each in line.items))
         made.append(JournalState(
             folder, view.identity.hex(), _text(view.checkpoint.server if view.checkpoint else b""),
             _text(name), view.generation, view.lsn_next - 1, runs_of(line.items),
-            len(line.items), dead, live_set.known,
+            len(line.items), dead, account.known,
             view.snapshot.lsn if view.snapshot is not None else 0, reclaimed,
             () if number else tuple(view.damages), number, line.named_lsn,
             *begun.get(number, (b"", ())), passes_on, () if number else missing,
@@ -137,28 +139,28 @@ def read_states(folder: str, files: Files | None = None) -> list[JournalState]:
 
 
 def begun_with(begins: Beginning | None) -> tuple[bytes, tuple[int, ...]]:
-    """What a child was named with, and what of that is apart, as `JournalState` has them."""
+    """Return `begun` and `begun_out_of_order` of a `JournalState`."""
     if begins is None:
         return b"", ()
-    apart = {e.item for e in begins.placed} | {e.item for e in begins.delayed}
-    return runs_of(begins.live), tuple(sorted(apart))
+    out_of_order = {e.item for e in begins.placed} | {e.item for e in begins.delayed}
+    return runs_of(begins.live), tuple(sorted(out_of_order))
 
 
 def older_snapshot(folder: str, files: Files | None = None) -> int:
-    """The lsn up to which segments may have gone from the middle of the log; 0: none may."""
+    """Return the lsn up to which segments in the middle of the log may have gone; 0: none."""
     names = (files or Disk()).names(folder)
     lsns = sorted(lsn for name in names if (lsn := snapshot_lsn(name)) is not None)[-_SNAPSHOTS:]
     return lsns[0] if len(lsns) == _SNAPSHOTS else 0
 
 
 def read_openings(folder: str, files: Files | None = None) -> tuple[list[Opening], set[str]]:
-    """The openings of all segments in one folder, an archive too, and its survivors.
+    """Return the openings of all segments in a folder or archive, and its compacted segments.
 
-    Survivors are named `<identity>:<segment>`: holes between their records are none.
+    A compacted segment is named `<identity>:<segment>`: lsns between its records are not lost.
     """
     files = files or Disk()
     found: list[Opening] = []
-    survivors: set[str] = set()
+    compacted: set[str] = set()
     for name in files.names(folder):
         if not name.endswith(SUFFIX):
             continue
@@ -166,13 +168,13 @@ def read_openings(folder: str, files: Files | None = None) -> tuple[list[Opening
         try:
             front = files.read(path, 0, _FRONT_BYTES)
         except OSError:
-            continue  # removed by a daemon meanwhile; what cannot be read is named elsewhere
+            continue  # removed by a daemon meanwhile; other errors are reported by the read
         header = SegmentHeader.decode(front, path)
         if header is None:
             continue
         identity = header.identity.hex()
         if header.role == COMPACTED:
-            survivors.add(f"{identity}:{header.segment}")
+            compacted.add(f"{identity}:{header.segment}")
             continue
         record = decode(front, FILE_HEADER_BYTES, header.journal, header.segment)
         if record is not None and record.kind == Kind.CHECKPOINT:
@@ -181,11 +183,11 @@ def read_openings(folder: str, files: Files | None = None) -> tuple[list[Opening
                 Opening(identity, header.segment, record.lsn, said.as_of, said.next_item,
                         said.live_items)
             )  # fmt: skip
-    return found, survivors
+    return found, compacted
 
 
 def runs_of(items: IdSet) -> bytes:
-    """Ids as runs: first and last, u64 each, rising."""
+    """Return ids as runs: first and last, u64 each, rising."""
     ranges, pages = items.encode()
     whole = np.frombuffer(ranges, "<u8").reshape(-1, 2)
     runs = [whole[whole[:, 0] <= whole[:, 1]]]
@@ -203,15 +205,15 @@ def runs_of(items: IdSet) -> bytes:
 
 
 def pairs_of(runs: bytes) -> list[tuple[int, int]]:
-    """The inverse: first and last of each run."""
+    """Return first and last of each run."""
     return [(int(a), int(b)) for a, b in np.frombuffer(runs, "<u8").reshape(-1, 2)]
 
 
 def reliable(openings: Sequence[Opening]) -> list[Opening]:
-    """Those of one journal, by lsn, whose counts hold.
+    """Return the openings of one journal, by lsn, whose counts hold.
 
-    One may count records that were still in memory when its segment was opened. If a crash took
-    them, the next segment begins at or below `as_of`, and the count is of what never was.
+    An opening may count records that were still in memory when its segment was opened. If a crash
+    lost them, the next segment begins at or below `as_of`, and the count is wrong.
     """
     ordered = sorted(set(openings), key=lambda each: (each.lsn, each.segment))
     return [

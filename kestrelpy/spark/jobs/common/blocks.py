@@ -1,17 +1,17 @@
-"""Events in blocks of items, as bytes: read, shared out and folded with numpy, not row by row.
+"""Events in blocks of items, as bytes: read, shuffled and folded with numpy, not row by row.
 
     a segment ──▶ `Events`, sorted by block ──▶ jid | block | chunk     a row for each block
-                                                   └ shuffled: what is said of an item is together
+                                                   └ shuffled: all events of an item in one place
 
     jid       the journal (`events.jid_of`)
-    block     65,536 items, or those records that are about none
-    flushes   how many of the events are one
-    chunk     the events, as Arrow writes them
+    block     65,536 items, or the records that are about none
+    flushes   how many of the events are flushes
+    chunk     the events, in Arrow's format
 
-Spark moves a few large rows instead of millions of small ones; what counts single events takes the
-chunks apart again (`rows`), if it has to.
+Spark moves a few large rows instead of millions of small ones. A job that needs single events
+unpacks the chunks again (`rows`).
 
-One rule: what a job does not need is not read.
+One rule: a column is read only if a job needs it.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from kestrelpy.spark.options import Options, parse_options
 from kestrelpy.spark.schema import Selection, select
 
 BLOCK_BITS: Final = 16  # items of one block lie together
-NO_BLOCK: Final = -1  # of records that are about no item
+NO_BLOCK: Final = -1  # for records that are about no item
 _CHUNKS: Final = "jid bigint, block bigint, flushes bigint, chunk binary"
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
-_ROWS_MOST: Final = 1 << 20  # of a segment that are packed at once
+_ROWS_MOST: Final = 1 << 20  # of a segment, packed at once
 _FLUSHES: Final = (ev.FLUSH, ev.UPTO, ev.NAME)
-_TASKS_EACH: Final = 4  # for each core, where there is much of little
+_TASKS_EACH: Final = 4  # for each core, if there are many small sources
 _FOLDED_LEAST: Final = 1 << BLOCK_BITS  # rows; smaller groups are folded together
 
 Batches = Iterator[pa.RecordBatch]
@@ -55,16 +55,16 @@ def read(
     spark: SparkSession, paths: Sequence[str], more: str = "",
     last: Mapping[int, int] | None = None, with_gone: bool = False,
 ) -> DataFrame:  # fmt: skip
-    """Every record under these folders, each once; what is damaged is passed over, not an error.
+    """Read every record under these folders, each once; skip damaged ones.
 
-    `more` are columns that are kept as they are read; `last`: of these journals, records up to
-    this lsn. `with_gone`: the lines of children that were removed, too.
+    `more` are extra columns, as they are read. `last`: for these journals, records up to this lsn.
+    `with_gone`: also for children that were removed.
     """
     said = {"paths": json.dumps(list(paths)), "mode": "events", "failOnDataLoss": "false"}
     options = parse_options(said)
-    kept = _fields(more)
-    selection = select("events", [*(_fields(ev.NEEDED) | kept).items()])
-    pack = partial(_read, options=options, selection=selection, kept=[*kept], last=last or {},
+    extra = _fields(more)
+    selection = select("events", [*(_fields(ev.NEEDED) | extra).items()])
+    pack = partial(_read, options=options, selection=selection, extra=[*extra], last=last or {},
                    with_gone=with_gone)  # fmt: skip
     planned = spark.sparkContext.parallelize([options], 1).flatMap(_plan).collect()
     return _by_task(spark, planned, pack)
@@ -73,12 +73,12 @@ def read(
 def made(
     spark: SparkSession, sources: Sequence[bytes], make: Callable[[bytes], Iterable[Events]]
 ) -> DataFrame:
-    """Events that `make` makes of these."""
+    """Return the events that `make` makes of these sources."""
     return _by_task(spark, sources, partial(_made, make=make), tasks_for(spark, len(sources)))
 
 
 def together(spark: SparkSession, chunks: DataFrame) -> DataFrame:
-    """All chunks of a block in one place, one behind the other."""
+    """Return the chunks with those of a block in one place, one after the other."""
     parts = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     return chunks.repartition(parts, "jid", "block").sortWithinPartitions("jid", "block")
 
@@ -86,18 +86,18 @@ def together(spark: SparkSession, chunks: DataFrame) -> DataFrame:
 def folded(
     chunks: DataFrame, fold: Callable[[Events], pa.RecordBatch | None], schema: str
 ) -> DataFrame:
-    """What `fold` makes of the events of whole blocks; of chunks that are `together`."""
+    """Return what `fold` makes of the events of whole blocks, from chunks that are `together`."""
     return chunks.mapInArrow(partial(_folded, fold=fold), schema)
 
 
 def has_flushes(chunks: DataFrame) -> bool:
-    """Is there a flush among the events?"""
+    """True if there is a flush among the events."""
     row = chunks.agg(fn.max("flushes").alias("most")).head()
     return row is not None and bool(row.most)
 
 
 def rows(chunks: DataFrame) -> DataFrame:
-    """The records one by one (`events.ROWS`)."""
+    """Return the records one by one (`events.ROWS`)."""
     return chunks.mapInArrow(_rows, ev.ROWS)
 
 
@@ -106,7 +106,7 @@ def _fields(columns: str) -> dict[str, str]:
 
 
 def tasks_for(spark: SparkSession, count: int) -> int:
-    """In how many tasks so many small things are done: of queues there may be thousands."""
+    """Return in how many tasks to do `count` small things; there may be thousands of queues."""
     return max(min(count, _TASKS_EACH * spark.sparkContext.defaultParallelism), 1)
 
 
@@ -128,7 +128,7 @@ def _plan(options: Options) -> list[bytes]:
 
 
 def _read(
-    batches: Batches, options: Options, selection: Selection, kept: Sequence[str],
+    batches: Batches, options: Options, selection: Selection, extra: Sequence[str],
     last: Mapping[int, int], with_gone: bool,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     for source in _sources(batches):
@@ -137,7 +137,7 @@ def _read(
             jid = ev.jid_of(part.split.identity)
             with one_sentence(JournalError):
                 for read in _gathered(journals.read([part], selection, options)):
-                    read_of = by_reader(jid, read, part.split, kept, last.get(jid), with_gone)
+                    read_of = by_reader(jid, read, part.split, extra, last.get(jid), with_gone)
                     for events in read_of:
                         yield from chunks_of(events)
 
@@ -167,7 +167,7 @@ def _sources(batches: Batches) -> Iterator[bytes]:
 
 
 def chunks_of(events: Events) -> Iterator[pa.RecordBatch]:
-    """A row for each block."""
+    """Return a row for each block."""
     if not len(events):
         return
     blocks = np.where(events.item > 0, events.item >> BLOCK_BITS, NO_BLOCK)
@@ -192,7 +192,7 @@ def chunks_of(events: Events) -> Iterator[pa.RecordBatch]:
 
 
 def events_of(chunk: bytes | pa.Buffer) -> pa.RecordBatch:
-    """What `chunks_of` wrote down."""
+    """Return the events that `chunks_of` packed."""
     with pa.ipc.open_stream(chunk) as stream:
         return stream.read_next_batch()
 

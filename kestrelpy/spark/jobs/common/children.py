@@ -1,13 +1,13 @@
-"""Fan-out children as queues of their own: what `orders` has is told of `orders+audit`, too.
+"""Fan-out children as queues of their own in the tables of the report, like `orders+audit`.
 
-    events of `orders`    put 1   put 2   confirm 1 (audit)   put 3 (audit)   upto 2 (audit)
-    told of the queue     put 1   put 2
-    told of the child     put 1   put 2   confirm 1           put 3           flush 2
+    records of `orders`   put 1   put 2   confirm 1 (audit)   put 3 (audit)   upto 2 (audit)
+    of the queue          put 1   put 2
+    of the child          put 1   put 2   confirm 1           put 3           flush 2
 
-What is put for all is told of each child that was there, as far as it is for that. A confirm of all
-up to a marker, or the end of the child, is told as a flush: what it reached is gone.
+An item for all readers is put for each child that existed and gets it. A confirm of all up to a
+marker, or the removal of the child, becomes a flush: the items that it reached are gone.
 
-One rule: nobody asks for this where no journal names a child.
+One rule: this is used only if a journal names a child.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kestrelpy.spark.jobs.common.baseline import JournalState, journals_in, pair
 from kestrelpy.spark.jobs.common.job import folders
 from kestrelpy.spark.schema import OPS
 
-# What is read of events beside what a job asks for.
+# Columns of events that are read in addition to the job's own.
 MORE: Final = ", journal string, reader_number bigint, number bigint"
 _PUT, _DISCARD, _FLUSH, _UPTO, _NAME = (
     OPS[kind]
@@ -36,7 +36,7 @@ _PUT, _DISCARD, _FLUSH, _UPTO, _NAME = (
 
 
 def events_of_each(events: DataFrame, journals: Sequence[Journal]) -> DataFrame:
-    """Events with the columns MORE: each reader's under its own name, `reader` null."""
+    """Return events (with the columns MORE) under each reader's own name; `reader` is null."""
     spark, columns = events.sparkSession, [c for c in events.columns if c not in _names(MORE)]
     named = [
         (j.identity.hex(), c.number, f"{j.queue}+{c.name}", c.named_lsn, c.floor,
@@ -53,14 +53,14 @@ def events_of_each(events: DataFrame, journals: Sequence[Journal]) -> DataFrame:
     is_mine &= (op != _NAME) | (lsn == fn.col("stop"))
     is_shared = is_own & (op == _PUT) & (fn.col("item") > fn.col("floor"))
     last = fn.when(op == _UPTO, fn.col("number")).when(op == _NAME, ITEM_MAX)
-    told = (
+    of_children = (
         both.where(is_mine | is_shared)
         .withColumn("item", fn.coalesce(last, "item"))
         .withColumn("op", fn.when(op.isin(_UPTO, _NAME), _FLUSH).otherwise(op))
         .withColumn("queue", fn.col("full"))
         .withColumn("reader", fn.lit(None).cast("string"))
     )
-    return own.select(columns).unionByName(told.select(columns))
+    return own.select(columns).unionByName(of_children.select(columns))
 
 
 def _names(columns: str) -> set[str]:
@@ -68,25 +68,25 @@ def _names(columns: str) -> set[str]:
 
 
 def _without_passed_on(own: DataFrame, journals: Sequence[Journal]) -> DataFrame:
-    """Without puts that the queue's own line did not take, and what became of them."""
+    """Return the queue's events without items that were only for its children."""
     spans = [
-        (j.identity.hex(), first, behind or ITEM_MAX, floor)
-        for j in journals for first, behind, floor in passed_on(j.reader_names)
+        (j.identity.hex(), first, until or ITEM_MAX, floor)
+        for j in journals for first, until, floor in passed_on(j.reader_names)
     ]  # fmt: skip
     if not spans:
         return own
-    columns = "of string, first bigint, behind bigint, floor bigint"
+    columns = "of string, first bigint, until bigint, floor bigint"
     table = own.sparkSession.createDataFrame(spans, columns)
     passed = (
         (fn.col("journal") == fn.col("of")) & fn.col("op").isin(_PUT, _DISCARD)
         & (fn.col("item") > fn.col("floor"))
-        & (fn.col("lsn") > fn.col("first")) & (fn.col("lsn") < fn.col("behind"))
+        & (fn.col("lsn") > fn.col("first")) & (fn.col("lsn") < fn.col("until"))
     )  # fmt: skip
     return own.join(fn.broadcast(table), passed, "left_anti")
 
 
 def items_of_children(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """What is there for each child: `server, queue, generation, item, state`."""
+    """Return the items of each child: `server, queue, generation, item, state`."""
     found = journals_in(Disk(), folders(paths))
     states: list[JournalState] = []
     if found:
@@ -96,17 +96,17 @@ def items_of_children(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     for state in states:
         if state.reader and state.lsn_last >= getattr(newest.get(state.jid), "lsn_last", 0):
             newest[state.jid] = state
-    lives = {jid: (s.server or None, s.queue, s.generation) for jid, s in newest.items()}
+    names = {jid: (s.server or None, s.queue, s.generation) for jid, s in newest.items()}
     runs = [
-        (*lives[jid], jid, low, high) for jid, s in newest.items() for low, high in pairs_of(s.runs)
+        (*names[jid], jid, low, high) for jid, s in newest.items() for low, high in pairs_of(s.runs)
     ]
     dead = [(jid, item) for jid, s in newest.items() for item in s.dead]
     there = spark.createDataFrame(
         runs, "server string, queue string, generation bigint, of bigint, low bigint, high bigint"
     ).withColumn("item", fn.explode(fn.sequence("low", "high")))  # fmt: skip
-    buried = spark.createDataFrame(dead, "of bigint, item bigint")
-    buried = buried.withColumn("state", fn.lit("dead"))
-    return there.join(fn.broadcast(buried), ["of", "item"], "left").select(
+    dead_items = spark.createDataFrame(dead, "of bigint, item bigint")
+    dead_items = dead_items.withColumn("state", fn.lit("dead"))
+    return there.join(fn.broadcast(dead_items), ["of", "item"], "left").select(
         "server", "queue", "generation", "item",
         fn.coalesce("state", fn.lit("ready")).alias("state"),
     )  # fmt: skip

@@ -1,14 +1,15 @@
-"""Events as the jobs want them: numbers instead of words, many at once.
+"""Events as arrays of numbers, for the jobs.
 
-    jid        the journal: a number (`jid_of`)
-    kind       the record's kind (`journal.format.Kind`), -1 where its word is not known here
-    ms         when it happened; `opened_ms`: when the delivery began that it ends, 0: none did
-    before     of what ends a delivery: how many deliveries the item had before this one
-    how        what ended a delivery that came to nothing: one of HOW
-    key_hash   the item's key: 64 bits of it
-    stamped    of a put: it says an id, a schedule, or what its item was made of
+    jid           the journal, or a child in it: a number (`jid_of`, `reader_jid`)
+    kind          the record's kind (`journal.format.record.Kind`); -1: its word is not known here
+    ms            when it happened
+    opened_ms     when the delivery began that it ends; 0: it ends none
+    before        how many deliveries the item had before the one that it ends
+    how           what ended a delivery without a confirm: one of HOW
+    key_hash      64 bits of the item's key
+    with_header   1: a put with an id, a schedule, or the origin of its item
 
-One rule: what a job does not need is not read.
+One rule: a column is read only if a job needs it.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ NEEDED: Final = (
     "attempts int, reason string, key_bytes binary, segment bigint, reader_number bigint, "
     "origin string, id string, scope_bytes binary"
 )
-# What `Events.rows` makes of them, for Spark.
+# The columns of `Events.rows`, for Spark.
 ROWS: Final = (
     "jid bigint, kind int, item bigint, lsn bigint, ms bigint, opened_ms bigint, segment bigint, "
     "of_child boolean, key_hash bigint"
 )
-# Words of the journal for what ended a delivery; any other is a reason that somebody gave.
+# The journal's words for the end of a delivery; any other is a reason from a client.
 HOW: Final = ("", "abort", "hangup", "lease", "defer")
 OTHER: Final = len(HOW)
 DEFER: Final = HOW.index("defer")
@@ -57,18 +58,18 @@ TOKENS, MOVE, CANCEL = int(Kind.TOKENS), int(Kind.MOVED), int(Kind.CANCELLED)
 REDRIVE, RELEASE = int(Kind.REDRIVEN), int(Kind.RELEASED)
 LEASE, RENEW = int(Kind.LEASED), int(Kind.RENEWED)
 NAME, UPTO = int(Kind.READER), int(Kind.UPTO)
-# Beside the kinds of records: what is known of an item without them.
+# Besides the kinds of records: facts about an item that come from no record.
 THERE: Final = 1000
-BURIED: Final = 1001
-HANDED: Final = 1002  # the put of another item says that it was made of this one
-KEYED: Final = 1003  # its put, before this child was named, says its key
-# After one of these an item is gone for good.
+DEAD_THERE: Final = 1001
+HANDED: Final = 1002  # the put of another item names this one as its origin
+KEYED: Final = 1003  # its put, before this child was named, has its key
+# One of these ends an item for good.
 ENDS: Final = (CONFIRM, EXPIRE, DISCARD, MOVE, CANCEL)
 # These end a delivery, and say when it began.
 DELIVERIES: Final = (CONFIRM, RETURN, DEAD, MOVE)
-# Only what is there has one of these, and is there behind it.
-LIVES: Final = (RETURN, DEAD, LEASE, RENEW, REDRIVE)
-# Records of other kinds are written by later versions: what they do to an item is not known here.
+# Only a live item has one of these, and stays live after it.
+ONLY_LIVE: Final = (RETURN, DEAD, LEASE, RENEW, REDRIVE)
+# Records of other kinds come from later versions: their effect on an item is not known here.
 UNDERSTOOD: Final = (
     *ENDS, PUT, RETURN, DEAD, FLUSH, TOKENS, REDRIVE, int(Kind.DECLARED), int(Kind.PAUSED),
     LEASE, RENEW, RELEASE, int(Kind.SETTLED), int(Kind.IDS), NAME, UPTO,
@@ -80,9 +81,9 @@ _REASONS: Final = pa.array(HOW[1:], pa.string())
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """A flush: everything up to item `last` was gone, but what was dead and `spared`.
+    """A flush of all items up to `last`, except dead letters and the `spared`.
 
-    `is_upto`: a confirm of everything up to the marker `last`; what was delayed is spared, too.
+    `is_upto`: a confirm of all items up to the marker `last`; it also spares delayed items.
     """
 
     jid: int
@@ -94,16 +95,16 @@ class Flush:
 
 
 class Events:
-    """Some events, a column each, as numpy has them; 0 where there is nothing."""
+    """Some events as arrays, one for each column; 0 where there is no value."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.batch = batch
 
     @classmethod
     def of(
-        cls, jid: int, read: pa.RecordBatch, kept: Sequence[str] = (), last: int | None = None
+        cls, jid: int, read: pa.RecordBatch, extra: Sequence[str] = (), last: int | None = None
     ) -> Events:
-        """Of a journal, up to the lsn `last`, from columns of NEEDED and those that are `kept`."""
+        """Make events of a journal up to the lsn `last`, from the columns NEEDED and `extra`."""
         if last is not None and (late := ints(read["lsn"]) > last).any():
             read = read.filter(pa.array(~late))
         kind = ints(pc.fill_null(pc.index_in(read["op"], _WORDS), len(_WORDS)))
@@ -120,8 +121,8 @@ class Events:
             "segment": ints(read["segment"]),
             "of_child": pa.array(ints(read["reader_number"]) > 0),
             "key_hash": _hashes(read["key_bytes"]),
-            "stamped": _any_of(read["origin"], read["id"], read["scope_bytes"]),
-            **{name: read[name] for name in kept},
+            "with_header": _any_of(read["origin"], read["id"], read["scope_bytes"]),
+            **{name: read[name] for name in extra},
         }
         return cls(pa.RecordBatch.from_pydict(columns))
 
@@ -129,8 +130,7 @@ class Events:
     def bare(
         cls, jid: int, kind: int, items: Ints, lsn: Ints | int = 0, keys: pa.Array | None = None
     ) -> Events:
-        """What is said of items without a record: nothing else is known of them, but an `lsn` and
-        the hashes of their `keys`."""
+        """Make facts about items that come from no record, with an `lsn` and hashes of `keys`."""
         nothing = np.zeros(len(items), np.int64)
         hashes = pa.nulls(len(items), pa.int64()) if keys is None else keys
         columns = {
@@ -138,7 +138,7 @@ class Events:
             "lsn": nothing + lsn, "ms": nothing, "opened_ms": nothing,
             "attempts": nothing.astype(np.int32), "how": nothing.astype(np.int8),
             "segment": nothing, "of_child": nothing == 1, "key_hash": hashes,
-            "stamped": nothing,
+            "with_header": nothing,
         }  # fmt: skip
         return cls(pa.RecordBatch.from_pydict(columns))
 
@@ -146,11 +146,11 @@ class Events:
         return int(self.batch.num_rows)
 
     def records(self) -> Events:
-        """Those that are records."""
+        """Return the events that are records."""
         return self.pick(self.kind < THERE) if (self.kind >= THERE).any() else self
 
     def pick(self, which: Ints | Bools) -> Events:
-        """Some of them, by their places or marks."""
+        """Return some of the events, by position or by a mask."""
         chosen = pa.array(which)
         taken = self.batch.filter(chosen) if which.dtype == bool else self.batch.take(chosen)
         return Events(taken)
@@ -197,20 +197,20 @@ class Events:
 
     @cached_property
     def before(self) -> Ints:
-        """How many deliveries ended before the one that each ends; only of what ends one."""
+        """How many deliveries ended before the one that each event ends."""
         counted = (self.kind == DEAD) | ((self.kind == RETURN) & (self.how != DEFER))
         made: Ints = self.attempts - counted
         return made
 
     def is_one_of(self, kinds: Sequence[int]) -> Bools:
-        """Which are of one of these kinds."""
+        """Return which events are of one of these kinds."""
         found: Bools = self.kind == kinds[0]
         for kind in kinds[1:]:
             found |= self.kind == kind
         return found
 
     def rows(self) -> pa.RecordBatch:
-        """As ROWS says."""
+        """Return the events with the columns of ROWS."""
         item, opened = self.item, self.opened_ms
         columns = {
             "jid": self.jid, "kind": self.kind.astype(np.int32),
@@ -223,14 +223,14 @@ class Events:
 
 
 def ints(column: pa.Array) -> Ints:
-    """As numpy has them; 0 where there is none."""
+    """Return a column as an array; 0 for null."""
     column = column.fill_null(0) if column.null_count else column
     made: npt.NDArray[np.integer] = column.to_numpy(zero_copy_only=False)
     return made.astype(np.int64, copy=False)
 
 
 def bools(column: pa.Array) -> Bools:
-    """As numpy has them."""
+    """Return a column as an array."""
     made: Bools = column.to_numpy(zero_copy_only=False)
     return made
 
@@ -255,22 +255,22 @@ def _hashes(keys: pa.Array) -> pa.Array:
 
 
 def number_of(name: bytes) -> int:
-    """64 bits of a name: two have the same by one chance in 10^19."""
+    """Return 64 bits of a name: two names share them with a chance of 1 in 10^19."""
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little", signed=True)
 
 
 def jid_of(identity: bytes) -> int:
-    """A journal's number."""
+    """Return a journal's number."""
     return number_of(identity)
 
 
-def line_of(jid: int, reader: int) -> int:
-    """The number of a child's line, which is judged as a journal of its own; 0: the queue's own."""
+def reader_jid(jid: int, reader: int) -> int:
+    """Return a child's number: the jobs treat a child as a journal of its own. Reader 0: `jid`."""
     return number_of(struct.pack("<qQ", jid, reader)) if reader else jid
 
 
 def read_events(spark: SparkSession, paths: Sequence[str], columns: str) -> DataFrame:
-    """Every record under these folders, each once; what is damaged is passed over, not an error."""
+    """Read every record under these folders, each once; skip damaged ones."""
     reader = spark.read.format("kestrel").option("mode", "events").schema(columns)
     return reader.option("failOnDataLoss", "false").load(list(paths))
 
@@ -282,9 +282,9 @@ _FLUSHES: Final = (
 
 
 def read_flushes(spark: SparkSession, paths: Sequence[str]) -> list[Flush]:
-    """Flushes by lsn, with the items that they spared. (`value` of all records is read for them.)
+    """Return flushes by lsn, with the items that they spared. (The read takes all bodies.)
 
-    Of several journals they come one among the other. A child that is removed is flushed by that.
+    Flushes of several journals are mixed. The removal of a child counts as its flush.
     """
     kinds = (Kind.FLUSHED, Kind.UPTO, Kind.READER)
     found, rows = [], read_events(spark, paths, _FLUSHES).where(
@@ -299,7 +299,7 @@ def read_flushes(spark: SparkSession, paths: Sequence[str]) -> list[Flush]:
         number = r.reader_number
         known = reader_numbers.get(r.journal)
         reader = known.reader(number, r.lsn) if known is not None else number
-        jid = line_of(jid_of(bytes.fromhex(r.journal)), reader)
+        jid = reader_jid(jid_of(bytes.fromhex(r.journal)), reader)
         if r.op == OPS[Kind.READER]:
             if r.reader_number and r.flags == STOPS:
                 found.append(Flush(jid, r.lsn, ITEM_MAX, r.ms, ()))
@@ -313,7 +313,7 @@ def read_flushes(spark: SparkSession, paths: Sequence[str]) -> list[Flush]:
 def read_beginnings(
     spark: SparkSession, paths: Sequence[str]
 ) -> dict[tuple[str, int], list[tuple[int, Beginning | None]]]:
-    """When children were named, and what with: by the journal's identity and the number."""
+    """Return when children were named, and their first items, by journal identity and number."""
     rows = read_events(spark, paths, _FLUSHES).where(
         (fn.col("op") == OPS[Kind.READER]) & (fn.col("reader_number") > 0)
         & (fn.col("flags") != STOPS)
@@ -325,8 +325,8 @@ def read_beginnings(
     return found
 
 
-def read_places(spark: SparkSession, paths: Sequence[str]) -> dict[int, Ints]:
-    """Of each journal the numbers that went to no item of the queue's own line, rising."""
+def read_positions(spark: SparkSession, paths: Sequence[str]) -> dict[int, Ints]:
+    """Return for each journal the numbers that no item of the queue itself has, rising."""
     columns = "journal string, op string, number bigint, item bigint, reader_number bigint"
     rows = read_events(spark, paths, columns)
     of_child = (fn.col("op") == OPS[Kind.PUT]) & (fn.col("reader_number") > 0)

@@ -1,12 +1,12 @@
-"""What every job does around its work: its arguments, a session, a line of progress, an end.
+"""Runs a job: its arguments, a session, a line of progress, an outcome.
 
     python -m kestrelpy.spark.jobs.<job> PATH...   spark-submit .../<job>/__main__.py PATH...
     kestrelpy spark <job> PATH...
 
     exit code   0 done, and it holds     1 it does not     2 it could not be done
 
-Words go to stdout (with `--json` one line of JSON instead), progress to stderr while a person is
-watching; `--summary FILE` keeps the JSON in any case.
+The text goes to stdout (with `--json` one line of JSON instead), progress to stderr if that is a
+terminal; `--summary FILE` writes the JSON in any case.
 
 One rule: however a job ends, it says one sentence, and the exit code agrees with it.
 """
@@ -42,19 +42,19 @@ _STDERR: Final = 2
 _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit has started the virtual machine
 _WARNING: Final = "Data is missing: "  # of `kestrelpy.spark.files.partitions`, on executors
 _LOOK_SECONDS: Final = 0.25
-# What Spark takes for a cluster of many machines, unless somebody says otherwise.
+# Spark's default, made for a cluster of many machines.
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PARTITIONS_UNSAID: Final = "200"
 _SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
-    "spark.log.level": "OFF",  # what goes wrong is said in one sentence
-    "spark.driver.memory": "2g",  # where this process starts the virtual machine; if need be
+    "spark.log.level": "OFF",  # errors come as one sentence
+    "spark.driver.memory": "2g",  # only if this process starts the virtual machine
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a job is asked: folders (globs), where its tables go, how it answers."""
+    """The arguments of a job: folders (globs), where its tables go, how it answers."""
 
     paths: tuple[str, ...]
     out: str | None = None
@@ -66,7 +66,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it: the words for people, the facts for programs, the exit code."""
+    """The result of a job: the text for people, the facts for programs, the exit code."""
 
     text: str
     facts: dict[str, object]
@@ -74,7 +74,7 @@ class Outcome:
 
 
 class Progress:
-    """A line on stderr that says what is being done, and how far it is; nobody watching: silent."""
+    """A line on stderr with the current step and its progress; silent unless `watched`."""
 
     def __init__(self, stream: TextIO, watched: bool, spark: SparkSession | None = None) -> None:
         self._stream, self._watched, self._spark = stream, watched, spark
@@ -85,15 +85,15 @@ class Progress:
             self._thread.start()
 
     def of(self, spark: SparkSession) -> None:
-        """Tasks of this session are counted."""
+        """Count the tasks of this session."""
         self._spark = spark
 
     def step(self, words: str) -> None:
-        """What is being done now."""
+        """Set the text of the current step."""
         self._step = words
 
     def end(self) -> None:
-        """The line goes."""
+        """Remove the line."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
@@ -123,7 +123,7 @@ Work = Callable[["SparkSession", Request, Progress], Outcome]
 
 
 def run(job: str, work: Work, request: Request) -> int:
-    """Do it, and answer; the exit code."""
+    """Run the work and print its outcome; return the exit code."""
     progress = Progress(os.fdopen(os.dup(_STDERR), "w"), os.isatty(_STDERR))
     began = time.monotonic()
     progress.step("starting Spark")
@@ -146,7 +146,7 @@ def run(job: str, work: Work, request: Request) -> int:
 
 
 def parse(job: str, about: str, argv: Sequence[str] | None = None, out: str = "") -> Request:
-    """The words of the command line; `out` says what its tables are, "": it must have a place."""
+    """Parse the command line. `out` is the help of `--out`; "": the option is required."""
     parser = argparse.ArgumentParser(prog=job, description=about)
     parser.add_argument("paths", nargs="+", metavar="PATH", help="data directory, backup, archive")
     parser.add_argument("--out", required=not out, help=out or "where the tables go")
@@ -161,7 +161,7 @@ def parse(job: str, about: str, argv: Sequence[str] | None = None, out: str = ""
 
 
 def folders(paths: Sequence[str]) -> list[str]:
-    """The folders that these globs name; raises KestrelError for one that names none."""
+    """Return the folders that these globs name. Raises KestrelError if one names none."""
     found: dict[str, None] = {}
     for path in paths:
         named = [each for each in sorted(glob(path)) or [path] if os.path.isdir(each)]
@@ -175,13 +175,13 @@ def folders(paths: Sequence[str]) -> list[str]:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 item`, `2 items`."""
+    """Return a count with its noun: `1 item`, `2 items`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 @contextmanager
 def _session(job: str, master: str | None) -> Iterator[SparkSession]:
-    """A session that suits; one that was there before stays."""
+    """Give a session that suits; stop it at the end unless it was there before."""
     from kestrelpy.spark.session import NEEDED_BY_JOBS, session, what_is_missing
 
     missing = what_is_missing(NEEDED_BY_JOBS)
@@ -203,16 +203,16 @@ def _session(job: str, master: str | None) -> Iterator[SparkSession]:
 
 @contextmanager
 def _aside(is_ours: bool) -> Iterator[None]:
-    """A virtual machine that is started meanwhile talks into a file; what counts of it is relayed.
+    """Send the stderr of a virtual machine started in this block to a file; relay warnings from it.
 
-    It and the processes that it starts say a page at every start, and some more about workers that
-    nobody waits for any more. What executors say of missing data is for people.
+    The virtual machine and its processes print a page at every start, and more about workers that
+    have ended. Only the executors' warnings about missing data are for people.
     """
     if not is_ours:
         yield
         return
     place, path = tempfile.mkstemp(prefix="kestrelpy-spark-")
-    kept = os.dup(_STDERR)
+    stderr = os.dup(_STDERR)
     sys.stderr.flush()
     os.dup2(place, _STDERR)
     os.close(place)
@@ -220,14 +220,14 @@ def _aside(is_ours: bool) -> Iterator[None]:
         yield
     finally:
         sys.stderr.flush()
-        os.dup2(kept, _STDERR)
-        os.close(kept)
+        os.dup2(stderr, _STDERR)
+        os.close(stderr)
         atexit.register(_relay, path)
 
 
 def _relay(path: str) -> None:
-    with open(path, encoding="utf-8", errors="replace") as told:
-        lines = dict.fromkeys(line for line in told if line.startswith(_WARNING))
+    with open(path, encoding="utf-8", errors="replace") as output:
+        lines = dict.fromkeys(line for line in output if line.startswith(_WARNING))
     os.unlink(path)
     for line in lines:
         sys.stderr.write(f"kestrelpy: {line}")
@@ -235,10 +235,10 @@ def _relay(path: str) -> None:
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """What Spark raises comes out as one sentence."""
+    """Turn errors of Spark into one sentence."""
     from pyspark.errors import PySparkException
 
-    # What the virtual machine raises and Spark does not know; py4j says nothing of its types.
+    # Errors of the virtual machine that Spark does not wrap; py4j has no type hints.
     unknown: type[Exception] = import_module("py4j.protocol").Py4JError
     try:
         yield

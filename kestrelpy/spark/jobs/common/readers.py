@@ -1,14 +1,14 @@
-"""Each reader's line apart: what is read of a journal, for its queue and for each fan-out child.
+"""Events of a journal by reader: of the queue itself, and of each fan-out child.
 
-    records of `orders`   PUT 1   PUT 2   DONE 1 (reader 1)   PUT 3 (reader 1)   DONE 2
-    line of `orders`      PUT 1   PUT 2                                          DONE 2
-    line of reader 1      PUT 1   PUT 2   DONE 1              PUT 3
+    records of `orders`    PUT 1   PUT 2   DONE 1 (reader 1)   PUT 3 (reader 1)   DONE 2
+    events of `orders`     PUT 1   PUT 2                                          DONE 2
+    events of reader 1     PUT 1   PUT 2   DONE 1              PUT 3
 
-A line is to the jobs what a journal is: it has a number of its own (`events.line_of`), and what is
-put for all is told to each. Records of children stand in their parent's, too, marked `of_child`:
-the numbers of records are checked there.
+The jobs treat a child as a journal with a number of its own (`events.reader_jid`); an item for all
+readers is put for each of them. Events of children are also among those of the parent, marked
+`of_child`, because the numbers of records are checked there.
 
-One rule: whose a record is follows from its own number, and from the READER records around it.
+One rule: the reader of a record follows from its own number and the READER records around it.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _PASSED_ON: Final = (ev.PUT, ev.DISCARD)
 
 
 def by_reader(
-    jid: int, read: pa.RecordBatch, split: Split, kept: Sequence[str], last: int | None,
+    jid: int, read: pa.RecordBatch, split: Split, extra: Sequence[str], last: int | None,
     with_gone: bool,
 ) -> Iterator[Events]:  # fmt: skip
-    """The events of each line, from columns of `events.NEEDED` and those that are `kept`.
+    """Return the events of each reader, from the columns `events.NEEDED` and `extra`.
 
-    `last`: as of this lsn; `with_gone`: of children that were removed by then, too.
+    `last`: as of this lsn. `with_gone`: also for children that were removed by then.
     """
     if last is not None and (late := ev.ints(read["lsn"]) > last).any():
         read = read.filter(pa.array(~late))
-    events = Events.of(jid, read, kept)
-    handed = list(_handed(jid, events, read, split, kept, last)) if _has_origins(read) else []
+    events = Events.of(jid, read, extra)
+    handed = list(_handed(jid, events, read, split, extra, last)) if _has_origins(read) else []
     yield _without_passed_on(events, split)
     yield from handed
     named = [c for c in children(split.reader_names, last) if with_gone or not c.stopped_lsn]
@@ -54,7 +54,7 @@ def by_reader(
     starts = (reader == 0) & (events.kind == ev.TOKENS)
     keyed = (events.kind == ev.PUT) & ev.bools(events.batch["key_hash"].is_valid())
     for child in named:
-        line = ev.line_of(jid, child.reader)
+        line = ev.reader_jid(jid, child.reader)
         mine: Bools = (reader == child.number) & (events.kind != ev.NAME)
         mine &= events.lsn > child.named_lsn
         mine |= shared & (events.lsn > child.named_lsn) & (events.item > child.floor)
@@ -67,11 +67,11 @@ def by_reader(
             known = events.pick(before)
             keys = known.batch["key_hash"]
             bare = Events.bare(line, ev.KEYED, known.item, child.named_lsn, keys)
-            yield _padded(bare, events, kept)
+            yield _padded(bare, events, extra)
 
 
 def _as_own(line: int, events: Events) -> Events:
-    """In a line of its own."""
+    """Return the events as those of this child."""
     batch = events.batch
     for name, value in (("jid", pa.scalar(line, pa.int64())), ("of_child", pa.scalar(False))):
         at = batch.schema.get_field_index(name)
@@ -80,13 +80,13 @@ def _as_own(line: int, events: Events) -> Events:
 
 
 def _without_passed_on(events: Events, split: Split) -> Events:
-    """What the queue's own line did not take is no record of it."""
+    """Mark items that were only for the children as `of_child`."""
     spans = passed_on(split.reader_names)
     if not spans:
         return events
     passed = np.zeros(len(events), np.bool_)
-    for first, behind, floor in spans:
-        now = (events.lsn > first) & (events.lsn < (behind or ITEM_MAX)) & (events.item > floor)
+    for first, until, floor in spans:
+        now = (events.lsn > first) & (events.lsn < (until or ITEM_MAX)) & (events.item > floor)
         passed |= now & events.is_one_of(_PASSED_ON)
     of_child = pa.array(events.of_child | passed)
     at = events.batch.schema.get_field_index("of_child")
@@ -98,10 +98,10 @@ def _has_origins(read: pa.RecordBatch) -> bool:
 
 
 def _handed(
-    jid: int, events: Events, read: pa.RecordBatch, split: Split, kept: Sequence[str],
+    jid: int, events: Events, read: pa.RecordBatch, split: Split, extra: Sequence[str],
     last: int | None,
 ) -> Iterator[Events]:  # fmt: skip
-    """Which items of this very journal others were made of: their ends, in one record with that."""
+    """Return the ends of items of this journal that a put in it names as its origin."""
     named = children(split.reader_names, last)
     by_line: dict[int, list[tuple[int, int]]] = {}
     made = ev.bools(read["origin"].is_valid()) & (events.kind == ev.PUT)
@@ -115,17 +115,17 @@ def _handed(
         readers = [c.reader for c in named if c.name == part and c.named_lsn < lsn]
         if part and not readers:
             continue
-        line = ev.line_of(jid, readers[-1] if part else 0)
+        line = ev.reader_jid(jid, readers[-1] if part else 0)
         by_line.setdefault(line, []).append((int(item), lsn))
     for line, pairs in by_line.items():
         items, lsns = (np.array(each, np.int64) for each in zip(*pairs, strict=True))
-        yield _padded(Events.bare(line, ev.HANDED, items, lsns), events, kept)
+        yield _padded(Events.bare(line, ev.HANDED, items, lsns), events, extra)
 
 
-def _padded(bare: Events, like: Events, kept: Sequence[str]) -> Events:
-    """With the columns that are kept of records, without anything in them."""
+def _padded(bare: Events, like: Events, extra: Sequence[str]) -> Events:
+    """Return the events with the extra columns, empty."""
     batch = bare.batch
-    for name in kept:
+    for name in extra:
         if name not in batch.schema.names:
             batch = batch.append_column(name, pa.nulls(len(bare), like.batch[name].type))
     return Events(batch)

@@ -1,1 +1,1 @@
-"""The life of each item, as a row."""
+"""One row for each item, from its put to its end."""

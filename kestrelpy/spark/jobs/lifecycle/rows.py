@@ -1,10 +1,10 @@
-"""The life of each item, from the records of whole blocks: a row of `lifecycle`, but its names.
+"""The rows of `lifecycle`, without names, from the records of whole blocks.
 
     its records, by lsn     put   return   dead   ...   confirm
                              │       └──────┴── deliveries ─┘ with begin and end
                              └─dwell_ms─▶ first begun              service_ms: of the last
 
-One rule: what nothing says is null.
+One rule: a value that no record has is null.
 """
 
 from __future__ import annotations
@@ -22,30 +22,33 @@ from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.events import Events, Flush
 from kestrelpy.spark.jobs.common.items import Items, Sorted
 
-# Of the records, beside `events.NEEDED`.
-KEPT: Final = (
+# Columns of the records, in addition to `events.NEEDED`.
+EXTRA: Final = (
     "bytes bigint, flags bigint, expires timestamp, key string, origin string, reason string"
 )
-LIVES: Final = (
+ITEM_ROWS: Final = (
     "jid bigint, item bigint, put_lsn bigint, key string, origin string, put timestamp, "
     "bytes bigint, flags bigint, expires timestamp, state string, ended timestamp, "
     "end int, flushed timestamp, dead timestamp, dead_reason string, returns int, aborts int, "
     "dwell_ms bigint, service_ms bigint, "
     "deliveries array<struct<opened:timestamp,ended:timestamp,how:string,attempts:int>>"
 )
-# What became of an item, by the kind of record that ended it.
+# The state of an item, by the kind of record that ended it.
 STATES: Final = {
     ev.CONFIRM: "confirmed", ev.EXPIRE: "expired", ev.DISCARD: "discarded", ev.MOVE: "moved",
     ev.CANCEL: "cancelled",
 }  # fmt: skip
 FLUSHED, DEAD, OPEN = "flushed", "dead", "open"
 _WORDS: Final = (*STATES.values(), FLUSHED, DEAD, OPEN)
-_NAMES: Final = tuple(re.findall(r"(\w+) \w+", LIVES))
+_NAMES: Final = tuple(re.findall(r"(\w+) \w+", ITEM_ROWS))
 _OF_PUT: Final = ("key", "origin", "bytes", "flags", "expires")
 
 
-def told(events: Events, flushes: Sequence[Flush]) -> pa.RecordBatch | None:
-    """The lives, as LIVES has them, `flushes` rising by lsn; None: of no item."""
+def item_rows(events: Events, flushes: Sequence[Flush]) -> pa.RecordBatch | None:
+    """Return a row for each item, with the columns of ITEM_ROWS; None: there is no item.
+
+    `flushes` rise by lsn.
+    """
     records = Sorted(events)
     if not len(records):
         return None
@@ -83,7 +86,7 @@ def _states(items: Items) -> pa.Array:
 
 
 def _deliveries(items: Sorted, confirm: Ints, end_ms: Ints, opened_ms: Ints) -> dict[str, pa.Array]:
-    """Those that came to nothing, in their order, then the one that was confirmed."""
+    """Return the deliveries without a confirm, in their order, then the confirmed one."""
     events, dead = items.events, items.of(ev.DEAD)
     back = np.flatnonzero(dead | items.of(ev.RETURN))
     confirmed = np.flatnonzero(confirm >= 0)
@@ -116,9 +119,9 @@ def _deliveries(items: Sorted, confirm: Ints, end_ms: Ints, opened_ms: Ints) -> 
     }
 
 
-def _of(column: pa.Array, places: Ints) -> pa.Array:
-    """What stands at these places; null where there is none."""
-    return column.take(pa.array(places, mask=places < 0))
+def _of(column: pa.Array, positions: Ints) -> pa.Array:
+    """Return the values at these positions; null where there is none."""
+    return column.take(pa.array(positions, mask=positions < 0))
 
 
 def _known(numbers: Ints) -> pa.Array:

@@ -1,1 +1,1 @@
-"""The report: figures, plots, a page."""
+"""The report: figures, plots, and a page of HTML."""

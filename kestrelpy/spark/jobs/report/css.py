@@ -1,7 +1,7 @@
-"""How the report looks: one style sheet, light and dark, wide and narrow.
+"""The style sheet of the report: light and dark, wide and narrow.
 
-The colours of the plots are here too, one variable for each role (`plots.ROLES`): on both
-papers each stands out by at least 4.5 to 1, so that who sees little sees the lines.
+It has the colours of the plots, one variable for each role (`plots.ROLES`). Each has a contrast of
+at least 4.5 to 1 on light and dark paper, so that people with low vision can see the lines.
 """
 
 from __future__ import annotations

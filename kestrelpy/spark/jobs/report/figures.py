@@ -1,4 +1,4 @@
-"""What a report tells, as plain numbers: no Spark, no HTML. Also as CSV.
+"""The figures of a report as plain numbers, without Spark or HTML; and as CSV.
 
     Figures ─┬─ everything    one Series over all queues
              ├─ series        one for each of the busiest queues, the last one for all the rest
@@ -6,8 +6,8 @@
              ├─ deaths        dead letters by queue and reason
              └─ histories     where each journal's history begins
 
-One rule: what is here is small, whatever was read: every list has a limit with a name, and what
-lies beyond it is grouped and counted, never silently dropped.
+One rule: figures are small, however much was read: every list has a limit with a name, and rows
+beyond it are grouped and counted, never silently dropped.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Final
 
 BUCKETS_MAX: Final = 1440  # a day of minutes: more points than a plot has pixels
-QUEUES_MAX: Final = 12  # with plots of their own; a page with more is not read
+QUEUES_MAX: Final = 12  # with plots of their own; people do not read a page with more
 ROWS_MAX: Final = 200
 DEATHS_MAX: Final = 50
 HISTORIES_MAX: Final = 200
 
 _MINUTE_MS: Final = 60_000
-# Widths that people count in. Below a minute only where minutes would make no plot.
+# Widths that people use. Below a minute only if minutes would make no plot.
 _FINE_MS: Final = (1_000, 5_000, 15_000)
 _FINE_BUCKETS_MAX: Final = 120
 _WIDE_MS: Final = tuple(n * _MINUTE_MS for n in (1, 5, 15, 60, 360, 1440, 10_080))
@@ -46,7 +46,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """What happened within one interval; `depth` is at its end."""
+    """The figures of one interval; `depth` is at its end."""
 
     begin_ms: int
     put: int = 0
@@ -60,7 +60,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One queue over time, or `queues` of them together (then it has no name of its own)."""
+    """One queue over time, or `queues` of them together, without a name."""
 
     name: str | None
     queues: int
@@ -71,8 +71,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One queue of one server over the whole time. `unknown`: put here, and how it ended is no
-    longer kept."""
+    """One queue of one server over the whole time. `unknown`: items whose end is in no record."""
 
     server: str
     queue: str
@@ -85,7 +84,7 @@ class Row:
     ready: int = 0
     dead: int = 0
     unknown: int = 0
-    delivered: int = 0  # different items of which a delivery ended
+    delivered: int = 0  # different items with an ended delivery
     repeated: int = 0  # deliveries beyond the first of each
     waiting: Spread | None = None
     service: Spread | None = None
@@ -93,7 +92,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How many items of a queue died for one reason; None: of all the queues or reasons left."""
+    """How many items of a queue died for one reason; None: all other queues or reasons."""
 
     queue: str | None
     reason: str | None
@@ -102,7 +101,7 @@ class Death:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """From where on every record of a journal is there; lsn 1: from its very first."""
+    """The point from which every record of a journal is there; lsn 1: the first record."""
 
     server: str
     queue: str
@@ -113,13 +112,13 @@ class History:
 
     @property
     def is_whole(self) -> bool:
-        """Is nothing of it missing?"""
+        """True if no record is missing."""
         return self.lsn <= 1
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """All of a report. `total` sums over all rows, those left out as well."""
+    """All figures of a report. `total` sums over all rows, including those left out."""
 
     interval_ms: int
     first_ms: int
@@ -134,12 +133,12 @@ class Figures:
     deaths: tuple[Death, ...] = ()
     histories: tuple[History, ...] = ()
     journals: int = 0
-    broken: int = 0  # journals whose first records are no longer kept
-    problems: tuple[str, ...] = ()  # what was not read, and why, as sentences
+    broken: int = 0  # journals without their first records
+    problems: tuple[str, ...] = ()  # files that were not read, with the reason, as sentences
 
 
 def interval_for(first_ms: int, last_ms: int) -> int:
-    """How wide an interval is: minutes, unless that makes too few of them, or too many."""
+    """Return the width of an interval: a minute, unless that makes too few or too many."""
     span_ms = last_ms - first_ms
     if span_ms < _FEW_MINUTES * _MINUTE_MS:
         for width in _FINE_MS:
@@ -153,12 +152,12 @@ def interval_for(first_ms: int, last_ms: int) -> int:
 
 
 def bucket_count(first_ms: int, last_ms: int, interval_ms: int) -> int:
-    """How many intervals there are from the one with the first event to that with the last."""
+    """Return how many intervals there are, from that of the first event to that of the last."""
     return last_ms // interval_ms - first_ms // interval_ms + 1
 
 
 def interval_word(interval_ms: int) -> str:
-    """`minute`, `5 seconds`, ..."""
+    """Return an interval in words: `minute`, `5 seconds`, ..."""
     for unit_ms, word in ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute")):
         if interval_ms % unit_ms == 0:
             count = interval_ms // unit_ms
@@ -167,21 +166,21 @@ def interval_word(interval_ms: int) -> str:
 
 
 def series_name(series: Series) -> str:
-    """As tables and headings have it. No queue is called that: names have no blanks."""
+    """Return the name for tables and headings. Names of queues have no blanks, so none is equal."""
     if series.name is not None:
         return series.name
     return f"the other {series.queues:,} queue{'s' if series.queues != 1 else ''}"
 
 
 def instant(ms: int | None) -> str:
-    """ISO 8601, UTC."""
+    """Return a time in ISO 8601, UTC."""
     if ms is None:
         return ""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def write_csv(figures: Figures, folder: Path) -> list[Path]:
-    """Every figure of the page, as tables for programs; returns the files.
+    """Write every figure of the page as tables for programs; return the files.
 
     A text that a spreadsheet would take for a formula has an apostrophe before it.
     """
@@ -204,7 +203,7 @@ Cells = Sequence[object]
 
 
 def _as_text(cell: object) -> object:
-    """Keep a spreadsheet from taking a text for a formula; clients name queues and servers."""
+    """Return a cell that a spreadsheet takes for text, not a formula; clients choose the names."""
     is_formula = isinstance(cell, str) and cell.startswith(_FORMULA_BEGINS)
     return f"'{cell}" if is_formula else cell
 

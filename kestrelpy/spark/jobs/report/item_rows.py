@@ -1,18 +1,18 @@
-"""One row for each item of which something is kept: what a report wants to know of it.
+"""One row for each item with a record, for the report.
 
-    jid                                which journal: a number made of server, queue, generation
+    jid                                the journal: a number made of server, queue, generation
     put_ms  opened_ms  confirmed_ms    when it was put, first delivered, last confirmed
-    left_ms                            when it left the line: confirmed, dead, expired, flushed, ...
+    left_ms                            when it left: confirmed, dead, expired, flushed, ...
     state                              `ready`, `dead`: it is still there; null: it is not
     waiting  service                   put to first delivery, delivery to confirm; ms
     deliveries                         how many ended
 
-Whoever left without a record of its own was flushed, if a later flush reached it; if none did, and
-it is not there any more, its end is no longer kept: `left_ms` and `state` are null.
+An item that left without a record of its own was flushed if a later flush reached it. If none did,
+and it is not there, its end is in a segment that is gone: `left_ms` and `state` are null.
 
-All of it are least and greatest numbers: one pass over the events, one shuffle, no sorting.
+All columns are least and greatest numbers: one pass over the events, one shuffle, no sorting.
 
-One rule: what is not known is null, and not guessed.
+One rule: a value that is not known is null, and not guessed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-# What is read of both tables; the bodies are not.
+# The columns of both tables; bodies are not read.
 EVENTS: Final = (
     "server string, queue string, generation bigint, item bigint, lsn bigint, op string, "
     "timestamp timestamp, reader string, opened timestamp, attempts int, reason string"
@@ -30,7 +30,7 @@ EVENTS: Final = (
 ITEMS: Final = "server string, queue string, generation bigint, item bigint, state string"
 JOURNAL: Final = ("server", "queue", "generation")
 
-# Words as numbers, in the order of how often they are met: comparing is most of the work.
+# Words as numbers, the most frequent first: comparisons are most of the work.
 _OPS: Final = (
     "put", "confirm", "return", "dead", "expire", "discard", "move", "cancel", "flush",
 )  # fmt: skip
@@ -40,12 +40,12 @@ _LEAVES: Final = (CONFIRM, DEAD, EXPIRE, DISCARD, MOVE, CANCEL)
 
 
 def compact(events: DataFrame) -> DataFrame:
-    """Events of the queue's own line (a fan-out child's are not its own), as numbers.
+    """Return the queue's own events, without those of fan-out children, as numbers.
 
-    `number` says which delivery it was that an event ended.
+    `number`: the number of the delivery that an event ended.
     """
     kind = fn.col("kind")
-    # Others than these say how many deliveries ended before it, they say how many with theirs.
+    # `attempts` of these includes the delivery that they end; `attempts` of others does not.
     number = fn.col("attempts") + fn.when(kind.isin(RETURN, DEAD), 0).otherwise(1)
     return (
         events.where(fn.col("reader").isNull())
@@ -59,7 +59,7 @@ def compact(events: DataFrame) -> DataFrame:
 
 
 def jid() -> Column:
-    """A journal as a number: that of two is never the same, but by one chance in 10^12."""
+    """Return a journal as a number: two journals share one with a chance of 1 in 10^12."""
     return fn.xxhash64(*JOURNAL)
 
 
@@ -70,11 +70,11 @@ def _number_of(op: Column) -> Column:
     return found.otherwise(-1)
 
 
-def lives_of(events: DataFrame, items: DataFrame, ends: DataFrame, flushed: bool) -> DataFrame:
-    """The rows, from `compact` events and from items with a `jid`.
+def item_rows_of(events: DataFrame, items: DataFrame, ends: DataFrame, flushed: bool) -> DataFrame:
+    """Return the rows, from `compact` events and from items with a `jid`.
 
-    `ends` has `end_lsn` of each journal: its last record before the items were read. `flushed`: is
-    there a flush among the events?
+    `ends` has `end_lsn` of each journal: its last record before the items were read. `flushed`:
+    true if there is a flush among the events.
     """
     kind, at, opened = fn.col("kind"), fn.col("at"), fn.col("opened")
     own = events.where(fn.col("item").isNotNull() & kind.between(PUT, CANCEL)).groupBy(
@@ -90,16 +90,16 @@ def lives_of(events: DataFrame, items: DataFrame, ends: DataFrame, flushed: bool
         fn.count(fn.when(kind.isin(*_DELIVERIES), opened)).alias("deliveries"),
         fn.max("lsn").alias("lsn"),
     )  # fmt: skip
-    lives = own.join(items.select("jid", "item", "state"), ["jid", "item"], "left")
-    lives = lives.join(fn.broadcast(ends), "jid", "left")
-    # What was put after the items had been read is there, for all that is known.
+    table = own.join(items.select("jid", "item", "state"), ["jid", "item"], "left")
+    table = table.join(fn.broadcast(ends), "jid", "left")
+    # An item that was put after the items were read counts as there.
     is_new = fn.col("put_lsn") > fn.col("end_lsn")
-    lives = lives.withColumn("state", fn.coalesce("state", fn.when(is_new, fn.lit("ready"))))
-    lives = _with_flushes(lives, events) if flushed else lives.withColumn(
+    table = table.withColumn("state", fn.coalesce("state", fn.when(is_new, fn.lit("ready"))))
+    table = _with_flushes(table, events) if flushed else table.withColumn(
         "flushed_ms", fn.lit(None).cast("bigint")
     )
     waiting = fn.greatest(fn.col("opened_ms") - fn.col("put_ms"), fn.lit(0))
-    return lives.select(
+    return table.select(
         "jid", "put_ms", "state", "deliveries", "opened_ms", "confirmed_ms",
         fn.coalesce("left_ms", "flushed_ms").alias("left_ms"),
         fn.col("flushed_ms").isNotNull().alias("is_flushed"),
@@ -109,8 +109,8 @@ def lives_of(events: DataFrame, items: DataFrame, ends: DataFrame, flushed: bool
     )  # fmt: skip
 
 
-def _with_flushes(lives: DataFrame, events: DataFrame) -> DataFrame:
-    """A flush spares what is lent; that has a later record, or is still there."""
+def _with_flushes(table: DataFrame, events: DataFrame) -> DataFrame:
+    """Add `flushed_ms`. A flush spares leased items; these have a later record or are there."""
     by_journal = events.where(fn.col("kind") == FLUSH).groupBy("jid").agg(
         fn.sort_array(fn.collect_list(fn.struct("lsn", "item", "at"))).alias("flushes")
     )  # fmt: skip
@@ -119,4 +119,4 @@ def _with_flushes(lives: DataFrame, events: DataFrame) -> DataFrame:
     )
     is_gone = fn.col("left_ms").isNull() & fn.col("state").isNull()
     first = fn.when(is_gone, fn.try_element_at(reached, fn.lit(1))["at"])
-    return lives.join(fn.broadcast(by_journal), "jid", "left").withColumn("flushed_ms", first)
+    return table.join(fn.broadcast(by_journal), "jid", "left").withColumn("flushed_ms", first)

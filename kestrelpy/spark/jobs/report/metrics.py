@@ -1,12 +1,13 @@
 """Events and items to figures: all of the counting, by Spark.
 
     events ─┬─ ticks: by journal, kind and second ─▶ the span, the busiest, rates, deaths
-            └─ lives: by item ──────┬──────────────▶ waiting, service, repeated deliveries
-    items ─── what is still there ──┘ └────────────▶ depth: one more as it came, one less as it left
+            └─ item rows ───────────┬──────────────▶ waiting, service, repeated deliveries
+    items ─── still there ──────────┘ └────────────▶ depth: one more at its put, one less at its end
 
-Events are read twice, once for either; all the rest is made of these two, which Spark keeps.
+Events are read twice, once for each table; all figures come from these two tables, which Spark
+stores.
 
-One rule: the driver is handed aggregates only, each with a limit; what is beyond it is summed.
+One rule: the driver gets aggregates only, each with a limit; rows beyond the limit are summed.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from kestrelpy.spark.jobs.report.percentiles import bins, spread_of, spreads
 from kestrelpy.spark.jobs.report.time_series import Axes, all_series
 
 UNNAMED: Final = "unnamed"  # a server whose id is not in the journal
-TICK_MS: Final = 1_000  # what events are counted by at first
+TICK_MS: Final = 1_000  # the interval of the first count of events
 _COUNTS: Final = {
     "put": ev.PUT, "confirmed": ev.CONFIRM, "returned": ev.RETURN, "expired": ev.EXPIRE,
     "discarded": ev.DISCARD, "died": ev.DEAD,
@@ -50,8 +51,8 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """Of a journal: from `begin_lsn` on every record is kept; `end_lsn` was its last record."""
+class RecordSpan:
+    """The records of a journal: from `begin_lsn` on all are there; `end_lsn` was the last."""
 
     begin_lsn: int
     end_lsn: int
@@ -59,7 +60,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is shown; `interval_ms` None: as wide as the span asks for."""
+    """How much is shown; `interval_ms` None: the span decides."""
 
     queues: int = QUEUES_MAX
     rows: int = ROWS_MAX
@@ -69,18 +70,19 @@ class Limits:
 
 
 def measure(
-    events: DataFrame, items: DataFrame, kept: Mapping[Journal, Kept], limits: Limits, say: Say
-) -> Figures | None:
-    """All figures, from tables with the columns EVENTS and ITEMS; None: there is no event.
+    events: DataFrame, items: DataFrame, spans: Mapping[Journal, RecordSpan], limits: Limits,
+    say: Say,
+) -> Figures | None:  # fmt: skip
+    """Return all figures, from tables with the columns EVENTS and ITEMS; None: there is no event.
 
-    Daemons may be writing: `kept` is from before both tables are first read, and what is still
-    there is read before events are.
+    Daemons may be writing: `spans` is from before both tables are first read, and items are read
+    before events.
     """
-    known = _known(events.sparkSession, kept)
+    known = _known(events.sparkSession, spans)
     events = ev.compact(events.na.fill(UNNAMED, ["server"]))
     items = items.na.fill(UNNAMED, ["server"]).withColumn("jid", ev.jid()).persist()
-    ticks = _ticks(events, known, any(each.begin_lsn > 1 for each in kept.values())).persist()
-    lives: DataFrame | None = None
+    ticks = _ticks(events, known, any(each.begin_lsn > 1 for each in spans.values())).persist()
+    table: DataFrame | None = None
     try:
         say("reading items")
         items.count()
@@ -90,10 +92,10 @@ def measure(
             return None
         say("following every item")
         flushed = not ticks.where(fn.col("kind") == ev.FLUSH).isEmpty()
-        lives = ev.lives_of(events, items, known.select("jid", "end_lsn"), flushed).persist()
-        rows, total, left_out = _rows(ticks, lives, items, limits)
+        table = ev.item_rows_of(events, items, known.select("jid", "end_lsn"), flushed).persist()
+        rows, total, left_out = _rows(ticks, table, items, limits)
         say("rates and latencies")
-        everything, series = all_series(ticks, lives, axes)
+        everything, series = all_series(ticks, table, axes)
         histories, journals, broken = _histories(ticks, limits)
         total = replace(total, waiting=everything.waiting, service=everything.service)
         return Figures(
@@ -102,21 +104,21 @@ def measure(
             histories, journals, broken,
         )  # fmt: skip
     finally:
-        for each in (lives, ticks, items):
+        for each in (table, ticks, items):
             if each is not None:
                 each.unpersist()
 
 
-def _known(spark: SparkSession, kept: Mapping[Journal, Kept]) -> DataFrame:
+def _known(spark: SparkSession, spans: Mapping[Journal, RecordSpan]) -> DataFrame:
     schema = "server string, queue string, generation bigint, begin_lsn bigint, end_lsn bigint"
-    rows = [(*journal, each.begin_lsn, each.end_lsn) for journal, each in kept.items()]
+    rows = [(*journal, each.begin_lsn, each.end_lsn) for journal, each in spans.items()]
     return spark.createDataFrame(rows, schema).withColumn("jid", ev.jid())
 
 
 def _ticks(events: DataFrame, known: DataFrame, is_broken: bool) -> DataFrame:
-    """How many events of each kind (and reason) every journal has in every second.
+    """Count the events of each kind (and reason) of every journal in every second.
 
-    `begin_ms` is that of the first behind which none is missing.
+    `begin_ms` is the time of the first event after which none is missing.
     """
     at, counts = fn.col("at"), [fn.count(fn.lit(1)).alias("n")]
     whole = at
@@ -161,9 +163,9 @@ def _check_interval(interval_ms: int, buckets: int) -> None:
 
 
 def _rows(
-    ticks: DataFrame, lives: DataFrame, items: DataFrame, limits: Limits
+    ticks: DataFrame, table: DataFrame, items: DataFrame, limits: Limits
 ) -> tuple[tuple[Row, ...], Row, int]:
-    """The busiest rows, the sum over all, and how many are not shown."""
+    """Return the busiest rows, the sum over all, and how many rows are not shown."""
     by = ["server", "queue"]
     names = fn.broadcast(ticks.select("jid", *by).distinct())
     counted = ticks.groupBy(*by).agg(
@@ -177,12 +179,12 @@ def _rows(
         fn.count(fn.when(fn.col("state") != "dead", 1)).alias("ready"),
         fn.count(fn.when(fn.col("state") == "dead", 1)).alias("dead"),
     )
-    lived = _lived(lives).join(names, "jid").groupBy(*by).agg(
+    lived = _lived(table).join(names, "jid").groupBy(*by).agg(
         *(fn.sum(name).alias(name) for name in ("flushed", "unknown", "delivered", "repeated"))
     )  # fmt: skip
     rows = counted.join(held, by, "outer").join(lived, by, "outer")
     for name in ("waiting", "service"):
-        found = spreads(bins(lives, ["jid"], name).join(names, "jid"), by)
+        found = spreads(bins(table, ["jid"], name).join(names, "jid"), by)
         values = fn.struct(*(each for each in found.columns if each not in by)).alias(name)
         rows = rows.join(found.select(*by, values), by, "left")
     rows = rows.persist()
@@ -197,9 +199,9 @@ def _rows(
     return shown, _row(summed, "", ""), summed["rows"] - len(shown)
 
 
-def _lived(lives: DataFrame) -> DataFrame:
+def _lived(table: DataFrame) -> DataFrame:
     is_gone = fn.col("left_ms").isNull() & fn.col("state").isNull()
-    return lives.groupBy("jid").agg(
+    return table.groupBy("jid").agg(
         fn.count(fn.when(fn.col("is_flushed"), 1)).alias("flushed"),
         fn.count(fn.when(is_gone & fn.col("put_ms").isNotNull(), 1)).alias("unknown"),
         fn.count(fn.when(fn.col("deliveries") > 0, 1)).alias("delivered"),
@@ -230,7 +232,7 @@ def _deaths(ticks: DataFrame, died: int, limits: Limits) -> tuple[Death, ...]:
 
 
 def _histories(ticks: DataFrame, limits: Limits) -> tuple[tuple[History, ...], int, int]:
-    """Those that are not whole first; how many there are, and how many are not whole."""
+    """Return the histories, those that are not whole first; how many; how many are not whole."""
     journals = ticks.groupBy(*ev.JOURNAL).agg(
         fn.max("begin_lsn").alias("lsn"),
         fn.min("begin_ms").alias("begin_ms"),

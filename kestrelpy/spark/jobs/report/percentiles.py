@@ -1,14 +1,13 @@
 """Percentiles of latencies by group, with bins instead of sorting.
 
     0 .. 511 ms     a bin for each millisecond
-    from there on   256 bins for each doubling: what stands for a bin is at most 0.2 % away
+    from there on   256 bins for each doubling: the value of a bin is at most 0.2 % off
 
-Latencies are counted by group and bin, which is a hash and no more; what is left to be sorted is
-small. (Spark's own `percentile_approx` keeps a sketch for each group and sorts all rows once there
-are more than 128 groups.)
+Latencies are counted by group and bin with a hash; only the bins are sorted. (Spark's own
+`percentile_approx` has a sketch for each group and sorts all rows with more than 128 groups.)
 
-One rule: a percentile is the latency of an item, not a value between two of them: the least that so
-many have at most.
+One rule: a percentile is the latency of an item, not a value between two: the least latency that
+the given share of items does not exceed.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ RANKS: Final[Mapping[str, float]] = {"p50_ms": 0.50, "p95_ms": 0.95, "p99_ms": 0
 
 
 def bins(rows: DataFrame, keys: Sequence[str], name: str) -> DataFrame:
-    """How many rows there are for each group and bin of the column `name`: `bin`, `n`."""
+    """Count the rows for each group and bin of the column `name`: `bin`, `n`."""
     bits = f"greatest(cast(floor(log2(greatest({name}, 1))) as int) - {PRECISION_BITS}, 0)"
     middle = f"shiftleft(shiftright({name}, {bits}), {bits}) + shiftright(shiftleft(1L, {bits}), 1)"
     known = rows.where(fn.col(name).isNotNull())
@@ -38,7 +37,7 @@ def bins(rows: DataFrame, keys: Sequence[str], name: str) -> DataFrame:
 
 
 def spreads(binned: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """One row for each group: `count` and the percentiles, by the names of RANKS."""
+    """Return one row for each group: `count` and the percentiles, by the names of RANKS."""
     counted = binned.groupBy(*keys, "bin").agg(fn.sum("n").alias("n"))
     group = Window.partitionBy(*keys)
     up_to = fn.sum("n").over(group.orderBy("bin"))
@@ -57,5 +56,5 @@ def _percentile(rank: float) -> Column:
 
 
 def spread_of(found: Mapping[str, int]) -> Spread:
-    """A row of `spreads`."""
+    """Return a row of `spreads` as a `Spread`."""
     return Spread(found["count"], *(found[name] for name in RANKS))

@@ -1,11 +1,11 @@
 """Figures to plots: small SVG pictures that take their colours from the page around them.
 
-matplotlib draws in stand-in colours, one for each role; behind it they become variables of the
-page's style (`var(--put)`), so that one picture is right on light and on dark paper. Text stays
-text: it is sharp at every size, and can be searched and read aloud.
+matplotlib draws in stand-in colours, one for each role; then they become variables of the page's
+style (`var(--put)`), so that one picture is right on light and on dark paper. Text stays text: it
+is sharp at every size, and can be searched and read aloud.
 
-One rule: no text of a user goes through here. Names of queues are the page's business, which
-escapes them, and matplotlib reads a dollar sign as the beginning of a formula.
+One rule: no text from a user is drawn here. The page writes names of queues, because it escapes
+them; matplotlib reads a dollar sign as the beginning of a formula.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _STYLE: Final = {
     "legend.frameon": False,
     "legend.fontsize": _POINTS,
 }
-_FEW_POINTS: Final = 60  # so many can have a dot each; dots also show a value between two holes
-# A journal knows milliseconds: what is quicker stands on the lowest line.
+_FEW_POINTS: Final = 60  # with at most this many, each has a dot: it shows a value between two gaps
+# A journal has milliseconds: shorter latencies are on the lowest line.
 _LATENCY_FLOOR_MS: Final = 1
 _LATENCY_TICKS_MS: Final = (
     1, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 86_400_000, 864_000_000,
@@ -70,7 +70,7 @@ _FONT: Final = re.compile(r"(font(?:-family)?:[^;\"]*?)'DejaVu Sans'[^;\"]*")
 
 
 def rates(series: Series, prefix: str, interval_ms: int) -> str:
-    """Items put and confirmed per minute."""
+    """Plot items put and confirmed per minute."""
 
     def draw(axes: Axes, times: Sequence[float]) -> None:
         per_minute = 60_000 / interval_ms
@@ -84,7 +84,7 @@ def rates(series: Series, prefix: str, interval_ms: int) -> str:
 
 
 def depth(series: Series, prefix: str) -> str:
-    """Items there at the end of each interval."""
+    """Plot the items that are there at the end of each interval."""
 
     def draw(axes: Axes, times: Sequence[float]) -> None:
         values = [each.depth for each in series.buckets]
@@ -96,17 +96,17 @@ def depth(series: Series, prefix: str) -> str:
 
 
 def waiting(series: Series, prefix: str) -> str:
-    """How long items waited, from being stored to their first delivery."""
+    """Plot how long items waited, from their put to the first delivery."""
     return _latency(series, prefix, lambda bucket: bucket.waiting)
 
 
 def service(series: Series, prefix: str) -> str:
-    """How long the delivery took that ended in a confirm."""
+    """Plot how long the confirmed delivery took."""
     return _latency(series, prefix, lambda bucket: bucket.service)
 
 
 def latency_word(ms: float) -> str:
-    """`350 ms`, `1.2 s`, `3 min`, ..."""
+    """Return a latency in words: `350 ms`, `1.2 s`, `3 min`, ..."""
     for unit_ms, word in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")):
         if ms >= unit_ms:
             value = ms / unit_ms
@@ -173,7 +173,7 @@ def _number(value: float, _: object = None) -> str:
 def _picture(
     series: Series, prefix: str, draw: Callable[[Axes, Sequence[float]], None]
 ) -> str:
-    """An `<svg>` without a title, which the page gives it; its ids begin with `prefix`."""
+    """Return an `<svg>` with ids that begin with `prefix`; the page adds a title."""
     times = [float(each.begin_ms) for each in series.buckets]
     with style.context(_STYLE):
         figure = Figure(_INCHES, layout="constrained")
@@ -190,7 +190,7 @@ def _picture(
 
 
 def _clock(axes: Axes, times: Sequence[float]) -> None:
-    """Ticks at times that people count in, and the day below where a tick does not say it."""
+    """Set ticks at round times, with the day below if the tick does not show it."""
     if not times:
         return
     first, last = times[0], max(times[-1], times[0] + 1)
@@ -211,7 +211,7 @@ def _utc(ms: float) -> datetime:
 
 
 def _for_a_page(svg: str, prefix: str) -> str:
-    """What matplotlib wrote, without its file's head and with the page's colours and fonts."""
+    """Return matplotlib's SVG without its file header, with the page's colours and fonts."""
     opening = _OPENING.match(svg)
     assert opening is not None, "matplotlib writes an svg with a viewBox"
     inside = _STYLE_BLOCK.sub("", svg[opening.end() :])

@@ -1,17 +1,18 @@
-"""One page on what went through the queues: rates, depth, latencies, repeated deliveries, deaths.
+"""A report on the queues, as one page: rates, depth, latencies, repeated deliveries, deaths.
 
     python -m kestrelpy.spark.jobs.report PATH... --out DIR
     spark-submit .../report/__main__.py PATH... --out DIR
 
-    journals ──▶ events, items ──measures──▶ figures ──page──▶ DIR/report.html
-                                                └────────────▶ DIR/*.csv
+    journals ──▶ events, items ──metrics──▶ figures ──page──▶ DIR/report.html
+                                               └────────────▶ DIR/*.csv
 
-A fan-out child is a queue here, `orders+audit`: what is put for all is put for each reader.
+A fan-out child is a queue here, `orders+audit`: an item for all readers is put for each of them.
 
-A PATH is a data directory, the folder of a journal, a backup or an archive (`archive_to`), globs
-too; what of one journal is kept in several places is read once. A daemon may be running.
+A PATH is a data directory, the folder of a journal, a backup or an archive (`archive_to`), or a
+glob of these. Records of one journal that are in several places are read once. A daemon may be
+running.
 
-One rule: what is damaged or no longer kept is said on the page, and all the rest is shown.
+One rule: the page names damaged and reclaimed records, and shows all others.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from kestrelpy.spark.files.plan import History
     from kestrelpy.spark.files.plan import Journal as Logged
-    from kestrelpy.spark.jobs.report.metrics import Journal, Kept
+    from kestrelpy.spark.jobs.report.metrics import Journal, RecordSpan
 
 OUT: Final = "kestrelpy-report"
 PAGE: Final = "report.html"
@@ -44,12 +45,12 @@ _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PARTITION_BYTES: Final = 64 << 20
 _PROBLEMS_MAX: Final = 20
 _QUEUES_PLOTTED_MAX: Final = 100  # each has four pictures
-_INTERVAL_MS: Final = 1_000  # what events are counted by at first
+_INTERVAL_MS: Final = 1_000  # the interval of the first count of events
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How the page shall look: `queues` with plots of their own; `interval` as a duration."""
+    """The look of the page: `queues` with plots of their own; `interval` as a duration."""
 
     title: str = TITLE
     queues: int = QUEUES_MAX
@@ -57,7 +58,7 @@ class Look:
 
     @property
     def interval_ms(self) -> int | None:
-        """How wide a point in time is; None: as the span asks for. Raises KestrelError."""
+        """The width of a point in time; None: the span decides. Raises KestrelError."""
         if self.interval is None:
             return None
         try:
@@ -72,7 +73,7 @@ class Look:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; the exit code."""
+    """Run the command; return the exit code."""
     parser = argparse.ArgumentParser(prog="report", description=__doc__.splitlines()[0])
     parser.add_argument("paths", nargs="+", metavar="PATH", help="data directory, backup, archive")
     parser.add_argument("--out", default=OUT, metavar="DIR", help=f"default: {OUT}")
@@ -95,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def command(request: Request, look: Look) -> int:
-    """Make the report and say what came of it; the exit code."""
+    """Make the report and print its outcome; return the exit code."""
 
     def work(spark: SparkSession, asked: Request, progress: Progress) -> Outcome:
         out = Path(asked.out or OUT)
@@ -107,7 +108,7 @@ def command(request: Request, look: Look) -> int:
 def report(
     spark: SparkSession, paths: Sequence[str], out: Path, look: Look, progress: Progress
 ) -> Figures:
-    """Write the page and the tables into `out`, and return the figures; raises KestrelError."""
+    """Write the page and the tables into `out`; return the figures. Raises KestrelError."""
     from kestrelpy.spark.files.plan_events import plan_events
     from kestrelpy.spark.jobs.report.metrics import Limits, measure
     from kestrelpy.spark.jobs.report.percentiles import ACCURACY
@@ -122,10 +123,10 @@ def report(
     _make_folder(out)
     progress.step("looking at the journals")
     history = plan_events(paths)
-    kept, problems, bytes_ = what_is_kept(history)
+    spans, problems, bytes_ = record_spans(history)
     events, items = _tables(spark, paths, history.journals)
     with _shuffling(spark, bytes_):
-        figures = measure(events, items, kept, limits, progress.step)
+        figures = measure(events, items, spans, limits, progress.step)
     if figures is None:
         raise KestrelError(
             f"There is no event under {', '.join(paths)}: nothing was ever put there, or it is "
@@ -144,7 +145,7 @@ def report(
 
 
 def outcome(figures: Figures, out: Path) -> Outcome:
-    """The words and the facts."""
+    """Return the outcome as text and facts."""
     total, page = figures.total, (out / PAGE).resolve()
     text = (
         f"{page}: {counted(total.put, 'item')} put and {total.confirmed:,} confirmed in "
@@ -169,9 +170,9 @@ def outcome(figures: Figures, out: Path) -> Outcome:
 
 @contextmanager
 def _shuffling(spark: SparkSession, bytes_: int) -> Iterator[None]:
-    """As many parts as the journals' size asks for: what is kept between two steps keeps them.
+    """Set the number of partitions by the size of the journals; tables between steps have it too.
 
-    Spark's own 200 cost 200 tasks a step, most of them empty, and there are a dozen steps.
+    Spark's default of 200 costs 200 tasks a step, most of them empty, and there are a dozen steps.
     """
     before = spark.conf.get(_PARTITIONS)
     wanted = max(spark.sparkContext.defaultParallelism, -(-bytes_ // _PARTITION_BYTES))
@@ -182,33 +183,33 @@ def _shuffling(spark: SparkSession, bytes_: int) -> Iterator[None]:
         spark.conf.set(_PARTITIONS, str(before))
 
 
-def what_is_kept(history: History) -> tuple[dict[Journal, Kept], tuple[str, ...], int]:
-    """Of each reader the records that are kept without a hole; what cannot be read; all bytes."""
-    from kestrelpy.spark.jobs.report.metrics import UNNAMED, Kept
+def record_spans(history: History) -> tuple[dict[Journal, RecordSpan], tuple[str, ...], int]:
+    """Return each reader's records without a gap, the problems, and the bytes of all splits."""
+    from kestrelpy.spark.jobs.report.metrics import UNNAMED, RecordSpan
 
-    kept = {}
+    spans = {}
     for each in history.journals:
         begin = max([each.lsn_first, *(last + 1 for _, last in each.lsn_gaps)])
         name = (each.server or UNNAMED, each.queue, each.generation)
-        kept[name] = Kept(begin, each.lsn_next - 1)
+        spans[name] = RecordSpan(begin, each.lsn_next - 1)
         for child in children(each.reader_names):
             since = 1 if begin <= max(child.named_lsn, 1) else begin
             full = (name[0], f"{each.queue}+{child.name}", each.generation)
-            kept[full] = Kept(since, each.lsn_next - 1)
+            spans[full] = RecordSpan(since, each.lsn_next - 1)
     problems = [each.sentence for each in history.problems]
     problems += [each.sentence() for each in history.damages]
     if len(problems) > _PROBLEMS_MAX:
         more = len(problems) - _PROBLEMS_MAX
         problems[_PROBLEMS_MAX:] = [f"... and {more:,} more; kestrelpy journal verify names all"]
-    return kept, tuple(problems), sum(split.bytes for split in history.splits)
+    return spans, tuple(problems), sum(split.bytes for split in history.splits)
 
 
 def _tables(
     spark: SparkSession, paths: Sequence[str], journals: Sequence[Logged]
 ) -> tuple[DataFrame, DataFrame]:
-    """Events and items of each reader, children under names of their own.
+    """Return events and items of each reader, children under names of their own.
 
-    What is damaged is passed over, and is among the problems.
+    Damaged records are skipped; they are among the problems.
     """
     from kestrelpy.spark.jobs.report.item_rows import EVENTS, ITEMS
 
@@ -225,9 +226,9 @@ def _tables(
 
 
 def _page() -> Callable[[Figures, str, int, str], str]:
-    """What draws; raises KestrelError where matplotlib is missing."""
+    """Return the function that draws the page. Raises KestrelError without matplotlib."""
     try:
-        from kestrelpy.spark.jobs.report.html import page
+        from kestrelpy.spark.jobs.report.page import page
     except ImportError as error:
         raise KestrelError(
             f"The plots of a report need a package that is not installed ({error.name}). "
@@ -246,7 +247,7 @@ def _make_folder(out: Path) -> None:
 
 
 def _share(total: Row) -> float:
-    """As the audit has it: repeated deliveries for each item that was delivered."""
+    """Return repeated deliveries for each delivered item, as the audit does."""
     return total.repeated / total.delivered if total.delivered else 0.0
 
 

@@ -1,8 +1,8 @@
-"""Ticks and lives to series: what happened in each interval, for each queue that is shown.
+"""Series from ticks and item rows: figures of each interval, for each queue that is shown.
 
-    label     0 the busiest queue, 1 the next, ...; one behind the last of them: all the others
+    label     0 the busiest queue, 1 the next, ...; one after the last of them: all the others
     bucket    0 the interval with the first event, ...
-    -1        all of them
+    -1        all labels, or all buckets
 
 One rule: at most one row for each label and bucket comes to the driver.
 """
@@ -31,7 +31,7 @@ Place = tuple[int, int]  # label and bucket
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """Which queues and which intervals there are; `names` are those of the labels."""
+    """The queues and intervals of the series; `names` are the queues with a label of their own."""
 
     interval_ms: int
     first_ms: int
@@ -41,7 +41,7 @@ class Axes:
     servers: int
 
     def labels(self, ticks: DataFrame) -> DataFrame:
-        """The label of every journal, by `jid`."""
+        """Return the label of every journal, by `jid`."""
         known = ticks.sparkSession.createDataFrame(
             list(zip(self.names, range(len(self.names)), strict=True)), "queue string, label int"
         )
@@ -50,13 +50,13 @@ class Axes:
         return fn.broadcast(journals.select("jid", fn.coalesce("label", rest).alias("label")))
 
     def bucket(self, ms: Column) -> Column:
-        """Which interval a time is in."""
+        """Return the interval of a time."""
         first = self.first_ms // self.interval_ms
         return (fn.floor(ms / fn.lit(self.interval_ms)) - fn.lit(first)).cast("int")
 
     @property
     def count(self) -> int:
-        """How many intervals."""
+        """How many intervals there are."""
         return bucket_count(self.first_ms, self.last_ms, self.interval_ms)
 
 
@@ -69,16 +69,16 @@ class _Points:
 
 
 def all_series(
-    ticks: DataFrame, lives: DataFrame, axes: Axes
+    ticks: DataFrame, table: DataFrame, axes: Axes
 ) -> tuple[Series, tuple[Series, ...]]:
-    """All queues together, and each that is shown with the others as the last."""
+    """Return the series of all queues together, and of each shown queue, the others as the last."""
     labels = axes.labels(ticks)
-    lives = lives.join(labels, "jid")
+    table = table.join(labels, "jid")
     points = _Points(
         _rates(ticks.join(labels, "jid"), axes),
-        _steps(lives, axes),
-        _latencies(lives, axes, "opened_ms", "waiting"),
-        _latencies(lives, axes, "confirmed_ms", "service"),
+        _steps(table, axes),
+        _latencies(table, axes, "opened_ms", "waiting"),
+        _latencies(table, axes, "confirmed_ms", "service"),
     )
     named = [_series(points, axes, [label], name, 1) for label, name in enumerate(axes.names)]
     rest = axes.queues - len(axes.names)
@@ -124,12 +124,12 @@ def _rates(ticks: DataFrame, axes: Axes) -> dict[Place, dict[str, int]]:
     return rates
 
 
-def _steps(lives: DataFrame, axes: Axes) -> dict[Place, int]:
-    """Who was there before the history begins came in the first interval."""
+def _steps(table: DataFrame, axes: Axes) -> dict[Place, int]:
+    """Return the changes of depth; an item from before the history came in the first interval."""
     was_there = fn.col("left_ms").isNotNull() | (fn.col("state") != "dead")
     came = axes.bucket(fn.coalesce(fn.col("put_ms"), fn.lit(axes.first_ms)))
     left = axes.bucket(fn.col("left_ms"))
-    both = lives.where(was_there).groupBy("label", came.alias("came"), left.alias("left")).agg(
+    both = table.where(was_there).groupBy("label", came.alias("came"), left.alias("left")).agg(
         fn.count(fn.lit(1)).alias("n")
     )  # fmt: skip
     steps = fn.array(
@@ -143,10 +143,10 @@ def _steps(lives: DataFrame, axes: Axes) -> dict[Place, int]:
     return {(each["label"], each["bucket"]): each["n"] for each in found.collect()}
 
 
-def _latencies(lives: DataFrame, axes: Axes, when: str, name: str) -> dict[Place, Spread]:
-    placed = lives.select("label", axes.bucket(fn.col(when)).alias("bucket"), name)
+def _latencies(table: DataFrame, axes: Axes, when: str, name: str) -> dict[Place, Spread]:
+    placed = table.select("label", axes.bucket(fn.col(when)).alias("bucket"), name)
     counted = bins(placed, ["label", "bucket"], name)
-    for key in ("label", "bucket"):  # each counts in its own, and in all
+    for key in ("label", "bucket"):  # a row counts in its own, and in all
         twice = fn.explode(fn.array(fn.col(key), fn.lit(_ALL)))
         counted = counted.withColumn(key, twice)
     found = spreads(counted, ["label", "bucket"]).collect()

@@ -161,7 +161,7 @@ def test_limits_of_time_and_marker_are_kept() -> None:
     ]  # fmt: skip
 
 
-def test_a_piece_outside_the_limits_need_not_be_read() -> None:
+def test_a_split_outside_the_limits_need_not_be_read() -> None:
     disk, _ = every_kind()
     (split,) = plan_events([FOLDER], disk).splits
     assert Limits(before_ms=TIME_MS).excludes(split)
@@ -277,7 +277,7 @@ def test_a_copy_is_read_on_where_the_original_has_gone() -> None:
     assert [row["op"] for row in rows] == ["confirm", "confirm", "put", "put"]
 
 
-def test_what_is_written_behind_the_plan_is_not_read() -> None:
+def test_records_written_after_the_plan_are_not_read() -> None:
     one = SegmentBuilder(1, 1 << 14, 1, OPENING)
     one.batch(put(1, b"planned"))
     disk = disk_of(one)

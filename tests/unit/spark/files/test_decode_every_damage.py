@@ -93,7 +93,7 @@ def test_every_truncation_reads_the_same_in_bulk(closed: bool) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
-def test_survivors_snapshots_and_a_recycled_segment_read_the_same_under_every_flip(
+def test_compacted_and_recycled_segments_read_the_same_under_every_flip(
     closed: bool,
 ) -> None:
     disk, _, _ = snapshotted(closed)
@@ -102,7 +102,7 @@ def test_survivors_snapshots_and_a_recycled_segment_read_the_same_under_every_fl
 
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
-def test_survivors_snapshots_and_a_recycled_segment_read_the_same_cut_anywhere(
+def test_compacted_and_recycled_segments_read_the_same_cut_anywhere(
     closed: bool,
 ) -> None:
     disk, _, _ = snapshotted(closed)

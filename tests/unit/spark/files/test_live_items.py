@@ -16,7 +16,7 @@ from kestrelpy.spark.files.queue_state import State
 from tests.support.journals import FOLDER, disk_with
 
 
-def test_what_is_held_is_found_again_from_its_bytes() -> None:
+def test_live_items_are_found_again_from_their_bytes() -> None:
     rng = random.Random(5)
     live, counts = IdSet(), IdCounts()
     for item in range(1, 40_000):
@@ -29,17 +29,17 @@ def test_what_is_held_is_found_again_from_its_bytes() -> None:
         counts.set(item, rng.choice((1, 2, 254, 255, 1000)))
     state = State(live, counts)
     (split,) = plan_events([FOLDER], disk_with([b"x"])).splits
-    (live_items,) = state.live_items([replace(split, item_first=5000, item_last=30_000, records=1)])
-    live_items = LiveItems(pickle.loads(pickle.dumps(live_items)))
+    (packed,) = state.live_items([replace(split, item_first=5000, item_last=30_000, records=1)])
+    live_items = LiveItems(pickle.loads(pickle.dumps(packed)))
     items = np.arange(1, 45_000, dtype=np.int64)
     there = [i for i in live if 5000 <= i <= 30_000]
     assert items[live_items.has(items)].tolist() == there
-    assert live_items.count == len(there)
+    assert packed.count == len(there)
     found = live_items.attempts(np.array(there, np.int64)).tolist()
     assert found == [counts.get(i) for i in there]
 
 
-def test_nothing_held_is_ready_and_there_is_none_of_it() -> None:
+def test_no_live_items_are_ready_and_none_is_there() -> None:
     items = np.array([1, 2], np.int64)
     assert NO_LIVE_ITEMS.has(items).tolist() == [False, False]
     assert NO_LIVE_ITEMS.states(items).tolist() == [READY, READY]

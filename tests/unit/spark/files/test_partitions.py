@@ -45,7 +45,7 @@ def put(raw: Raw, queue: str, numbers: range) -> None:
 
 
 def take(raw: Raw, queue: str, numbers: range) -> None:
-    """Fetch and confirm so many; they are these."""
+    """Fetch and confirm `count` items; return them."""
     name = queue.encode()
     for number in numbers:
         raw.ask(b"get %b/open\r\n" % name, b"VALUE %b/open 0 %d\r\n%b\r\nEND\r\n"
@@ -96,7 +96,7 @@ def test_a_daemon_that_runs_and_one_that_stopped_tell_the_same(
     assert happened(read(spark, daemon.data_dir, mode="events")) == expected
 
 
-def test_items_are_what_is_still_there(
+def test_items_are_those_still_there(
     spark: SparkSession, daemon: DaemonProcess, raw: Raw
 ) -> None:
     put(raw, "jobs", range(1, 101))
@@ -360,7 +360,7 @@ def test_a_journal_is_read_while_it_is_written_rotated_and_reclaimed(
         assert numbers == sorted(set(numbers)), "twice, or out of order"
         assert set(range(done[1], put_before)) <= set(numbers), "not all that were there"
         assert set(numbers) <= set(range(taken, done[0])), "what was gone, or never was"
-        # The same plan, when half of it has gone: what is left of it, from where it is now.
+        # The same plan, when half of it has gone: the rest is read from where it is now.
         again = [row.marker for row in frame.select("marker").collect()]
         assert again == sorted(set(again))
         assert set(range(done[1], put_before)) <= set(again) <= set(numbers)

@@ -72,7 +72,7 @@ def test_globs_and_a_segment_alone_are_paths(tmp_path: Path) -> None:
     assert len(in_bulk(disk, str(tmp_path / "a" / "jobs.1" / segment_name(1))).rows) == 2
 
 
-def test_archived_originals_complete_a_history_and_beat_the_survivors_that_stand_for_them() -> None:
+def test_archived_originals_complete_a_history_and_come_before_compacted_segments() -> None:
     one = laid()
     archive(one.disk, *one.removed.values())
     found = in_bulk(one.disk, "/data", ARCHIVE)
@@ -82,7 +82,7 @@ def test_archived_originals_complete_a_history_and_beat_the_survivors_that_stand
     assert found.damages == []
 
 
-def test_survivors_give_what_no_original_that_is_there_has() -> None:
+def test_a_compacted_segment_gives_the_records_without_an_original() -> None:
     one = laid()
     archive(one.disk, one.removed[1])
     found = in_bulk(one.disk, ARCHIVE, "/data")
@@ -91,7 +91,7 @@ def test_survivors_give_what_no_original_that_is_there_has() -> None:
     assert found.damages == []
 
 
-def test_an_archive_alone_has_the_events_in_it_and_holes_are_no_damage() -> None:
+def test_an_archive_alone_has_the_events_in_it_and_gaps_are_no_damage() -> None:
     one = laid()
     archive(one.disk, one.removed[1], one.segments[3])
     found = in_bulk(one.disk, ARCHIVE)
@@ -162,7 +162,7 @@ def test_behind_a_torn_end_no_later_segment_counts() -> None:
     assert found.damages == []
 
 
-def test_what_survivors_stand_for_is_not_missing_where_the_snapshots_are_lost() -> None:
+def test_replaced_records_are_not_missing_where_the_snapshots_are_lost() -> None:
     one = laid()
     one.put_back(1)
     for name in [n for n in one.disk.names(FOLDER) if n.endswith(".snapshot")]:
@@ -251,7 +251,7 @@ def test_a_restored_backup_beside_its_original_is_named_and_not_mixed_up() -> No
     assert "/b/jobs.2: goes on otherwise than /a/jobs.1" in found.history.problems[0].sentence
 
 
-def test_a_spare_in_a_backup_is_no_other_history() -> None:
+def test_a_preallocated_segment_in_a_backup_is_no_other_history() -> None:
     disk = MemoryDisk()
     for folder, is_live in (("/a/jobs.1", False), ("/b/jobs.1", True)):
         one = SegmentBuilder(1, 2048, 1, OPENING)
@@ -270,7 +270,7 @@ def test_a_spare_in_a_backup_is_no_other_history() -> None:
 # -- pieces that have gone ------------------------------------------------------------------------
 
 
-def test_a_piece_that_has_gone_is_found_again_in_the_archive() -> None:
+def test_a_split_that_has_gone_is_found_again_in_the_archive() -> None:
     one = laid()
     split = next(p for p in plan_events(["/data", ARCHIVE], with_archive(one.disk)).splits
                  if p.segment == 3)  # fmt: skip
@@ -294,7 +294,7 @@ def with_archive(disk: MemoryDisk) -> MemoryDisk:
     return disk
 
 
-def test_of_a_piece_that_has_gone_survivors_have_the_items_and_the_rest_is_missing() -> None:
+def test_of_a_split_that_has_gone_a_compacted_segment_has_the_live_items() -> None:
     one = laid()
     one.put_back(1, 2)
     one.remove(6)
@@ -343,7 +343,7 @@ def test_of_a_backup_and_the_live_journal_the_one_that_goes_on_farther_counts() 
         assert [row["marker"] for row in items(one.disk, *paths)] == [*LIVE[1:], 15]
 
 
-def test_a_flush_leaves_what_was_lent_and_what_is_dead() -> None:
+def test_a_flush_leaves_leased_items_and_dead_letters() -> None:
     one = SegmentBuilder(1, 8192, 1, OPENING)
     one.batch(*map(put, range(1, 7)))
     one.batch(
@@ -368,7 +368,7 @@ def test_an_archive_alone_holds_no_items_and_says_so() -> None:
     assert "mode=events" in problem.sentence
 
 
-def test_only_pieces_with_something_in_them_are_planned_for_items() -> None:
+def test_only_splits_with_live_items_are_planned_for_items() -> None:
     disk = disk_with(*([b"item %d" % n * 20] for n in range(12)))
     events = plan_events([FOLDER], disk).splits
     writer = start(disk)

@@ -18,7 +18,7 @@ from tests.unit.spark.jobs.stories import Story, spill
 
 @pytest.fixture(autouse=True)
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
+    monkeypatch.setattr("kestrelpy.server.journal_jobs.wrap", at_once)
     yield
 
 
@@ -39,7 +39,7 @@ def states(story: Story, folder: Path) -> dict[int, str]:
     return found
 
 
-def test_an_item_lent_by_token_is_lent_over_a_path_until_it_is_confirmed(tmp_path: Path) -> None:
+def test_an_item_leased_by_token_is_leased_until_it_is_confirmed(tmp_path: Path) -> None:
     story = Story()
     story.put(b"one", b"two")
     lease = story.open(lease_ms=60_000)

@@ -1,4 +1,4 @@
-"""Audits in tests: what was found, and that nothing was."""
+"""Audits in tests: their breaches, or that there are none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def audited(spark: SparkSession, *folders: Path, out: Path | None = None) -> lis
 
 
 def audit_holds(spark: SparkSession, *data_dirs: Path) -> list[Found]:
-    """The audit of what is left in these data directories finds nothing wrong."""
+    """Audit these data directories; fail if there is a breach."""
     found = audited(spark, *data_dirs)
     told = outcome(found, None)
     assert told.code == HOLDS, told.text

@@ -6,8 +6,8 @@
     line.done(item)
     book.save(folder)                       the journal, written by `journal` itself
 
-Each record is 100 ms behind the one before it, a delivery too, unless somebody says otherwise; so
-what is told one after the other is in order. `at_last` changes what the last snapshot says.
+Each record and each delivery is 100 ms after the one before it by default, so records made one
+after the other are in order. `at_last` changes what the last snapshot says.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ STEP_MS: Final = 100
 LIFE: Final = 7  # the generation of all queues here
 CHILD: Final = 1  # its number
 BODY: Final = b"x"
-ELSEWHERE: Final = Origin(b"elsewhere", b"other", 1, LIFE)  # on a server that nobody audits
+ELSEWHERE: Final = Origin(b"elsewhere", b"other", 1, LIFE)  # on a server outside the audit
 
 _ENDS: Final = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED, Kind.MOVED)
 
@@ -107,7 +107,7 @@ class Book:
         self.changes.append(change)
 
     def save(self, data: Path, sizes: Sizes = ROOM, *, is_killed: bool = False) -> Path:
-        """The journal in a data directory, and those beside it; its folder.
+        """Write the journal to a data directory, with the others; return its folder.
 
         In small segments each record is synced before the next. `is_killed`: no orderly end.
         """

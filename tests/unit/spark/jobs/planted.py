@@ -1,15 +1,15 @@
-"""The table of what is planted for an audit: for each rule and each variant of it, two stories.
+"""The table of planted breaches for an audit: for each rule and each variant, two stories.
 
-    rule           one of `Found.by_rule`: what the audit says is broken
+    rule           one of `Found.by_rule`: the rule that is broken
     variant        how, in words
-    breach         a story in which that rule is broken, and that alone
-    legal          the nearest story in which nothing is
+    breach         a story that breaks that rule, and no other
+    legal          the nearest story that breaks none
 
-A story is told to a `Pen`: a queue's own line, or a child's. It returns what the audit has to name:
-an item, or words that one of its sentences has. Of one rule all stories stand in one journal, the
-legal ones between the others, but those that are told `apart` because they reach what is near.
+A story is written with a `Pen`: for the queue itself, or for a child. It returns the item that the
+audit has to name, or words of one of its sentences. All stories of one rule are in one journal, the
+legal ones between the others, except those with `apart`, which affect records near them.
 
-One rule: what is not planted must not be found, so each journal has as many breaches as stories.
+One rule: only planted breaches may be found, so each journal has as many breaches as stories.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BOTH: Final = (OWN, CHILD)
 
 @dataclass(frozen=True)
 class Case:
-    """One variant. `also`: rules that a journal with it breaks besides, once (a sum, mostly)."""
+    """One variant. `also`: other rules that a journal with it breaks once (mostly a sum)."""
 
     rule: str
     variant: str
@@ -40,32 +40,32 @@ class Case:
     apart: str = ""
 
     def journal(self, line: str) -> str:
-        """The name of the queue in whose journal it is told."""
+        """The name of the queue whose journal has the story."""
         return "-".join(each for each in (self.rule, line, self.apart) if each)
 
 
 @dataclass(slots=True)
-class Told:
-    """One journal: what the audit has to name in it, by variant, and what is broken besides."""
+class Planted:
+    """One journal: what the audit has to name, by variant, and other rules that are broken."""
 
     book: Book
     named: dict[str, int | str]
     also: set[str]
 
 
-def tell(cases: Iterable[Case]) -> dict[str, Told]:
-    """All stories, by the name of their queue."""
-    made: dict[str, Told] = {}
+def plant(cases: Iterable[Case]) -> dict[str, Planted]:
+    """Write all stories; return the journals by the name of their queue."""
+    made: dict[str, Planted] = {}
     for case in cases:
         for line in case.lines:
             name = case.journal(line)
-            told = made.get(name)
-            if told is None:
+            planted = made.get(name)
+            if planted is None:
                 book = Book(name, "audit" if line == CHILD else "")
-                told = made[name] = Told(book, {}, set())
-            case.legal(told.book.line)
-            told.named[case.variant] = case.breach(told.book.line)
-            if not case.apart:  # what is told apart would reach what was planted
-                case.legal(told.book.line)
-            told.also.update(case.also)
+                planted = made[name] = Planted(book, {}, set())
+            case.legal(planted.book.line)
+            planted.named[case.variant] = case.breach(planted.book.line)
+            if not case.apart:  # its legal story would affect the planted one
+                case.legal(planted.book.line)
+            planted.also.update(case.also)
     return made

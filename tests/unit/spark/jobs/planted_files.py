@@ -1,7 +1,7 @@
 """What is missing from the files of a journal, planted: for each variant one, and one that holds.
 
 Here each story has a journal of its own, and says which rules are broken together: where a file is
-damaged its records are missing, too.
+damaged its records are missing as well.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def released(pen: Pen) -> None:
 
 
 def jumped(is_said: bool) -> Make:
-    """A number was lost with a kill; the next segment says that it goes on behind it."""
+    """A number was lost with a kill; the next segment goes on after it."""
 
     def make(data: Path, queue: str) -> None:
         book = Book(queue)
@@ -211,7 +211,7 @@ def flushed(data: Path, queue: str) -> None:
 
 
 def gone_too_soon(data: Path, queue: str) -> None:
-    """The first segment is gone, and nobody has ended what was put there."""
+    """The first segment is gone, and no later record ends its items."""
     book = Book(queue)
     for _ in range(20):
         book.own.put()

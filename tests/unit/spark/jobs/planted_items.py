@@ -13,7 +13,7 @@ NEVER: Final = 5000  # from here on no number was ever given
 
 
 def by_token(end: Act) -> Act:
-    """Ended by who has a lease by token."""
+    """End an item by the token of its lease."""
 
     def act(pen: Pen, item: int) -> None:
         pen.lease(item, token_of(item))
@@ -23,7 +23,7 @@ def by_token(end: Act) -> Act:
 
 
 def token_of(item: int) -> int:
-    """One that nobody else has."""
+    """Return a token that no other lease has."""
     return 100_000 + item * 10
 
 
@@ -87,7 +87,7 @@ def never_put(act: Act) -> Story:
 
 
 def before_put(*acts: Act, own: bool = False) -> Story:
-    """The last of these stands behind the put of the item, if there are more than one."""
+    """The last of these comes after the put of the item, if there are several."""
 
     def story(pen: Pen) -> int:
         item = pen.book.number()
@@ -150,7 +150,7 @@ def confirmed_twice() -> Iterator[Case]:
                then(by_token(Pen.done)))  # fmt: skip
     yield Case(rule, "twice, given back before", then(Pen.back, Pen.done, Pen.done),
                then(Pen.back, Pen.done))  # fmt: skip
-    yield Case(rule, "twice from the dead line", then(Pen.die, Pen.done, Pen.done),
+    yield Case(rule, "twice as a dead letter", then(Pen.die, Pen.done, Pen.done),
                then(Pen.die, Pen.done))  # fmt: skip
     yield Case(rule, "twice by the child", then(Pen.done, Pen.done), held_by_both, (CHILD,))
 
@@ -264,12 +264,12 @@ def too_early() -> Iterator[Case]:
     for name, act in (ENDS | LIVES).items():
         also = ("sum",) if name in ENDS else ()
         is_lent = name in ("lent by token", "renewed")
-        if name != "redriven":  # who is dead by one and alive by the other is unclear, too
+        if name != "redriven":  # dead by one and live by the other is unclear as well
             yield Case(rule, name, before_put(act), then(act), also=also)
             yield Case(rule, f"{name}, put for the child", before_put(act, own=True), own(act),
                        (CHILD,), also=also)  # fmt: skip
         if not also and not is_lent:
-            yield Case(rule, f"{name}, and again behind it", before_put(act, Pen.back, act),
+            yield Case(rule, f"{name}, and again after it", before_put(act, Pen.back, act),
                        then(act, Pen.back, act))  # fmt: skip
 
 
@@ -284,7 +284,7 @@ def too_late() -> Iterator[Case]:
         apart = reach.replace(" ", "_")
         for name, other in (ALL_ENDS | LIVES).items():
             if reach != "flushed" and name in ("given back", "dead", "redriven"):
-                continue  # may have been delayed or dead: nobody can tell
+                continue  # may have been delayed or dead: that is not known
             yield Case(rule, f"{reach}, then {name}", then(by, other), each(other), apart=apart)
         yield Case(rule, f"{reach}, another was spared", then(by, Pen.expire), then(Pen.die, by),
                    apart=apart)  # fmt: skip

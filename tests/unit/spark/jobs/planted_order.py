@@ -342,7 +342,7 @@ def start(pen: Pen, item: int) -> None:
 def leased_twice() -> Iterator[Case]:
     rule = "leased_twice"
     yield Case(rule, "at once", leased(), leased(Pen.back))
-    yield Case(rule, "and nobody has ended it", leased(ends=False), leased(Pen.back, ends=False))
+    yield Case(rule, "and it has no end", leased(ends=False), leased(Pen.back, ends=False))
     yield Case(rule, "renewed before", leased(renew), leased(renew, Pen.back))
     yield Case(rule, "over a restart", leased(start), leased(start, Pen.back))
     yield Case(rule, "others died and were redriven", leased(), leased(Pen.die, Pen.redrive))

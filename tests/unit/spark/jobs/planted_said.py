@@ -193,7 +193,7 @@ def token(number: int) -> int:
 
 
 def issued(second: int, same_item: bool = False) -> Story:
-    """Two leases, the other with the token `second` behind the first."""
+    """Two leases, the second with the token `second`, after the first."""
 
     def story(pen: Pen) -> str:
         item = pen.put()
@@ -251,7 +251,7 @@ def tokens() -> Iterator[Case]:
 
 
 def origin(pen: Pen, name: str = "gone", generation: int = LIFE, server: bytes = b"s1") -> Origin:
-    """Some item of a queue of which there is no journal."""
+    """An item of a queue without a journal."""
     queue = f"{pen.book.queue}-{name}"
     return Origin(server, queue.encode(), pen.book.next, generation)
 

@@ -1,7 +1,7 @@
-"""Journals for audits: whole lives of a queue, on a memory disk, put into a real folder.
+"""Journals for audits: stories of a queue, on a memory disk, saved to a real folder.
 
-`Story` is a life told one verb after the other; `random_story` tells a long one by chance, with
-kills and power cuts in it; `retold` is a journal with other records in it than its queue wrote.
+`Story` runs a queue one verb after the other; `random_story` makes a long random one, with kills
+and power cuts; `retold` is a journal with other records in it than its queue wrote.
 Nothing here knows what an audit says of it. Stories need the fixture `by_hand`.
 """
 
@@ -42,13 +42,13 @@ class Story:
     def __init__(self, sizes: Sizes = ROOM, **policy: Any) -> None:
         self.life = Life(Policy(**policy), sizes)
         self.life.pass_time(1000)
-        self._lent: list[Lease] = []
+        self._leases: list[Lease] = []
 
     @property
-    def lent(self) -> list[Lease]:
-        """What somebody has, the oldest first."""
+    def leases(self) -> list[Lease]:
+        """The leased items, the oldest first."""
         held = list(self.life.reader.leases)
-        return [lease for lease in self._lent if any(lease is each for each in held)]
+        return [lease for lease in self._leases if any(lease is each for each in held)]
 
     def put(
         self, *bodies: bytes, expires_in_ms: int = 0, key: bytes = NO_KEY, delay_ms: int = 0
@@ -65,12 +65,12 @@ class Story:
         """Lend the next item."""
         lease = self.life.open(who, dead, lease_ms)
         if lease is not None:
-            self._lent.append(lease)
+            self._leases.append(lease)
             self.life.pass_time(1)
         return lease
 
     def confirm(self, lease: Lease | None = None) -> None:
-        """The oldest that is lent, or this one, is done."""
+        """Confirm this lease, or the oldest."""
         self.life.reader.confirm(self._taken(lease), self.life.now_ms)
         self.life.pass_time(1)
         self.life.commit()
@@ -78,14 +78,14 @@ class Story:
     def give_back(
         self, reason: bytes = b"abort", lease: Lease | None = None, delay_ms: int = 0
     ) -> None:
-        """The oldest that is lent, or this one, is not."""
+        """Give back this lease, or the oldest."""
         delay = Delay(delay_ms) if delay_ms else None
         self.life.reader.nack(self._taken(lease), self.life.now_ms, reason, delay)
         self.life.pass_time(1)
         self.life.commit()
 
     def take(self, count: int, pace_ms: int = 2) -> None:
-        """Open and confirm so many."""
+        """Open and confirm `count` items."""
         for _ in range(count):
             lease = self.open()
             self.life.pass_time(pace_ms)
@@ -116,7 +116,7 @@ class Story:
         self.life.commit()
 
     def step_clock(self, ms: int) -> None:
-        """Somebody sets the wall clock."""
+        """Set the wall clock."""
         self.life.broker.clock.offset_ms += ms
 
     def settle(self) -> None:
@@ -143,11 +143,11 @@ class Story:
         return spill(self.life.disk.kill_clone(), folder)
 
     def _start(self, life: Life) -> None:
-        self.life, self._lent = life, []
+        self.life, self._leases = life, []
 
     def _taken(self, lease: Lease | None) -> Lease:
-        lease = lease or self.lent[0]
-        self._lent = [each for each in self._lent if each is not lease]
+        lease = lease or self.leases[0]
+        self._leases = [each for each in self._leases if each is not lease]
         return lease
 
 
@@ -197,8 +197,8 @@ def _one_step(story: Story, chance: random.Random, keyed: bool, delays: bool) ->
         lease_ms = chance.choice([0, 0, 10, 500])
         story.open(chance.choice("abc"), dead=not lease_ms and chance.random() < 0.15,
                    lease_ms=lease_ms)  # fmt: skip
-    elif dice < 0.82 and story.lent:
-        lease = chance.choice(story.lent)
+    elif dice < 0.82 and story.leases:
+        lease = chance.choice(story.leases)
         if chance.random() < 0.75:
             story.confirm(lease)
         else:
@@ -228,7 +228,7 @@ def retold(
 ) -> Path:  # fmt: skip
     """The records of the journal in `source`, changed, as if they had been written like that.
 
-    Their numbers have no holes and nothing is damaged: whoever looks for holes finds none.
+    Their numbers have no gaps and no record is damaged.
     """
     view = read_journal(Disk(), str(source))
     drafts = [Draft(*record[:8], 0) for record in view.records()]

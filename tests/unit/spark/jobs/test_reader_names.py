@@ -23,7 +23,7 @@ from kestrelpy.spark.files.readers import (
     names,
     passed_on,
 )
-from kestrelpy.spark.jobs.audit import dedupe as once
+from kestrelpy.spark.jobs.audit import dedupe
 from tests.support.bulk import in_bulk
 from tests.unit.spark.jobs.audit.test_audit_readers import all_sides, one_removed
 from tests.unit.spark.jobs.audit.test_audit_readers import passed_on as passing
@@ -58,7 +58,7 @@ def test_what_the_queues_own_line_passes_on_is_known(tmp_path: Path) -> None:
     assert passed_on([ON]) == [(20, None, 0)]
 
 
-def test_a_record_that_is_kept_says_more_than_a_snapshot() -> None:
+def test_a_record_replaces_the_name_in_a_snapshot() -> None:
     record, snapshot = ReaderName(1, "audit", 5, 2, False), ReaderName(1, "audit", 0, 2, False)
     assert children(in_order([snapshot, record])) == [Child(1, "audit", 5, 2, 0, 1)]
     assert children(in_order([snapshot])) == [Child(1, "audit", 0, 2, 0, 1)]
@@ -81,7 +81,7 @@ def test_of_two_children_of_one_number_each_has_its_own_records() -> None:
     assert names(reader_names) == {first.reader: "a", 1: "b", 2: "c"}
 
 
-def test_a_child_whose_end_is_not_kept_ended_before_the_next_of_its_number() -> None:
+def test_a_child_without_a_record_of_its_end_ended_before_the_next_of_its_number() -> None:
     first, second = children([ReaderName(1, "a", 5, 0, False), ReaderName(1, "b", 20, 9, False)])
     assert (first.stopped_lsn, second.stopped_lsn) == (20, 0)
 
@@ -103,8 +103,8 @@ def test_events_of_a_number_that_was_given_again_have_their_own_childs_name(
 
 
 def test_the_audit_knows_the_defaults_of_windows() -> None:
-    assert once.DEDUPE_WINDOW_MS == policy.DEDUPE_WINDOW_MS
-    assert once.SCOPE_WINDOW_MS == policy.SCOPE_WINDOW_MS
+    assert dedupe.DEDUPE_WINDOW_MS == policy.DEDUPE_WINDOW_MS
+    assert dedupe.SCOPE_WINDOW_MS == policy.SCOPE_WINDOW_MS
 
 
 @pytest.mark.usefixtures("by_hand")
@@ -114,7 +114,7 @@ def test_the_items_of_a_journal_are_those_of_the_queues_own_line(
 ) -> None:
     data = build(tmp_path)
     (folder,) = data.glob("jobs.*")
-    live_set, view = LiveSet(), StartView(Disk(), str(folder), live=True)
-    for _ in live_set.follow(view):
+    account, view = LiveSet(), StartView(Disk(), str(folder), live=True)
+    for _ in account.follow(view):
         pass
-    assert [*state_of(Disk(), str(folder)).live] == [*live_set.items]
+    assert [*state_of(Disk(), str(folder)).live] == [*account.items]

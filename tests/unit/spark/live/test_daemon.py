@@ -186,7 +186,7 @@ def test_reads_that_follow_each_other_by_marker_see_each_item_once(
     assert seen == list(range(1, last + 1))
 
 
-def test_markers_older_than_what_is_kept_begin_with_the_oldest_kept_item(
+def test_markers_older_than_the_oldest_item_begin_with_that_item(
     spark: SparkSession, daemon: DaemonProcess, raw: Raw
 ) -> None:
     put(raw, "jobs", range(1, 101))
@@ -268,7 +268,7 @@ def test_a_server_that_hands_out_nothing_now_is_heard(
     )
 
 
-def test_what_is_done_and_retained_is_read_from_servers_and_hand_offs_from_journals(
+def test_done_items_are_read_from_servers_and_hand_offs_from_journals(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     config = '[queue_defaults]\nretain = "forever"\n'

@@ -94,7 +94,7 @@ def test_markers_say_where_to_begin_and_where_to_end(server: StandIn) -> None:
         assert read_all(planned(options), options) == {"jobs": [91, 92, 93, 94, 95]}
 
 
-def test_markers_older_than_what_is_kept_begin_with_the_oldest_kept_item(server: StandIn) -> None:
+def test_markers_older_than_the_oldest_item_begin_with_that_item(server: StandIn) -> None:
     for marker in range(1, 41):
         del server.queues["jobs"].items[marker]
     options = options_for(
@@ -116,7 +116,7 @@ def test_markers_of_a_server_that_is_not_read_are_refused(server: StandIn) -> No
     )
 
 
-def test_holes_left_by_consumers_are_passed_over(server: StandIn) -> None:
+def test_gaps_left_by_consumers_are_skipped(server: StandIn) -> None:
     for marker in range(2, 100):
         del server.queues["jobs"].items[marker]
     options = options_for(server, queues="jobs", minPartitions="4")
@@ -216,7 +216,7 @@ def test_a_server_out_of_reach_is_named_with_the_remedy(server: StandIn) -> None
     )
 
 
-def test_a_server_out_of_reach_is_passed_over_when_that_was_said(
+def test_a_server_out_of_reach_is_skipped_if_the_option_says_so(
     server: StandIn, caplog: pytest.LogCaptureFixture
 ) -> None:
     address = free_address()
@@ -226,10 +226,10 @@ def test_a_server_out_of_reach_is_passed_over_when_that_was_said(
         assert read_all(planned(options), options) == {"mail": [1, 2, 3, 4, 5]}
 
     assert f"The server {address} cannot be reached" in caplog.text
-    assert "passed over" in caplog.text
+    assert "are skipped" in caplog.text
 
 
-def test_a_server_that_goes_away_meanwhile_is_an_error_or_passed_over(
+def test_a_server_that_goes_away_meanwhile_is_an_error_or_skipped(
     server: StandIn, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.cut = lambda request: 20 if request.startswith("gets jobs") else None
@@ -238,7 +238,7 @@ def test_a_server_that_goes_away_meanwhile_is_an_error_or_passed_over(
     with pytest.raises(KestrelError, match="cannot be reached: it hung up"):
         read_all(slices, options_for(server))
     assert read_all(slices, options_for(server, skipUnreachable="true")) == {}
-    assert "passed over (skipUnreachable=true)" in caplog.text
+    assert "are skipped (skipUnreachable=true)" in caplog.text
 
 
 def test_retries_are_counted_anew_when_something_was_read(server: StandIn) -> None:
@@ -264,7 +264,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_longer_than_was_said() -> 
 
 
 @pytest.mark.parametrize("what", ["deleted", "deleted and made anew"])
-def test_a_queue_of_another_life_is_an_error_or_a_warning(
+def test_a_queue_of_another_generation_is_an_error_or_a_warning(
     server: StandIn, caplog: pytest.LogCaptureFixture, what: str
 ) -> None:
     slices = planned(options_for(server))
@@ -320,7 +320,7 @@ def test_a_refusal_is_passed_on_with_the_server_it_came_from(server: StandIn) ->
     )
 
 
-def test_what_is_no_kestrelpy_is_said_to_be_none() -> None:
+def test_another_server_is_said_to_be_no_kestrelpy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
 
@@ -341,6 +341,6 @@ def test_what_is_no_kestrelpy_is_said_to_be_none() -> None:
 
 
 def free_address() -> str:
-    """Where nobody listens."""
+    """An address without a server."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return f"127.0.0.1:{listener.getsockname()[1]}"

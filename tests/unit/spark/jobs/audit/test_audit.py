@@ -1,4 +1,4 @@
-"""The audit: what was planted is found and named; what only looks like a breach is none.
+"""The audit finds and names planted breaches; a story that only looks like one is none.
 
 All journals are made first and audited together, because a run of Spark costs more than a journal.
 """
@@ -130,7 +130,7 @@ def all_sides(folder: Path) -> Path:
         story.give_back()  # the second time it dies
     story.open()
     story.open()
-    story.give_back(b"hangup", story.lent[1])
+    story.give_back(b"hangup", story.leases[1])
     story.confirm()
     story.put(b"flushed", b"flushed")
     story.flush()
@@ -146,7 +146,7 @@ def killed_while_lent(folder: Path) -> Path:
     story.put(b"1", b"2", b"3", b"keeps the segment")
     story.open("anna")
     story.open("bert")
-    story.confirm(story.lent[1])
+    story.confirm(story.leases[1])
     story.kill()
     story.take(2)
     return story.save(folder / "data")
@@ -197,7 +197,7 @@ def reclaimed(folder: Path) -> Path:
     return story.save(folder / "data")
 
 
-def test_the_books_of_random_lives_balance_whatever_was_killed_or_cut(
+def test_the_books_of_random_stories_balance_whatever_was_killed_or_cut(
     found: dict[str, Found],
 ) -> None:
     lives = [found[str(seed)] for seed in SEEDS]
@@ -232,7 +232,7 @@ def test_what_went_with_its_segments_is_in_the_opening(found: dict[str, Found]) 
 def test_a_delivery_that_a_kill_ended_explains_a_later_first_one(found: dict[str, Found]) -> None:
     assert holds(found["killed_while_lent"])
     order = found["killed_while_lent"].order
-    assert (order.judged, order.restart, order.swapped) == (3, 1, 0)
+    assert (order.checked, order.restart, order.swapped) == (3, 1, 0)
 
 
 def test_a_clock_that_was_set_back_is_no_disorder(found: dict[str, Found]) -> None:
@@ -240,7 +240,7 @@ def test_a_clock_that_was_set_back_is_no_disorder(found: dict[str, Found]) -> No
     assert found["clock_set_back"].order.clock == 2
 
 
-def test_dead_items_that_are_taken_from_the_dead_line_are_confirmed(
+def test_dead_letters_that_are_taken_from_the_queue_are_confirmed(
     found: dict[str, Found],
 ) -> None:
     assert holds(found["dead_line"])
@@ -248,7 +248,7 @@ def test_dead_items_that_are_taken_from_the_dead_line_are_confirmed(
     assert (books.ended["confirmed"], books.dead) == (1, 2)
 
 
-def test_what_a_flush_spared_goes_on_living(found: dict[str, Found]) -> None:
+def test_items_that_a_flush_spared_stay_live(found: dict[str, Found]) -> None:
     assert holds(found["spared_by_a_flush"])
     books = found["spared_by_a_flush"].books
     assert (books.flushed, books.there) == (2, 1)
@@ -351,7 +351,7 @@ def lent_twice_at_once(folder: Path) -> Path:
 
 @journal
 def one_after_the_other(folder: Path) -> Path:
-    """A hundred items, each synced: what is missing before the end is no torn end."""
+    """A hundred items, each synced: missing records before the end are no torn end."""
     story = Story(TINY)
     for number in range(100):
         story.put(b"%d" % number)
@@ -430,7 +430,7 @@ def test_an_item_that_two_have_at_once_is_named(found: dict[str, Found]) -> None
 
 def test_a_segment_that_was_cut_out_is_named_by_its_records(found: dict[str, Found]) -> None:
     assert holds(found["one_after_the_other"])
-    ((first, last),) = found["segment_cut_out"].holes
+    ((first, last),) = found["segment_cut_out"].lsn_gaps
     assert first <= 30 <= last
     assert f"missing: lsn {first} to {last}" in breach([found["segment_cut_out"]])
 
@@ -485,7 +485,7 @@ def test_a_folder_that_is_not_there_or_has_no_journal_is_a_sentence(
 
 
 @pytest.mark.parametrize(
-    ("gap", "jumps", "places", "explained"),
+    ("gap", "jumps", "positions", "explained"),
     [
         ((497, 500), [457, 498], [498, 499, 500], True),  # a kill took 497, the rest are places
         ((497, 500), [457, 498], [498, 500], False),
@@ -496,6 +496,6 @@ def test_a_folder_that_is_not_there_or_has_no_journal_is_a_sentence(
     ],
 )
 def test_numbers_that_no_item_has_went_to_places_or_a_start_went_on_behind_them(
-    gap: tuple[int, int], jumps: list[int], places: list[int], explained: bool
+    gap: tuple[int, int], jumps: list[int], positions: list[int], explained: bool
 ) -> None:
-    assert _is_explained(gap, np.array(jumps, "i8"), np.array(places, "i8")) is explained
+    assert _is_explained(gap, np.array(jumps, "i8"), np.array(positions, "i8")) is explained

@@ -1,7 +1,7 @@
 """The audit on what real daemons leave behind that were killed under load: it holds, and it says
 what their clients saw.
 
-Each crash is a kill test of `tests/process/kill` or the like, over real sockets: what it left in
+Each crash is a kill test of `tests/process/kill` or similar, over real sockets: what it left in
 this run of the tests, or it is run here with fewer rounds. All are audited together, because a run
 of Spark costs more than a journal.
 """
@@ -124,7 +124,7 @@ def _left_or_run(name: str, folder: Path) -> tuple[Path, Any]:
 
 
 class Anybody(test_kill_moves.Somebody):
-    """Keys, delays, leases by token and moves; what is answered is not of interest here."""
+    """Keys, delays, leases by token and moves; the answers do not matter here."""
 
     def _one(self, client: Client) -> None:
         choice, key = self.random.random(), self.random.choice("ABCD")
@@ -214,7 +214,7 @@ def archived(folder: Path) -> test_kill.Load:
 def test_the_books_balance_after_kills_under_load(crashes: dict[str, Crash]) -> None:
     crash = crashes["load"]
     assert crash.holds()
-    assert crash.found["jobs"].order.judged > 0
+    assert crash.found["jobs"].order.checked > 0
     assert crash.found["jobs"].books.ended["confirmed"] > 0
 
 
@@ -228,7 +228,7 @@ def test_with_an_archive_the_history_is_whole_and_every_body_is_accounted_for(
     bodies = [bytes(row.value) for row in crash.puts["jobs"]]
     assert len(bodies) == len(set(bodies)), "an item was stored twice"
     assert load.acknowledged <= set(bodies) <= load.sent
-    # All was drained: an orderly end leaves nobody in doubt.
+    # All was drained: after an orderly end every answer is known.
     assert found.books.ended["confirmed"] == found.books.stored == len(bodies)
 
 
@@ -295,7 +295,7 @@ def test_over_kills_no_id_was_stored_twice_and_versions_have_no_gap(
     assert not any(each.said.again for each in crash.found.values())
 
 
-def test_of_those_who_race_one_is_in_the_journal(crashes: dict[str, Crash]) -> None:
+def test_of_the_clients_in_a_race_one_is_in_the_journal(crashes: dict[str, Crash]) -> None:
     crash = crashes["races"]
     assert crash.holds()
     stored = {queue: found.books.stored for queue, found in crash.found.items()}
@@ -323,7 +323,7 @@ def test_leases_by_token_that_went_on_over_kills_ended_once(crashes: dict[str, C
     assert sums.there == books.still_lent
 
 
-# -- children, observers, what is retained --------------------------------------------------------
+# -- children, observers, retained items ----------------------------------------------------------
 
 
 @crash
@@ -347,7 +347,7 @@ def test_over_kills_each_child_had_each_item(crashes: dict[str, Crash]) -> None:
             assert sums.unrecorded == 0
 
 
-def test_what_is_retained_is_what_observers_saw(crashes: dict[str, Crash]) -> None:
+def test_retained_items_are_those_that_observers_saw(crashes: dict[str, Crash]) -> None:
     crash, books = crashes["readers"], crashes["readers"].told
     orders, news = crash.found["orders"], crash.found["news"]
     assert orders.unbroken_lsn == 1

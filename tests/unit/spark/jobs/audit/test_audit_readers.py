@@ -74,7 +74,7 @@ class Fanned(Story):
         return self.life.broker.queues[b"jobs+" + name].reader
 
     def take_of(self, name: bytes, count: int) -> None:
-        """Open and confirm so many of a child's."""
+        """Open and confirm `count` items of a child."""
         for _ in range(count):
             self.give_back_of(name, confirm=True)
 
@@ -185,7 +185,7 @@ def passed_on(folder: Path) -> Path:
 
 @journal
 def passed_on_to_observers(folder: Path) -> Path:
-    """There are no children: what is put is done at once, and retained."""
+    """There are no children: an item is done at its put, and retained."""
     story = Fanned(retain_ms=None, max_items=2, discard_old_when_full=True)
     story.put(b"own", b"own, too")
     story.life.queue.fanout.set_passing(True, story.life.now_ms)
@@ -236,7 +236,7 @@ def began_with_what_is_done(folder: Path) -> Path:
 
 @journal
 def began_without_what_is_done(folder: Path) -> Path:
-    """Items with keys that nobody needed any more when the child was named: none of its own."""
+    """Items with keys that were done when the child was named: none is its own."""
     story = Fanned()
     story.put(b"first of A", b"second of A", key=text_of(b"A"))
     story.take(1)
@@ -257,7 +257,7 @@ def test_what_a_child_began_with_is_compared_as_its_puts_say(
 ) -> None:
     late = found["began_with_what_is_done"]["jobs+late"]
     assert (late.books.stored, late.books.ended["confirmed"]) == (4, 4)
-    assert late.order.judged == 3, "one was delayed"
+    assert late.order.checked == 3, "one was delayed"
     assert late.order.swapped == late.order.clock == late.order.restart == 0
 
 
@@ -330,7 +330,7 @@ def one_missed(folder: Path) -> Path:
     return data
 
 
-def test_an_item_that_a_child_missed_is_named(found: dict[str, dict[str, Found]]) -> None:
+def test_an_item_that_a_child_did_not_get_is_named(found: dict[str, dict[str, Found]]) -> None:
     each = found["one_missed"]
     assert not each["jobs"].breaches
     assert [wrong for _, wrong in each["jobs+audit"].wrong] == [Wrong.LOST]
@@ -443,7 +443,7 @@ def test_what_was_handed_on_and_ended_otherwise_too_is_named(
 ) -> None:
     said = found["handed_on_and_confirmed"]["other"].said
     print(said.examples)
-    assert said.breaches == 2  # nobody confirmed item 9: what is under way at a kill is no breach
+    assert said.breaches == 2  # item 9 is not confirmed: a hand-off under way is no breach
     assert "of s7:jobs:3 item 1 of other was made, and it has a confirm beside" in said.examples[0]
     assert "of s7:jobs+audit:4 item 3" in said.examples[1]
 
@@ -488,7 +488,7 @@ def retained_and_gone(folder: Path) -> Path:
     return data
 
 
-def test_what_is_retained_and_goes_oldest_first_is_no_breach(
+def test_retained_items_that_go_oldest_first_are_no_breach(
     found: dict[str, dict[str, Found]],
 ) -> None:
     told = outcome([found["retained"]["jobs"]], None)
@@ -497,13 +497,13 @@ def test_what_is_retained_and_goes_oldest_first_is_no_breach(
     assert found["retained"]["jobs"].unbroken_lsn > 1, "nothing went"
 
 
-def test_what_is_retained_and_went_before_something_older_is_named(
+def test_a_retained_item_that_went_before_an_older_one_is_named(
     found: dict[str, dict[str, Found]],
 ) -> None:
     each = found["retained_and_gone"]["jobs"]
     said = outcome([each], None).text
     print(said)
-    assert not each.holes, "without retention a settled segment may go"
+    assert not each.lsn_gaps, "without retention a settled segment may go"
     ((first, last),) = each.retained_missing
     assert 1 < first < last
     assert f"missing: item {first} to {last}: done and retained, and gone although older" in said

@@ -1,4 +1,4 @@
-"""For each rule of the audit, and each variant of it: what is planted it finds, and nothing else.
+"""Each rule of the audit, and each variant of it, finds the planted breaches, and no others.
 
 All journals are made first and audited together, because a run of Spark costs more than a journal.
 `planted` says what a story is.
@@ -19,7 +19,7 @@ from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS, Progress
 from tests.support.life import at_once
 from tests.unit.spark.jobs import planted_files, planted_items, planted_order, planted_said
-from tests.unit.spark.jobs.planted import CHILD, tell
+from tests.unit.spark.jobs.planted import CHILD, plant
 from tests.unit.spark.jobs.planted_files import FileCase
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 CASES = (*planted_items.CASES, *planted_order.CASES, *planted_said.CASES)
-TOLD = tell(CASES)
+PLANTED = plant(CASES)
 FILES = {case.queue: case for case in planted_files.CASES}
 STORIES = planted_files.STORIES
 EXAMPLES = 10_000
@@ -36,10 +36,10 @@ EXAMPLES = 10_000
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
-    """What the audit finds in each line, by its name; in stories by theirs."""
+    """The audit's findings for each queue and child, by name; for stories by their names."""
     data = tmp_path_factory.mktemp("planted")
-    for told in TOLD.values():
-        told.book.save(data)
+    for planted in PLANTED.values():
+        planted.book.save(data)
     for queue, case in FILES.items():
         case.breach(data, queue)
         case.legal(data, f"{queue}-legal")
@@ -49,15 +49,15 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
         for rule, (breach, legal) in STORIES.items():
             for name, story in ((rule, breach), (f"{rule}-legal", legal)):
                 names[story(tmp_path_factory.mktemp(name))] = name
-    nobody = Progress(io.StringIO(), False)
-    each = audit(spark, [*map(str, names)], nobody, EXAMPLES)
+    silent = Progress(io.StringIO(), False)
+    each = audit(spark, [*map(str, names)], silent, EXAMPLES)
     return {names[Path(one.folder).parent] or one.queue: one for one in each}
 
 
 def line_of(queue: str) -> str:
-    """Of which line the audit says what is told in this queue's journal.
+    """Return the queue or child whose findings have the breaches of this queue's journal.
 
-    What is said of ids, versions and moves it names with the queue.
+    Breaches of ids, versions and moves are named with the queue.
     """
     is_of_child = queue.split("-")[1] == CHILD and rule_of(queue) not in RULES
     return f"{queue}+audit" if is_of_child else queue
@@ -69,12 +69,12 @@ def rule_of(queue: str) -> str:
 
 
 def said(found: Found) -> str:
-    """Everything, for who reads why a test fails."""
+    """Return the whole text, for the message of a failed test."""
     return outcome([found], None).text
 
 
 def broken(found: Found) -> dict[str, int]:
-    """Which rules the audit names, and how often."""
+    """Return the broken rules, and how often each is."""
     return {rule: count for rule, count in found.by_rule.items() if count}
 
 
@@ -83,8 +83,8 @@ def broken(found: Found) -> dict[str, int]:
     [(case.journal(line), case.variant) for case in CASES for line in case.lines],
     ids=str,
 )
-def test_what_is_planted_is_named(found: dict[str, Found], queue: str, variant: str) -> None:
-    each, what = found[line_of(queue)], TOLD[queue].named[variant]
+def test_planted_breaches_are_named(found: dict[str, Found], queue: str, variant: str) -> None:
+    each, what = found[line_of(queue)], PLANTED[queue].named[variant]
     if isinstance(what, int):
         named = [(item, wrong.name.lower()) for item, wrong in each.wrong]
         assert (what, rule_of(queue)) in named, said(each)
@@ -92,20 +92,20 @@ def test_what_is_planted_is_named(found: dict[str, Found], queue: str, variant: 
         assert what in said(each)
 
 
-@pytest.mark.parametrize("queue", TOLD)
-def test_nothing_else_is_found_beside_it(found: dict[str, Found], queue: str) -> None:
-    told, each = TOLD[queue], found[line_of(queue)]
-    if all(isinstance(what, int) for what in told.named.values()):
-        assert {item for item, _ in each.wrong} == {*told.named.values()}
-    expected = {rule_of(queue): len(told.named), **dict.fromkeys(told.also, 1)}
+@pytest.mark.parametrize("queue", PLANTED)
+def test_no_other_breach_is_found(found: dict[str, Found], queue: str) -> None:
+    planted, each = PLANTED[queue], found[line_of(queue)]
+    if all(isinstance(what, int) for what in planted.named.values()):
+        assert {item for item, _ in each.wrong} == {*planted.named.values()}
+    expected = {rule_of(queue): len(planted.named), **dict.fromkeys(planted.also, 1)}
     assert broken(each) == expected, said(each)
-    for name in {queue, f"{queue}+audit", *(one.queue for one in told.book.others.values())}:
+    for name in {queue, f"{queue}+audit", *(one.queue for one in planted.book.others.values())}:
         if name in found and name != line_of(queue):
             assert not found[name].breaches, said(found[name])
 
 
 @pytest.mark.parametrize("case", FILES.values(), ids=FILES)
-def test_what_is_missing_from_files_is_named(found: dict[str, Found], case: FileCase) -> None:
+def test_records_missing_from_files_are_named(found: dict[str, Found], case: FileCase) -> None:
     each = found[case.queue + case.line]
     counts = broken(each)
     assert {*counts} == {rule for rule, _ in case.broken}, said(each)
@@ -115,7 +115,7 @@ def test_what_is_missing_from_files_is_named(found: dict[str, Found], case: File
 
 
 @pytest.mark.parametrize("case", FILES.values(), ids=FILES)
-def test_what_is_not_missing_from_files_is_no_breach(
+def test_records_not_missing_from_files_are_no_breach(
     found: dict[str, Found], case: FileCase
 ) -> None:
     each = found[f"{case.queue}-legal{case.line}"]
@@ -123,7 +123,7 @@ def test_what_is_not_missing_from_files_is_no_breach(
 
 
 @pytest.mark.parametrize("rule", STORIES)
-def test_what_a_queue_did_to_itself_is_judged(found: dict[str, Found], rule: str) -> None:
+def test_the_faults_of_one_queue_are_checked(found: dict[str, Found], rule: str) -> None:
     assert broken(found[rule]) == {rule: 1}, said(found[rule])
     assert not found[f"{rule}-legal"].breaches, said(found[f"{rule}-legal"])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kestrelpy.spark.jobs.audit.checks import Judged
+from kestrelpy.spark.jobs.audit.checks import CheckedItems
 from kestrelpy.spark.jobs.audit.reconcile import Basis
 from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.blocks import BLOCK_BITS, chunks_of, events_of
@@ -62,7 +62,7 @@ def test_of_counts_none_spills_into_the_next() -> None:
     assert [int(made.count(name)[0]) for name in ("confirms", "ends", "deads")] == [255, 255, 0]
 
 
-def test_the_first_flush_that_reaches_an_item_is_noted_and_what_it_spared_is_not() -> None:
+def test_the_first_flush_that_reaches_an_item_is_noted_and_spared_items_are_not() -> None:
     puts = [(lsn, ev.PUT, lsn, 100, 0) for lsn in (1, 2, 3)]
     late = (9, ev.PUT, 4, 100, 0)
     first, second = Flush(JID, 5, 3, 500, (2,)), Flush(JID, 7, 3, 700, ())
@@ -71,7 +71,7 @@ def test_the_first_flush_that_reaches_an_item_is_noted_and_what_it_spared_is_not
     assert made.flushed_ms.tolist() == [500, 700, 500, 0]
 
 
-def test_what_is_dead_is_not_flushed_unless_it_was_redriven() -> None:
+def test_dead_letters_are_not_flushed_unless_they_were_redriven() -> None:
     records = events((1, ev.DEAD, 1, 5, 0), (2, ev.DEAD, 2, 5, 0), (3, ev.REDRIVE, 2, 6, 0))
     assert folded(records, Flush(JID, 5, 9, 500, ())).flushed_lsn.tolist() == [0, 5]
 
@@ -99,11 +99,11 @@ def test_chunks_hold_the_events_of_one_block_each_and_say_how_many_are_flushes()
     assert lsns == [[4], [2, 5], [1, 3]]
 
 
-def test_a_block_begins_anew_and_a_hole_of_ids_within_one_is_odd() -> None:
+def test_a_block_begins_anew_and_a_gap_of_ids_within_one_is_odd() -> None:
     size = 1 << BLOCK_BITS
     items = (size - 2, size - 1, size, size + 2)
     made = folded(events(*((lsn, ev.PUT, item, 5, 0) for lsn, item in enumerate(items, 1))))
-    judged = Judged(made, {JID: Basis(JID, 1, 0, 0, 1, False)})
-    assert judged.starts.tolist() == [0, 2]
-    assert judged.item_before.tolist() == [0, size - 2, 0, size]
-    assert judged.is_odd_put.tolist() == [False, False, False, True]
+    checked = CheckedItems(made, {JID: Basis(JID, 1, 0, 0, 1, False)})
+    assert checked.starts.tolist() == [0, 2]
+    assert checked.item_before.tolist() == [0, size - 2, 0, size]
+    assert checked.is_odd_put.tolist() == [False, False, False, True]

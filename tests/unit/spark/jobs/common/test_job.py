@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 PROCESS_SECONDS = 280
 MODULE = (sys.executable, "-m", "kestrelpy.spark.jobs.audit")
 MASTER = ("--master", "local[1]")
+JOBS = ROOT / "kestrelpy" / "spark" / "jobs"
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +67,16 @@ def test_a_job_is_a_module_that_says_one_line_of_json_and_nothing_else(
     assert done.stderr == ""
 
 
+def test_no_file_beside_a_script_hides_a_module_of_python() -> None:
+    """spark-submit puts the folder of the script in front of `sys.path`."""
+    names = {path.stem for script in JOBS.glob("*/__main__.py") for path in script.parent.iterdir()}
+
+    assert {"audit", "lifecycle", "report"} <= names
+    assert names & sys.stdlib_module_names == set()
+
+
 def test_a_job_is_taken_by_spark_submit(data: Path, place: dict[str, str], tmp_path: Path) -> None:
-    script, summary = ROOT / "kestrelpy" / "spark" / "jobs" / "audit.py", tmp_path / "summary"
+    script, summary = JOBS / "audit" / "__main__.py", tmp_path / "summary"
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     done = ran(
         (str(submit), *MASTER, str(script), str(data), "--summary", str(summary)), place
@@ -86,7 +95,7 @@ def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(
     assert done.stderr.startswith("kestrelpy: There is no folder ")
 
 
-def test_somebody_who_watches_sees_what_is_being_done(data: Path, place: dict[str, str]) -> None:
+def test_a_terminal_shows_the_current_step(data: Path, place: dict[str, str]) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         (*MODULE, str(data), *MASTER), env=place, stdout=subprocess.PIPE, stderr=theirs
@@ -110,7 +119,7 @@ def test_somebody_who_watches_sees_what_is_being_done(data: Path, place: dict[st
     assert seen.endswith(b"\r\033[K"), "the line goes when the answer comes"
 
 
-def test_nobody_watching_there_is_no_line(tmp_path: Path) -> None:
+def test_without_a_terminal_there_is_no_line(tmp_path: Path) -> None:
     with (tmp_path / "told").open("w+") as told:
         progress = Progress(told, watched=False)
         progress.step("reading")

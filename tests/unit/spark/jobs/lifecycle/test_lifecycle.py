@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.usefixtures("by_hand"), pytest.mark.slow]
 
 
-def lives(spark: SparkSession, out: Path, *folders: Path) -> list[Row]:
+def table(spark: SparkSession, out: Path, *folders: Path) -> list[Row]:
     """Run it, and read what it wrote."""
     request = Request(tuple(map(str, folders)), str(out))
     work(spark, request, Progress(io.StringIO(), False))
@@ -34,7 +34,7 @@ def after(ms: int) -> Any:
     return datetime.fromtimestamp((WALL_MS + ms) / 1000, UTC).astimezone().replace(tzinfo=None)
 
 
-def test_a_life_is_told_from_put_to_confirm(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_row_goes_from_put_to_confirm(spark: SparkSession, tmp_path: Path) -> None:
     story = Story(max_attempts=2)
     story.put(b"hello", b"dies", b"waits")  # at 1000, 1001, 1002
     story.open()
@@ -47,7 +47,7 @@ def test_a_life_is_told_from_put_to_confirm(spark: SparkSession, tmp_path: Path)
         story.open()
         story.give_back(reason)
 
-    hello, dies, waits = lives(spark, tmp_path / "out", story.save(tmp_path / "data"))
+    hello, dies, waits = table(spark, tmp_path / "out", story.save(tmp_path / "data"))
 
     assert (hello.state, hello.bytes, hello.aborts, hello.returns) == ("confirmed", 5, 1, 1)
     assert hello.put == after(1000)
@@ -68,22 +68,22 @@ def test_every_end_has_its_word(spark: SparkSession, tmp_path: Path) -> None:
     story.put(b"expires", expires_in_ms=5)
     story.pass_time(20)
 
-    rows = lives(spark, tmp_path / "out", story.save(tmp_path / "data"))
+    rows = table(spark, tmp_path / "out", story.save(tmp_path / "data"))
 
     assert [row.state for row in rows] == ["discarded", "flushed", "flushed", "expired"]
     assert rows[3].expired is not None
     assert rows[3].expires == after(1008)
 
 
-def test_a_survivor_is_put_once_and_a_second_run_changes_nothing(
+def test_a_compacted_item_is_put_once_and_a_second_run_changes_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     story = Story(TINY)
     story.grow_old()
     data = story.save(tmp_path / "data")
 
-    first = lives(spark, tmp_path / "out", data)
-    again = lives(spark, tmp_path / "out", data)
+    first = table(spark, tmp_path / "out", data)
+    again = table(spark, tmp_path / "out", data)
 
     assert first == again
     keys = [(row.server, row.generation, row.item) for row in first]
@@ -97,10 +97,10 @@ def test_days_that_are_not_whole_any_more_are_left_as_they_were(
 ) -> None:
     story = Story(TINY)
     story.put(*(b"%d" % n for n in range(10)))
-    whole = lives(spark, tmp_path / "out", story.save(tmp_path / "early"))
+    whole = table(spark, tmp_path / "out", story.save(tmp_path / "early"))
     story.grow_old()
 
-    later = lives(spark, tmp_path / "out", story.save(tmp_path / "late"))
+    later = table(spark, tmp_path / "out", story.save(tmp_path / "late"))
 
     assert [row for row in later if row.date is not None] == whole
     assert any(row.put is None for row in later), "nothing was reclaimed"
@@ -124,7 +124,7 @@ def test_a_child_has_a_row_of_its_own_for_each_item(spark: SparkSession, tmp_pat
     story.child(b"gone")
     story.put(b"for all")
 
-    rows = lives(spark, tmp_path / "out", story.save(tmp_path / "data"))
+    rows = table(spark, tmp_path / "out", story.save(tmp_path / "data"))
 
     states = {name: {row.item: row.state for row in rows if row.queue == name}
               for name in ("jobs", "jobs+audit", "jobs+gone")}  # fmt: skip

@@ -1,4 +1,4 @@
-"""How wide an interval is, and the tables beside the page."""
+"""The width of an interval, and the tables next to the page."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pytest
 from pytest import approx
 
 from kestrelpy.spark.jobs.report.figures import Death, Figures, History, Row, Series, Spread
-from kestrelpy.spark.jobs.report.metrics import Journal, Kept, Limits, measure
+from kestrelpy.spark.jobs.report.metrics import Journal, Limits, RecordSpan, measure
 from tests.support.events import START_MS, Event, Held, events_table, items_table
 
 if TYPE_CHECKING:
@@ -136,10 +136,10 @@ def figures_of(
     story: Sequence[Event],
     held: Sequence[Held],
     limits: Limits,
-    kept: Mapping[Journal, Kept] | None = None,
+    spans: Mapping[Journal, RecordSpan] | None = None,
 ) -> Figures:
     tables = (events_table(spark, story), items_table(spark, held))
-    found = measure(*tables, kept or {}, limits, lambda text: None)
+    found = measure(*tables, spans or {}, limits, lambda text: None)
     assert found is not None
     return found
 
@@ -150,11 +150,11 @@ def figures(spark: SparkSession) -> Figures:
     events = [replace(each, queue=queue) for queue, told in STORIES.items() for each in told[0]]
     held = [replace(each, queue=queue) for queue, told in STORIES.items() for each in told[1]]
     first = {each.queue: lsn for lsn, each in reversed(list(enumerate(events, 1)))}
-    kept = {
-        ("s1", "trimmed", 1): Kept(first["trimmed"] + 1, len(events)),
-        ("s1", "growing", 1): Kept(1, first["growing"]),
+    spans = {
+        ("s1", "trimmed", 1): RecordSpan(first["trimmed"] + 1, len(events)),
+        ("s1", "growing", 1): RecordSpan(1, first["growing"]),
     }
-    return figures_of(spark, events, held, MINUTES, kept)
+    return figures_of(spark, events, held, MINUTES, spans)
 
 
 def series(figures: Figures, queue: str) -> Series:
@@ -172,7 +172,7 @@ def row(figures: Figures, queue: str) -> Row:
 
 
 def near(count: int, *percentiles_ms: int) -> object:
-    """A Spread with these figures, as far as bins can tell."""
+    """A Spread with these figures, within the accuracy of bins."""
     return approx((count, *percentiles_ms), rel=0.002)
 
 
@@ -214,7 +214,7 @@ def test_a_delivery_after_the_first_is_a_repeated_one(figures: Figures) -> None:
     assert told(found.waiting) == near(2, 1_000, 5_000, 5_000)  # to the first delivery of each
 
 
-def test_waiting_is_not_guessed_where_the_first_delivery_is_not_kept(figures: Figures) -> None:
+def test_waiting_is_not_guessed_if_the_first_delivery_has_no_record(figures: Figures) -> None:
     found = row(figures, "late")
 
     assert found.waiting is None
@@ -230,18 +230,18 @@ def test_a_death_ends_a_delivery_and_leaves_the_line(figures: Figures) -> None:
     assert set(figures.deaths) == {Death("dying", "abort", 1), Death("buried", "lease", 1)}
 
 
-def test_who_was_confirmed_after_death_left_the_line_once(figures: Figures) -> None:
+def test_an_item_confirmed_after_its_death_left_the_queue_once(figures: Figures) -> None:
     assert depths(figures, "buried") == [1, 1, 1]
 
 
-def test_a_flush_ends_what_it_reaches_and_spares_what_is_lent(figures: Figures) -> None:
+def test_a_flush_ends_the_items_it_reaches_and_spares_leased_ones(figures: Figures) -> None:
     found = row(figures, "flushed")
 
     assert depths(figures, "flushed") == [3, 2, 1]
     assert (found.dropped, found.unknown, found.ready) == (2, 0, 1)
 
 
-def test_who_was_given_back_after_a_flush_was_not_flushed(figures: Figures) -> None:
+def test_an_item_given_back_after_a_flush_was_not_flushed(figures: Figures) -> None:
     assert (row(figures, "spared").dropped, row(figures, "spared").unknown) == (0, 1)
 
 
@@ -259,7 +259,7 @@ def test_what_was_there_before_the_history_begins_is_in_the_depth(figures: Figur
     assert (found.unknown, found.waiting) == (1, None)
 
 
-def test_the_same_number_in_another_life_of_the_queue_is_another_item(figures: Figures) -> None:
+def test_the_same_number_in_another_generation_is_another_item(figures: Figures) -> None:
     assert row(figures, "remade").delivered == 1
     assert depths(figures, "remade") == [1, 1, 1]
 

@@ -1,4 +1,4 @@
-"""The report over real journals: its files, what it says, and how it refuses."""
+"""The report over real journals: its files, its text, and its refusals."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from kestrelpy.spark.jobs.report.css import STYLE
-from kestrelpy.spark.jobs.report.html import page
+from kestrelpy.spark.jobs.report.page import page
 from tests.support.figures import START_MS, make_figures
 
 pytestmark = pytest.mark.slow

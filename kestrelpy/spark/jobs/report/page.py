@@ -1,12 +1,12 @@
-"""Figures to one page of HTML that needs nothing beside itself: no script, no font, no network.
+"""Figures to one self-contained page of HTML: no script, no font, no network.
 
     head line ─ tiles ─ all queues: four plots ─ each busy queue: four plots ─ tables ─ notes
 
-Light and dark follow the reader's system, and a phone gets one column. What a plot shows is said
-in words too, and the figures lie beside the page as CSV.
+Light and dark follow the reader's system, and a phone gets one column. The text describes what
+each plot shows, and the figures are next to the page as CSV.
 
-One rule: every text that came from a user (names of queues and servers, reasons) passes `_safe`;
-a content security policy forbids scripts, should one ever get past it.
+One rule: every text from a user (names of queues and servers, reasons) passes through `_safe`; a
+content security policy forbids scripts in case one gets past it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from kestrelpy.spark.jobs.report.figures import (
 )
 
 _SERVER_SHOWN: Final = 8
-_OPEN_SECTIONS: Final = 3  # queues whose plots are seen without a click
+_OPEN_SECTIONS: Final = 3  # queues with plots that show without a click
 _CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 _NONE: Final = "–"
 
 
 def page(figures: Figures, title: str, made_ms: int, percentile_error: str) -> str:
-    """The whole page. `percentile_error` is a sentence on how exact the percentiles are."""
+    """Return the page. `percentile_error` is a sentence on the exactness of the percentiles."""
     body = "\n".join([
         *_head(figures, title, made_ms),
         *_tiles(figures.total, figures),
@@ -74,7 +74,7 @@ def _head(figures: Figures, title: str, made_ms: int) -> Iterator[str]:
         yield (
             f'<p class="note">{_count(broken, "journal")} no longer '
             f"{'has its' if broken == 1 else 'have their'} whole history: see "
-            '<a href="#histories">where each begins</a>. What was before is not counted.</p>'
+            '<a href="#histories">where each begins</a>. Earlier records are not counted.</p>'
         )
     if figures.problems:
         yield (
@@ -211,7 +211,7 @@ def _times(row: Row, server: str, queue: str) -> Sequence[str]:
 
 
 def _server(name: str) -> str:
-    """Ids of servers are 32 digits: the first eight tell them apart, the rest is a hover away."""
+    """Return a server's id, 32 digits: the first eight are shown, all of them on hover."""
     if len(name) <= _SERVER_SHOWN:
         return _safe(name)
     return f'<abbr title="{_safe(name)}">{_safe(name[:_SERVER_SHOWN])}…</abbr>'
@@ -244,7 +244,7 @@ def _histories(figures: Figures) -> Iterator[str]:
     heads = ("Server", "Queue", "Generation", "Every record from", "Last event (UTC)")
     yield from _table(f"Journals that were read{more}", heads, 2, rows, None)
     if figures.problems:
-        yield "<p>Not read, or read with holes:</p><ul>"
+        yield "<p>Not read, or read with gaps:</p><ul>"
         yield from (f"<li>{_safe(each)}</li>" for each in figures.problems)
         yield "</ul>"
     yield "</section>"
@@ -260,7 +260,7 @@ def _table(
     caption: str, heads: Sequence[str], texts: int, rows: Iterable[Sequence[str]],
     foot: Sequence[str] | None,
 ) -> Iterator[str]:  # fmt: skip
-    """The first `texts` columns are words, the others numbers. Cells are HTML already."""
+    """Return a table; the first `texts` columns are words, the others numbers. Cells are HTML."""
     yield f'<div class="scroll" tabindex="0" role="region" aria-label="{_safe(caption)}"><table>'
     yield f"<caption>{_safe(caption)}</caption>"
     columns = "".join(f'<th scope="col">{head}</th>' for head in heads)
@@ -292,7 +292,7 @@ def _notes(figures: Figures, percentile_error: str) -> Iterator[str]:
         f"Times are UTC, by the wall clocks of the servers. A page has at most {BUCKETS_MAX:,} "
         "points in time; a longer history has wider ones.",
         "The figures of this page as CSV: <code>minutes.csv</code>, <code>queues.csv</code>, "
-        "<code>dead.csv</code>, <code>histories.csv</code>, beside it.",
+        "<code>dead.csv</code>, <code>histories.csv</code>, in the same folder.",
     ]  # fmt: skip
     if figures.total.unknown:
         notes.insert(
@@ -305,7 +305,7 @@ def _notes(figures: Figures, percentile_error: str) -> Iterator[str]:
 
 
 def _safe(text: str) -> str:
-    """Text of a user, for HTML between tags or within quotes; control characters are named."""
+    """Escape a user's text for HTML between tags or in quotes; show control characters by code."""
     return escape(text.translate(_CONTROL))
 
 
