@@ -43,7 +43,7 @@ def test_a_paused_queue_lends_nothing_until_it_is_resumed(
     )  # fmt: skip
     assert refused.is_sentence(1)
     assert row.split()[-1] == why == "paused"
-    assert (resumed.code, resumed.out) == (0, b"still lends again\n")
+    assert (resumed.code, resumed.out) == (0, b"still leases again\n")
     assert kestrelpy("get", "still").out == b"x"
 
 

@@ -66,8 +66,8 @@ def test_a_wrong_value_is_told_with_what_is_allowed(file: Path, setting: str, wh
     ("text", "why"),
     [
         ("[schedules.a]", "[schedules.a] must have cron and queue."),
-        ('[schedules.a]\nqueue = "q"', "[schedules.a] must have cron beside queue."),
-        ('[schedules.a]\ncron = "* * * * *"', "[schedules.a] must have queue beside cron."),
+        ('[schedules.a]\nqueue = "q"', "[schedules.a] must have cron as well as queue."),
+        ('[schedules.a]\ncron = "* * * * *"', "[schedules.a] must have queue as well as cron."),
         ("[schedules]\na = 5", "[schedules] a = 5, but must be a table."),
         ("schedules = 5", "schedules = 5, but must be a table."),
         (f'[schedules."a b"]\n{GOOD}', '[schedules."a b"], but a schedule\'s name must be 1 to '),

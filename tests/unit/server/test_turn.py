@@ -46,7 +46,7 @@ async def test_an_item_is_not_shown_before_its_sync_has_finished(tmp_path: Path)
         assert reader.has_heard_nothing()
 
         disk.go.set()
-        assert await reader.ready_line() == b"VALUE mail/open 0 1\r\n"
+        assert await reader.line() == b"VALUE mail/open 0 1\r\n"
 
 
 async def test_a_confirm_is_answered_while_a_sync_hangs(tmp_path: Path) -> None:

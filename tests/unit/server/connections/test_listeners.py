@@ -62,7 +62,7 @@ async def test_a_socket_whose_owner_hangs_is_left_to_him(tmp_path: Path) -> None
                 waiting.connect(str(path))
         listeners = Listeners(asyncio.Protocol, 5)
 
-        with pytest.raises(CannotListen, match="somebody answers there"):
+        with pytest.raises(CannotListen, match="another process answers there"):
             await listeners.listen("127.0.0.1", 0, path)
 
         assert path.is_socket()

@@ -312,7 +312,7 @@ async def test_long_answers_that_nobody_reads_hold_a_bounded_part(
         reader = await server.client()
         reader.writer.write(b"get jobs/peek/after=0/n=10000\r\nversion\r\n")
         found = 0
-        while not (line := await reader.ready_line()).startswith(b"VERSION"):
+        while not (line := await reader.line()).startswith(b"VERSION"):
             if line.startswith(b"VALUE"):
                 found += 1
                 await reader.reader.readexactly(100 * KIB + 2)
