@@ -130,7 +130,7 @@ class Client:
             thing.delay_ms = random.choice(DELAYS_MS)
         id_ = self.world.some_id(queue) if rules.ids and random.random() < 0.6 else ""
         adds = random.random() < (0.4 if id_ else 0.05) and not hands_off
-        if rules.key_gate and not adds:
+        if rules.keyed and not adds:
             thing.key = random.choice(("", "A", "A", "B", "C", "A,B"))
         return Request(
             "add" if adds else "set", queue, options_of(thing, id_, hands_off), item=thing,

@@ -115,7 +115,7 @@ def _newer(
                 block.pop("sync")
                 settings[f"{name}+{kid}"] = block
             rules[f"{name}+{kid}"] = replace(
-                own, always_synced=rules[name].always_synced, keyed=rules[name].key_gate,
+                own, always_synced=rules[name].always_synced, keyed=rules[name].keyed,
                 hands=hands, configured=bool(block),
             )  # fmt: skip
 

@@ -132,7 +132,7 @@ def lent_to_two() -> Any:
         def opened(reader: Subscription, *args: Any) -> Any:
             lease = real(reader, *args)
             if lease is not None and not lease.dead and next(calls) % _SOMETIMES == 0:
-                reader.ready.give_back(lease.place, lease.item)
+                reader.ready.put_back(lease.place, lease.item)
             return lease
 
         return opened
@@ -147,7 +147,7 @@ def second_before_first() -> Any:
             second = real(reader, holder, now_ms, *how) if first is not None else None
             if second is None:
                 return first
-            reader.take_back(first, now_ms, DEFERRED)
+            reader.nack_one(first, now_ms, DEFERRED)
             return second
 
         return opened

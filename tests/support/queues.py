@@ -232,13 +232,13 @@ class QueueInHand:
         return owner(lease).confirm(lease, self.now_ms)
 
     def abort(self, lease: Lease) -> int:
-        return owner(lease).give_back(lease, self.now_ms, ABORTED)
+        return owner(lease).nack(lease, self.now_ms, ABORTED)
 
     def defer(self, lease: Lease) -> int:
-        return owner(lease).give_back(lease, self.now_ms, DEFERRED)
+        return owner(lease).nack(lease, self.now_ms, DEFERRED)
 
     def bury(self, lease: Lease, reason: bytes = b"why") -> int:
-        return owner(lease).bury(lease, self.now_ms, reason)
+        return owner(lease).dead_letter(lease, self.now_ms, reason)
 
     def named(self, token: int) -> Lease | None:
         """The lease that this token stands for now."""
@@ -338,7 +338,7 @@ class QueueInHand:
         )
         again.broker.adopt(fresh, again.now_ms)
         if fresh.reader.ready.count:
-            fresh.reader.ask()  # as the data directory does
+            fresh.reader.schedule_read()  # as the data directory does
         return again
 
 
@@ -421,7 +421,7 @@ def dead_in_order(reader: Subscription) -> list[Item]:
         if line.missing:
             assert isinstance(backlog, KeptBacklog)
             marker = reader.markers.of(line.missing, 0)
-            line.keep(item_of(backlog.put_of(line.missing), marker), False)
+            line.store(item_of(backlog.put_of(line.missing), marker), False)
         popped = line.pop()
         assert popped is not None
         found.append(popped[1])

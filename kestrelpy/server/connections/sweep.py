@@ -116,7 +116,7 @@ class ConnectionSweep:
                 and not self._memory.is_waiting(connection)
                 and conversation.is_idle
             ):
-                self._close(connection, conversation, now_ms, "idle_sweep")
+                self._close(connection, conversation, now_ms, "idle")
 
     def _close(
         self, connection: Connection, conversation: Conversation, now_ms: int, why: str

@@ -52,11 +52,11 @@ def test_journal_reads_a_data_directory(kestrelpy: Command, tmp_path: Path) -> N
 
 
 def test_without_a_folder_it_is_the_configured_one(kestrelpy: Command, tmp_path: Path) -> None:
-    stopped(tmp_path / "out_of_order", b"hello")
+    stopped(tmp_path / "elsewhere", b"hello")
     (tmp_path / "kestrelpy.toml").write_text('[server]\ndata_dir = "elsewhere"\n')
     verified = kestrelpy("journal", "verify")
     assert verified.code == 0, verified
-    assert b"out_of_order" in verified.out
+    assert b"elsewhere" in verified.out
     assert kestrelpy("journal", "verify", "x", "--data-dir", "y").is_sentence(2)
 
 

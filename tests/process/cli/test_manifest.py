@@ -203,8 +203,8 @@ def test_a_manifest_that_is_a_link_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_of_a_backup_that_is_a_link_is_refused(tmp_path: Path) -> None:
     backup = real_backup(tmp_path)
-    os.rename(f"{backup}/jobs.7", tmp_path / "out_of_order")
-    os.symlink(tmp_path / "out_of_order", f"{backup}/jobs.7")
+    os.rename(f"{backup}/jobs.7", tmp_path / "elsewhere")
+    os.symlink(tmp_path / "elsewhere", f"{backup}/jobs.7")
     sentence = refusal(Disk(), backup, str(tmp_path / "new"))
     assert sentence == (
         f"{backup}/jobs.7: a journal of a backup must be a folder, not a link to one"
@@ -215,13 +215,13 @@ def test_a_folder_of_a_backup_that_is_a_link_is_refused(tmp_path: Path) -> None:
 def test_a_file_of_a_backup_that_is_a_link_or_a_pipe_is_refused(tmp_path: Path) -> None:
     backup = real_backup(tmp_path)
     path = min(Path(backup, "jobs.7").iterdir())
-    shutil.copy(path, tmp_path / "out_of_order")
+    shutil.copy(path, tmp_path / "elsewhere")
     path.unlink()
-    path.symlink_to(tmp_path / "out_of_order")
+    path.symlink_to(tmp_path / "elsewhere")
     said = "only plain files are allowed in a backup, and no links"
     assert refusal(Disk(), backup, str(tmp_path / "new")) == f"{path}: {said}"
     path.unlink()
-    shutil.copy(tmp_path / "out_of_order", path)
+    shutil.copy(tmp_path / "elsewhere", path)
     os.mkfifo(f"{backup}/jobs.7/odd")
     assert refusal(Disk(), backup, str(tmp_path / "new")) == f"{backup}/jobs.7/odd: {said}"
     assert not (tmp_path / "new").exists()

@@ -54,7 +54,7 @@ async def work(peer: Peer) -> None:
     await get(peer, "jobs+audit/open")
     for number in range(4):
         await put(peer, "jobs", f"job {number}")
-        await put(peer, f"jobs/key={number % 2}", "key_gate")
+        await put(peer, f"jobs/key={number % 2}", "keyed")
         await put(peer, f"kept/key={number % 2}", "kept")
     await put(peer, "jobs/id=a")
     await put(peer, "jobs/id=a/scope=w/epoch=1")

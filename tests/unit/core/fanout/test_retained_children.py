@@ -125,10 +125,10 @@ def test_it_stays_so_when_its_segment_goes_or_is_rewritten(
     tidy(stage, log_of(stage))
     after = [m for m, _, _ in seen(stage)]
     assert after[0] > 50
-    assert not {0, 11, 12} & {*stage.queue("jobs").kept, *after}
+    assert not {0, 11, 12} & {*stage.queue("jobs").readable, *after}
     getattr(stage, how)()
     assert [m for m, _, _ in seen(stage)] == after
-    assert not {11, 12} & {*stage.queue("jobs").kept}
+    assert not {11, 12} & {*stage.queue("jobs").readable}
     assert b"own" in seen_by_child(stage)
 
 

@@ -32,22 +32,22 @@ def drained(stage: Stage, name: bytes) -> list[bytes]:
 def test_what_is_plain_needs_no_note() -> None:
     missed = Unseen()
     assert missed.between(0, 100) is None
-    missed.put_off(7, 30)
+    missed.delay(7, 30)
     assert missed.between(0, 6) is None
     assert missed.between(7, 100) is None
 
 
 def test_a_digest_tells_each_number() -> None:
     missed = Unseen()
-    missed.put_off(3, 30)
+    missed.delay(3, 30)
     missed.pass_number(5)
-    missed.put_off(6, 60)
+    missed.delay(6, 60)
     missed.release(8, 3, 30, 800)
     found = missed.between(1, 9)
     assert found is not None
     assert list(found.ids) == [2, 3, 4, 6, 7, 9]
     assert (found.plain, found.first_plain) == (4, 2)
-    assert (list(found.put_off), found.put_off_bytes) == ([3, 6], 90)
+    assert (list(found.delayed), found.delayed_bytes) == ([3, 6], 90)
     assert found.released == [Release(8, 3, 30, 800)]
     assert (list(found.released_ids), found.released_bytes) == ([3], 30)
     assert missed.is_passed(5)
@@ -208,7 +208,7 @@ def test_an_idle_child_has_what_one_has_that_is_told_at_once(seed: int) -> None:
     """`told` has a limit that it never meets, so it is given each item as it comes."""
     random, stage = Random(seed), Stage()
     stage.set_queue("jobs+told", max_items=100_000)
-    for name in (b"idle_sweep", b"told", b"other"):
+    for name in (b"idle", b"told", b"other"):
         stage.say("eve", b"get jobs+%b/peek" % name)
     for number in range(60):
         what = random.randrange(8)
@@ -223,10 +223,10 @@ def test_an_idle_child_has_what_one_has_that_is_told_at_once(seed: int) -> None:
         elif random.random() < 0.2:
             random.choice([stage.restart, stage.kill, stage.cut_power])()
         else:
-            for name in (b"idle_sweep", b"told"):
+            for name in (b"idle", b"told"):
                 stage.say("eve", b"get jobs+" + name)
     queue = stage.queue("jobs")
-    idle, told = queue.children[b"idle_sweep"], queue.children[b"told"]
+    idle, told = queue.children[b"idle"], queue.children[b"told"]
     idle.catch_up()
     told.catch_up()
     assert list(idle.live) == list(told.live)

@@ -177,8 +177,8 @@ def test_a_lower_limit_counts_from_the_next_end_of_a_delivery() -> None:
 
 def test_burying_and_forgetting_leave_nothing_behind() -> None:
     line, item = DeadLetters(), Item(1, 1, b"body", 0, 0, 0)
-    line.bury(1, 3, b"abort", 99, 4)
-    line.keep(item, always=False)
+    line.add(1, 3, b"abort", 99, 4)
+    line.store(item, always=False)
     assert (len(line), line.count, line.bytes) == (1, 1, 4)
     assert line.pop() == (1, item)
     assert (len(line), line.count, line.bytes) == (1, 0, 4)
@@ -192,12 +192,12 @@ def test_the_body_of_one_that_is_purged_makes_room_for_others() -> None:
     line = DeadLetters()
     large = bytes(KEPT_BYTES_MAX * 2 // 3)
     for id_ in (1, 2, 3):
-        line.bury(id_, 1, b"abort", 99, len(large))
-    line.keep(Item(1, 1, large, 0, 0, 0), always=False)
+        line.add(id_, 1, b"abort", 99, len(large))
+    line.store(Item(1, 1, large, 0, 0, 0), always=False)
     line.forget(1, is_lent=False)
-    line.keep(Item(2, 2, b"x", 0, 0, 0), always=False)
+    line.store(Item(2, 2, b"x", 0, 0, 0), always=False)
 
-    line.keep(Item(3, 3, large, 0, 0, 0), always=False)
+    line.store(Item(3, 3, large, 0, 0, 0), always=False)
 
     assert line.at(3) is not None
 
@@ -205,8 +205,8 @@ def test_the_body_of_one_that_is_purged_makes_room_for_others() -> None:
 def test_those_that_went_from_behind_one_that_stays_cost_nothing() -> None:
     line = DeadLetters()
     for id_ in range(1, PASSED_ENTRIES_MAX * 4):
-        line.bury(id_, 1, b"abort", 99, 1)
-        line.keep(Item(id_, id_, b"x", 0, 0, 0), always=False)
+        line.add(id_, 1, b"abort", 99, 1)
+        line.store(Item(id_, id_, b"x", 0, 0, 0), always=False)
         if id_ % 100 != 1:
             line.forget(id_, is_lent=False)
         elif id_ > 1:
@@ -215,7 +215,7 @@ def test_those_that_went_from_behind_one_that_stays_cost_nothing() -> None:
     assert len(line._line) <= 2 * len(stay) + PASSED_ENTRIES_MAX
 
     for id_ in stay[1:]:
-        line.give_back(Item(id_, id_, b"x", 0, 0, 0), always=True)
+        line.put_back(Item(id_, id_, b"x", 0, 0, 0), always=True)
     assert [pop_id(line) for _ in stay] == stay
     assert line.first() is None
 
@@ -225,12 +225,12 @@ def test_bodies_of_what_was_given_back_are_kept_within_their_bounds_or_all(alway
     line, size = DeadLetters(), KEPT_BYTES_MAX // 4
     items = [Item(id_, id_, b"x" * size, 0, 0, 0) for id_ in range(1, 9)]
     for item in items:
-        line.bury(item.id, 1, b"abort", 99, size)
-        line.keep(item, always=True)
+        line.add(item.id, 1, b"abort", 99, size)
+        line.store(item, always=True)
     for _ in items:
         line.pop()
     for item in items:
-        line.give_back(item, always)
+        line.put_back(item, always)
     assert sum(line.at(item.id) is not None for item in items) == (8 if always else 4)
     assert line.count == 8
 

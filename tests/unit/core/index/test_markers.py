@@ -37,7 +37,7 @@ def test_a_delayed_item_has_none_until_it_is_released() -> None:
 
 def test_released_again_it_keeps_the_first_one() -> None:
     marks = marks_of((7, 3))
-    marks.keep(3, 7)
+    marks.remember(3, 7)
     marks.give(20, 3)
     assert marks.of(3, 20) == 7
     assert marks.between(1, 99) == [(7, 3)]

@@ -48,8 +48,8 @@ def test_what_came_back_stands_before_everything_younger() -> None:
     first, second = line.pop(), line.pop()
     assert first is not None
     assert second is not None
-    line.give_back(*second)
-    line.give_back(*first)
+    line.put_back(*second)
+    line.put_back(*first)
     assert line.first() is first[1]
     assert popped(line) == [1, 2, 3, 4]
 
@@ -72,7 +72,7 @@ def test_an_item_that_came_back_can_be_removed() -> None:
     line, _ = line_of(3)
     first = line.pop()
     assert first is not None
-    line.give_back(*first)
+    line.put_back(*first)
     line.remove(first[1])
     assert line.first() is not first[1]
     assert popped(line) == [2, 3]
@@ -81,7 +81,7 @@ def test_an_item_that_came_back_can_be_removed() -> None:
 def test_a_removed_item_may_come_back_before_it_was_passed_over() -> None:
     line, items = line_of(3)
     line.remove(items[1])
-    line.give_back(2, items[1])
+    line.put_back(2, items[1])
     assert [each.id for each in line].count(2) == 1
     assert popped(line) == [1, 2, 3]
 
@@ -91,7 +91,7 @@ def test_a_removed_item_that_comes_back_stands_at_its_new_place() -> None:
     for place, each in ((5, first), (3, second), (9, third)):
         line.put_back(place, each)
     line.remove(first)
-    line.give_back(1, first)
+    line.put_back(1, first)
     assert popped(line) == [1, 2, 3]
 
 
@@ -108,7 +108,7 @@ def test_clearing_leaves_nothing_behind() -> None:
     line, items = line_of(5)
     first = line.pop()
     assert first is not None
-    line.give_back(*first)
+    line.put_back(*first)
     line.remove(items[3])
     line.clear(Trash(Timers()))
     assert list(line) == []
@@ -213,7 +213,7 @@ def test_what_comes_back_behind_the_frontier_is_left_to_the_log() -> None:
     line.evict(0)
     for first in out:
         assert first is not None
-        line.give_back(*first)
+        line.put_back(*first)
     line.evict(2 * (ITEM_COST + 1))
     check(line)
     assert line.count == 6
@@ -224,12 +224,12 @@ def test_nothing_that_came_back_between_others_stays_behind_the_frontier() -> No
     line, _ = line_of(5)
     out = [first for _ in range(5) if (first := line.pop()) is not None]
     for at in (0, 1, 4):
-        line.give_back(*out[at])
+        line.put_back(*out[at])
     line.evict(2 * (ITEM_COST + 1))
-    line.give_back(*out[3])
+    line.put_back(*out[3])
     line.evict(ITEM_COST + 1)
     check(line)
-    line.give_back(*out[2])
+    line.put_back(*out[2])
     check(line)
     assert popped(line) == [1]
     assert line.beyond == 4
@@ -276,7 +276,7 @@ def test_any_mixture_with_letting_go_keeps_order_and_counts() -> None:
             elif choice == 3 and out:
                 first = out.pop(random.randrange(len(out)))
                 everything.add(first[0])
-                line.give_back(*first)
+                line.put_back(*first)
             elif choice == 4:
                 line.evict(random.randrange(6) * (ITEM_COST + 1))
             elif line.beyond:  # one is read back
@@ -302,7 +302,7 @@ def test_an_item_that_stands_apart_leaves_at_its_place() -> None:
     out_of_order(line, 2)
     for number in (1, 3, 5):
         line.push(item(number))
-    line.give_back(4, item(2))
+    line.put_back(4, item(2))
     assert popped(line) == [1, 3, 2, 5]
 
 
@@ -317,7 +317,7 @@ def test_a_stub_that_is_next_holds_everybody_up_until_it_is_read() -> None:
     assert line.first() is None
     assert line.is_held_up
     assert line.disk_refs.begin_fetch(line.frontier, 9, 9) == [2]
-    line.give_back(line.disk_refs.fetched(2), item(2))
+    line.put_back(line.disk_refs.fetched(2), item(2))
     assert not line.is_held_up
     assert popped(line) == [2, 5]
 
@@ -338,12 +338,12 @@ def test_what_stands_apart_becomes_a_stub_where_memory_is_scarce() -> None:
     out_of_order(line, 2, 7)
     for number in (1, 3, 5, 8, 9):
         line.push(item(number))
-    line.give_back(4, item(2))
-    line.give_back(10, item(7))
+    line.put_back(4, item(2))
+    line.put_back(10, item(7))
     assert [i.id for i in line.evict(3 * ITEM_COST + 3)] == [7, 9, 8, 5]
     assert (line.frontier, line.resident, line.beyond) == (5, 3, 3)
     assert list(line.disk_refs) == [(10, 7, 1)]
-    line.give_back(11, item(2))
+    line.put_back(11, item(2))
     assert sorted(line.disk_refs) == [(10, 7, 1), (11, 2, 1)], "and so does one behind the frontier"
 
 
@@ -351,7 +351,7 @@ def test_an_item_apart_is_found_by_its_number_and_can_be_removed() -> None:
     line, _ = line_of(3)
     out_of_order(line, 9)
     back = item(9)
-    line.give_back(12, back)
+    line.put_back(12, back)
     assert line.at(9) is back
     line.remove(back)
     assert line.at(9) is None
@@ -401,7 +401,7 @@ def next_of(line: Ready, places: dict[int, int]) -> tuple[int, Item] | None:
     for _ in range(3):
         if line.is_held_up:
             for id_ in line.disk_refs.begin_fetch(line.frontier, 2, 99):
-                line.give_back(line.disk_refs.fetched(id_), item(id_))
+                line.put_back(line.disk_refs.fetched(id_), item(id_))
         found = line.pop()
         if found is not None or not line.beyond:
             return found

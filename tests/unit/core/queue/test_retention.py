@@ -74,7 +74,7 @@ def test_without_it_what_is_done_is_gone(stage: Stage) -> None:
     put(stage, b"one", b"two")
     take(stage, 1)
     assert seen(stage) == [(2, b"ready", b"two")]
-    assert stage.queue("jobs").kept is stage.queue("jobs").reader.live
+    assert stage.queue("jobs").readable is stage.queue("jobs").reader.live
 
 
 @pytest.mark.parametrize("how", ["restart", "kill", "cut_power"])
@@ -175,7 +175,7 @@ def test_a_segment_whose_time_is_over_is_rewritten_with_what_is_alive(
     assert kept[2][0] > 90, "nothing else of their segment is kept"
     stage.kill()
     assert seen(stage)[0] == (1, b"ready", b"001" + b"." * 37)
-    assert list(stage.queue("jobs").kept) == [m for m, _, _ in seen(stage)]
+    assert list(stage.queue("jobs").readable) == [m for m, _, _ in seen(stage)]
 
 
 def test_what_went_since_the_last_snapshot_is_not_there_after_a_start(stage: Stage) -> None:
@@ -191,7 +191,7 @@ def test_what_went_since_the_last_snapshot_is_not_there_after_a_start(stage: Sta
     assert before["marker_earliest"] > 20
     stage.kill()
     assert markers(stage)["marker_earliest"] == before["marker_earliest"]
-    assert list(stage.queue("jobs").kept) == [m for m, _, _ in seen(stage)]
+    assert list(stage.queue("jobs").readable) == [m for m, _, _ in seen(stage)]
 
 
 def test_what_was_delayed_and_went_since_the_last_snapshot_is_not_there_either(

@@ -46,7 +46,7 @@ STEP_MS: Final = 100
 LIFE: Final = 7  # the generation of all queues here
 CHILD: Final = 1  # its number
 BODY: Final = b"x"
-ELSEWHERE: Final = Origin(b"out_of_order", b"other", 1, LIFE)  # on a server that nobody audits
+ELSEWHERE: Final = Origin(b"elsewhere", b"other", 1, LIFE)  # on a server that nobody audits
 
 _ENDS: Final = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED, Kind.MOVED)
 

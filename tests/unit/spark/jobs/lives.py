@@ -80,7 +80,7 @@ class Story:
     ) -> None:
         """The oldest that is lent, or this one, is not."""
         delay = Delay(delay_ms) if delay_ms else None
-        self.life.reader.give_back(self._taken(lease), self.life.now_ms, reason, delay)
+        self.life.reader.nack(self._taken(lease), self.life.now_ms, reason, delay)
         self.life.pass_time(1)
         self.life.commit()
 

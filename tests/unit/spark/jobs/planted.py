@@ -41,7 +41,7 @@ class Case:
 
     def journal(self, line: str) -> str:
         """The name of the queue in whose journal it is told."""
-        return "-".join(each for each in (self.rule, line, self.out_of_order) if each)
+        return "-".join(each for each in (self.rule, line, self.apart) if each)
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ def tell(cases: Iterable[Case]) -> dict[str, Told]:
                 told = made[name] = Told(book, {}, set())
             case.legal(told.book.line)
             told.named[case.variant] = case.breach(told.book.line)
-            if not case.out_of_order:  # what is told apart would reach what was planted
+            if not case.apart:  # what is told apart would reach what was planted
                 case.legal(told.book.line)
             told.also.update(case.also)
     return made

@@ -147,9 +147,9 @@ def deliveries_swapped() -> Iterator[Case]:
                (CHILD,))  # fmt: skip
     yield Case(rule, "in another block", far_apart, in_order(done, done), (CHILD,), apart="far")
     yield Case(rule, "of one key", swapped(done, done, KEY), overtaken_as_its_key_is_lent,
-               apart="key_gate")  # fmt: skip
+               apart="keyed")  # fmt: skip
     yield Case(rule, "without a key, where others have one", swapped(done, done),
-               in_order(done, done, key=KEY), apart="key_gate")  # fmt: skip
+               in_order(done, done, key=KEY), apart="keyed")  # fmt: skip
 
 
 # -- puts -----------------------------------------------------------------------------------------
@@ -295,21 +295,21 @@ def lent_twice() -> Iterator[Case]:
     yield Case(rule, "by connection, and by token", connection_first, token_by_token)
     yield Case(rule, "behind a clock that was set back", at_once(Pen.back, Pen.done),
                clock_set_back_while_lent, apart="clock")  # fmt: skip
-    yield Case(rule, "two of one key", of_one_key(KEY, KEY), one_key_by_one, apart="key_gate")
+    yield Case(rule, "two of one key", of_one_key(KEY, KEY), one_key_by_one, apart="keyed")
     yield Case(rule, "two of one key, one within the other", of_one_key(KEY, KEY, nested=True),
-               one_key_behind_a_hang_up, apart="key_gate")  # fmt: skip
+               one_key_behind_a_hang_up, apart="keyed")  # fmt: skip
     yield Case(rule, "two of one key, others have another", of_one_key(KEY, KEY),
-               of_one_key(KEY, OTHER_KEY), apart="key_gate")  # fmt: skip
+               of_one_key(KEY, OTHER_KEY), apart="keyed")  # fmt: skip
     pair, other_pair = (join([KEY, each], False) for each in (OTHER_KEY, text_of(b"M")))
     yield Case(rule, "two of one pair, others share one value", of_one_key(pair, pair),
-               of_one_key(pair, other_pair), apart="key_gate")  # fmt: skip
+               of_one_key(pair, other_pair), apart="keyed")  # fmt: skip
     yield Case(rule, "two of one pair, others have no key", of_one_key(pair, pair),
-               of_one_key(pair, b""), apart="key_gate")  # fmt: skip
+               of_one_key(pair, b""), apart="keyed")  # fmt: skip
     whole = text_of(b"K,L")
     yield Case(rule, "two of one key with a comma, others of two values", of_one_key(whole, whole),
-               of_one_key(whole, pair), apart="key_gate")  # fmt: skip
+               of_one_key(whole, pair), apart="keyed")  # fmt: skip
     yield Case(rule, "two of one key, others held by two lines", of_one_key(KEY, KEY, own=True),
-               held_by_two_lines, (CHILD,), apart="key_gate")  # fmt: skip
+               held_by_two_lines, (CHILD,), apart="keyed")  # fmt: skip
 
 
 # -- by token -------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ def by_token(folder: Path) -> Path:
     Admin(story.life.queue).pause(False, story.life.now_ms)
     cancelled = story.life.open("nobody")
     assert cancelled is not None
-    story.life.reader.give_back(cancelled, story.life.now_ms, b"defer")
+    story.life.reader.nack(cancelled, story.life.now_ms, b"defer")
     assert Admin(story.life.queue).cancel(story.life.queue.next_number - 1, 1, story.life.now_ms)
     story.life.commit()
     return story.save(folder / "data")

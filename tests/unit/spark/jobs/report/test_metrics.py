@@ -13,7 +13,7 @@ import pytest
 from pytest import approx
 
 from kestrelpy.spark.jobs.report.figures import Death, Figures, History, Row, Series, Spread
-from kestrelpy.spark.jobs.report.metrics import Browse, Journal, Limits, measure
+from kestrelpy.spark.jobs.report.metrics import Kept, Journal, Limits, measure
 from tests.support.events import START_MS, Event, Held, events_table, items_table
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def figures_of(
     story: Sequence[Event],
     held: Sequence[Held],
     limits: Limits,
-    kept: Mapping[Journal, Browse] | None = None,
+    kept: Mapping[Journal, Kept] | None = None,
 ) -> Figures:
     tables = (events_table(spark, story), items_table(spark, held))
     found = measure(*tables, kept or {}, limits, lambda text: None)
@@ -151,8 +151,8 @@ def figures(spark: SparkSession) -> Figures:
     held = [replace(each, queue=queue) for queue, told in STORIES.items() for each in told[1]]
     first = {each.queue: lsn for lsn, each in reversed(list(enumerate(events, 1)))}
     kept = {
-        ("s1", "trimmed", 1): Browse(first["trimmed"] + 1, len(events)),
-        ("s1", "growing", 1): Browse(1, first["growing"]),
+        ("s1", "trimmed", 1): Kept(first["trimmed"] + 1, len(events)),
+        ("s1", "growing", 1): Kept(1, first["growing"]),
     }
     return figures_of(spark, events, held, MINUTES, kept)
 
