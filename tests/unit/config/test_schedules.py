@@ -1,4 +1,4 @@
-"""`[schedules.<name>]`: what may stand there, and what is told where it may not."""
+"""`[schedules.<name>]`: valid values, and the reports on invalid ones."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def test_everything_can_be_said(file: Path) -> None:
         ("catch_up = true", "must be 'none', 'last' or 'all'"),
     ],
 )
-def test_a_wrong_value_is_told_with_what_is_allowed(file: Path, setting: str, why: str) -> None:
+def test_a_wrong_value_is_reported_with_the_allowed_ones(
+    file: Path, setting: str, why: str
+) -> None:
     key = setting.split(maxsplit=1)[0]
     rest = "".join(line for line in GOOD.splitlines(keepends=True) if not line.startswith(key))
 
@@ -75,11 +77,11 @@ def test_a_wrong_value_is_told_with_what_is_allowed(file: Path, setting: str, wh
         (f'[schedules.a]\n{GOOD}time_zone = "UTC"', "the nearest is timezone; allowed are cron,"),
     ],
 )
-def test_a_block_that_is_none_is_told(file: Path, text: str, why: str) -> None:
+def test_a_block_that_is_no_table_is_reported(file: Path, text: str, why: str) -> None:
     assert why in told(file, text)
 
 
-def test_a_body_that_its_queue_would_refuse_is_told(file: Path) -> None:
+def test_a_body_that_its_queue_would_refuse_is_reported(file: Path) -> None:
     text = f'[queues.jobs]\nmax_item_size = 4\n[schedules.a]\n{GOOD}body = "hello"\n'
 
     assert told(file, text) == (
@@ -88,7 +90,7 @@ def test_a_body_that_its_queue_would_refuse_is_told(file: Path) -> None:
     assert load_text(file, text.replace("hello", "hell")).schedules
 
 
-def test_all_mistakes_are_told_at_once(file: Path) -> None:
+def test_all_mistakes_are_reported_at_once(file: Path) -> None:
     with pytest.raises(ConfigError) as refusal:
         load_text(file, '[schedules.a]\ncron = "* * * * 9"\nqueue = "/"\n[schedules.b]\n')
 
