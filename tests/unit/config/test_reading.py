@@ -324,6 +324,7 @@ def test_the_example_in_the_file_that_ships_can_be_used_as_it_is(tmp_path: Path)
 
 
 def test_the_version_is_the_one_the_package_is_built_with() -> None:
-    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    settings = tomllib.loads((TOP / "pyproject.toml").read_text())
 
-    assert kestrelpy.__version__ == project["version"]
+    assert settings["project"]["dynamic"] == ["version"]
+    assert TOP / settings["tool"]["hatch"]["version"]["path"] == Path(kestrelpy.__file__)
