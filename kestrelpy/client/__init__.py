@@ -5,7 +5,7 @@
     for item in Worker("jobs"):
         handle(item.body)            the end of the body confirms the item
 
-One rule: what a user writes `from kestrelpy.client import` for stands here, and nothing else.
+One rule: this module exports the names for users, and no others.
 """
 
 from kestrelpy.client.connection import (

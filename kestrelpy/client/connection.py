@@ -1,7 +1,7 @@
-"""One connection on pymemcache that is made when it is needed, and made again when it broke.
+"""One connection on pymemcache that connects when it is needed, and again after a break.
 
-One rule: after anything but an answer a connection is not used again, so no answer is ever taken
-for that of another request.
+One rule: after a failed request the connection is closed, so that no request ever gets the answer
+to another one.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from pymemcache.exceptions import (
 Address = tuple[str, int] | str  # host and port, or the path of a Unix socket
 
 DEFAULT_SERVER: Final = ("127.0.0.1", 22133)
-# A slow disk makes answers slow, not wrong: give up late.
+# A slow disk makes answers slow, not wrong: wait long before giving up.
 ANSWER_SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 5.0
-# What may be over in a moment: nobody is there, the line broke, the server refuses for now.
+# Errors that may soon be over: no server, a broken connection, a refusal for now.
 PASSING: Final = (OSError, MemcacheServerError, MemcacheUnknownError)
 
 _T = TypeVar("_T")
 
 
 class _BodyAndFlags:
-    """What pymemcache asks how to store and read: bytes as they are, and the flags beside."""
+    """A serializer for pymemcache: bytes as they are, with the item's flags."""
 
     def serialize(self, key: object, value: bytes) -> tuple[bytes, int]:
-        """Bytes as they are."""
+        """Return the bytes as they are, with flags 0."""
         return value, 0
 
     def deserialize(self, key: object, value: bytes, flags: int) -> tuple[bytes, int]:
-        """Both."""
+        """Return the bytes and the flags."""
         return value, flags
 
 
@@ -49,10 +49,10 @@ def new_client(
     answer_seconds: float = ANSWER_SECONDS,
     connect_seconds: float = CONNECT_SECONDS,
 ) -> Client:
-    """A pymemcache client for one connection, whose `get` answers (body, flags).
+    """Return a pymemcache client for one connection; its `get` returns (body, flags).
 
-    Raises OSError when the server has a name and none of its addresses answers: pymemcache tries
-    a name's first address only, and `localhost` often has two.
+    Raises OSError if the server is given by name and none of its addresses answers: pymemcache
+    tries only the first address of a name, and `localhost` often has two.
     """
     if isinstance(server, tuple) and not _is_numeric(server[0]):
         with socket.create_connection(server, connect_seconds) as probe:
@@ -68,7 +68,7 @@ def new_client(
 
 
 def reason(error: BaseException) -> str:
-    """What an exception of a socket or of pymemcache says, for a person."""
+    """Return the text of an exception of a socket or of pymemcache, for people."""
     if isinstance(error, MemcacheError):
         said = error.args[0] if error.args else "the server closed the connection"
         return said.decode("ascii", "backslashreplace") if isinstance(said, bytes) else str(said)
@@ -78,14 +78,14 @@ def reason(error: BaseException) -> str:
 
 
 def is_refused(error: BaseException, word: str) -> bool:
-    """Is it the server's `SERVER_ERROR <word> ...`?"""
+    """True if the error is the server's `SERVER_ERROR <word> ...`."""
     if isinstance(error, MemcacheUnexpectedCloseError):
         return False
     return isinstance(error, MemcacheServerError) and reason(error).startswith(word)
 
 
 class Connection:
-    """For one thread at a time; `end_wait` is for any."""
+    """A connection for one thread at a time; any thread may call `end_wait`."""
 
     def __init__(self, server: Address, answer_seconds: float, connect_seconds: float) -> None:
         self._server = server
@@ -93,11 +93,11 @@ class Connection:
         self._client: Client | None = None
 
     def get(self, key: str) -> None:
-        """A request that answers END; raises OSError or MemcacheError."""
+        """Send a request whose answer is END. Raises OSError or MemcacheError."""
         self._ask(lambda client: client.get(key))
 
     def gets(self, key: str) -> tuple[bytes, int, int] | None:
-        """Body, flags and number of the item that is answered; None: END.
+        """Return body, flags and number of the item in the answer, or None for END.
 
         Raises OSError or MemcacheError.
         """
@@ -105,11 +105,11 @@ class Connection:
         return (*found, int(number)) if found is not None else None
 
     def touch(self, key: str, seconds: int) -> bool:
-        """TOUCHED, or NOT_FOUND; raises OSError or MemcacheError."""
+        """Return True for TOUCHED, False for NOT_FOUND. Raises OSError or MemcacheError."""
         return bool(self._ask(lambda client: client.touch(key, seconds)))
 
     def connect(self) -> Client:
-        """Connected, from here on; raises OSError or MemcacheError."""
+        """Connect if there is no connection. Raises OSError or MemcacheError."""
         if self._client is None:
             client = new_client(self._server, *self._seconds)
             try:
@@ -121,9 +121,9 @@ class Connection:
         return self._client
 
     def end_wait(self) -> None:
-        """Say that nothing more is asked: the server ends a wait with what there is.
+        """Close the sending direction: the server ends a wait at once.
 
-        The other direction stays open, so that an item on its way is not missed.
+        The receiving direction stays open, so that an item on its way is not lost.
         """
         client = self._client
         if client is not None and client.sock is not None:
@@ -131,7 +131,7 @@ class Connection:
                 client.sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Hang up. The next request connects again."""
+        """Close the connection. The next request connects again."""
         client, self._client = self._client, None
         if client is not None:
             client.close()

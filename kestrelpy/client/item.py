@@ -1,13 +1,13 @@
-"""One item in hand, and how it ends.
+"""One leased item, and its ends.
 
-    HELD ── confirm ──▶ done, it never comes back
-      ├──── abort ────▶ back, one attempt counted          delay=: not before then
-      ├──── defer ────▶ back, no attempt counted           delay=: not before then
-      ├──── bury ─────▶ to the dead line, with a reason
-      └──── LOST: its lease is over ──▶ back; confirm and bury raise LeaseLost
+    LEASED ── confirm ──▶ done, it never comes back
+      ├────── abort ────▶ back, one attempt counted        delay=: not before then
+      ├────── defer ────▶ back, no attempt counted         delay=: not before then
+      ├────── bury ─────▶ a dead letter, with a reason
+      └────── LOST: its lease is over ──▶ back; confirm and bury raise LeaseLost
 
-One rule: an item ends once, by whoever says so first; the thread that renews its lease may find
-that it is lost, and changes nothing that was ended.
+One rule: the first end counts. The thread that renews the lease may find it lost, but never changes
+an item that has ended.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from urllib.parse import quote
 
 from kestrelpy.durations import parse_duration_ms
 
-# What the wire holds: a whole key, and a reason in it.
+# Limits of the protocol: a whole key, and a reason in it.
 _KEY_BYTES_MAX: Final = 250
 _REASON_BYTES_MAX: Final = 200
 _UNESCAPED: Final = "!$&'()*+,:;=@?"
 
 
 class LeaseLost(Exception):
-    """The item is not ours any more: it went back, and somebody else may have it."""
+    """The lease is over: the item went back, and another worker may have it."""
 
 
 class State(Enum):
-    """What became of an item."""
+    """The state of an item."""
 
-    HELD = "held"
+    LEASED = "leased"
     CONFIRMED = "confirmed"
     ABORTED = "given back"
     DEFERRED = "deferred"
@@ -41,12 +41,12 @@ class State(Enum):
     LOST = "lost"
 
 
-# Takes an item out of our hands, to a state, with the words of the request that does it.
+# Ends an item: moves it to a state, with the words of the request.
 End = Callable[["Item", State, str], None]
 
 
 class Item:
-    """One item in hand."""
+    """One leased item."""
 
     __slots__ = (
         "_calls", "_end", "_lease_ends", "_limit_at", "_lock", "_queue", "_renew_at", "_state",
@@ -54,14 +54,14 @@ class Item:
     )  # fmt: skip
 
     def __init__(self, queue: str, end: End, body: bytes, flags: int, token: int) -> None:
-        """`end` ends the item as the worker does."""
+        """`end` sends the request that ends the item."""
         self.body: Final = body
         self.flags: Final = flags
         self.token: Final = token
         self._queue: Final = queue
         self._end: Final = end
         self._lock: Final = threading.Lock()
-        self._state = State.HELD
+        self._state = State.LEASED
         self._stopping = False
         self._calls: list[Callable[[], object]] = []
         self._lease_ends = self._renew_at = 0.0
@@ -69,18 +69,18 @@ class Item:
 
     @property
     def is_lost(self) -> bool:
-        """Is the lease known to be gone? Then whatever is done now may be done twice."""
+        """True if the lease is known to be over: the item may be handled a second time."""
         return self._state is State.LOST
 
     @property
     def should_stop(self) -> bool:
-        """Is it lost, or has it been in hand for as long as `work_limit` allows?"""
+        """True if the item is lost, or has been leased for `work_limit`."""
         return self._stopping or self._state is State.LOST
 
     def when_stop(self, call: Callable[[], object]) -> None:
-        """Have this called once when `should_stop` becomes true, from another thread.
+        """Call this once, from another thread, when `should_stop` becomes true.
 
-        It is called at once if that is true already, and never after the item has ended.
+        The call comes at once if it is true already, and never after the item has ended.
         """
         with self._lock:
             if not self.should_stop:
@@ -89,24 +89,24 @@ class Item:
         call()
 
     def confirm(self) -> None:
-        """Done; returns when the server has written that down. Raises LeaseLost."""
+        """End the item as done; return when the server has recorded it. Raises LeaseLost."""
         self._end(self, State.CONFIRMED, "close")
 
     def abort(self, delay: str = "") -> None:
-        """Give it back, for somebody to try again; this delivery counts as an attempt.
+        """Give the item back for another try; this delivery counts as an attempt.
 
-        With a delay, like "30s", not before then; without one the queue's settings say when.
+        With a delay, like "30s", it comes back after that; without one the queue's settings decide.
         """
         self._end(self, State.ABORTED, "abort" + _delay(delay))
 
     def defer(self, delay: str = "") -> None:
-        """Give it back without counting an attempt; with a delay, like "30s", not before then."""
+        """Give the item back without counting an attempt; with a delay, it comes after that."""
         self._end(self, State.DEFERRED, "defer" + _delay(delay))
 
     def bury(self, reason: str) -> None:
-        """To the dead line now: nobody can do this one. Raises LeaseLost.
+        """Make the item a dead letter: no worker can handle it. Raises LeaseLost.
 
-        The reason stands in `kestrelpy dead ls`, cut short to 200 bytes.
+        `kestrelpy dead ls` shows the reason, cut to 200 bytes.
         """
         room = _KEY_BYTES_MAX - len(f"{self._queue}/abort/dead=/token={self.token}")
         why = quoted(reason, room)
@@ -114,10 +114,10 @@ class Item:
 
     # -- for the worker and its renewal -----------------------------------------------------
 
-    def _leave_hand(self, state: State) -> bool:
-        """From HELD to another state, once; False: it is not held any more."""
+    def _end_once(self, state: State) -> bool:
+        """Move from LEASED to another state; False: the item has ended already."""
         with self._lock:
-            if self._state is not State.HELD:
+            if self._state is not State.LEASED:
                 return False
             self._state = state
             calls, self._calls = self._calls, []
@@ -125,7 +125,7 @@ class Item:
             _call_all(calls)
         return True
 
-    def _tell_to_stop(self) -> None:
+    def _ask_to_stop(self) -> None:
         with self._lock:
             self._stopping = True
             calls, self._calls = self._calls, []
@@ -133,7 +133,7 @@ class Item:
 
 
 def quoted(text: str, room_bytes: int) -> str:
-    """Percent-encoded for a key, cut at whole characters: to the room there, and to 200 bytes."""
+    """Percent-encode a text for a key, cut at whole characters: to the room, and to 200 bytes."""
     taken: list[str] = []
     plain_left, room_left = _REASON_BYTES_MAX, room_bytes
     for character in " ".join(text.split()):
@@ -147,7 +147,7 @@ def quoted(text: str, room_bytes: int) -> str:
 
 
 def _delay(text: str) -> str:
-    # A bad one is refused here, before the item leaves our hand.
+    # A wrong duration raises here, before the item has ended.
     return f"/delay={text}" if text and parse_duration_ms(text) else ""
 
 

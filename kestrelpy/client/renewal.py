@@ -1,12 +1,12 @@
-"""The thread that keeps the lease of what is in hand.
+"""The thread that renews the lease of a worker's item.
 
-    in hand ──half of its lease──▶ renew ──▶ half of it ──▶ renew ─ ─ ─▶
-                                     ├─ not answered ──▶ again, until the lease is over ──▶ lost
-                                     └─ NOT_FOUND ─────▶ lost
-    work_limit reached ──▶ told to stop, renewed no more ──▶ deferred just before its lease ends
+    leased ──half of the lease──▶ renew ──▶ half of it ──▶ renew ─ ─ ─▶
+                                    ├─ no answer ─────▶ again, until the lease is over ──▶ lost
+                                    └─ NOT_FOUND ─────▶ lost
+    work_limit reached ──▶ asked to stop, no more renewals ──▶ deferred just before the lease ends
 
-One rule: it speaks on a connection of its own, so that it never waits behind anybody's answer; and
-there is no thread and no connection while work is quicker than half a lease.
+One rule: the thread has a connection of its own, so that it never waits for another answer. There
+is no thread and no connection while work takes less than half a lease.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FAILURES: Final = (OSError, MemcacheError)
 
 
 class Renewal:
-    """For one worker."""
+    """Renews the lease of one worker's item."""
 
     def __init__(
         self, queue: str, server: Address, lease_seconds: int, limit_seconds: float | None
@@ -36,19 +36,19 @@ class Renewal:
         self._queue = queue
         self._lease_seconds = lease_seconds
         self._limit_seconds = limit_seconds
-        # An answer that takes longer than this is asked for again on another connection.
+        # After this long without an answer the request is sent again on another connection.
         patience = lease_seconds / 4
         self._connection = Connection(
             server, min(patience, ANSWER_SECONDS), min(patience, CONNECT_SECONDS)
         )
-        # How long it sleeps at most: the next item may come at any time.
+        # The longest sleep: the next item may come at any time.
         self._nap_seconds = min(lease_seconds, limit_seconds or lease_seconds) / 8
         self._item: Item | None = None
         self._running = False
         self._lock = threading.Lock()
 
-    def keep(self, item: Item, opened_at: float) -> None:
-        """Renew the lease of this one from now on; `opened_at` on the monotonic clock."""
+    def watch(self, item: Item, opened_at: float) -> None:
+        """Renew the lease of this item from now on; `opened_at` on the monotonic clock."""
         item._lease_ends = opened_at + self._lease_seconds
         item._renew_at = opened_at + self._lease_seconds / 2
         if self._limit_seconds is not None:
@@ -60,21 +60,20 @@ class Renewal:
                 name = f"lease {self._queue}"
                 threading.Thread(target=self._run, name=name, daemon=True).start()
 
-    def drop(self) -> None:
-        """Nothing is in hand."""
+    def unwatch(self) -> None:
+        """Renew no lease: the worker has no item."""
         self._item = None
 
     def _run(self) -> None:
         try:
             self._watch()
-        except BaseException:  # of a call that somebody left with `when_stop`
+        except BaseException:  # raised by a call that was registered with `when_stop`
             with self._lock:
                 self._running = False
             raise
 
     def _watch(self) -> None:
-        # It sleeps before it looks: while work is quick it looks seldom, and is not started anew
-        # for each item.
+        # It sleeps first: while work is quick the thread seldom wakes, and lives on over items.
         left = self._nap_seconds
         while True:
             time.sleep(min(left, self._nap_seconds))
@@ -95,19 +94,19 @@ class Renewal:
             return self._item
 
     def _when(self, item: Item) -> float:
-        """When there is something to do for it."""
+        """Return when the item needs an action."""
         if item._stopping:
             return item._lease_ends - self._lease_seconds / 4
         return min(item._renew_at, item._limit_at or item._renew_at)
 
     def _act(self, item: Item, now: float) -> None:
-        if item._state is not State.HELD:
+        if item._state is not State.LEASED:
             self._forget(item)
         elif item._stopping:
             self._defer(item)
         elif item._limit_at is not None and now >= item._limit_at:
             self._renew(item, now)  # once more, so that there is time to stop
-            item._tell_to_stop()
+            item._ask_to_stop()
         else:
             self._renew(item, now)
 
@@ -130,15 +129,15 @@ class Renewal:
             self._lose(item, why)
 
     def _defer(self, item: Item) -> None:
-        """It was told to stop and is still in hand: before its lease ends it goes back."""
-        self._lose(item, "it was in hand for too long (work_limit), and was put off")
+        """Give back an item that was asked to stop, before its lease ends."""
+        self._lose(item, "it was leased for too long (work_limit), and was deferred")
         with contextlib.suppress(*_FAILURES):  # else its lease ends by itself
             self._connection.get(f"{self._queue}/defer/token={item.token}")
 
     def _lose(self, item: Item, why: str) -> None:
         self._forget(item)
-        if item._leave_hand(State.LOST):
-            log.warning("%s: the item in hand may be handled again: %s", self._queue, why)
+        if item._end_once(State.LOST):
+            log.warning("%s: the leased item may be handled again: %s", self._queue, why)
 
     def _forget(self, item: Item) -> None:
         with self._lock:

@@ -5,19 +5,19 @@
                                      an exception, `break` or `return` gives it back
 
     Worker("jobs").run(handle, bury=(ValueError,))
-                                     goes on after exceptions: gives back, or buries with their text
+                                     goes on after exceptions: gives back, or makes dead letters
 
-    fetch ──▶ in hand ── next turn of the loop, item.confirm() ──▶ done, it never comes back
-                 ├────── item.abort(), exception, break ─────────▶ back, one attempt counted
-                 ├────── item.defer() ───────────────────────────▶ back, no attempt counted
-                 ├────── item.bury(reason) ──────────────────────▶ to the dead line
-                 └────── lease lost ─────────────────────────────▶ back: confirm() raises LeaseLost
+    fetch ──▶ leased ── next turn of the loop, item.confirm() ──▶ done, it never comes back
+                ├────── item.abort(), exception, break ─────────▶ back, one attempt counted
+                ├────── item.defer() ───────────────────────────▶ back, no attempt counted
+                ├────── item.bury(reason) ──────────────────────▶ a dead letter
+                └────── lease lost ─────────────────────────────▶ back: confirm() raises LeaseLost
 
-An item is lent by token: no broken connection and no restart of the server takes it out of our
-hands while its lease lasts, and a worker that dies leaves it lent for that long.
+Leases are by token: an item stays leased over a broken connection and a restart of the server, and
+for the rest of its lease if its worker dies.
 
-One rule: an item is confirmed with the token it was lent by, which nobody else was ever given; so
-every item is handled at least once, and twice if its worker or the server dies at a bad moment.
+One rule: an item is confirmed with the token of its lease, which no other lease has. So every item
+is handled at least once, and twice if its worker or the server dies at a bad moment.
 """
 
 from __future__ import annotations
@@ -51,23 +51,25 @@ _BACKOFF_SECONDS_MIN: Final = 0.1
 _BACKOFF_SECONDS_MAX: Final = 5.0
 _FAILURE_PAUSE_SECONDS_MIN: Final = 0.05
 _FAILURE_PAUSE_SECONDS_MAX: Final = 2.0
-_NAP_SECONDS: Final = 0.1  # between two looks whether to stop
+_NAP_SECONDS: Final = 0.1  # between two checks of the stop flag
 _EXPIRED: Final = "lease expired"
 _FULL: Final = "disk full"
-# What is worth saying until the lease is over; the others happen by themselves in the end.
+# Ends that are retried until the lease is over; the others happen when it ends.
 _INSISTENT: Final = (State.CONFIRMED, State.BURIED)
 
 Found = tuple[bytes, int, int]  # body, flags, token
 
 
 class Worker:
-    """Takes items from one queue, one at a time. For one thread: several threads, several workers.
+    """Takes items from one queue, one at a time. A worker is for one thread.
 
-    `wait` is how long one fetch waits for an item. `lease` is how long the server waits for a sign
-    of life before it gives the item to somebody else; a thread renews it at half time while you
-    work. After `work_limit` in one item's hand it is renewed no more: `item.should_stop` is true,
-    and before its lease ends the item is deferred. All are durations like "30s". A lost
-    connection is made again, with pauses that grow.
+    - `wait`: how long one fetch waits for an item.
+    - `lease`: how long the server waits for a renewal before it gives the item to another worker.
+      A thread renews the lease at half time while you work.
+    - `work_limit`: after this long the lease of an item is not renewed any more:
+      `item.should_stop` is true, and the item is deferred before its lease ends.
+
+    All are durations like "30s". After a break the worker connects again, with growing pauses.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class Worker:
         self._stopped = self._waiting = self._is_full = False
 
     def __iter__(self) -> Iterator[Item]:
-        """Items for ever, or until `stop`. Leaving the loop gives back what is in hand."""
+        """Yield items until `stop`. Leaving the loop gives back the leased item."""
         pause = _BACKOFF_SECONDS_MIN
         try:
             while not self._stopped:
@@ -107,26 +109,27 @@ class Worker:
                 pause = _BACKOFF_SECONDS_MIN
                 if item is not None:
                     yield item
-            held = self._put_down()
-            if held is not None:
-                self._confirm(held)
+            leased = self._take_item()
+            if leased is not None:
+                self._confirm(leased)
         finally:
             self.close()
 
     def run(
         self, handle: Callable[[Item], object], *, bury: tuple[type[Exception], ...] = ()
     ) -> None:
-        """Have each item handled, until `stop`; an exception ends its item and not the worker.
+        """Call `handle` with each item, until `stop`; an exception ends its item, not the worker.
 
-        It is confirmed when `handle` returns, unless `handle` ended it. An exception named in
-        `bury` buries it, the exception's text being the reason; any other gives it back. After
-        several failures in a row it pauses, so that they do not use up all attempts in a moment.
+        The item is confirmed when `handle` returns, unless `handle` ended it. An exception named in
+        `bury` makes it a dead letter, with the exception's text as the reason; any other gives it
+        back. Failures in a row make growing pauses, so that they do not use up all attempts at
+        once.
         """
         pause = _FAILURE_PAUSE_SECONDS_MIN
         for item in self:
             try:
                 handle(item)
-            except Exception as error:  # whatever it is, it is about this item
+            except Exception as error:  # every exception ends only this item
                 self._fail(item, error, isinstance(error, bury))
                 self._sleep(pause)
                 pause = min(2 * pause, _FAILURE_PAUSE_SECONDS_MAX)
@@ -134,16 +137,16 @@ class Worker:
                 pause = _FAILURE_PAUSE_SECONDS_MIN
 
     def fetch(self) -> Item | None:
-        """Confirm the item in hand, if there is one, and fetch the next, in one trip.
+        """Confirm the leased item, if there is one, and fetch the next, in one trip.
 
-        None when none came within `wait`. Raises OSError or pymemcache's MemcacheError when the
-        server cannot be reached or refuses.
+        Return None if no item came within `wait`. Raises OSError or pymemcache's MemcacheError if
+        the server cannot be reached or refuses.
         """
-        held = self._put_down()
-        # Confirm without a wait, so that the confirm is answered at once; the further trip
-        # is made only when there is nothing to do anyway.
+        leased = self._take_item()
+        # Confirm without a wait, so that the answer comes at once; only an empty queue costs a
+        # second trip.
         opened_at = time.monotonic()
-        found = self._confirm_and_open(held) if held is not None else None
+        found = self._confirm_and_open(leased) if leased is not None else None
         if found is None:
             found = self._wait_and_open()
             opened_at = time.monotonic()
@@ -154,11 +157,11 @@ class Worker:
             item.defer()
             return None
         self._item = item
-        self._renewal.keep(item, opened_at)
+        self._renewal.watch(item, opened_at)
         return item
 
     def stop(self) -> None:
-        """End the loop after the item in hand; from a signal handler or another thread.
+        """End the loop after the present item; from a signal handler or another thread.
 
         A wait for an item ends at once.
         """
@@ -167,9 +170,9 @@ class Worker:
             self._connection.end_wait()
 
     def close(self) -> None:
-        """Give back what is in hand, and hang up. The next fetch connects again."""
-        item = self._put_down()
-        if item is not None and item._state is State.HELD:
+        """Give back the leased item, and close the connection. The next fetch connects again."""
+        item = self._take_item()
+        if item is not None and item._state is State.LEASED:
             item.abort()
         self._connection.close()
 
@@ -186,40 +189,40 @@ class Worker:
 
     # -- fetching ---------------------------------------------------------------------------
 
-    def _put_down(self) -> Item | None:
+    def _take_item(self) -> Item | None:
         item, self._item = self._item, None
-        self._renewal.drop()
+        self._renewal.unwatch()
         return item
 
-    def _confirm_and_open(self, held: Item) -> Found | None:
-        if not held._leave_hand(State.CONFIRMED):
-            return None  # it was ended before
-        key = f"{self.queue}/close/open/token={held.token}"
+    def _confirm_and_open(self, leased: Item) -> Found | None:
+        if not leased._end_once(State.CONFIRMED):
+            return None  # it has ended already
+        key = f"{self.queue}/close/open/token={leased.token}"
         try:
             return self._connection.gets(key if self._is_full else f"{key}/{self._lease}")
         except PASSING as error:
             if is_refused(error, _EXPIRED):
-                self._lose(held, reason(error))
+                self._lose(leased, reason(error))
             else:
-                self._confirm_again(held)
+                self._confirm_again(leased)
             return None
         except BaseException:
-            held._state = State.LOST
+            leased._state = State.LOST
             raise
 
-    def _confirm(self, held: Item) -> None:
-        if held._leave_hand(State.CONFIRMED):
-            self._confirm_again(held)
+    def _confirm(self, leased: Item) -> None:
+        if leased._end_once(State.CONFIRMED):
+            self._confirm_again(leased)
 
-    def _confirm_again(self, held: Item) -> None:
+    def _confirm_again(self, leased: Item) -> None:
         try:
-            self._say(held, "close")
+            self._send_end(leased, "close")
         except LeaseLost as error:
-            self._lose(held, str(error))
+            self._lose(leased, str(error))
 
-    def _lose(self, held: Item, why: str) -> None:
-        held._state = State.LOST
-        log.warning("%s: the item in hand may be handled again: %s", self.queue, why)
+    def _lose(self, leased: Item, why: str) -> None:
+        leased._state = State.LOST
+        log.warning("%s: the leased item may be handled again: %s", self.queue, why)
 
     def _wait_and_open(self) -> Found | None:
         self._connection.connect()  # first, so that `stop` finds a socket to end the wait on
@@ -242,8 +245,8 @@ class Worker:
         except MemcacheServerError as error:
             if not is_refused(error, _FULL):
                 raise
-        # A full disk has no room for leases by token. That it may empty, items are lent to this
-        # connection, one after the other, until there is none or the connection breaks.
+        # A full disk has no room for leases by token. So that it can be drained, items are leased
+        # by connection, one after the other, until there is none or the connection breaks.
         self._is_full = True
         return self._connection.gets(f"{self.queue}/open/{self._wait}")
 
@@ -251,24 +254,24 @@ class Worker:
 
     def _end(self, item: Item, state: State, words: str) -> None:
         if self._item is item:
-            self._put_down()
-        if not item._leave_hand(state):
+            self._take_item()
+        if not item._end_once(state):
             if item._state is not State.LOST:
                 raise ValueError(f"{self.queue}: this item was {item._state.value} already")
             if state in _INSISTENT:
                 raise LeaseLost(f"{self.queue}: the lease of this item is over, it went back")
-            return  # it went back already: what was wanted
+            return  # it went back already, as intended
         try:
-            self._say(item, words, insistent=state in _INSISTENT)
+            self._send_end(item, words, insistent=state in _INSISTENT)
         except BaseException as error:
             item._state = State.LOST
             if state in _INSISTENT or not isinstance(error, LeaseLost):
                 raise
 
-    def _say(self, item: Item, words: str, insistent: bool = True) -> None:
-        """End its lease; raises LeaseLost when that cannot be, or is not answered in time."""
+    def _send_end(self, item: Item, words: str, insistent: bool = True) -> None:
+        """End the item's lease. Raises LeaseLost if it is over, or no answer comes in time."""
         key = f"{self.queue}/{words}/token={item.token}"
-        pause, was_said = _BACKOFF_SECONDS_MIN, False
+        pause, was_sent = _BACKOFF_SECONDS_MIN, False
         while True:
             try:
                 self._connection.get(key)
@@ -276,23 +279,23 @@ class Worker:
             except PASSING as error:
                 why = reason(error)
                 is_over = is_refused(error, _EXPIRED)
-                if is_over and was_said:
-                    why = "the line broke meanwhile: it was done, or the lease is over"
-                # Whatever else it is, a line that was idle may have been broken for long.
-                if is_over or (was_said and not insistent) or time.monotonic() > item._lease_ends:
+                if is_over and was_sent:
+                    why = "the connection broke meanwhile: it was done, or the lease is over"
+                # Retry at least once: an idle connection may have been broken for long.
+                if is_over or (was_sent and not insistent) or time.monotonic() > item._lease_ends:
                     raise LeaseLost(f"{self.queue}: {why}") from error
-            if was_said:
+            if was_sent:
                 time.sleep(pause)
                 pause = min(2 * pause, _BACKOFF_SECONDS_MAX)
-            was_said = True
+            was_sent = True
 
     def _fail(self, item: Item, error: Exception, is_buried: bool) -> None:
         text = str(error) or type(error).__name__
-        if item._state is not State.HELD:
+        if item._state is not State.LEASED:
             became = item._state.value
         elif is_buried:
             became = State.BURIED.value
-            with contextlib.suppress(LeaseLost):  # then it comes again, and is buried then
+            with contextlib.suppress(LeaseLost):  # then it comes again, and is buried later
                 item.bury(text)
         else:
             became = State.ABORTED.value

@@ -1,4 +1,4 @@
-"""An event-sourced account: what happened is kept, and what is follows from it.
+"""An event-sourced account: events are stored, and the balance follows from them.
 
     python -m kestrelpy.examples.account [--server HOST:PORT]
 
@@ -7,8 +7,8 @@
                      ▲                                        │ EXISTS: there is an event 8
                      └──────── reads it, and decides again ───┘
 
-Nobody stores a balance. Each teller has the account as far as he has read, adds an event only
-if that was all, and reads on if it was not.
+No balance is stored. Each teller has read the account up to some event. It adds an event only if
+that was the last one; otherwise it reads on.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from pymemcache.client.base import PooledClient
 from kestrelpy.examples import fresh
 
 QUEUE = "account"
-KEPT = 'retain = "forever"\n'
+SETTINGS = 'retain = "forever"\n'
 TELLERS = 4
 VISITS = 15
 
 
 class Account:
-    """One account as far as it was read: `version` events of it."""
+    """One account, up to the last event that was read: `version` events."""
 
     def __init__(self, queue: PooledClient, number: str) -> None:
         self.queue, self.key = queue, f"{QUEUE}/key={number}"
         self.version = self.balance = self.conflicts = 0
 
     def read_on(self) -> None:
-        """Whatever happened since."""
+        """Read the events since."""
         while event := self.queue.get(f"{self.key}/peek/at_version={self.version + 1}"):
             self.apply(json.loads(event))
 
     def apply(self, event: dict[str, int]) -> None:
-        """What an event means for what is."""
+        """Apply one event to the balance."""
         self.version += 1
         self.balance += event.get("deposited", 0) - event.get("withdrawn", 0)
 
     def happen(self, event: dict[str, int]) -> bool:
-        """Write it behind the last one that was read; False: that is not the last one any more."""
+        """Add an event after the last one that was read; False: there is a newer one."""
         body = json.dumps(event)
         if self.version:
             written = self.queue.cas(self.key, body, str(self.version))
@@ -57,12 +57,12 @@ class Account:
         return bool(written)
 
     def deposit(self, amount: int) -> None:
-        """More of it."""
+        """Add an amount."""
         while not self.happen({"deposited": amount}):
             self.read_on()
 
     def withdraw(self, amount: int) -> bool:
-        """Less of it; False: there is not so much."""
+        """Take an amount; False: the balance is too low."""
         self.read_on()
         while self.balance >= amount:
             if self.happen({"withdrawn": amount}):
@@ -72,10 +72,10 @@ class Account:
 
 
 def main() -> None:
-    """Four tellers, one account, and an account that is read from its beginning at the end."""
+    """Run four tellers on one account, then read the account from its beginning."""
     with fresh.server(__doc__) as server:
         queue, number = server.client(), uuid.uuid4().hex[:8]
-        fresh.declare(queue, QUEUE, KEPT)
+        fresh.declare(queue, QUEUE, SETTINGS)
         given: list[int] = []
         conflicts: list[int] = []
 

@@ -1,13 +1,13 @@
-"""Fan-out: everybody who has to know sees every order, and the slowest holds up nobody.
+"""Fan-out: each consumer sees every order, and a slow one does not delay the others.
 
     python -m kestrelpy.examples.audit [--server HOST:PORT]
 
     set orders ──▶ one body on disk ──▶ orders          the shop: as quick as it can
                                    ├──▶ orders+mail     a mail for each
-                                   └──▶ orders+audit    who looks at everything, slowly
+                                   └──▶ orders+audit    an audit of each, slow
 
-A child sees what is stored after its first mention, in a line of its own: with its own leases,
-attempts and dead. What one of them has confirmed is there for the others.
+A child gets every item that is stored after its first mention. It has its own ready list, leases,
+attempts and dead letters; an item that one consumer has confirmed is still there for the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COUNT = 200
 
 
 def main() -> None:
-    """Two hundred orders, three readers; the audit fails at one order and takes its time."""
+    """Send two hundred orders to three readers; the audit is slow, and fails at one order."""
     with fresh.server(__doc__) as server:
         queue, over = server.client(), threading.Event()
         for child in (MAIL, AUDIT):

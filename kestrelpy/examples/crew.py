@@ -1,16 +1,16 @@
-"""Who puts messages into three daemons and who handles them, with failures: for `pipeline`.
+"""Producers and workers for three daemons, with failures: for `pipeline`.
 
-    producer ──set──▶ daemon ──close/open──▶ worker ── handled, and written down
+    producer ──set──▶ daemon ──close/open──▶ worker ── handled, and recorded
      (each daemon)                            (each queue of each daemon)
                                               ├─ abort, the first time        comes again
                                               ├─ hang-up, the first time      comes again
                                               ├─ handled, then hang-up        handled twice
                                               └─ abort or hang-up every time  dies
 
-Which message fails, and how, follows from its number, so that a run can be judged. Beside these
-there is what a killed daemon does: it is noted by whoever was waiting for an answer.
+The number of a message decides whether and how it fails, so that a run can be checked. Besides, a
+daemon is killed: each worker and producer that waits for an answer then records that.
 
-One rule: a message is written down before it is confirmed, so none is lost by a worker.
+One rule: a message is recorded before it is confirmed, so no worker loses one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LOST: Final = (OSError, MemcacheError)  # the connection, or the server with it
 
 
 class Fate(Enum):
-    """What happens to a message."""
+    """The way a message is handled or fails."""
 
     HANDLED = "handled"
     ABORTED = "given back once"
@@ -44,14 +44,14 @@ class Fate(Enum):
     HOPELESS = "fails every time"
 
 
-# Of a thousand messages so many, the rest is handled.
+# How many of a thousand messages; the others are handled.
 _OF_A_THOUSAND: Final = (
     (Fate.HOPELESS, 2), (Fate.ABORTED, 10), (Fate.HUNG_UP, 5), (Fate.DOUBLED, 3),
 )  # fmt: skip
 
 
 def fate_of(number: int) -> Fate:
-    """By the number alone."""
+    """Return the fate of a message, by its number alone."""
     drawn = zlib.crc32(b"no. %d" % number) % 1000
     for fate, count in _OF_A_THOUSAND:
         if drawn < count:
@@ -61,7 +61,7 @@ def fate_of(number: int) -> Fate:
 
 
 class Books:
-    """What the crew wrote down: numbers of messages, each as often as it happened."""
+    """The records of the crew: numbers of messages, each as often as it happened."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -69,21 +69,21 @@ class Books:
         self.handled: Counter[int] = Counter()
         self.checksums: dict[int, set[int]] = {}
         self.failed: Counter[int] = Counter()  # deliveries that a worker ended without a confirm
-        self.unsure: Counter[int] = Counter()  # in hand when the daemon was killed
+        self.unsure: Counter[int] = Counter()  # leased when the daemon was killed
         self.resent: Counter[int] = Counter()  # STORED was lost when the daemon was killed
 
     def write(self, book: Counter[int], number: int) -> None:
-        """One more."""
+        """Count a message once more."""
         with self.lock:
             book[number] += 1
 
     def store(self) -> None:
-        """A message is on disk."""
+        """Count a message that is on disk."""
         with self.lock:
             self.stored += 1
 
     def handle(self, number: int, checksum: int) -> None:
-        """The work itself."""
+        """Do the work on a message: count it."""
         with self.lock:
             self.handled[number] += 1
             self.checksums.setdefault(number, set()).add(checksum)
@@ -106,7 +106,7 @@ class Crew:
         ]
 
     def start_work(self) -> None:
-        """The workers come."""
+        """Start the workers."""
         self._workers = [
             self._pool.submit(_Worker(daemon, queue, self.books, self._stopping).run)
             for daemon in self._daemons
@@ -115,14 +115,14 @@ class Crew:
 
     @property
     def has_stored_all(self) -> bool:
-        """Has every producer ended? Raises what ended any of the crew before its time."""
+        """True if every producer has ended. Raises the error of any worker or producer."""
         for each in (*self._workers, *self._producers):
             if each.done():
                 each.result()
         return all(each.done() for each in self._producers)
 
     def stop(self) -> None:
-        """Let them end what they have in hand; raises what went wrong with any of them."""
+        """Let each end after its present message. Raises the error of any of them."""
         self._stopping.set()
         self._pool.shutdown()
         for each in (*self._workers, *self._producers):
@@ -147,9 +147,9 @@ class _Producer:
                         self._books.store()
                         break
                 except ConnectionRefusedError:
-                    pass  # nobody is there yet
+                    pass  # the daemon does not listen yet
                 except _LOST:
-                    # It may be there or not: nobody answered. So it is sent again.
+                    # No answer: it may be stored or not. So it is sent again.
                     self._books.write(self._books.resent, message.number)
                 self._stopping.wait(_PAUSE_SECONDS)
         client.close()
@@ -161,27 +161,27 @@ class _Worker:
     def __init__(self, daemon: Daemon, queue: str, books: Books, stopping: Event) -> None:
         self._client = daemon.client()
         self._queue, self._books, self._stopping = queue, books, stopping
-        self._in_hand: int | None = None
+        self._leased: int | None = None
         self._failed: set[int] = set()
 
     def run(self) -> None:
-        while self._in_hand is not None or not self._stopping.is_set():
+        while self._leased is not None or not self._stopping.is_set():
             # `close` only for a message of this very connection: after a break there is none.
-            closing = ["close"] if self._in_hand is not None else []
+            closing = ["close"] if self._leased is not None else []
             opening = ["open", f"t={_WAIT_MS}"] if not self._stopping.is_set() else []
             body = self._ask(*closing, *opening)
-            self._in_hand = None
+            self._leased = None
             if body is not None:
                 self._meet(body)
         self._client.close()
 
     def _ask(self, *options: str) -> bytes | None:
-        """The answer; None: there is nothing, or nobody."""
+        """Return the answer; None: there is no item, or no daemon."""
         try:
             found: bytes | None = self._client.get("/".join([self._queue, *options]))
         except _LOST:
-            if self._in_hand is not None:
-                self._books.write(self._books.unsure, self._in_hand)
+            if self._leased is not None:
+                self._books.write(self._books.unsure, self._leased)
             self._stopping.wait(_PAUSE_SECONDS)
             return None
         return found
@@ -191,15 +191,15 @@ class _Worker:
         fate = fate_of(number)
         if fate is Fate.HANDLED or (fate is not Fate.HOPELESS and number in self._failed):
             self._books.handle(number, checksum)
-            self._in_hand = number
+            self._leased = number
             return
         self._failed.add(number)
         self._books.write(self._books.failed, number)
         if fate is Fate.DOUBLED:
             self._books.handle(number, checksum)
         if fate is Fate.ABORTED or (fate is Fate.HOPELESS and number % 2):
-            self._in_hand = number  # nobody to tell: it goes back by itself
+            self._leased = number  # if the daemon is killed now, it goes back by itself
             self._ask("abort")
-            self._in_hand = None
+            self._leased = None
         else:
             self._client.close()

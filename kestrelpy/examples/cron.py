@@ -1,13 +1,13 @@
-"""A cron-like job: the daemon puts an item at each time, and a worker does what it stands for.
+"""A cron-like job: the daemon puts an item at each run time, and a worker does the job.
 
     python -m kestrelpy.examples.cron [--server HOST:PORT]
 
     [schedules.report] ──every second──▶ cron.report ──▶ a worker, one report at a time
 
-Each time is put exactly once, whatever is killed and whenever; times that passed while the daemon
-was away are put when it is back (`catch_up`: all, the last one, or none). A job that fails is
-given back and tried again, as any item is; one that takes longer than the pause between two times
-does not overlap the next (`max_leased = 1`).
+Each run time is put exactly once, whatever is killed. Run times that passed while the daemon was
+down are put when it is back (`catch_up`: all, the last one, or none). A failed job is given back
+and tried again, like any item; a job that takes longer than the time to the next one does not
+overlap it (`max_leased = 1`).
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ AWAY_SECONDS = 2.5
 
 
 def first_time(queue: PooledClient) -> int:
-    """The last time that was put, less one second for each item before: the same for ever, if each
-    was put once."""
+    """Return the first run time: the last one, less one second for each item before.
+
+    It never changes if each run time is put once.
+    """
     while True:
         last = queue.stats("schedules")[b"schedule_report_last"]
         total = queue.stats(QUEUE)[f"queue_{QUEUE}_total_items".encode()]
@@ -44,7 +46,7 @@ def first_time(queue: PooledClient) -> int:
 
 
 def report(server: fresh.Server, queue: PooledClient, number: int) -> None:
-    """Wait for the next item, and do what it stands for."""
+    """Wait for the next item, and do its job."""
     body, token = queue.gets(f"{QUEUE}/open/lease=10s/t=10s")
     if body is None:
         raise SystemExit(f"nothing comes: put this into kestrelpy.toml, and reload\n{CONFIG}")
@@ -53,7 +55,7 @@ def report(server: fresh.Server, queue: PooledClient, number: int) -> None:
 
 
 def main() -> None:
-    """Six reports; the daemon is killed after the second and is away for a while."""
+    """Make six reports; the daemon is killed after the second and is down for a while."""
     with fresh.server(__doc__, CONFIG) as server:
         queue = server.client()
         report(server, queue, 1)

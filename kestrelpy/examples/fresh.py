@@ -1,11 +1,11 @@
-"""A daemon for a recipe: a fresh one on a free port, or the one that --server names.
+"""A daemon for a recipe: a fresh one on a free port, or the one at `--server`.
 
     with fresh.server(__doc__) as server:
         queue = server.client()
 
-A fresh one keeps its data in a folder of its own and is gone at the end, data and all.
+A fresh daemon stores its data in a folder of its own; both are removed at the end.
 
-One rule: whatever happens, no process is left behind.
+One rule: however the recipe ends, no process is left behind.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ LOOK_SECONDS = 0.02
 
 
 class Server:
-    """Where the recipe's queues are; `folder` is None when the daemon is not ours."""
+    """The daemon with the recipe's queues; `folder` is None if the recipe did not start it."""
 
     def __init__(self, address: tuple[str, int], folder: Path | None = None) -> None:
         self.address = address
         self.folder = folder
         self.began = time.monotonic()
         self.process: subprocess.Popen[bytes] | None = None
-        # What is set for another daemon is not for this one.
+        # Settings in the environment are for another daemon.
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("KESTRELPY_")}
 
     def client(self) -> PooledClient:
-        """For all threads: each request takes a connection of the pool that is free."""
-        # An answer may take as long as its t=; be more patient than that. And pymemcache's default
-        # is noreply, which promises nothing: turn it off.
+        """Return a client for all threads: each request takes a free connection of the pool."""
+        # An answer may take as long as its t=, so the timeout is longer. pymemcache's default is
+        # noreply, which promises nothing: turn it off.
         return PooledClient(self.address, connect_timeout=5, timeout=60, default_noreply=False)
 
     def say(self, text: str) -> None:
-        """One line, with the time since the beginning."""
-        # In one write: `print` makes two, and other threads' lines get in between.
+        """Print one line, with the time since the beginning."""
+        # In one write: `print` makes two, and lines of other threads come in between.
         sys.stdout.write(f"{time.monotonic() - self.began:5.1f} s  {text}\n")
         sys.stdout.flush()
 
     def start(self) -> None:
-        """Start it, or start it again on the same port, and wait until it is ready."""
+        """Start the daemon, or start it again on the same port, and wait until it is ready."""
         assert self.folder is not None
         out, log = self.folder / "daemon.out", self.folder / "daemon.log"
         command = [
@@ -74,7 +74,7 @@ class Server:
                 self.address = ("127.0.0.1", int(line.rpartition(":")[2]))
 
     def kill(self) -> None:
-        """`kill -9`."""
+        """Kill the daemon with `kill -9`."""
         assert self.process is not None
         self.process.kill()
         self.process.wait()
@@ -82,7 +82,7 @@ class Server:
 
 @contextmanager
 def server(doc: str | None, config: str = "") -> Iterator[Server]:
-    """The daemon to talk to, from the command line; `config` is that of a fresh one."""
+    """Give the daemon that the command line names, or a fresh one with this `config`."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -94,7 +94,7 @@ def server(doc: str | None, config: str = "") -> Iterator[Server]:
         yield Server(named)
         return
     with tempfile.TemporaryDirectory(prefix="kestrelpy-") as folder:
-        # The file is there though it may be empty, so that no other is found.
+        # An empty file has a use: the daemon looks for no other one.
         (Path(folder) / "kestrelpy.toml").write_text(config)
         fresh = Server(("127.0.0.1", 0), Path(folder))
         try:
@@ -108,7 +108,7 @@ def server(doc: str | None, config: str = "") -> Iterator[Server]:
 
 
 def _answering(text: str) -> tuple[str, int]:
-    """The address of a server that is there; raises ArgumentTypeError."""
+    """Parse the address of a server and connect to it. Raises ArgumentTypeError."""
     host, _, port = text.rpartition(":")
     if not host or re.fullmatch("[0-9]{1,5}", port) is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
@@ -121,16 +121,16 @@ def _answering(text: str) -> tuple[str, int]:
 
 
 def declare(queue: PooledClient, name: str, settings: str) -> None:
-    """Say how a queue is to be, and make it if it is not there. Everybody may say the same."""
+    """Declare the settings of a queue, and make it if there is none. A repetition is fine."""
     if not queue.set(f"{name}/declare", settings):
         raise SystemExit(f"{name} was declared otherwise before, and stays so: delete it first")
 
 
 def wait_until_empty(queue: PooledClient, *names: str) -> None:
-    """Wait until nothing is ready, delayed or in anybody's hand in these queues.
+    """Wait until these queues have no item, ready, delayed or leased.
 
-    Looked at one after the other, an item may slip from one to another that was looked at before;
-    then its queue has counted one more the next time.
+    The queues are checked one after the other. If an item moves to a queue that was checked
+    already, that queue has counted one more item at the next check.
     """
     before: list[int] | None = None
     while True:
@@ -143,7 +143,7 @@ def wait_until_empty(queue: PooledClient, *names: str) -> None:
 
 
 def _look(queue: PooledClient, name: str) -> tuple[int, int]:
-    """How many are there, and how many ever were."""
+    """Return how many items are there, and how many ever were."""
     stats = queue.stats(name)
     there = sum(
         stats.get(f"queue_{name}_{kind}".encode(), 0)
@@ -153,7 +153,7 @@ def _look(queue: PooledClient, name: str) -> tuple[int, int]:
 
 
 def say_dead(server: Server, queue: PooledClient, name: str) -> int:
-    """Say what lies in the dead line of a queue, and why; how many there are."""
+    """Print the dead letters of a queue with their reasons; return how many there are."""
     facts = queue.stats(f"{name}/dead")
     reasons = {key: word for key, word in facts.items() if key.endswith(b"_reason")}
     for key, word in reasons.items():

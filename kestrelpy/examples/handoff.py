@@ -3,15 +3,15 @@
     python -m kestrelpy.examples.handoff [--server HOST:PORT]
 
     shop.paid ──▶ shop.packed ──▶ shop.sent
-      ▲  │ not paid yet: put off, with what is known by now
+      ▲  │ not paid yet: delayed, with the results so far
       └──┘
 
-A step takes an order, does its work, and stores what comes of it in the next queue with `confirm=`:
-the order is gone here and there in the same moment, or neither. Workers die all the time, before
-they hand on and right after they asked for it; no order is lost and none goes on twice.
+A step takes an order, does its work, and stores the result in the next queue with `confirm=`: in
+one step the order is in the next queue and gone from this one, or neither. Workers die before the
+hand-off and right after they sent it; no order is lost and none is handed off twice.
 
-What a step does to the rest of the world may still happen twice, when a worker dies in front of its
-hand-off. So a step here only computes, and what counts is what it hands on.
+Side effects of a step may still happen twice, if a worker dies before its hand-off. So a step here
+only computes, and its result is the order that it hands off.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from kestrelpy.examples import fresh
 
 ORDERS = 60
 WORKERS = 2  # of each step
-DEATHS = 0.15  # how often a worker dies before it hands on, and as often right after
+DEATHS = 0.15  # how often a worker dies before its hand-off, and as often right after
 NEXT = {"shop.paid": "shop.packed", "shop.packed": "shop.sent"}
 
 
 class Died(Exception):
-    """The worker is gone, and its connection with it."""
+    """The worker has died, and its connection is gone."""
 
 
 class Worker(threading.Thread):
-    """Of one step. Who dies is replaced at once."""
+    """The worker of one step; a new one replaces it when it dies."""
 
     def __init__(self, server: fresh.Server, step: str, chance: random.Random) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Worker(threading.Thread):
 
 
 def main() -> None:
-    """Sixty orders; two thirds of them are not paid when they come."""
+    """Send sixty orders; two thirds of them are not paid at first."""
     with fresh.server(__doc__) as server:
         queue: PooledClient = server.client()
         workers = [

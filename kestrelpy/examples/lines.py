@@ -3,11 +3,11 @@
     producer ──every line──▶ daemon ──close/open──▶ four workers ──▶ a file of results each
                                ✕ kill -9               ✕ kill -9, two of them
 
-A daemon of its own, the example producer on Python's own sources, four example workers. Two
-workers and the daemon are killed at random moments (`--seed`) and started again. At the end every
-line must have been handled, with the checksum of the file's own line, and every line that was
-handled more than once must have been in somebody's hand when that somebody was killed. Exit code
-0: all of that holds; 1: not.
+A run has a daemon of its own, the example producer on Python's own sources, and four example
+workers. Two workers and the daemon are killed at random moments (`--seed`) and started again. At
+the end every line must have been handled, with the checksum of the file's own line, and every line
+that was handled more than once must have been leased when its worker or the daemon was killed. Exit
+code 0: all of that holds; 1: not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kestrelpy.examples.results import Results, expected_checksums, verdict
 LINES: Final = 120_000
 WORKERS: Final = 4
 QUEUE: Final = "lines"
-# Where, as a share of the lines handled, each is killed: a worker, the daemon, another worker.
+# At which share of the handled lines each is killed: a worker, the daemon, another worker.
 _ACCIDENTS: Final = ((0.10, 0.30), (0.40, 0.60), (0.70, 0.90))
 _LOOK_SECONDS: Final = 0.02
 _TELL_SECONDS: Final = 1.0
@@ -43,14 +43,14 @@ class Failed(Exception):
 
 
 class Run:
-    """The processes of one run, and what they wrote."""
+    """The processes of one run, and their results."""
 
     def __init__(self, folder: Path, lines: int, seed: int) -> None:
         self.folder, self.lines = folder, lines
         self.port = 0
         self.began = time.monotonic()
         self.results = Results([folder / f"worker-{number}" for number in range(1, WORKERS + 1)])
-        # Why a line may be handled once more than once, by its number.
+        # Reasons why a line may be handled again, by its number.
         self.reasons: dict[int, list[str]] = defaultdict(list)
         self.children: dict[str, subprocess.Popen[bytes]] = {}
         rng = random.Random(seed)
@@ -60,27 +60,27 @@ class Run:
         self.accidents = list(zip(at, victims, strict=True))
 
     def run(self) -> None:
-        """From the first line to the last confirm; raises Failed."""
+        """Run from the first line to the last confirm. Raises Failed."""
         self.start("daemon")
         for number in range(1, WORKERS + 1):
             self.start(f"worker {number}")
         self.start("producer")
-        told = moved = time.monotonic()
+        reported = moved = time.monotonic()
         while not self.is_finished():
             time.sleep(_LOOK_SECONDS)
             if self.results.read():
                 moved = time.monotonic()
             if self.accidents and self.results.handled >= self.accidents[0][0]:
                 self.kill_and_start_again(self.accidents.pop(0)[1])
-            if time.monotonic() - told > _TELL_SECONDS:
-                told = time.monotonic()
+            if time.monotonic() - reported > _TELL_SECONDS:
+                reported = time.monotonic()
                 self.say(f"{self.results.handled:>9,} of {self.lines:,} lines handled")
             if time.monotonic() - moved > _STALL_SECONDS:
                 raise Failed(f"nothing was handled for {_STALL_SECONDS:.0f} seconds")
         self.end()
 
     def start(self, name: str) -> None:
-        """Start a process, from the beginning or again."""
+        """Start a process, for the first time or again."""
         kind, _, number = name.partition(" ")
         command = [sys.executable, "-m"]
         server = ["--server", f"127.0.0.1:{self.port}"]
@@ -94,14 +94,14 @@ class Run:
             command += ["kestrelpy.examples.producer", QUEUE, "--lines", str(self.lines), *server]
         out, log = self.folder / f"{kind}.out", self.folder / f"{kind}.log"
         if kind == "daemon":
-            out.write_text("")  # what an earlier one said does not count
+            out.write_text("")  # without the output of an earlier one
         with out.open("a") as stdout, log.open("a") as stderr:
             self.children[name] = subprocess.Popen(command, stdout=stdout, stderr=stderr)
         if kind == "daemon":
             self.wait_until_ready(out)
 
     def wait_until_ready(self, out: Path) -> None:
-        """Wait for the daemon's first lines; from them, where it listens."""
+        """Wait for the daemon's first lines, and take its port from them."""
         deadline = time.monotonic() + _START_SECONDS
         while "ready" not in (said := out.read_text()):
             if self.children["daemon"].poll() is not None or time.monotonic() > deadline:
@@ -115,13 +115,13 @@ class Run:
                 self.say(line)
 
     def config_file(self) -> Path:
-        """An empty one: the defaults, whatever lies in the working directory."""
+        """Return an empty file: defaults only, whatever is in the working directory."""
         path = self.folder / "kestrelpy.toml"
         path.touch()
         return path
 
     def kill_and_start_again(self, name: str) -> None:
-        """`kill -9`, note what was in hand, start again."""
+        """Kill a process with `kill -9`, note its leased line, and start it again."""
         child = self.children[name]
         child.kill()
         child.wait()
@@ -130,11 +130,11 @@ class Run:
         if name != "daemon":
             last = self.results.last_done(int(name.partition(" ")[2]) - 1)
             if last is not None:
-                self.reasons[last].append(f"in hand when {name} was killed")
+                self.reasons[last].append(f"leased when {name} was killed")
         self.start(name)
 
     def is_finished(self) -> bool:
-        """Has the producer ended, and is the queue empty, with nothing in anybody's hand?"""
+        """True if the producer has ended, and the queue has no item, ready or leased."""
         for name, child in self.children.items():
             if child.poll() is not None and (name != "producer" or child.returncode != 0):
                 log = (self.folder / f"{name.partition(' ')[0]}.log").read_text()
@@ -149,7 +149,7 @@ class Run:
         )
 
     def end(self) -> None:
-        """Workers first, then the daemon: each ends cleanly when asked to."""
+        """Stop the workers, then the daemon: each must end cleanly."""
         workers = [name for name in self.children if name.startswith("worker")]
         for names in (workers, ["daemon"]):
             for name in names:
@@ -159,7 +159,7 @@ class Run:
                     raise Failed(f"{name} ended with exit code {code}")
         self.results.read()
         for number in self.results.unsure:
-            self.reasons[number].append("in hand when the daemon was killed")
+            self.reasons[number].append("leased when the daemon was killed")
         for line in (self.folder / "producer.out").read_text().splitlines():
             word, _, number_text = line.partition(" ")
             if word == "resent":
@@ -168,21 +168,21 @@ class Run:
                 )
 
     def kill_all(self) -> None:
-        """Leave nothing running."""
+        """Leave no process running."""
         for child in self.children.values():
             child.kill()
             child.wait()
 
     def say(self, text: str) -> None:
-        """One line of progress."""
+        """Print one line of progress."""
         print(f"{time.monotonic() - self.began:6.1f} s  {text}", flush=True)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run it from the command line; returns the exit code."""
+    """Run it from the command line; return the exit code."""
     parser = argparse.ArgumentParser(description="The main job on real input, with accidents.")
     parser.add_argument("--lines", type=int, default=LINES, metavar="N")
-    parser.add_argument("--seed", type=int, default=None, help="when and who is killed")
+    parser.add_argument("--seed", type=int, default=None, help="of the random kills")
     options = parser.parse_args(argv)
     seed = random.randrange(1_000_000) if options.seed is None else options.seed
     expected = expected_checksums(options.lines)

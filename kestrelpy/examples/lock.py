@@ -1,13 +1,13 @@
-"""A lock: one item in a queue, and who has it in hand has the lock.
+"""A lock: one item in a queue, and its lease is the lock.
 
     python -m kestrelpy.examples.lock [--server HOST:PORT]
 
-    add ──▶ the one item ──open──▶ in hand: locked ──defer──▶ back: free
-                                        └─ its lease ends ──▶ back: free
+    add ──▶ the one item ──open──▶ leased: locked ──defer──▶ back: free
+                                       └─ its lease ends ──▶ back: free
 
-Who waits is served first come, first served. Who dies or stalls loses the lock when its lease
-ends, so a stalled holder may wake up and believe that it still has it: what the lock protects must
-refuse it. For that there is the token: each lending of the item has a higher one.
+Waiters are served first come, first served. A holder that dies or stalls loses the lock when its
+lease ends. A stalled holder may wake up and believe that it still has the lock, so the protected
+resource must refuse it. It can, by the token: each lease of the item has a higher one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ ROUNDS = 20
 
 
 class Counter:
-    """What the lock protects. Reading and writing it are two steps, so it needs one."""
+    """The protected resource. A read and a write are two steps, so it needs a lock."""
 
     def __init__(self) -> None:
         self.value = self.newest_token = 0
 
     def write(self, value: int, token: int) -> bool:
-        """False: somebody had the lock after you."""
+        """Store the value; return False if there was a later holder of the lock."""
         if token < self.newest_token:
             return False
         self.value, self.newest_token = value, token
@@ -42,15 +42,15 @@ class Counter:
 
 
 def make_lock(queue: PooledClient) -> None:
-    """Everybody may call this at its start: there will be one item."""
-    # A holder that dies counts as a failed attempt, and a lock must survive any number of them.
+    """Make the one item; every process may call this at its start."""
+    # The death of a holder counts as a failed attempt, and a lock must survive any number of them.
     fresh.declare(queue, LOCK, 'max_attempts = "none"\n')
-    queue.add(LOCK, "lock")  # stores only if the queue has no item, ready or in somebody's hand
+    queue.add(LOCK, "lock")  # stores only if the queue has no item, ready or leased
 
 
 @contextmanager
 def locked(queue: PooledClient) -> Iterator[int]:
-    """Hold the lock; the number is the token."""
+    """Hold the lock; give its token."""
     token = None
     while token is None:
         _, token = queue.gets(f"{LOCK}/open/lease={LEASE_SECONDS}s/t=30s")
@@ -62,7 +62,7 @@ def locked(queue: PooledClient) -> Iterator[int]:
 
 
 def main() -> None:
-    """Three count, and one of them falls asleep with the lock in its hand."""
+    """Run three threads that count; one of them falls asleep while it holds the lock."""
     with fresh.server(__doc__) as server:
         queue, counter = server.client(), Counter()
         make_lock(queue)

@@ -3,10 +3,10 @@
     import asyncio        ──▶  {"number": 17, "timestamp": "2026-01-31T12:00:00.123+00:00",
     (in asyncio/base.py)        "level": "INFO", "service": "asyncio", "message": "import asyncio"}
 
-The service is the package that the line stands in, the level is guessed from its words, and each
-level has a queue of its own.
+The service is the package of the line, the level is guessed from its words, and each level has a
+queue of its own.
 
-One rule: a message says its number, so that whoever handles it can be asked for it.
+One rule: a message has a number, by which a run can be checked.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WORDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One line on its way."""
+    """One line of the sources as a message."""
 
     number: int
     service: str
@@ -41,16 +41,16 @@ class Message:
 
     @property
     def queue(self) -> str:
-        """Where it goes."""
+        """The queue of its level."""
         return QUEUES[self.level]
 
     @property
     def checksum(self) -> int:
-        """Of its text."""
+        """The checksum of its text."""
         return zlib.crc32(self.text.encode())
 
     def body(self) -> bytes:
-        """As it is sent now."""
+        """Return the body, with the present time."""
         said = {
             "number": self.number,
             "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -62,13 +62,13 @@ class Message:
 
 
 def number_and_checksum(body: bytes) -> tuple[int, int]:
-    """What a worker makes of a message."""
+    """Return the number and the checksum of a message's body."""
     said = json.loads(body)
     return int(said["number"]), zlib.crc32(said["message"].encode())
 
 
 def messages(lines_max: int) -> Iterator[Message]:
-    """Python's own sources, line by line, empty ones left out."""
+    """Yield Python's own sources, line by line, without empty lines."""
     files = standard_library_files()
     number = 0
     for file in files:

@@ -1,13 +1,13 @@
-"""A durable observer: it lists what happened, keeps its marker, and takes nothing from anybody.
+"""A durable observer: it reads every item, stores its marker, and takes no item.
 
     python -m kestrelpy.examples.observer [--server HOST:PORT]
 
     orders ──open, close──▶ a worker: done
        └────peek/after=17──▶ the observer ──▶ one file: {"marker": 18, "turnover": 4711}
 
-The marker is kept together with what was made of the items, in one file that is replaced as a
-whole. So a killed observer goes on behind the last item that it counted, and counts none
-twice. The queue retains what is done, so that the worker may be as quick as he likes.
+The observer stores the marker together with its results, in one file that is replaced as a whole.
+So a killed observer goes on after the last item that it counted, and counts no item twice. The
+queue retains done items, so the worker may be quicker than the observer.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from pymemcache.client.base import Client
 from kestrelpy.examples import fresh
 
 QUEUE = "observer.orders"
-KEPT = 'retain = "1h"\n'
+SETTINGS = 'retain = "1h"\n'
 COUNT = 300
 KILLS = 4
 
 
 def observe(address: tuple[str, int], path: str, after: int) -> None:
-    """Count what is sold, from the marker in the file on, or from `after`."""
+    """Count the sales after the marker in the file, or after `after`."""
     queue, file = Client(address, timeout=60, default_noreply=False), Path(path)
     known = {"marker": after, "orders": 0, "turnover": 0}
     if file.exists():
@@ -44,11 +44,11 @@ def observe(address: tuple[str, int], path: str, after: int) -> None:
         known["marker"] = int(marker)
         known["orders"] += 1
         known["turnover"] += json.loads(body)["price"]
-        keep(file, json.dumps(known))
+        replace_file(file, json.dumps(known))
 
 
-def keep(file: Path, text: str) -> None:
-    """All of it or nothing, whatever is killed."""
+def replace_file(file: Path, text: str) -> None:
+    """Replace the file as a whole, or not at all, whatever is killed."""
     new = file.with_suffix(".new")
     with new.open("w") as handle:
         handle.write(text)
@@ -58,11 +58,11 @@ def keep(file: Path, text: str) -> None:
 
 
 def main() -> None:
-    """Three hundred orders, a worker that takes them, an observer that is killed four times."""
+    """Send three hundred orders to a quick worker; kill the observer four times."""
     processes, chance = multiprocessing.get_context("spawn"), random.Random(3)
     with fresh.server(__doc__) as server, tempfile.TemporaryDirectory() as folder:
         queue, path = server.client(), f"{folder}/observer.json"
-        fresh.declare(queue, QUEUE, KEPT)
+        fresh.declare(queue, QUEUE, SETTINGS)
         latest = queue.stats("markers")[f"queue_{QUEUE}_marker_latest".encode()]
 
         def start() -> Any:
@@ -77,7 +77,7 @@ def main() -> None:
             price = chance.randrange(1, 100)
             turnover += price
             queue.set(QUEUE, json.dumps({"price": price}))
-            queue.get(QUEUE)  # the worker is quick: it is done before anybody looked
+            queue.get(QUEUE)  # the worker is quick: the order is done before the observer looks
             if number % (COUNT // (KILLS + 1)) == 0 and number:
                 kills += 1
                 time.sleep(chance.uniform(0.2, 0.6))

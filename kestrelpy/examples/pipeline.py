@@ -1,18 +1,18 @@
 # ruff: noqa: PLC0415
-"""The whole way on real input, with accidents: `python -m kestrelpy.examples.pipeline`.
+"""The whole pipeline on real input, with accidents: `python -m kestrelpy.examples.pipeline`.
 
     lines of Python's own sources ──▶ log-like messages ──▶ three daemons ──▶ twelve workers
                                                              ✕ kill -9 one     abort, hang up, ...
     the journals of all three ──Spark──▶ lifecycle (Parquet) ─ audit ─ report (HTML, CSV)
 
-Workers fail with some messages and always fail with a few, which die. One daemon is killed and
-started again while all of this goes on. Then the jobs of `kestrelpy spark` run over what is left on
-disk, and a referee compares what the workers wrote down with what the journals say, line by line.
+Workers fail with some messages, and always with a few, which become dead letters. One daemon is
+killed and started again meanwhile. Then the jobs of `kestrelpy spark` read the journals, and a
+referee compares the workers' records with the journals, line by line.
 
-One rule: what is missing for the end is said at the beginning.
+One rule: missing packages are reported at the start, not at the end.
 
-Exit code 0: the audit holds and nothing is lost, altered, or handled twice without a reason; 1:
-not. The report's path is printed; what a run made stays in its folder.
+Exit code 0: the audit holds and no message was lost, altered, or handled twice without a reason; 1:
+not. The path of the report is printed; the files of a run stay in its folder.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LINES: Final = 60_000
-_WORK_BEGINS: Final = 0.2  # when such a share is stored: till then messages wait
-_KILL: Final = 0.5  # when such a share is handled
+_WORK_BEGINS: Final = 0.2  # the share of stored messages at which the workers start
+_KILL: Final = 0.5  # the share of handled messages at which a daemon is killed
 _LOOK_SECONDS: Final = 0.05
 _TELL_SECONDS: Final = 5.0
 _STALL_SECONDS: Final = 120.0
@@ -67,11 +67,11 @@ class Run:
 
     @property
     def paths(self) -> list[str]:
-        """Where the history is."""
+        """The folders with the journals."""
         return [path for daemon in self.daemons for path in daemon.paths]
 
     def put_and_handle(self) -> Books:
-        """Until every queue is empty; raises Failed."""
+        """Run producers and workers until every queue is empty. Raises Failed."""
         for daemon in self.daemons:
             daemon.start()
         ports = ", ".join(str(each.port) for each in self.daemons)
@@ -87,20 +87,20 @@ class Run:
         return crew.books
 
     def _watch(self, crew: Crew) -> None:
-        """Bring the workers and the accident at their time."""
+        """Start the workers and kill a daemon, each at its time."""
         books, all_ = crew.books, len(self.sent)
         works = killed = False
-        told = moved = time.monotonic()
+        reported = moved = time.monotonic()
         before = (0, 0)
-        while not (crew.has_stored_all and killed and self._is_idle()):
+        while not (crew.has_stored_all and killed and self._is_empty()):
             time.sleep(_LOOK_SECONDS)
             now, at = time.monotonic(), (books.stored, books.handled.total())
             if at != before:
                 before, moved = at, now
             if now - moved > _STALL_SECONDS:
                 raise Failed(f"nothing was stored or handled for {_STALL_SECONDS:.0f} seconds")
-            if now - told > _TELL_SECONDS:
-                told = now
+            if now - reported > _TELL_SECONDS:
+                reported = now
                 self.say(f"{at[0]:,} of {all_:,} lines stored, {len(books.handled):,} handled")
             if not works and at[0] >= all_ * _WORK_BEGINS:
                 self.say(f"{at[0]:,} lines stored: the workers come")
@@ -112,11 +112,11 @@ class Run:
                 self.daemons[1].start()
                 killed = True
 
-    def _is_idle(self) -> bool:
-        return all(each.is_idle(list(QUEUES.values())) for each in self.daemons)
+    def _is_empty(self) -> bool:
+        return all(each.is_empty(list(QUEUES.values())) for each in self.daemons)
 
-    def judge(self, books: Books) -> bool:
-        """Run the jobs over the journals, and the referee; raises Failed or KestrelError."""
+    def check(self, books: Books) -> bool:
+        """Run the jobs over the journals, and the referee. Raises Failed or KestrelError."""
         spark = session("kestrelpy pipeline", "local[2]", _SETTINGS)
         try:
             self.say("Spark is ready")
@@ -132,7 +132,7 @@ class Run:
         return is_well
 
     def _job(self, name: str, *words: str) -> dict[str, object]:
-        """One of `kestrelpy spark`; its summary. Raises Failed."""
+        """Run one job of `kestrelpy spark`; return its summary. Raises Failed."""
         from kestrelpy.spark.jobs.audit import audit
         from kestrelpy.spark.jobs.lifecycle import lifecycle
         from kestrelpy.spark.jobs.report import report
@@ -156,12 +156,12 @@ class Run:
             daemon.kill()
 
     def say(self, text: str) -> None:
-        """One line of progress."""
+        """Print one line of progress."""
         print(f"{time.monotonic() - self._began:6.1f} s  {text}", flush=True)
 
 
 def numbers_in(spark: SparkSession, paths: list[str], repeated: int) -> Journals:
-    """Which messages were put, confirmed, and are dead, by the journals."""
+    """Return the messages that were put, confirmed, and are dead letters, by the journals."""
 
     def read(mode: str, schema: str) -> DataFrame:
         return spark.read.format("kestrel").option("mode", mode).schema(schema).load(paths)
@@ -185,7 +185,7 @@ def _repeated(audited: dict[str, object]) -> int:
 
 
 def _folder(asked: Path | None) -> Path:
-    """Where everything goes; raises Failed."""
+    """Return the folder for all files of the run. Raises Failed."""
     if asked is None:
         return Path(tempfile.mkdtemp(prefix="kestrelpy-pipeline-"))
     try:
@@ -198,12 +198,12 @@ def _folder(asked: Path | None) -> Path:
 
 
 def _end(number: int, _: object) -> NoReturn:
-    """A signal ends the run as an exception does: nothing is left running."""
+    """End the run on a signal, as an exception does: no process is left running."""
     sys.exit(128 + number)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run it from the command line; returns the exit code."""
+    """Run it from the command line; return the exit code."""
     parser = argparse.ArgumentParser(description="Three daemons, accidents, and an audit of it.")
     parser.add_argument("--out", type=Path, metavar="DIR", help="empty; default: a new folder")
     parser.add_argument("--lines", type=int, default=LINES, metavar="N")
@@ -217,7 +217,7 @@ def main(argv: list[str] | None = None) -> int:
         run = Run(folder, list(messages(options.lines)))
         print(f"{len(run.sent):,} lines of Python's own sources; everything is in {folder}")
         try:
-            is_well = run.judge(run.put_and_handle())
+            is_well = run.check(run.put_and_handle())
         finally:
             run.end()
     except (Failed, KestrelError) as error:

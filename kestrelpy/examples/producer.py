@@ -2,11 +2,11 @@
 
     python -m kestrelpy.examples.producer QUEUE [--server HOST:PORT] [FILE...]
 
-Each item is `<number> <line>`. `set` returns True when the server has the item on disk; when the
-connection breaks before that, the item may be there or not, so it is sent again: no line is lost,
-and a line that may be there twice can be told by its number.
+Each item is `<number> <line>`. `set` returns True once the item is on disk. If the connection
+breaks before that, the item may be stored or not, so the producer sends it again: no line is lost,
+and the number shows a line that is stored twice.
 
-Prints `resent <number>` for those, and at the end `stored <count>`.
+The producer prints `resent <number>` for these, and at the end `stored <count>`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ CONNECTIONS = 4  # one sync on the server makes the items of all of them durable
 
 
 def standard_library_files() -> list[Path]:
-    """Python's own sources: a large real text that is on every machine with Python."""
+    """Return Python's own sources: a large real text that every machine with Python has."""
     folder = Path(os.__file__).parent
     return sorted(each for each in folder.rglob("*.py") if "site-packages" not in each.parts)
 
 
 def numbered_lines(files: list[Path], lines_max: int | None) -> Iterator[tuple[int, bytes]]:
-    """Every line with its number, over all files."""
+    """Yield every line with its number, over all files."""
     number = 0
     for file in files:
         with file.open("rb") as lines:
@@ -53,7 +53,7 @@ class Producer:
         self.lock = threading.Lock()
 
     def run(self) -> int:
-        """Store everything; returns how many lines there were."""
+        """Store all lines; return how many there were."""
         threads = [threading.Thread(target=self.store_lines) for _ in range(CONNECTIONS)]
         for thread in threads:
             thread.start()
@@ -62,7 +62,7 @@ class Producer:
         return self.stored
 
     def store_lines(self) -> None:
-        """Take the next line and store it, until there are no more."""
+        """Take the next line and store it, until there is none."""
         # Without default_noreply=False pymemcache would not wait for STORED.
         client = Client(self.server, connect_timeout=5, timeout=30, default_noreply=False)
         while True:
@@ -75,19 +75,19 @@ class Producer:
                 self.stored += 1
 
     def store(self, client: Client, number: int, body: bytes) -> None:
-        """Send it until the server says that it is on disk."""
-        told = False
+        """Send an item until the server says that it is on disk."""
+        was_reported = False
         while True:
             try:
                 if client.set(self.queue, body):
                     return
             except (OSError, MemcacheServerError):
-                # Lost before the answer: it may be there. pymemcache connects again by itself.
-                if not told:
-                    # In one write: `print` makes two, and other threads' lines get in between.
+                # No answer: the item may be stored. pymemcache connects again by itself.
+                if not was_reported:
+                    # In one write: `print` makes two, and lines of other threads come in between.
                     sys.stdout.write(f"resent {number}\n")
                     sys.stdout.flush()
-                    told = True
+                    was_reported = True
             time.sleep(PAUSE_SECONDS)  # the server is away, or the queue is full
 
 
@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("queue")
     parser.add_argument("files", nargs="*", type=Path, help="default: Python's own sources")
     parser.add_argument("--server", default="127.0.0.1:22133", metavar="HOST:PORT")
-    parser.add_argument("--lines", type=int, help="stop after so many lines")
+    parser.add_argument("--lines", type=int, help="stop after this many lines")
     options = parser.parse_args()
     host, _, port = options.server.rpartition(":")
     lines = numbered_lines(options.files or standard_library_files(), options.lines)

@@ -1,11 +1,11 @@
-"""Who judges a run of `pipeline`: what the crew wrote down against what the journals say.
+"""Compares the results of a run of `pipeline`, as the crew recorded them, with the journals.
 
     put = confirmed + dead         by number, in the journals
     handled = confirmed + again    by number; each `again` has its reason
-    all    = handled or dead       nothing is lost, nothing is altered
+    all    = handled or dead       no message is lost or altered
 
-One rule: numbers are compared as multisets, never only counted; and nothing is excused without a
-reason that somebody saw.
+One rule: numbers are compared as multisets, never only counted, and every difference needs a reason
+that was recorded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHOWN: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Journals:
-    """Numbers of messages, as often as the journals have them; and what the audit counted."""
+    """Numbers of messages, as often as the journals have them, and the audit's count."""
 
     put: Counter[int]
     confirmed: Counter[int]
@@ -33,10 +33,10 @@ class Journals:
 def verdict(
     expected: Mapping[int, int], books: Books, journals: Journals, cut_off: int
 ) -> tuple[list[str], bool]:
-    """What to tell, and whether all is well.
+    """Return the result in sentences, and True if all is well.
 
-    `expected`: each message's checksum. `cut_off`: how many deliveries may have ended at the very
-    moment the daemon was killed, without a record and without the worker's knowledge.
+    `expected`: each message's checksum. `cut_off`: how many deliveries may have ended just when the
+    daemon was killed, without a record and without the worker's knowledge.
     """
     handled = books.handled
     again = handled - journals.confirmed
@@ -60,8 +60,8 @@ def verdict(
     sentences = [
         f"{len(expected):,} lines: {len(handled):,} handled and confirmed, "
         f"{len(journals.dead):,} dead, {len(wrongs['LOST']):,} lost",
-        f"handled again: {again.total():,}, of which {(again & doubled).total():,} were hung up "
-        f"before the confirm and {(again - doubled).total():,} in hand when the daemon was killed",
+        f"handled again: {again.total():,}; {(again & doubled).total():,} were hung up "
+        f"before the confirm, {(again - doubled).total():,} leased when the daemon was killed",
         f"stored again because STORED was lost when the daemon was killed: {resent:,}",
         f"repeated deliveries: the audit counts {journals.repeated:,}, the workers {repeated:,} "
         f"(the daemon that was killed may account for {slack:,})",
@@ -76,5 +76,5 @@ def verdict(
 
 
 def _more(one: Counter[int], other: Counter[int]) -> list[int]:
-    """What there is more of in the one than in the other."""
+    """Return the numbers that the one has more often than the other."""
     return sorted(one - other)

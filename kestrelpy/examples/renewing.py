@@ -1,15 +1,15 @@
-"""A long job: its lease is renewed at half time, and it is put off before the shift ends.
+"""A long job: its lease is renewed at half time, and it is deferred before the shift ends.
 
     python -m kestrelpy.examples.renewing [--server HOST:PORT]
 
-    open ──▶ in hand ── renew, renew, renew ──▶ all parts done ──▶ confirm
-                                        └─ the shift ends ──▶ defer ──▶ the next one goes on
+    open ──▶ leased ── renew, renew, renew ──▶ all parts done ──▶ confirm
+                                       └─ the shift ends ──▶ defer ──▶ the next worker goes on
 
-A lease is short, so that the job of a worker that died is soon somebody else's; it is renewed, so
-that a job may take as long as it needs. It is held by its token and not by a connection: a pool may
-renew it, and a daemon that is killed and started again still knows it.
+A lease is short, so that another worker soon gets the job of a dead one; it is renewed, so that a
+job may take any time. The lease belongs to a token, not to a connection: any connection of a pool
+can renew it, and it survives a kill of the daemon.
 
-`kestrelpy.client.Worker` does the same for you. This is how it is done by hand.
+`kestrelpy.client.Worker` does the same for you. Here it is done by hand.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KILLED_AFTER_PART = 1
 
 
 class Lease:
-    """An item in hand, renewed by a thread until it is confirmed, put off or lost."""
+    """A leased item; a thread renews its lease until the item is confirmed, deferred or lost."""
 
     def __init__(self, server: fresh.Server, queue: PooledClient, name: str, token: int) -> None:
         self.server, self.queue, self.name = server, queue, name
@@ -47,7 +47,7 @@ class Lease:
         self.thread.start()
 
     def renew(self) -> None:
-        """At half time; when nobody answers, again and again until the lease is over."""
+        """Renew at half time; without an answer, try again until the lease is over."""
         pause = LEASE_SECONDS / 2
         while not self.over.wait(pause):
             asked = time.monotonic()
@@ -66,7 +66,7 @@ class Lease:
                 return
 
     def end(self, word: str) -> bool:
-        """`close` confirms, `defer` puts it off; False: the lease was over before."""
+        """End with `close` (confirm) or `defer`; False: the lease was over before."""
         self.over.set()
         self.thread.join()
         while not self.is_lost and time.monotonic() < self.ends:
@@ -74,14 +74,14 @@ class Lease:
                 self.queue.get(f"{QUEUE}/{word}/token={self.token}")
                 return True
             except (OSError, MemcacheUnexpectedCloseError):
-                continue  # the line broke; it may be said again on another
+                continue  # the connection broke; the request may be sent again on another
             except MemcacheServerError:
-                break  # "lease expired": somebody else may have done the job, too
+                break  # "lease expired": another worker may have the job
         return False
 
 
 def work(server: fresh.Server, queue: PooledClient, name: str, done: set[int]) -> bool:
-    """One shift on the film; True: it is finished."""
+    """Work for one shift on the film; return True if it is finished."""
     body, token = queue.gets(f"{QUEUE}/open/lease={LEASE_SECONDS}s/t=30s")
     shift_ends = time.monotonic() + SHIFT_SECONDS
     lease = Lease(server, queue, name, int(token))
@@ -90,12 +90,12 @@ def work(server: fresh.Server, queue: PooledClient, name: str, done: set[int]) -
         if part in done:
             continue
         if lease.is_lost:
-            return False  # it is somebody else's by now: hands off
+            return False  # another worker has it now: stop
         if time.monotonic() + PART_SECONDS > shift_ends:
             server.say(f"{name} puts it off: the shift ends")
             lease.end("defer")
             return False
-        time.sleep(PART_SECONDS)  # the work; each part is kept, so nobody does it twice
+        time.sleep(PART_SECONDS)  # the work; finished parts are recorded, so none is done twice
         done.add(part)
         if part == KILLED_AFTER_PART and server.folder is not None:
             server.kill()
@@ -106,7 +106,7 @@ def work(server: fresh.Server, queue: PooledClient, name: str, done: set[int]) -
 
 
 def main() -> None:
-    """A film that takes more than one shift."""
+    """Make a film that takes more than one shift."""
     with fresh.server(__doc__) as server:
         queue, done = server.client(), set[int]()
         queue.set(QUEUE, "film-1")

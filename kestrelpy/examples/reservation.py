@@ -5,10 +5,10 @@
     commands ──open──▶ reserve ──add /id=──▶ reserved ──open──▶ handle ──set /confirm=──▶ done
     the same again ──▶ reserve: seen, only confirmed
 
-Senders repeat a command when they hear nothing, and so do queues when a worker dies. The first
-handler does no work: it copies each command under the command's own id, so that the second queue
-holds it once. The second one works, and what it has to say is stored in the same step that
-confirms the command. Both are processes, killed at will.
+A sender repeats a command if it gets no answer, and a queue delivers one again if a worker dies.
+The first handler does no work: it copies each command under the command's own id, so that the
+second queue has it once. The second handler works; one step stores its answer and confirms the
+command. Both are processes that are killed at random.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KILLS = 8
 
 
 def reserve(address: tuple[str, int]) -> None:
-    """Copy each command, following the original: its id and where it came from go along."""
+    """Copy each command, with its id and the queue that it came from."""
     queue = Client(address, timeout=60, default_noreply=False)
     while True:
         body, token = queue.gets(f"{COMMANDS}/open/lease=1s/t=1s")
@@ -47,7 +47,7 @@ def reserve(address: tuple[str, int]) -> None:
 
 
 def handle(address: tuple[str, int]) -> None:
-    """Do what was reserved."""
+    """Handle the reserved commands."""
     queue = Client(address, timeout=60, default_noreply=False)
     while True:
         body, token = queue.gets(f"{RESERVED}/open/lease=1s/t=1s")
@@ -58,12 +58,12 @@ def handle(address: tuple[str, int]) -> None:
         answer = json.dumps({"id": command["id"], "did": command["do"]})
         try:
             queue.set(f"{DONE}/confirm={RESERVED}:{int(token)}", answer)
-        except MemcacheServerError:  # "lease expired": somebody else has it, nothing is stored
+        except MemcacheServerError:  # "lease expired": another handler has it, nothing is stored
             continue
 
 
 def main() -> None:
-    """Forty commands, each sent up to three times, while both handlers are killed."""
+    """Send forty commands, each up to three times, while both handlers are killed."""
     processes = multiprocessing.get_context("spawn")
     with fresh.server(__doc__) as server:
         queue, chance, run = server.client(), random.Random(1), uuid.uuid4().hex[:8]

@@ -1,7 +1,7 @@
-"""What the workers of `lines` wrote down, and what follows from it.
+"""The results that the workers of `lines` recorded, and the verdict on them.
 
-One rule: nothing is excused without a reason that was seen: a line handled once more than once
-needs a process that was killed with it in hand.
+One rule: every repetition needs a reason that was recorded: for each further time that a line was
+handled, a process was killed that had it leased.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class Results:
 
     @property
     def handled(self) -> int:
-        """How many different lines."""
+        """How many different lines were handled."""
         return len(self.numbers)
 
     def last_done(self, worker: int) -> int | None:
-        """The line a worker wrote down last."""
+        """Return the line that a worker recorded last."""
         return self._last[worker]
 
     def read(self) -> bool:
-        """Take in what was written since; False: nothing."""
+        """Read the new results; return False if there is none."""
         grown = False
         for worker, path in enumerate(self._files):
             if not path.exists():
@@ -64,7 +64,7 @@ class Results:
 
 
 def expected_checksums(lines_max: int) -> list[bytes]:
-    """The checksum of every line, by its number."""
+    """Return the checksum of every line, by its number."""
     lines = numbered_lines(standard_library_files(), lines_max)
     return [b"%08x" % zlib.crc32(line) for _, line in lines]
 
@@ -72,7 +72,7 @@ def expected_checksums(lines_max: int) -> list[bytes]:
 def verdict(
     expected: Sequence[bytes], results: Results, reasons: Mapping[int, Sequence[str]]
 ) -> tuple[list[str], bool]:
-    """What to tell, and whether all is well."""
+    """Return the result in sentences, and True if all is well."""
     lost = [number for number in range(len(expected)) if number not in results.numbers]
     wrong = [
         number
@@ -80,16 +80,16 @@ def verdict(
         if number >= len(expected) or sums != {expected[number]}
     ]
     again = {number: count - 1 for number, count in results.numbers.items() if count > 1}
-    told: Counter[str] = Counter()
+    causes: Counter[str] = Counter()
     unexplained = []
     for number, count in again.items():
-        told.update(reasons.get(number, ())[:count])
+        causes.update(reasons.get(number, ())[:count])
         if count > len(reasons.get(number, ())):
             unexplained.append(number)
     sentences = [
         f"{results.handled:,} of {len(expected):,} lines handled, {len(lost):,} lost",
         f"handled twice: {sum(again.values()):,}",
-        *(f"    {count:,} {why}" for why, count in sorted(told.items())),
+        *(f"    {count:,} {why}" for why, count in sorted(causes.items())),
     ]
     for what, numbers in (
         ("LOST", lost),

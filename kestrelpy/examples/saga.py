@@ -1,4 +1,4 @@
-"""A saga: a trip is booked in three steps, and what cannot be finished is undone, step by step.
+"""A saga: a trip is booked in three steps; if one step fails, the others are undone.
 
     python -m kestrelpy.examples.saga [--server HOST:PORT]
 
@@ -7,9 +7,9 @@
          └───────undo──────────┘  └───────undo────────┘   no room, no money
 
 Each step is a queue with a worker of its own. A worker does its step, stores the message for the
-next one, or for the one before, and confirms. If it dies in between, its message comes again
-and the next one is there twice. So a step writes down what it did for which trip, and does nothing
-twice; and what was undone stays undone.
+next step, or for the one before, and confirms. If it dies in between, its message comes again and
+the next message is there twice. So a step records what it did for which trip and does nothing
+twice; a trip that was undone stays undone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DIES_ONCE = {2: "saga.flight", 4: "saga.hotel", 7: "saga.hotel"}  # before its c
 
 @dataclass
 class Books:
-    """What a step did for which trip: "booked" or "undone". In your service: its database."""
+    """The state of each trip in one step: "booked" or "undone". In your service: its database."""
 
     trips: dict[int, str] = field(default_factory=dict)
 
@@ -43,7 +43,7 @@ class Step:
         self.died: set[int] = set()
 
     def work(self, over: threading.Event) -> None:
-        """Take a message, do it, send the next one, confirm."""
+        """Take a message, do its step, send the next message, confirm."""
         while not over.is_set():
             body, token = self.client.gets(f"{self.queue}/open/lease=1s/t=200ms")
             if body is None:
@@ -56,11 +56,11 @@ class Step:
             if DIES_ONCE.get(trip) == self.queue and trip not in self.died:
                 self.died.add(trip)
                 self.server.say(f"trip {trip:2}: the worker of {self.queue} dies, unconfirmed")
-                continue  # nobody confirms, nobody gives back: its lease has to end
+                continue  # no confirm and no abort: its lease has to end
             self.client.delete(f"{self.queue}/token={int(token)}")  # confirm
 
     def do(self, trip: int, what: str) -> tuple[str | None, str]:
-        """Book or undo; returns the queue that goes on from here, and what it has to do."""
+        """Book or undo; return the queue for the next message, and its command."""
         here, done = STEPS.index(self.queue), self.books.trips
         before = STEPS[here - 1] if here > 0 else None
         after = STEPS[here + 1] if here + 1 < len(STEPS) else None
@@ -73,13 +73,13 @@ class Step:
         return before, "undo"
 
     def can_book(self, trip: int) -> bool:
-        """The work itself."""
+        """Return True if this step can book the trip."""
         refused = {"saga.hotel": NO_ROOM, "saga.card": NO_MONEY}.get(self.queue, set())
         return trip not in refused
 
 
 def main() -> None:
-    """Twelve trips; three of them cannot be, three workers die on the way."""
+    """Book twelve trips; three of them are impossible, and three workers die."""
     with fresh.server(__doc__) as server:
         queue, over = server.client(), threading.Event()
         steps = [Step(server, name, Books()) for name in STEPS]

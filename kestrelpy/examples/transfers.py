@@ -2,16 +2,16 @@
 
     python -m kestrelpy.examples.transfers [--server HOST:PORT]
 
-    {"from": "A", "to": "B"} ──▶ lent: A and B are taken
-    {"from": "B", "to": "C"} ──▶ waits, and C is kept for it   {"from": "C", "to": "D"} ──▶ waits
-    {"from": "E", "to": "F"} ──▶ lent
+    {"from": "A", "to": "B"} ──▶ leased: A and B are locked
+    {"from": "B", "to": "C"} ──▶ waits, and C waits for it    {"from": "C", "to": "D"} ──▶ waits
+    {"from": "E", "to": "F"} ──▶ leased
 
-A transfer reads two balances and writes them, without any lock: the queue does not lend a transfer
-while one that shares an account with it is in somebody's hand. Each account sees its transfers in
-the order they were stored in.
+A transfer reads two balances and writes them, without any lock: the queue does not lease a transfer
+while another one with the same account is leased. Each account sees its transfers in the order in
+which they were stored.
 
-The queue's key is declared by whoever publishes. `key_match = "any"`: sharing one account is
-enough. `key_unordered`: from and to mean the same. A message without them is refused.
+The publisher declares the queue's key. `key_match = "any"`: one common account is enough.
+`key_unordered`: from and to mean the same. A message without them is refused.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ class Bank:
         self.most_at_once = self.clashes = 0
 
     def transfer(self, number: int, from_: str, to: str, amount: int) -> None:
-        """Two would lose money here if they had an account in common."""
+        """Make one transfer; two at once with a common account would lose money here."""
         self.clashes += from_ in self.busy or to in self.busy
         self.busy += [from_, to]
         self.most_at_once = max(self.most_at_once, len(self.busy) // 2)
         have, has = self.balances[from_], self.balances[to]
-        time.sleep(0.005)  # time for somebody to come in between
+        time.sleep(0.005)  # time for another transfer to come in between
         if number not in self.made:  # it may come twice, if a worker died before its confirm
             self.made.add(number)
-            amount = min(amount, have)  # so the order matters, too
+            amount = min(amount, have)  # so the order also matters
             self.balances[from_], self.balances[to] = have - amount, has + amount
         self.busy.remove(from_)
         self.busy.remove(to)
 
 
 def work(queue: PooledClient, bank: Bank, over: threading.Event) -> None:
-    """One of many."""
+    """Take and make transfers, as one of several workers."""
     while not over.is_set():
         body, token = queue.gets(f"{QUEUE}/open/lease=10s/t=200ms")
         if body is None:
@@ -74,7 +74,7 @@ def work(queue: PooledClient, bank: Bank, over: threading.Event) -> None:
 
 
 def main() -> None:
-    """Two hundred transfers over twenty accounts by eight workers, and one after the other."""
+    """Make two hundred transfers with eight workers, and compare with one after the other."""
     with fresh.server(__doc__) as server:
         queue, bank, over = server.client(), Bank(), threading.Event()
         fresh.declare(queue, QUEUE, KEY)

@@ -2,10 +2,10 @@
 
     FOLDER/daemon-1/kestrelpy.toml   data/   archive/   daemon.log
 
-Segments are small and go to `archive_to` when the journal is done with them, so that the whole
-history is kept, in many files.
+Segments are small and go to `archive_to` when the journal does not need them any more, so that the
+whole history stays, in many files.
 
-One rule: whatever happens, no process is left behind.
+One rule: however a run ends, no process is left behind.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Failed(Exception):
 
 
 class Daemon:
-    """One of them. Started again, it listens where it did."""
+    """One daemon. After a restart it has the same port."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,11 +53,11 @@ class Daemon:
 
     @property
     def paths(self) -> list[str]:
-        """Where its journals are: what is in use, and what it is done with."""
+        """The folders with its journals: the data directory and the archive."""
         return [str(each) for each in (self.folder / "data", self.folder / "archive")]
 
     def start(self) -> None:
-        """Start it, or start it again, and wait until it is ready; raises Failed."""
+        """Start it, or start it again, and wait until it is ready. Raises Failed."""
         out, log = self.folder / "daemon.out", self.folder / "daemon.log"
         command = [
             sys.executable, "-m", "kestrelpy", "serve",
@@ -76,12 +76,12 @@ class Daemon:
                 self.port = int(line.rpartition(":")[2])
 
     def client(self) -> Client:
-        """A connection of one's own, that waits for answers."""
+        """Return a client with a connection of its own that waits for answers."""
         address = ("127.0.0.1", self.port)
         return Client(address, connect_timeout=5, timeout=30, default_noreply=False, no_delay=True)
 
-    def is_idle(self, queues: list[str]) -> bool:
-        """Is nothing ready or lent? Raises OSError when it is away."""
+    def is_empty(self, queues: list[str]) -> bool:
+        """True if no item is ready or leased. Raises OSError if the daemon is down."""
         client = self.client()
         try:
             for queue in queues:
@@ -94,13 +94,13 @@ class Daemon:
             client.close()
 
     def kill(self) -> None:
-        """`kill -9`."""
+        """Kill it with `kill -9`."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def stop(self) -> None:
-        """SIGTERM: what is in flight is answered; raises Failed."""
+        """Stop it with SIGTERM: requests in flight are answered. Raises Failed."""
         if self._process is None:
             return
         self._process.terminate()

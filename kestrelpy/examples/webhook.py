@@ -1,17 +1,18 @@
-"""Webhooks: each call is delivered until it is answered; who is busy is asked later, and later.
+"""Webhooks: each call is tried until the receiver answers, with growing delays.
 
     python -m kestrelpy.examples.webhook [--server HOST:PORT]
 
     hook.calls ──POST──▶ 2xx ─────────────────────▶ confirm
-                    ├──▶ 503 with Retry-After: 1 ─▶ abort/delay=1s: it says when
+                    ├──▶ 503 with Retry-After: 1 ─▶ abort/delay=1s: as it says
                     ├──▶ 5xx, or no answer ───────▶ abort: after 100 ms, 200 ms, 400 ms ...
-                    │      the fifth time ────────▶ the dead line
-                    └──▶ 4xx ─────────────────────▶ abort/dead: the dead line, at once
+                    │      the fifth time ────────▶ a dead letter
+                    └──▶ 4xx ─────────────────────▶ abort/dead: a dead letter, at once
 
-Who is down for long does not hold up the others: what waits for its next attempt stands aside.
+A receiver that is down does not delay the others: calls that wait for their next attempt are not in
+the ready list.
 
-A deliverer that dies after the answer and before its confirm delivers again. So each call has a
-number in its header, by which the receiver can tell that it knows it.
+If a worker dies after the answer and before its confirm, the call is delivered again. So each call
+has a number in its header, by which the receiver can recognize it.
 """
 
 from __future__ import annotations
@@ -34,23 +35,23 @@ max_attempts = 5
 retry_delay = "100ms"
 retry_backoff = 2
 """
-# What the receivers answer, the last one for good.
+# The answers of each receiver; the last one is repeated.
 ANSWERS = {"/shop": [200], "/slow": [503, 200], "/weak": [500, 500, 200], "/down": [500],
            "/gone": [410]}  # fmt: skip
 LEASE = "4s"
-ANSWER_SECONDS = 3.0  # less than the lease: else two would wait for one answer
+ANSWER_SECONDS = 3.0  # less than the lease: otherwise two workers would wait for one answer
 DELIVERERS = 3
-DIES = "/shop"  # whoever delivers this one first dies before the confirm
+DIES = "/shop"  # the worker that delivers this call first dies before the confirm
 
 asked: Counter[str] = Counter()  # how often, by path
 delivered: Counter[str] = Counter()  # how often, by the call's number
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """The other side, as it may be."""
+    """A receiver of calls."""
 
     def do_POST(self) -> None:
-        """Answer what is planned."""
+        """Give the planned answer."""
         self.rfile.read(int(self.headers["Content-Length"]))
         plan = ANSWERS[self.path]
         code = plan[min(asked[self.path], len(plan) - 1)]
@@ -64,11 +65,11 @@ class Receiver(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 def deliver(call: dict[str, str]) -> str:
-    """POST it; how its item ends, in the queue's words."""
+    """POST the call; return the request that ends its item."""
     request = urllib.request.Request(
         call["url"], call["body"].encode(), {"Idempotency-Key": call["number"]}
     )
@@ -79,15 +80,15 @@ def deliver(call: dict[str, str]) -> str:
         after = error.headers.get("Retry-After", "")
         if after.isdigit():
             return f"abort/delay={after}s"
-        if error.code < 500:  # asking again would not help
+        if error.code < 500:  # another try would not help
             return f"abort/dead={quote(f'{error.code} {error.reason}', safe='')}"
-    except OSError:  # nobody is there
+    except OSError:  # the receiver does not answer
         pass
     return "abort"
 
 
 def work(server: fresh.Server, queue: PooledClient, over: threading.Event) -> None:
-    """One of the deliverers."""
+    """Deliver calls, as one of several workers."""
     while not over.is_set():
         body, token = queue.gets(f"{QUEUE}/open/lease={LEASE}/t=200ms")
         if body is None:
@@ -102,7 +103,7 @@ def work(server: fresh.Server, queue: PooledClient, over: threading.Event) -> No
 
 
 def main() -> None:
-    """Five receivers: one answers, one is busy, one is weak, one is down, one is gone."""
+    """Call five receivers: one answers, one is busy, one is weak, one is down, one is gone."""
     web = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
     threading.Thread(target=web.serve_forever, daemon=True).start()
     with fresh.server(__doc__) as server:

@@ -1,15 +1,15 @@
-"""A withdrawal that is never applied twice, however often it is asked for, and never too much.
+"""Withdrawals: none is applied twice, however often it is sent, and none is too large.
 
     python -m kestrelpy.examples.withdrawal [--server HOST:PORT]
 
-    ask ──▶ how much is there? (version 7) ──▶ set ledger/key=ann/expect=7/id=w-12
-              ▲                                  │ STORED: it is written, now or before
-              └──── NOT_STORED: somebody ────────┘
-                    was quicker, look again
+    request ──▶ read the balance (version 7) ──▶ set ledger/key=ann/expect=7/id=w-12
+                  ▲                                │ STORED: it is stored, now or before
+                  └──── NOT_STORED: a newer ───────┘
+                        entry, read again
 
-Two things are said of every entry in the ledger: the number of the entry it is written behind, so
-that nobody decides by a balance that is no more; and the withdrawal's own id, so that a repetition
-is answered as the first one and writes nothing.
+Each entry of the ledger is stored with two conditions: the version of the entry before it, so that
+no worker decides by an old balance; and the withdrawal's own id, so that a repetition is answered
+like the first time and stores nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kestrelpy.examples import fresh
 
 LEDGER = "withdrawal.ledger"
 ASKED = "withdrawal.asked"
-KEPT = """
+SETTINGS = """
 retain = "forever"
 dedupe_window = "forever"
 """
@@ -34,7 +34,7 @@ COUNT = 60
 
 
 def withdraw(queue: PooledClient, account: str, id_: str, amount: int) -> int:
-    """Write it down, or that it cannot be; returns how often somebody else was quicker."""
+    """Store the withdrawal, or its refusal; return how often another worker was quicker."""
     for tried in range(1000):
         body, version = queue.gets(f"{LEDGER}/key={account}/peek")
         balance = json.loads(body)["balance"]
@@ -46,12 +46,12 @@ def withdraw(queue: PooledClient, account: str, id_: str, amount: int) -> int:
 
 
 def main() -> None:
-    """Sixty withdrawals, each asked for twice, from two accounts by four workers."""
+    """Make sixty withdrawals, each sent twice, from two accounts with four workers."""
     with fresh.server(__doc__) as server:
         queue, over, chance = server.client(), threading.Event(), random.Random(2)
         run = uuid.uuid4().hex[:8]
         accounts = [f"{name}-{run}" for name in ("ann", "ben")]
-        fresh.declare(queue, LEDGER, KEPT)
+        fresh.declare(queue, LEDGER, SETTINGS)
         for account in accounts:
             assert queue.add(f"{LEDGER}/key={account}", json.dumps({"balance": 1000}))
         asked = [

@@ -1,16 +1,16 @@
-"""A workflow: three steps, each tried again on its own, and what nobody can do is put aside.
+"""A workflow: three steps, each tried again on its own; hopeless items become dead letters.
 
     python -m kestrelpy.examples.workflow [--server HOST:PORT]
 
     flow.fetch ──▶ flow.resize ──▶ flow.publish ──▶ done
       │ fails: again after 100 ms, 200 ms, 400 ms ...     (retry_delay, retry_backoff)
-      └ fails five times, or can never work ──▶ its dead line ──redrive──▶ tried again
+      └ fails five times, or can never work ──▶ a dead letter ──redrive──▶ tried again
 
-Each step is a queue. A failed step is tried again by itself; what the steps before it did stays
-done, because their result travels in the message. Whoever publishes declares how the queues retry.
+Each step is a queue. Only a failed step is tried again; the results of the steps before it stay,
+because they travel in the message. The publisher declares how the queues retry.
 
-The next message is stored, then this one confirmed: who dies in between does a step twice. So a
-step must not mind that; here it writes the same result over the first one.
+A worker stores the next message, then confirms this one: if it dies in between, a step runs twice.
+So a step must be safe to repeat; here it writes the same result over the first one.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ FAILS = Counter({  # how often, before it works
 })  # fmt: skip
 
 site: dict[str, str] = {}  # what is published
-done: Counter[tuple[str, str]] = Counter()  # how often which step was done for which picture
+done: Counter[tuple[str, str]] = Counter()  # how often each step succeeded, by picture
 
 
 class Hopeless(Exception):
-    """It would fail every time: do not try again."""
+    """A step that would fail every time: do not try again."""
 
 
 def fetch(picture: str, _: str) -> str:
-    """The first step."""
+    """Run the first step."""
     if not picture.endswith(".jpg"):
         raise Hopeless(f"{picture} is no picture")
     return f"[{picture}]"
 
 
 def resize(_: str, pixels: str) -> str:
-    """The second, with the result of the first."""
+    """Run the second step, with the result of the first."""
     return f"small {pixels}"
 
 
 def publish(picture: str, pixels: str) -> str:
-    """The third."""
+    """Run the third step."""
     site[picture] = pixels
     return ""
 
@@ -69,7 +69,7 @@ FOLLOWING = {"flow.fetch": "flow.resize", "flow.resize": "flow.publish"}
 
 
 def work(server: fresh.Server, queue: PooledClient, step: str, over: threading.Event) -> None:
-    """The worker of one step."""
+    """Run the worker of one step."""
     while not over.is_set():
         body, token = queue.gets(f"{step}/open/lease=10s/t=200ms")
         if body is None:
@@ -79,7 +79,7 @@ def work(server: fresh.Server, queue: PooledClient, step: str, over: threading.E
         try:
             if FAILS[step, picture] > 0:
                 FAILS[step, picture] -= 1
-                raise ConnectionError("nobody answers")
+                raise ConnectionError("no answer")
             result = STEPS[step](picture, message["result"])
         except Hopeless as error:
             server.say(f"{picture}: {step} is hopeless: {error}")
@@ -87,7 +87,7 @@ def work(server: fresh.Server, queue: PooledClient, step: str, over: threading.E
             queue.get(f"{step}/abort/dead={why}/token={token}")
         except ConnectionError as error:
             server.say(f"{picture}: {step} failed: {error}")
-            queue.get(f"{step}/abort/token={token}")  # again, when the queue's settings say
+            queue.get(f"{step}/abort/token={token}")  # again, when the queue's settings say so
         else:
             done[step, picture] += 1
             if step in FOLLOWING:
@@ -96,7 +96,7 @@ def work(server: fresh.Server, queue: PooledClient, step: str, over: threading.E
 
 
 def main() -> None:
-    """Five pictures: one is none, one cannot be published, two are unlucky."""
+    """Send five pictures: one is no picture, one cannot be published, two fail at first."""
     with fresh.server(__doc__) as server:
         queue, over = server.client(), threading.Event()
         for step in STEPS:
@@ -115,7 +115,7 @@ def main() -> None:
         for step in STEPS:
             fresh.say_dead(server, queue, step)
 
-        # A person has looked, and repaired what vain.jpg died of. `kestrelpy dead redrive` says:
+        # A person has looked, and fixed the cause for vain.jpg. `kestrelpy dead redrive` sends:
         FAILS.clear()
         count = queue.raw_command("redrive flow.publish all")
         server.say(f"repaired and redriven: {count.decode()}")

@@ -1,12 +1,13 @@
-"""What went through the queues of many servers, as tables for Spark: `format("kestrel")`.
+"""Items and events of the queues of many servers, as tables for Spark: `format("kestrel")`.
 
     spark.read.format("kestrel").option("servers", "a:22133").option("queues", "jobs*").load()
     spark.read.format("kestrel").option("mode", "events").load("/var/lib/kestrelpy/*")
 
-Spark finds the format by itself where this package is installed; `register` tells a session of it
-where it is not (`--py-files`); `kestrelpy.spark.session` makes one that suits.
+Spark finds the format by itself if this package is installed; `register` makes it known to a
+session that has it from `--py-files`; `kestrelpy.spark.session` makes a session that suits.
 
-One rule: importing this needs neither pyspark nor Java; whoever lacks them is told in a sentence.
+One rule: an import of this needs neither pyspark nor Java; a call without them says so in a
+sentence.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a user of the tables is told: one sentence, then what to do; and how it comes out of Spark.
+"""Errors for users of the source: one sentence, then the remedy; and how to get it out of Spark.
 
 Spark carries an exception of a planner or an executor to the driver as the text of its traceback,
-inside a text of its own, inside one of Java. Whoever catches it there asks `sentence_of`.
+inside a text of its own, inside one of Java. `sentence_of` finds the sentence in it.
 
     raise KestrelError  ->  "... KestrelError: No server at a:1. ..."  ->  "No server at a:1. ..."
 
@@ -23,7 +23,7 @@ _SPARK_PREFIX: Final = re.compile(r"^(?:[\w.$]+(?:Exception|Error): )+")
 
 
 class KestrelError(Exception):
-    """Something asked of the tables cannot be done; the text is a sentence, then the remedy."""
+    """A read or a job cannot be done; the text is a sentence, then the remedy."""
 
     def __init__(self, text: str) -> None:
         line = " ".join(text.split())
@@ -35,7 +35,7 @@ KestrelError.__module__ = "kestrelpy.spark"
 
 
 def sentence_of(error: BaseException) -> str:
-    """What went wrong in one line: ours if there is one in it, else the best line of Spark's."""
+    """Return the error in one line: our sentence if it has one, else the best line of Spark's."""
     text = str(error)
     if isinstance(error, KestrelError):
         return text
@@ -50,10 +50,10 @@ def sentence_of(error: BaseException) -> str:
 
 @contextmanager
 def one_sentence(*others: type[Exception]) -> Iterator[None]:
-    """Around what Spark calls in a planner or an executor: no traceback goes with our sentence.
+    """Wrap a call from Spark, so that no traceback goes with our sentence.
 
-    `others` are errors of our own rooms whose text is such a sentence. Spark looks at the variable
-    when it writes the error down; the process ends after that, so nobody else is touched.
+    `others` are errors of our other packages whose text is such a sentence. Spark reads the
+    variable when it formats the error; the process ends after that, so no other error is affected.
     """
     ours: tuple[type[Exception], ...] = (KestrelError, *others)
     try:

@@ -2,13 +2,13 @@
 
     "earliest" | "latest" | {"<server>": "latest" | {"<queue>": <marker> | "earliest" | "latest"}}
 
-A server is named by its address as in `servers`, or by its id. What is not named is read from the
-earliest to the latest.
+A server is named by its address as in `servers`, or by its id. A queue without a marker is read
+from the earliest to the latest.
 
     marker     1    2    3    4    5    6    7
                     |<------- (2, 6] ------->|       starting 2, ending 6: items 3, 4, 5 and 6
 
-One rule: a range begins *behind* its first marker and ends *with* its last, as `after=` does, so
+One rule: a range begins *after* its first marker and ends *with* its last, as `after=` does, so
 that the end of one read is the beginning of the next.
 """
 
@@ -48,13 +48,13 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """A place in every queue: the same word everywhere, but where a marker is named."""
+    """A place in every queue: one word for all queues, except those with a place of their own."""
 
     everywhere: Mark
     named: Mapping[str, Mapping[str, Mark]] = field(default_factory=dict)
 
     def of(self, names: tuple[str, ...], queue: str) -> Mark:
-        """The place in a queue of the server that goes by any of these names."""
+        """Return the place in a queue of the server with any of these names."""
         for name in names:
             queues = self.named.get(name)
             if queues is not None and queue in queues:
@@ -64,8 +64,8 @@ class Offsets:
         return self.everywhere
 
 
-def refuse_strangers(offsets: Mapping[str, Offsets], known: Iterable[str]) -> None:
-    """Markers of a server that is not read are a slip: raises KestrelError. By option."""
+def refuse_unknown_servers(offsets: Mapping[str, Offsets], known: Iterable[str]) -> None:
+    """Raise KestrelError if an option has markers for a server that is not read."""
     there = set(known)
     for option, each in offsets.items():
         for name in each.named:
@@ -84,7 +84,7 @@ LATEST: Final = Offsets("latest")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Markers behind `after` up to and with `upto`."""
+    """Markers after `after`, up to and with `upto`."""
 
     after: int
     upto: int
@@ -93,12 +93,12 @@ class Range:
         return self.upto > self.after
 
     def __and__(self, other: Range) -> Range:
-        """What both have."""
+        """Return the markers that both have."""
         after = max(self.after, other.after)
         return Range(after, max(min(self.upto, other.upto), after))
 
     def split(self, parts: int) -> list[Range]:
-        """At most so many ranges that follow each other, of about the same length."""
+        """Return at most `parts` consecutive ranges of about the same length."""
         length = max(self.upto - self.after, 0)
         parts = max(1, min(parts, length))
         cuts = [self.after + length * i // parts for i in range(parts + 1)]
@@ -106,10 +106,10 @@ class Range:
 
 
 def range_of(starting: Mark, ending: Mark, earliest: int, latest: int) -> Range:
-    """What two places mean in a queue that keeps the markers from `earliest` to `latest`.
+    """Return the range between two places in a queue with the markers `earliest` to `latest`.
 
-    A number below the earliest begins there: what consumers took away is not loss. One beyond the
-    latest ends there.
+    A starting number below the earliest means the earliest: confirmed items are not a loss. A
+    number beyond the latest means the latest.
     """
     floor = max(earliest - 1, 0)
     after = max(_number(starting, floor, latest), floor)
@@ -123,28 +123,28 @@ def _number(mark: Mark, floor: int, latest: int) -> int:
 
 
 class Sized(Protocol):
-    """What can be packed."""
+    """A thing that can be packed."""
 
     @property
     def size(self) -> int:
-        """About how many bytes."""
+        """About how many bytes it has."""
 
 
 def packed(
-    pieces: Sequence[_S], size_max: int, partitions_min: int, cut: Callable[[_S, int], list[_S]]
+    things: Sequence[_S], size_max: int, partitions_min: int, cut: Callable[[_S, int], list[_S]]
 ) -> list[list[_S]]:
-    """The pieces in their order, in partitions of about `size_max` bytes.
+    """Return the things in their order, in partitions of about `size_max` bytes.
 
-    Where that makes fewer than `partitions_min`, smaller ones. `cut` makes a piece into so many,
-    or as many as it can.
+    Partitions are smaller if there would be fewer than `partitions_min`. `cut` cuts a thing into at
+    most the given number of parts.
     """
-    total = sum(piece.size for piece in pieces)
+    total = sum(thing.size for thing in things)
     size_max = max(min(size_max, -(-total // partitions_min)), 1)
     partitions: list[list[_S]] = []
     room = 0
-    for piece in pieces:
-        parts = -(-piece.size // size_max)
-        for each in cut(piece, parts) if parts > 1 else [piece]:
+    for thing in things:
+        parts = -(-thing.size // size_max)
+        for each in cut(thing, parts) if parts > 1 else [thing]:
             if not partitions or each.size > room:
                 partitions.append([])
                 room = size_max
@@ -154,7 +154,7 @@ def packed(
 
 
 def parse_address(text: str) -> Address:
-    """`host:port`, `[v6]:port`, or the path of a Unix socket; raises ValueError."""
+    """Parse `host:port`, `[v6]:port`, or the path of a Unix socket. Raises ValueError."""
     if text.startswith("/"):
         return Address(text)
     host, _, port = text.rpartition(":")
@@ -167,12 +167,12 @@ def parse_address(text: str) -> Address:
 
 
 def parse_starting(text: str) -> Offsets:
-    """What `startingMarkers` says; raises ValueError with one sentence."""
+    """Parse `startingMarkers`. Raises ValueError with one sentence."""
     return _parsed(text, "earliest")
 
 
 def parse_ending(text: str) -> Offsets:
-    """What `endingMarkers` says; raises ValueError with one sentence."""
+    """Parse `endingMarkers`. Raises ValueError with one sentence."""
     return _parsed(text, "latest")
 
 
@@ -193,7 +193,7 @@ def _parsed(text: str, unnamed: Mark) -> Offsets:
 
 
 def format_offsets(markers: Mapping[str, Mapping[str, int]]) -> str:
-    """As an option takes them: the markers of the queues of each server."""
+    """Return the markers of each server's queues as the text of an option."""
     return json.dumps({server: dict(queues) for server, queues in markers.items()}, sort_keys=True)
 
 

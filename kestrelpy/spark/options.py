@@ -1,9 +1,9 @@
-"""What may be said with `.option(...)`, from words to values.
+"""The options of the source, from words to values.
 
     Spark hands over names in small letters, whatever the user wrote, and every value as text;
     `load("a")` comes as `path`, `load(["a", "b"])` as `paths` in JSON.
 
-One rule: what is not understood is refused, with the nearest name that is; nothing is passed over.
+One rule: an unknown option is refused with the nearest name; no option is ignored.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ NAMES: Final = (
     "pushdown",
 )  # fmt: skip
 _BY_SMALL_LETTERS: Final = {name.lower(): name for name in NAMES}
-# Of no use where no server is asked; said all the same, somebody expects something of them.
+# Refused with a path: they mean something only for servers.
 SERVERS_ONLY: Final = (
     "skipUnreachable", "connectTimeout", "readTimeout", "fetchRetries", "fetchRetryInterval",
 )  # fmt: skip
 
-_PARTITION_BYTES: Final = 128 << 20  # as of Spark's own files
+_PARTITION_BYTES: Final = 128 << 20  # as for Spark's own files
 _CONNECT_MS: Final = 10_000
 _READ_MS: Final = 30_000  # one answer of at most 4 MiB
 _RETRIES: Final = 3
@@ -61,7 +61,7 @@ ALL_MARKERS: Final = Range(0, NUMBER_MAX)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What comparisons in the query leave over; None: everything."""
+    """What the query's comparisons leave to read; None: everything."""
 
     servers: frozenset[str] | None = None
     queues: frozenset[str] | None = None
@@ -71,14 +71,14 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to read. Times are milliseconds; `path` are globs of folders."""
+    """The parsed options. Times are milliseconds; `path` are globs of folders."""
 
     servers: tuple[Address, ...]
     queues: tuple[str, ...]
     path: tuple[str, ...]
     starting_markers: Offsets
     ending_markers: Offsets
-    starting_timestamp_ms: int | None  # stored, or happened, then or later
+    starting_timestamp_ms: int | None  # stored, or happened, at this time or later
     ending_timestamp_ms: int | None  # before this
     mode: Mode
     min_partitions: int
@@ -99,7 +99,7 @@ class Options:
 
     @property
     def live(self) -> bool:
-        """Is it servers that are read, not folders?"""
+        """True if servers are read, not folders."""
         return bool(self.servers)
 
     def chooses(self, queue: str) -> bool:
@@ -110,7 +110,7 @@ class Options:
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
-    """What was said, checked; raises KestrelError with one sentence and its remedy."""
+    """Parse and check the options. Raises KestrelError with one sentence and its remedy."""
     said = _Said(given)
     nothing: tuple[str, ...] = ()
     options = Options(
@@ -137,7 +137,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 
 class _Said:
-    """The words as they were given, by their names as they are written here."""
+    """The given texts, by the options' names as they are written here."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._texts: dict[str, str] = {}
@@ -148,7 +148,7 @@ class _Said:
             self._texts[known] = text
 
     def value(self, name: str, parse: Callable[[str], _T], default: _T) -> _T:
-        """What was said under this name, else the default; raises KestrelError."""
+        """Return the parsed value of this option, or the default. Raises KestrelError."""
         text = self._texts.get(name)
         if text is None:
             return default
@@ -211,12 +211,12 @@ def _queues(text: str) -> tuple[str, ...]:
 
 
 def _path(text: str) -> tuple[str, ...]:
-    """One glob, or a list of them in JSON."""
+    """Parse one glob, or a list of globs in JSON."""
     try:
         found = json.loads(text)
     except ValueError:
         found = None
-    # A folder may begin with a bracket, too: in a glob it is a set of characters.
+    # Not every text with a bracket is JSON: in a glob a bracket begins a set of characters.
     listed = isinstance(found, list) and all(isinstance(each, str) for each in found)
     folders = []
     for name in found if listed else [text]:
@@ -234,7 +234,7 @@ def _path(text: str) -> tuple[str, ...]:
 
 
 def _timestamp(text: str) -> int:
-    """Milliseconds since 1970 of an instant; a time without a zone is UTC."""
+    """Return milliseconds since 1970; a time without a zone is UTC."""
     if text.isascii() and text.isdigit():
         return _whole(text)
     try:
@@ -268,7 +268,7 @@ def _positive(text: str) -> int:
 
 
 def _bytes(text: str) -> int:
-    """As Spark writes sizes, `128m`, and as the daemon does, `128MiB`; units are powers of 1024."""
+    """Parse a size as in Spark, `128m`, or the daemon, `128MiB`; units are powers of 1024."""
     found = _SIZE.fullmatch(text)
     if found is None or (found[3] and not found[2]):
         raise ValueError(f"{shown(text)} is not a size; say 134217728, 128m or 128MiB")

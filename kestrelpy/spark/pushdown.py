@@ -1,13 +1,13 @@
-"""Comparisons that Spark would make on every row, made when the read is planned.
+"""Pushdown: a query's comparisons narrow the read when it is planned.
 
-Only with `pushdown=true`, because Spark refuses a reader that could do this unless
-`spark.sql.python.filterPushdown.enabled` says so.
+It needs `pushdown=true`, because Spark refuses a reader with pushdown unless
+`spark.sql.python.filterPushdown.enabled` is true.
 
-    marker, timestamp     a narrower range: what lies outside is not read
+    marker, timestamp     a narrower range is read
     queue, server         fewer queues, fewer servers
     op                    fewer events
 
-One rule: Spark checks every row again. A comparison that is passed over here costs time only.
+One rule: Spark checks every row again, so a comparison that is ignored here costs only time.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from kestrelpy.spark.reader import KestrelReader
 
 
 class PushingReader(KestrelReader):
-    """A reader that is told of the comparisons."""
+    """A reader that takes the query's comparisons."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
-        """Note what narrows the read; all of them are still to be made by Spark."""
+        """Narrow the read by each comparison; return all of them for Spark to check."""
         for each in filters:
             self.options = narrowed(self.options, each)
         return filters
 
 
 def narrowed(options: Options, comparison: Filter) -> Options:
-    """What is to be read where this comparison holds, too."""
+    """Return the options narrowed to the rows for which this comparison can hold."""
     match comparison:
         case EqualTo((str(name),), value) | EqualNullSafe((str(name),), value):
             options = _one_of(options, name, [value])
@@ -108,7 +108,7 @@ def _with_markers(options: Options, markers: Range) -> Options:
 
 
 def _ms(at: datetime) -> int:
-    """Milliseconds since 1970, rounded down; a time without a zone is UTC."""
+    """Return milliseconds since 1970, rounded down; a time without a zone is UTC."""
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     return (at - _EPOCH) // timedelta(milliseconds=1)
 

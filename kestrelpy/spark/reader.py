@@ -1,6 +1,6 @@
-"""Plans on the driver, reads on executors: servers and journals behind one face.
+"""The reader of servers and journals: it plans on the driver and reads on executors.
 
-One rule: a partition is small and says all that is needed; a reader opens what it reads, no sooner.
+One rule: a partition is small and has all that is needed; files and sockets are opened by the read.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ class LivePartition(InputPartition):
 
 @dataclass(frozen=True)
 class JournalPartition(InputPartition):
-    """Pieces of journals."""
+    """Splits of journals."""
 
     parts: list[Part]
 
 
 class KestrelReader(DataSourceReader):
-    """What travels to an executor: the options and the columns, nothing else."""
+    """Has the options and the columns, and nothing else: it is sent to executors."""
 
     def __init__(self, options: Options, selection: Selection) -> None:
         self.options = options
         self.selection = selection
 
     def partitions(self) -> list[InputPartition]:
-        """What there is now, in partitions."""
+        """Return the present items or events, in partitions."""
         with one_sentence():
             return self._plan()
 
@@ -58,7 +58,7 @@ class KestrelReader(DataSourceReader):
         return [JournalPartition(parts) for parts in journals.plan(self.options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition."""
+        """Return the rows of one partition."""
         with one_sentence(JournalError):
             if isinstance(partition, LivePartition):
                 yield from self._read_live(partition)
@@ -66,13 +66,13 @@ class KestrelReader(DataSourceReader):
                 from kestrelpy.spark.files import partitions as journals
 
                 yield from journals.read(partition.parts, self.selection, self.options)
-            # Else it is Spark's own empty partition: there was nothing to plan.
+            # Else it is Spark's own empty partition: the plan is empty.
 
     def _read_live(self, partition: LivePartition) -> Iterator[pa.RecordBatch]:
         from kestrelpy.spark.live import partitions as live
         from kestrelpy.spark.live.batches import batch_of
 
-        for piece, values in live.read(partition.slices, self.options):
-            batch = batch_of(piece, values, self.selection, self.options)
+        for part, values in live.read(partition.slices, self.options):
+            batch = batch_of(part, values, self.selection, self.options)
             if batch is not None:
                 yield batch

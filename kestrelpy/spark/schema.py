@@ -1,14 +1,13 @@
 """The columns of items and of events, a user's narrower schema, and a word for each kind of record.
 
-    items    what a queue holds: one row for each item that is there
-    events   what happened to it: one row for each numbered record of its journal
+    items    one row for each item that a queue holds
+    events   one row for each numbered record of its journal
 
-A column is one line of the table below: its name, Spark's word for its type, and what Arrow makes
-of it. Beside the default columns there are extras, which only a schema that names them gets. The
-marker of an event is the number of the item it is about: ids and markers rise together. It is
-null where there is none (`tokens`); a flush carries the last id that it reached.
+A column has a name and Spark's word for its type. Extra columns are read only if a schema names
+them. The marker of an event is the number of its item: ids and markers rise together. The marker is
+null for an event without an item (`tokens`); that of a flush is the last id that it reached.
 
-One rule: what a schema does not name is not read, and what it names wrongly is one sentence.
+One rule: only named columns are read, and a wrong name is refused with one sentence.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ MODES: Final[tuple[Mode, ...]] = ("items", "events")
 
 
 class SchemaError(ValueError):
-    """A schema asks for what there is not; the text is one sentence, then what to do."""
+    """A schema names a column that there is not; the text is one sentence, then the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Column:
 
     @property
     def arrow(self) -> pa.DataType:
-        """Its type as Arrow has it."""
+        """The type in Arrow."""
         return _ARROW[self.ddl]
 
 
@@ -79,7 +78,7 @@ DEFAULT: Final[dict[Mode, tuple[Column, ...]]] = {
         "value binary"
     ),
 }
-# Read only where a schema names them; those of items only from journals, not from servers.
+# Read only if a schema names them; those of items only from journals, not from servers.
 EXTRA: Final[dict[Mode, tuple[Column, ...]]] = {
     "items": _columns("item bigint, generation bigint, bytes bigint, lsn bigint"),
     "events": _columns(
@@ -94,24 +93,24 @@ EXTRA: Final[dict[Mode, tuple[Column, ...]]] = {
 
 @dataclass(frozen=True)
 class Selection:
-    """The columns that are asked for, in their order. It can be pickled."""
+    """The selected columns, in their order. It can be pickled."""
 
     mode: Mode
     columns: tuple[Column, ...]
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Their names."""
+        """The columns' names."""
         return tuple(each.name for each in self.columns)
 
     @property
     def ddl(self) -> str:
-        """As Spark's DDL has it."""
+        """The columns in Spark's DDL."""
         return ", ".join(f"{each.name} {each.ddl}" for each in self.columns)
 
     @property
     def arrow(self) -> pa.Schema:
-        """As Arrow has it: what every batch of this selection has."""
+        """The Arrow schema of every batch of this selection."""
         return pa.schema([pa.field(each.name, each.arrow) for each in self.columns])
 
     def __contains__(self, name: str) -> bool:
@@ -119,15 +118,15 @@ class Selection:
 
 
 def default(mode: Mode) -> Selection:
-    """What is read when no schema is given."""
+    """Return the columns that are read without a schema."""
     return Selection(mode, DEFAULT[mode])
 
 
 def select(mode: Mode, fields: Sequence[tuple[str, str]], live: bool = False) -> Selection:
-    """The columns that a user's schema names, checked; raises SchemaError.
+    """Return the columns that a user's schema names. Raises SchemaError.
 
-    `fields` are names and types as words (`bigint`, `long`, ...). `live`: read from servers, which
-    do not know the extras.
+    `fields` are names and types as words (`bigint`, `long`, ...). `live`: a read from servers,
+    which has no extra columns.
     """
     known = {each.name: each for each in (*DEFAULT[mode], *(() if live else EXTRA[mode]))}
     if not fields:
@@ -169,7 +168,7 @@ def _unknown(mode: Mode, name: str, known: dict[str, Column], live: bool) -> str
     return f"{text}. There are: {', '.join(known)}."
 
 
-# What happened, in a word, by kind of record.
+# The word for each kind of record.
 OPS: Final[Mapping[int, str]] = MappingProxyType(
     {
         Kind.PUT: "put",
@@ -197,7 +196,7 @@ OPS: Final[Mapping[int, str]] = MappingProxyType(
         Kind.IDS: "schedule",
     }
 )
-# By number, for all that a record's one byte can say; those that are no events have no word.
+# By the number of a kind, one byte; a kind that is no event has no word.
 OP_WORDS: Final = tuple(
     "" if kind in UNNUMBERED else OPS.get(kind, f"kind {kind}") for kind in range(256)
 )

@@ -1,9 +1,9 @@
-"""A Spark session that suits the tables, or one sentence about what is missing for it.
+"""A Spark session that suits the source, or one sentence about a missing package or Java.
 
     pyspark >= 4.1   pyarrow >= 18   Java >= 17
 
-One rule: what is missing is looked for before Spark starts, because what Spark says about it is a
-page of Java.
+One rule: requirements are checked before Spark starts, because Spark's own error for them is a page
+of Java.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 INSTALL: Final = "pip install 'kestrelpy[spark]'"
-# Arrow batches and filters of Python sources; what pyspark itself asks of pyarrow.
+# For Arrow batches and filters of Python sources; pyspark itself needs this pyarrow.
 NEEDED: Final = {"pyspark": (4, 1), "pyarrow": (18, 0), "numpy": (1, 26)}
-# What jobs do with Arrow, pyspark does only where pandas is; neither uses it.
+# pyspark needs pandas for the Arrow functions that the jobs call, though neither uses it.
 NEEDED_BY_JOBS: Final = {**NEEDED, "pandas": (2, 2)}
 JAVA_NEEDED: Final = 17  # Spark 4 runs on nothing older
 _JAVA_ANSWER_SECONDS: Final = 30
 _VERSION: Final = re.compile(r'version "(?:1\.)?([0-9]+)')
 
 SETTINGS: Final[Mapping[str, str]] = {
-    # Executors of the same machine hear from Spark without TCP: half the cost of a task.
+    # Executors on the same machine talk to Spark without TCP: half the cost of a task.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # What we raise is a sentence; the lines of our source around it help nobody.
+    # Our errors are a sentence; lines of our source around it are of no use.
     "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -45,9 +45,9 @@ SETTINGS: Final[Mapping[str, str]] = {
 def session(
     name: str = "kestrelpy", master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The session of this process, made if there is none; raises KestrelError.
+    """Return the session of this process; make it if there is none. Raises KestrelError.
 
-    `master` is where it runs (None: as spark-submit or its configuration says, else `local[*]`).
+    `master` is where it runs; None: as spark-submit or its configuration says, else `local[*]`.
     `settings` win over ours.
     """
     missing = what_is_missing()
@@ -57,7 +57,7 @@ def session(
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    # Else Spark starts whatever `python3` is, which has none of our packages.
+    # Otherwise Spark starts `python3`, which may have none of our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     if master is not None:
@@ -76,7 +76,7 @@ def session(
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("kestrel")` known to this session; raises KestrelError for a Spark too old."""
+    """Register `format("kestrel")` with this session. Raises KestrelError if Spark is too old."""
     missing = _missing_packages()
     if missing is not None:
         raise KestrelError(missing)
@@ -86,7 +86,7 @@ def register(spark: SparkSession) -> None:
 
 
 def what_is_missing(packages: Mapping[str, tuple[int, int]] = NEEDED) -> str | None:
-    """What this machine lacks for a session, as one sentence and its remedy; None: nothing."""
+    """Return what a session lacks on this machine, as one sentence with its remedy, or None."""
     return _missing_packages(packages) or _missing_java()
 
 
@@ -94,7 +94,7 @@ def _missing_packages(packages: Mapping[str, tuple[int, int]] = NEEDED) -> str |
     for package, needed in packages.items():
         least = ".".join(map(str, needed))
         try:
-            # By importing: a Spark distribution brings a pyspark that no package manager knows.
+            # By an import: a Spark distribution brings a pyspark that no package manager knows.
             version = str(getattr(import_module(package), "__version__", "0"))
         except ImportError:
             return f"The package {package} is not installed. Install it: {INSTALL}"

@@ -1,11 +1,11 @@
-"""`format("kestrel")`: what Spark asks of a source, and who answers it.
+"""`format("kestrel")`: the calls that Spark makes on a source.
 
-    load()     schema()                  the words are checked; nothing is looked for yet
-    1. action  reader(), partitions()    once per DataFrame: what there is now, cut into partitions
-    executors  read(partition)           Arrow batches; a partition says all that is needed
+    load()     schema()                  options are checked; no server or folder is read yet
+    1. action  reader(), partitions()    once per DataFrame: the present items, cut into partitions
+    executors  read(partition)           Arrow batches; a partition has all that is needed
 
-One rule: Spark keeps the partitions of a DataFrame: all its actions see what the first one found.
-(With `spark.sql.python.filterPushdown.enabled` it plans each query that filters anew.)
+One rule: Spark stores the partitions of a DataFrame, so all its actions see what the first one
+found. (With `spark.sql.python.filterPushdown.enabled` it plans each query with filters anew.)
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 class KestrelSource(DataSource):
-    """The source, as Spark finds it."""
+    """The source that Spark finds."""
 
     @classmethod
     def name(cls) -> str:
-        """As in `format(...)`."""
+        """Return the name for `format(...)`."""
         return "kestrel"
 
     def schema(self) -> StructType | str:
-        """The columns that a read has when no schema is given."""
+        """Return the columns of a read without a schema."""
         with one_sentence():
             options = parse_options(self.options)
             from kestrelpy.spark.schema import default
@@ -40,7 +40,7 @@ class KestrelSource(DataSource):
             return default(options.mode).ddl
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Who plans and reads; raises KestrelError for options or columns there are not."""
+        """Return the reader. Raises KestrelError for an unknown option or column."""
         with one_sentence():
             options = parse_options(self.options)
             selection = selected(options, schema)
@@ -52,7 +52,7 @@ class KestrelSource(DataSource):
 
 
 def selected(options: Options, schema: StructType) -> Selection:
-    """The columns that Spark asks for; raises KestrelError."""
+    """Return the columns that Spark asks for. Raises KestrelError."""
     from kestrelpy.spark.schema import SchemaError, select
 
     fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]

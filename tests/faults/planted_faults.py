@@ -649,7 +649,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a worker's confirm that was cut off is not said again",
         "kestrelpy/client/worker.py",
-        "            else:\n                self._confirm_again(held)\n            return None\n",
+        "            else:\n                self._confirm_again(leased)\n            return None\n",
         "            return None\n",
         TESTS_OF_THE_WORKER,
     ),

@@ -95,7 +95,7 @@ class Life:
         self.take(random.choice([0, 100, 100]))
         for _ in range(random.randint(0, 3)):
             tidy(self.stage, self.log)
-        self.look()
+        self.discover()
         if random.random() < 0.3:
             self.stage.disk.cut_power_at(random.randint(20, 1500))
         self.put(random.choice([0, 2, 8, 20]), random.choice(DUE))
@@ -115,7 +115,7 @@ class Life:
         self.stage.go()
         self.forget()
         self.stage.restart()
-        self.look()
+        self.discover()
 
     def forget(self) -> None:
         """Whoever was not answered never is."""
@@ -130,7 +130,7 @@ class Life:
             seed, kept = random.random(), random.random() < 0.5
             stage.disk = stage.disk.kill_clone() if kept else stage.disk.crash_clone(Random(seed))
             self.forget()
-            self.look()
+            self.discover()
             if random.random() < 0.2:
                 stage.disk.cut_power_at(random.randint(1, 40))
             try:
@@ -139,12 +139,12 @@ class Life:
                 continue
             stage.disk.cut_power_at(-1)
             assert [d for d in stage.found.damages if d.kind != "torn"] == []
-            self.look()
+            self.discover()
             return
 
     # -- what must be true --------------------------------------------------------------------
 
-    def look(self) -> None:
+    def discover(self) -> None:
         for folder in journal_folders(self.stage.disk, "data"):
             assert check_journal(self.stage.disk, folder).damages == []
         self.read("data")
@@ -159,10 +159,10 @@ class Life:
         """The records that Spark reads there, and nothing to say of what it does not."""
         disk, damages, lsns = self.stage.disk, list[Damage](), list[int]()
         history = plan_events(paths, disk)
-        for piece in history.pieces:
-            for heads in decode.verified(piece, damages.append, disk):
-                found = heads.lsn.tolist()
-                lsns += [n for n in found if not any(low <= n <= high for low, high in piece.skip)]
+        for split in history.splits:
+            for headers in decode.verified(split, damages.append, disk):
+                found = headers.lsn.tolist()
+                lsns += [n for n in found if not any(low <= n <= high for low, high in split.skip)]
         assert [d for d in (*history.damages, *damages) if d.kind != "torn"] == []
         assert history.problems == []
         assert len(set(lsns)) == len(lsns)

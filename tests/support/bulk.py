@@ -48,8 +48,8 @@ def in_bulk(
     """Plan, and read every piece."""
     history = plan_events(paths, files)
     made = Bulk(history, damages=list(history.damages))
-    for piece in history.pieces:
-        for batch in decode.read(piece, chosen, made.damages.append, limits, files):
+    for split in history.splits:
+        for batch in decode.read(split, chosen, made.damages.append, limits, files):
             batch.validate(full=True)
             assert batch.schema == chosen.arrow
             made.rows += batch.to_pylist()

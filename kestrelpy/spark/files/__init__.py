@@ -1,1 +1,1 @@
-"""Reading journals from files."""
+"""Reads journals from files."""

@@ -1,20 +1,21 @@
-"""Which places hold files of the same journal, and which of several copies of a segment is read.
+"""Groups of places with files of one journal, and the best copy of each segment.
 
     /a/jobs.1     1  2  3        /archive   1  2          one journal, each segment once
     /b/jobs.1     1  2  3'                                3' is no copy of 3: not mixed in
 
-One rule: copies have the same first bytes; what has the same number and others is another history.
+One rule: copies have the same first bytes; a file with the same number and other first bytes is of
+another history.
 """
 
 from __future__ import annotations
 
-from kestrelpy.spark.files.discovery import Found, Looked, Problem
+from kestrelpy.spark.files.discovery import Contents, Found, Problem
 
 
-def by_journal(looked: list[Looked], problems: list[Problem]) -> list[list[Looked]]:
-    """Places that hold files of the same journal; one that went on by itself is left out."""
-    groups: dict[bytes, list[Looked]] = {}
-    for each in looked:
+def by_journal(contents: list[Contents], problems: list[Problem]) -> list[list[Contents]]:
+    """Group the places by journal; leave out a place whose history differs from the others'."""
+    groups: dict[bytes, list[Contents]] = {}
+    for each in contents:
         if not each.segments:
             continue
         group = groups.setdefault(each.chain.identity, [])
@@ -34,7 +35,7 @@ def by_journal(looked: list[Looked], problems: list[Problem]) -> list[list[Looke
 
 
 def _differ(one: Found, other: Found) -> bool:
-    """Are these two segments of one number that are no copies of each other?"""
+    """True if the two have one number but are no copies of each other."""
     if one.file.number != other.file.number:
         return False
     if not (one.file.lsn_first and other.file.lsn_first):
@@ -42,11 +43,11 @@ def _differ(one: Found, other: Found) -> bool:
     return bool(one.file.header and other.file.header) and one.header != other.header
 
 
-def best_copies(group: list[Looked]) -> list[Found]:
-    """Each segment once, by number."""
+def best_copies(group: list[Contents]) -> list[Found]:
+    """Return each segment once, by number."""
     best: dict[int, Found] = {}
-    for looked in group:
-        for found in looked.segments:
+    for contents in group:
+        for found in contents.segments:
             number = found.file.number
             there = best.setdefault(number, found)
             if there is found:
@@ -58,7 +59,7 @@ def best_copies(group: list[Looked]) -> list[Found]:
     return [best[number] for number in sorted(best)]
 
 
-def _is_better(one: Found, other: Found, group: list[Looked]) -> bool:
+def _is_better(one: Found, other: Found, group: list[Contents]) -> bool:
     if one.goodness != other.goodness or one.footer is not None:
         return one.goodness > other.goodness
     scans = []

@@ -1,13 +1,13 @@
-"""Where journals lie: folders, archives and backups, under paths and globs.
+"""Find journals under paths and globs: folders, archives and backups.
 
     data directory, backup    <queue>.<generation>/0000000001.segment   one place for each folder
     a journal's folder        0000000001.segment, ...snapshot           one place
     an archive                <queue>.<generation>.0000000001.segment   one place for each journal
 
-To `journal.recovery.chain` a place is a folder with one journal in it, whatever its files are
-called.
+`journal.recovery.chain` reads a place as a folder with one journal in it, whatever the names of its
+files.
 
-One rule: looking reads fronts and ends of files, and a file that cannot be used is one sentence.
+One rule: discovery reads only fronts and ends of files; a file that cannot be used is one sentence.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from journal.tools.view import RESTARTS_MAX
 
 _FRONT_BYTES: Final = 2048  # holds any segment's header and opening record
 _ARCHIVED: Final = re.compile(r"(?P<stem>.+)\.(?P<number>[0-9]{10})\.segment(\.[0-9]+)?")
-_REMOVED: Final = "~removed"  # a deleted queue's folder, until it is gone
+_REMOVED: Final = "~removed"  # of a deleted queue's folder, until the folder is gone
 _VERSION: Final = slice(8, 10)  # of a file's header
 _MAGIC: Final = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A file or folder that is not read. `is_loss`: it may hold what was asked for."""
+    """A file or folder that is not read. `is_loss`: it may hold wanted records."""
 
     sentence: str
     is_loss: bool = True
 
 
 class Place:
-    """Files of one journal by the names that they have in a journal's folder.
+    """The files of one journal, by the names that they have in a journal's folder.
 
-    It reads like `journal.files.Files`, and changes nothing.
+    It reads like `journal.files.Files`, and writes nothing.
     """
 
     def __init__(self, files: Files, folder: str, is_archive: bool = False) -> None:
@@ -83,11 +83,11 @@ class Place:
         return front[:size]
 
     def real(self, path: str) -> str:
-        """Where a file of this place is."""
+        """Return the path of a file of this place."""
         return self.paths.get(os.path.basename(path), path)
 
     def chain(self) -> Chain:
-        """Which of its files make up the journal; raises FileNotFoundError when one has gone."""
+        """Return the files that make up the journal. Raises FileNotFoundError if one has gone."""
         chain = Chain(cast(Files, self), self.folder)
         chain.find()
         chain.damages = [replace(d, path=self.real(d.path)) for d in chain.damages]
@@ -96,7 +96,7 @@ class Place:
 
 @dataclass(slots=True)
 class Found:
-    """One segment as it lies in a place. `header` are its first bytes: copies have the same."""
+    """One segment of a place. `header`: its first bytes, the same in every copy."""
 
     place: Place
     file: SegmentFile
@@ -109,19 +109,19 @@ class Found:
 
     @property
     def is_whole(self) -> bool:
-        """Is it as long as it was made, and can it be read?"""
+        """True if the file has its full size and can be read."""
         file = self.file
         return file.header is not None and not (file.bytes_missing or file.unreadable)
 
     @property
     def goodness(self) -> tuple[bool, bool]:
-        """Of copies the best is read."""
+        """The rank among copies: the best is read."""
         return self.is_whole, self.footer is not None
 
 
 @dataclass(slots=True)
-class Looked:
-    """What lies at one place: `segments` by number, also those that survivors stand for."""
+class Contents:
+    """The files at one place: `segments` by number, also those that a compacted one replaces."""
 
     place: Place
     chain: Chain
@@ -130,21 +130,21 @@ class Looked:
 
     @property
     def lsn_known(self) -> int:
-        """What was reclaimed up to here needs not be there."""
+        """Records up to here may have been reclaimed."""
         known = self.chain.snapshot.lsn if self.chain.snapshot is not None else 0
-        if self.place.is_archive:  # what is archived has ended, and that is on disk
+        if self.place.is_archive:  # archived items have ended, and that is on disk
             known = max([known, *(f.file.lsn_first - 1 for f in self.segments)])
             known = max([known, *(f.footer.lsn - 1 for f in self.segments if f.footer)])
         return known
 
 
-def look(files: Files, paths: Sequence[str]) -> tuple[list[Looked], list[Problem]]:
-    """What lies under these paths, each place once; raises JournalError where nothing does."""
+def discover(files: Files, paths: Sequence[str]) -> tuple[list[Contents], list[Problem]]:
+    """Return the places under these paths, each once. Raises JournalError if there is none."""
     problems: list[Problem] = []
-    looked: list[Looked] = []
-    for place in _places(files, paths, problems):
+    contents: list[Contents] = []
+    for place in _find_places(files, paths, problems):
         try:
-            found = _look_at(files, place)
+            found = _read_place(files, place)
         except OSError as error:
             where = error.filename or place.folder
             problems.append(Problem(f"{where}: cannot be read: {error.strerror or error}"))
@@ -152,23 +152,23 @@ def look(files: Files, paths: Sequence[str]) -> tuple[list[Looked], list[Problem
         except NewerFormat as error:
             problems.append(Problem(f"{error}; not read"))
             continue
-        looked.append(found)
+        contents.append(found)
         problems += [Problem(d.sentence(), False) for d in found.damages if d.kind == "foreign"]
-    return looked, problems
+    return contents, problems
 
 
 def expand(path: str) -> list[str]:
-    """What a glob names; a path without wildcards names itself."""
+    """Return the paths that a glob names; a path without wildcards names itself."""
     return sorted(glob.glob(path)) if _MAGIC.search(path) else [path]
 
 
-def _places(files: Files, paths: Sequence[str], problems: list[Problem]) -> list[Place]:
+def _find_places(files: Files, paths: Sequence[str], problems: list[Problem]) -> list[Place]:
     places: list[Place] = []
     seen: set[str] = set()
     for path in paths:
         before = len(places)
         for each in expand(path):
-            places += _places_in(files, each, seen, problems)
+            places += _find_places_in(files, each, seen, problems)
         if len(places) == before and not any(_is_inside(each, seen) for each in expand(path)):
             raise JournalError(
                 f"{path}: no journal lies here. Name a data directory, a queue's folder in it, a "
@@ -178,12 +178,12 @@ def _places(files: Files, paths: Sequence[str], problems: list[Problem]) -> list
 
 
 def _is_inside(path: str, seen: set[str]) -> bool:
-    """Was something below this path found already, by another name?"""
+    """True if something below this path was found already, by another name."""
     real = os.path.realpath(path)
     return any(each == real or each.startswith(real + os.sep) for each in seen)
 
 
-def _places_in(
+def _find_places_in(
     files: Files, path: str, seen: set[str], problems: list[Problem]
 ) -> list[Place]:
     try:
@@ -226,7 +226,7 @@ def _in_folder(
 def _of_one_file(
     files: Files, path: str, seen: set[str], problems: list[Problem]
 ) -> list[Place]:
-    """A segment alone."""
+    """Return the place of a single segment."""
     folder, name = os.path.split(path)
     if os.path.realpath(path) in seen or os.path.realpath(folder) in seen:
         return []
@@ -244,7 +244,7 @@ def _of_one_file(
 def _archived(
     files: Files, folder: str, names: list[str], problems: list[Problem]
 ) -> list[Place]:
-    """The journals in an archive: files of one name may be of several lives of a directory."""
+    """Return the journals in an archive; the same name may come from several data directories."""
     places: dict[tuple[str, bytes, int], Place] = {}
     for name in names:
         match = _ARCHIVED.fullmatch(name)
@@ -274,8 +274,8 @@ def _archived(
     return list(places.values())
 
 
-def _look_at(files: Files, place: Place) -> Looked:
-    """Its segments and what is wrong with them; a daemon may remove some meanwhile."""
+def _read_place(files: Files, place: Place) -> Contents:
+    """Return a place's segments and their damages; a daemon may remove some meanwhile."""
     for _ in range(RESTARTS_MAX):
         try:
             chain = place.chain()
@@ -283,7 +283,7 @@ def _look_at(files: Files, place: Place) -> Looked:
         except FileNotFoundError:
             place = _again(files, place)
             continue
-        return Looked(place, chain, segments, chain.damages)
+        return Contents(place, chain, segments, chain.damages)
     raise JournalError(
         f"{place.folder}: its segments were removed {RESTARTS_MAX} times while they were read"
     )
@@ -321,8 +321,8 @@ def _found(place: Place, file: SegmentFile) -> Found:
     return Found(place, file, place.real(file.path), header, version, footer, opening)
 
 
-def naming(segments: Iterable[Found]) -> tuple[str | None, str, int]:
-    """Server, queue and generation, from the newest checkpoint, else from a folder's name."""
+def server_and_queue(segments: Iterable[Found]) -> tuple[str | None, str, int]:
+    """Return server, queue and generation, by the newest checkpoint, else by the folder's name."""
     last = None
     for found in segments:
         last = found

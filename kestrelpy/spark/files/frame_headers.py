@@ -26,8 +26,11 @@ Bools = npt.NDArray[np.bool_]
 _ROWS: Final = np.arange(8)[:, None]
 
 
-class Heads:
-    """Whole frames: `at` is where each begins in `data`, whose first byte is `base` in the file."""
+class FrameHeaders:
+    """Headers of whole frames.
+
+    `at` is where each frame begins in `data`; `base` is where `data` begins in the file.
+    """
 
     def __init__(self, data: bytes, base: int, at: Ints) -> None:
         self.data = data
@@ -39,16 +42,16 @@ class Heads:
     def __len__(self) -> int:
         return len(self.at)
 
-    def pick(self, which: Bools | slice) -> Heads:
-        """Some of them."""
-        made = Heads.__new__(Heads)
+    def pick(self, which: Bools | slice) -> FrameHeaders:
+        """Return the headers of some of the frames."""
+        made = FrameHeaders.__new__(FrameHeaders)
         made.data, made.base = self.data, self.base
         made.at, made.words = self.at[which], self.words[:, which]
         return made
 
     @cached_property
     def lengths(self) -> Ints:
-        """Bytes of header, meta and body."""
+        """Bytes of header, meta and body together."""
         made: Ints = (self.words[0] >> np.uint64(32)).astype(np.int64)
         return made
 
@@ -59,7 +62,7 @@ class Heads:
 
     @property
     def offsets(self) -> Ints:
-        """Where in the file they are."""
+        """Where each frame begins in the file."""
         return self.at + self.base
 
     def _numbers(self, word: int) -> Ints:
@@ -98,7 +101,7 @@ class Heads:
         return made
 
     def is_one_of(self, kinds: tuple[Kind, ...]) -> Bools:
-        """Which are of one of these kinds."""
+        """Return which records are of one of these kinds."""
         found: Bools = self.kind == kinds[0]
         for kind in kinds[1:]:
             found |= self.kind == kind
@@ -106,12 +109,12 @@ class Heads:
 
     @cached_property
     def marker(self) -> Ints:
-        """Of the item that each is about; 0: of none."""
+        """The marker of the item that each record is about; 0: it is about none."""
         return np.where(self.kind == Kind.PUT, self.number, self.item)
 
     @cached_property
     def metas(self) -> list[Meta]:
-        """Each one's meta; empty also where this version cannot read it."""
+        """Each record's meta; empty if this version cannot read it."""
         cache: dict[bytes, Meta] = {b"": {}}
         made = []
         starts = self.at + HEADER_BYTES
@@ -131,6 +134,6 @@ def _meta(raw: bytes) -> Meta:
         return {}
 
 
-def heads_of(data: bytes, records: list[Record]) -> Heads:
-    """Of records that were read from a whole file one by one."""
-    return Heads(data, 0, np.fromiter((r.offset for r in records), np.int64, len(records)))
+def headers_of(data: bytes, records: list[Record]) -> FrameHeaders:
+    """Return the headers of records that were read one by one from a whole file."""
+    return FrameHeaders(data, 0, np.fromiter((r.offset for r in records), np.int64, len(records)))

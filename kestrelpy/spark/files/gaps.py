@@ -1,11 +1,11 @@
-"""What bytes that are no record mean: the end of the log, damage, or nothing.
+"""Gaps, bytes that are no record: they are the end of the log, damage, or nothing.
 
     ... r5 r6 | gap | r9 ...     synced up to 12: records 7 and 8 are lost, and named
-    ... r5 r6 | gap | r9 ...     synced up to 6:  torn, the log ends behind 6
+    ... r5 r6 | gap | r9 ...     synced up to 6:  torn, the log ends after 6
 
-It is the judgement of `journal.recovery.recovery`, for a segment that is read alone.
+The rules are those of `journal.recovery.recovery`, for a segment that is read alone.
 
-One rule: only what lies behind the last known sync may be called torn.
+One rule: only bytes after the last known sync may be called torn.
 """
 
 from __future__ import annotations
@@ -20,59 +20,59 @@ from journal.format.record import HEADER_BYTES, Record
 from journal.format.segment import FILE_HEADER_BYTES
 from journal.read.scan import FOOTER_LOST, Gap, Scan
 from journal.recovery.recovery import MISSING_BEHIND, SHORTER
-from kestrelpy.spark.files.split import Piece
+from kestrelpy.spark.files.split import Split
 
 _OPENING_FRAMES: Final = 2  # the checkpoint and the first batch of any segment
 
 
 @dataclass(slots=True)
-class Judge:
-    """Of one piece, told of its records in order. `expected` is the next one's lsn, 0: any."""
+class GapCheck:
+    """Checks the gaps of one split; sees its records in order. `expected`: the next lsn, 0: any."""
 
-    piece: Piece
+    split: Split
     expected: int = 0
     item: int = 0  # the last one put
 
     def see(self, records: Sequence[Record]) -> None:
-        """These were there."""
+        """Note the records before the next gap."""
         if records:
             self.expected = max(self.expected, records[-1].lsn + 1)
             puts = (r.item for r in reversed(records) if r.kind == Kind.PUT)
             self.item = max(self.item, next(puts, 0))
 
     def gaps(self, found: Scan, file_bytes: int, records: Sequence[Record]) -> list[Gap]:
-        """The scan's gaps within the piece, and those that show only beside the whole file.
+        """Return the scan's gaps within the split, and a gap at its end that no scan sees.
 
-        `records` are those of the piece that count.
+        `records` are the split's own records.
         """
-        piece = self.piece
-        stop = piece.stop or max(piece.size, file_bytes)
+        split = self.split
+        stop = split.stop or max(split.size, file_bytes)
         gaps = [gap for gap in found.gaps if gap.offset < stop]
-        if file_bytes < min(piece.size, stop):
+        if file_bytes < min(split.size, stop):
             start, lsn = file_bytes, found.lsn_next
             went_on = start - found.read_to < HEADER_BYTES  # else zeros: the log ended before
             if gaps and gaps[-1].offset >= found.read_to:
                 start, went_on = gaps.pop().offset, True
             behind = 0 if went_on else lsn or self.expected or 1
-            gaps.append(Gap(start, piece.size, SHORTER, lsn, behind))
-        elif not gaps and not piece.is_survivors:
-            lsn = max(self.expected, records[-1].lsn + 1 if records else 0) or piece.lsn_first
-            if lsn <= piece.lsn_last:
-                gaps.append(Gap(found.end, found.end, MISSING_BEHIND, lsn, piece.lsn_last + 1))
+            gaps.append(Gap(start, split.size, SHORTER, lsn, behind))
+        elif not gaps and not split.is_survivors:
+            lsn = max(self.expected, records[-1].lsn + 1 if records else 0) or split.lsn_first
+            if lsn <= split.lsn_last:
+                gaps.append(Gap(found.end, found.end, MISSING_BEHIND, lsn, split.lsn_last + 1))
         return gaps
 
     def verdict(self, path: str, gap: Gap, following: int) -> tuple[bool, Damage | None]:
-        """Does the log end in front of this gap; and the damage that it is, if it is one.
+        """Return True if the log ends before this gap, and the damage if the gap is one.
 
-        `following` is the first item put behind the gap, 0: none is known.
+        `following` is the first item put after the gap; 0: none is known.
         """
-        piece = self.piece
+        split = self.split
         first, last = self._lost(gap)
         is_lost = last >= first
-        is_superseded = bool(piece.lsn_limit) and first >= piece.lsn_limit
+        is_superseded = bool(split.lsn_limit) and first >= split.lsn_limit
         if is_superseded and gap.reason not in (FOOTER_LOST, SHORTER):
             return False, None
-        is_behind = first > piece.lsn_synced
+        is_behind = first > split.lsn_synced
         if is_lost and is_behind and gap.reason != SHORTER:
             return True, None
         kind: DamageKind = "corrupt"
@@ -82,7 +82,7 @@ class Judge:
             kind = "torn"
         id_first, id_last = 1, 0
         if is_lost:
-            id_first = (self.item or max(piece.item_first - 1, 0)) + 1
+            id_first = (self.item or max(split.item_first - 1, 0)) + 1
             id_last = following - 1 if following else min(id_first + last - first, ITEM_MAX)
             id_last = max(id_last, id_first - 1)
         damage = Damage(
@@ -93,14 +93,14 @@ class Judge:
         return is_lost and is_behind, damage
 
     def _lost(self, gap: Gap) -> tuple[int, int]:
-        """First and last lsn of what may have been in a gap; a last below its first: nothing."""
-        limit = self.piece.lsn_limit
-        room = (gap.end - gap.offset) // HEADER_BYTES  # for so many records at most
+        """Return the first and last lsn that may have been in a gap; last below first: none."""
+        limit = self.split.lsn_limit
+        room = (gap.end - gap.offset) // HEADER_BYTES  # for at most this many records
         if gap.offset == FILE_HEADER_BYTES:
             room = max(room - _OPENING_FRAMES, 0)
-        elif gap.end == FILE_HEADER_BYTES:  # not even a header: nobody knows how long it was
+        elif gap.end == FILE_HEADER_BYTES:  # not even a header: its length is unknown
             room = ITEM_MAX
-        first = self.expected or self.piece.lsn_before or gap.lsn_expected
+        first = self.expected or self.split.lsn_before or gap.lsn_expected
         following = gap.lsn_next
         if limit and not 0 < following < limit:
             following = limit

@@ -1,10 +1,10 @@
-"""What of a piece is still there, as numpy has it: asked for many items at once.
+"""The live items of a split as arrays, to look up many items at once.
 
     items      3  4  7  9
     has        1  0  1  1
     states     0  .  2  1      of `STATES`
 
-One rule: every question is about an array of items, and is answered without a loop over them.
+One rule: a method takes an array of items, and answers without a loop over them.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ import numpy.typing as npt
 
 from journal.sets.id_counts import PAGE_IDS
 from kestrelpy.spark.files.frame_headers import Bools, Ints
-from kestrelpy.spark.files.split import Held
+from kestrelpy.spark.files.split import PackedItems
 
-STATES: Final = ("ready", "dead", "lent", "delayed")
-READY, DEAD, LENT, DELAYED = range(len(STATES))
+STATES: Final = ("ready", "dead", "lent", "delayed")  # as the column `state` shows them
+READY, DEAD, LEASED, DELAYED = range(len(STATES))
 _PAIR: Final = np.dtype([("item", "<u8"), ("number", "<u8")])
 _PAGE: Final = np.dtype([("page", "<u8"), ("bits", "u1", PAGE_IDS // 8)])
 
 
-class Holding:
-    """`Held` as numpy has it: which items are there, in which state, their attempts."""
+class LiveItems:
+    """`PackedItems` as arrays: which items are there, their states, their attempts."""
 
-    def __init__(self, held: Held) -> None:
-        ranges = np.frombuffer(held.ranges, "<u8").astype(np.int64).reshape(-1, 2)
+    def __init__(self, live_items: PackedItems) -> None:
+        ranges = np.frombuffer(live_items.ranges, "<u8").astype(np.int64).reshape(-1, 2)
         ranges = ranges[ranges[:, 1] >= ranges[:, 0]]
         self._firsts, self._lasts = ranges[:, 0], ranges[:, 1]
-        pages = np.frombuffer(held.pages, _PAGE)
+        pages = np.frombuffer(live_items.pages, _PAGE)
         self._pages, self._bits = pages["page"].astype(np.int64), pages["bits"]
-        self._attempts = np.frombuffer(held.attempts, _PAIR)
-        self._states = np.frombuffer(held.states, _PAIR)
-        self._released = np.frombuffer(held.released, _PAIR)
+        self._attempts = np.frombuffer(live_items.attempts, _PAIR)
+        self._states = np.frombuffer(live_items.states, _PAIR)
+        self._released = np.frombuffer(live_items.released, _PAIR)
 
     def has(self, items: Ints) -> Bools:
-        """Which of these are there."""
+        """Return which of these items are there."""
         found = np.zeros(len(items), np.bool_)
         if len(self._firsts):
             at = np.searchsorted(self._firsts, items, "right") - 1
@@ -52,15 +52,15 @@ class Holding:
         return found
 
     def attempts(self, items: Ints) -> Ints:
-        """Deliveries of each that ended without a confirm."""
+        """Return how many deliveries of each item ended without a confirm."""
         return _looked_up(self._attempts, items)
 
     def states(self, items: Ints) -> npt.NDArray[np.int8]:
-        """The place of each one's state in `STATES`."""
+        """Return the place of each item's state in `STATES`."""
         return _looked_up(self._states, items).astype(np.int8)
 
     def markers(self, items: Ints) -> Ints:
-        """Where each became available, if it was put with a delay; 0 for others."""
+        """Return the marker of each item's release; 0: it was not put with a delay."""
         return _looked_up(self._released, items)
 
 
@@ -72,4 +72,4 @@ def _looked_up(pairs: npt.NDArray[np.void], items: Ints) -> Ints:
     return np.where(ids[at] == items, pairs["number"].astype(np.int64)[at], 0)
 
 
-NOTHING_HELD: Final = Holding(Held(struct.pack("<QQ", 1, 0), b""))
+NO_LIVE_ITEMS: Final = LiveItems(PackedItems(struct.pack("<QQ", 1, 0), b""))

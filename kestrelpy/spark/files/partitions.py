@@ -1,9 +1,9 @@
-"""Journals under paths, from what was asked for to batches: the counterpart of `live`.
+"""Journals under paths, from the options to batches: the counterpart of `live`.
 
-    driver     plan:  history  ->  journals that are asked for  ->  pieces, packed
-    executor   read:  piece by piece; one that has gone meanwhile is looked for again
+    driver     plan:  history  ->  the journals that the options name  ->  splits, packed
+    executor   read:  split by split; a split that has gone meanwhile is looked for again
 
-One rule: what is missing is an error, or with failOnDataLoss=false a warning; it is never silent.
+One rule: missing data is an error, or with failOnDataLoss=false a warning; it is never silent.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from journal.errors import Damage, JournalError
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.files.split import Limits, Piece, PieceGone
-from kestrelpy.spark.offsets import packed, refuse_strangers
+from kestrelpy.spark.files.split import Limits, Split, SplitGone
+from kestrelpy.spark.offsets import packed, refuse_unknown_servers
 from kestrelpy.spark.options import ALL_MARKERS, Options
 
 if TYPE_CHECKING:
@@ -28,30 +28,30 @@ if TYPE_CHECKING:
     from kestrelpy.spark.schema import Selection
 
 log = logging.getLogger("kestrelpy.spark")
-# A piece that goes again and again while it is looked for is overtaken for good.
+# A split that goes again and again while the task looks for it: compaction is faster than the read.
 _LOOKS_MAX: Final = 10
 _NAMED_MAX: Final = 3  # damages in one sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece, which of its rows are wanted, and where its journal lay when it was planned."""
+    """A split, the limits of the wanted rows, and the journal's folders when it was planned."""
 
-    piece: Piece
+    split: Split
     limits: Limits
     folders: tuple[str, ...]
 
     @property
     def size(self) -> int:
-        """How many bytes are read."""
-        return self.piece.bytes
+        """How many bytes of the file are read."""
+        return self.split.bytes
 
 
 # -- the driver ----------------------------------------------------------------------------
 
 
 def plan(options: Options) -> list[list[Part]]:
-    """What each partition reads; raises KestrelError."""
+    """Return the parts of each partition. Raises KestrelError."""
     from kestrelpy.spark.files.plan_events import plan_events
     from kestrelpy.spark.files.plan_items import plan_items
 
@@ -60,7 +60,7 @@ def plan(options: Options) -> list[list[Part]]:
     except JournalError as error:
         raise KestrelError(str(error)) from None
     _refuse_unknown(options, history)
-    refuse_strangers(options.markers, {j.server for j in history.journals if j.server})
+    refuse_unknown_servers(options.markers, {j.server for j in history.journals if j.server})
     wanted = [journal for journal in history.journals if _is_wanted(journal, options)]
     losses = [problem.sentence for problem in history.problems if problem.is_loss]
     for journal in wanted:
@@ -71,13 +71,13 @@ def plan(options: Options) -> list[list[Part]]:
         if not problem.is_loss:
             log.warning("%s", problem.sentence)
     parts = [
-        Part(piece, limits, tuple(journal.folders))
+        Part(split, limits, tuple(journal.folders))
         for journal in wanted
         if (limits := limits_of(journal.server, journal.queue, options)) is not None
-        for piece in journal.pieces
-        if not limits.excludes(piece)
+        for split in journal.splits
+        if not limits.excludes(split)
     ]
-    # A segment is read from its front: it cannot be cut, only shared out whole.
+    # A segment is read from its front: it cannot be cut.
     return packed(
         parts, options.max_partition_bytes, options.min_partitions, lambda part, _: [part]
     )
@@ -91,7 +91,7 @@ def _is_wanted(journal: Journal, options: Options) -> bool:
 
 
 def limits_of(server: str | None, queue: str, options: Options) -> Limits | None:
-    """Which rows of a journal are wanted; None: none of them."""
+    """Return the limits of the wanted rows of a journal; None: no row is wanted."""
     names = (server,) if server else ()
     starting = options.starting_markers.of(names, queue)
     ending = options.ending_markers.of(names, queue)
@@ -102,7 +102,7 @@ def limits_of(server: str | None, queue: str, options: Options) -> Limits | None
     upto = min(ending, markers.upto) if isinstance(ending, int) else markers.upto
     if upto <= after:
         return None
-    # A limit passes over events that are about no item: without one they are read.
+    # A limit skips events that are about no item; without a limit they are read.
     return Limits(
         after if after > ALL_MARKERS.after else None,
         upto if upto < ALL_MARKERS.upto else None,
@@ -127,7 +127,7 @@ def _refuse_unknown(options: Options, history: History) -> None:
 
 
 def read(parts: Sequence[Part], selection: Selection, options: Options) -> Iterator[pa.RecordBatch]:
-    """The rows of the parts, in order of lsn for each journal; raises KestrelError."""
+    """Return the rows of the parts, by lsn for each journal. Raises KestrelError."""
 
     def damaged(damage: Damage) -> None:
         _lost([damage.sentence()], options)
@@ -144,43 +144,46 @@ def _read_part(
 ) -> Iterator[pa.RecordBatch]:
     from kestrelpy.spark.files.decode import read as decoded
 
-    todo = [part.piece]
+    todo = [part.split]
     for _ in range(_LOOKS_MAX):
         while todo:
             try:
                 yield from decoded(todo[0], selection, damaged, part.limits)
-            except PieceGone as gone:
+            except SplitGone as gone:
                 todo[:1] = _found_again(gone, todo[0], part, options)
                 break
             todo.pop(0)
         else:
             return
     raise KestrelError(
-        f"{part.piece.path}: its journal is rewritten faster than it can be read. Read a backup of "
+        f"{part.split.path}: its journal is rewritten faster than it can be read. Read a backup of "
         "it (kestrelpy backup), or when less is written."
     )
 
 
-def _found_again(gone: PieceGone, piece: Piece, part: Part, options: Options) -> list[Piece]:
-    """Where the records of a piece are now; what is nowhere is lost, or was done meanwhile."""
+def _found_again(gone: SplitGone, split: Split, part: Part, options: Options) -> list[Split]:
+    """Return where the records of a split are now.
+
+    Records that are nowhere are lost, or, in a read of items, were confirmed meanwhile.
+    """
     from kestrelpy.spark.files.plan_events import look_again
 
-    if piece.held is not None:
-        # Items that are nowhere any more were confirmed since; but not if all of it is gone.
-        found, _ = look_again(gone, piece, part.folders)
+    if split.live_items is not None:
+        # Items that are nowhere were confirmed since, unless the whole journal is gone.
+        found, _ = look_again(gone, split, part.folders)
         if not found and not any(os.path.isdir(folder) for folder in part.folders):
             _lost([str(gone)], options)
         return found
-    found, missing = look_again(gone, piece, part.folders)
-    if missing:  # maybe archived, in a folder where nothing of it lay before
-        found, missing = look_again(gone, piece, options.path)
+    found, missing = look_again(gone, split, part.folders)
+    if missing:  # perhaps archived, in a folder that had no file of the journal before
+        found, missing = look_again(gone, split, options.path)
     if missing:
         _lost([str(gone)], options)
     return found
 
 
 def _of_ops(batch: pa.RecordBatch, options: Options) -> pa.RecordBatch:
-    """The events of those kinds that the query compares with."""
+    """Return the events of the kinds that the query asks for."""
     ops = options.wanted.ops
     if ops is None or options.mode != "events" or "op" not in batch.schema.names:
         return batch
@@ -194,7 +197,7 @@ def _of_ops(batch: pa.RecordBatch, options: Options) -> pa.RecordBatch:
 
 
 def _lost(losses: Sequence[str], options: Options) -> None:
-    """What is missing is an error, unless that was said to be no matter."""
+    """Raise KestrelError for missing data, or log it with failOnDataLoss=false."""
     if options.fail_on_data_loss:
         more = len(losses) - _NAMED_MAX
         named = "; ".join(losses[:_NAMED_MAX]) + (f"; and {more} more" if more > 0 else "")

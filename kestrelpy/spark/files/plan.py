@@ -1,8 +1,8 @@
-"""A plan: what is read of each journal, piece by piece, and what is known to be missing.
+"""A plan: the splits of each journal, and the records that are known to be missing.
 
-    History ──▶ Journal ──▶ Piece, Piece, ...       by lsn
-       │           └──────▶ holes, damages, torn    lsns and bytes that are not there
-       └──────▶ problems                            files that are not read
+    History ──▶ Journal ──▶ Split, Split, ...          by lsn
+       │           └──────▶ lsn_gaps, damages, torn    lsns and bytes that are not there
+       └──────▶ problems                               files that are not read
 
 One rule: a plan is data. `plan_events` and `plan_items` make it, and nothing here reads a file.
 """
@@ -13,21 +13,24 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from journal.errors import Damage
-from kestrelpy.spark.files.split import Piece, Range
+from kestrelpy.spark.files.split import Range, Split
 
 if TYPE_CHECKING:
     from kestrelpy.spark.files.discovery import Problem
     from kestrelpy.spark.files.queue_state import State
-    from kestrelpy.spark.files.readers import Naming
+    from kestrelpy.spark.files.readers import ReaderName
 
 
 @dataclass(slots=True)
 class Journal:
-    """One journal: what is kept of it, as pieces by lsn.
+    """One journal, as splits by lsn.
 
-    `holes` are lsns that are not there because they were reclaimed, `damages` what else is not
-    there, `torn` where the log ends though bytes follow. `lsn_first` is where its history begins
-    (0: nothing is kept), `lsn_next` one behind the last record. `state`: when items are planned.
+    - `lsn_gaps`: lsns that are missing because their segments were reclaimed.
+    - `damages`: other records that are missing.
+    - `torn`: where the log ends though bytes follow.
+    - `lsn_first`: where the history begins; 0: there is no record.
+    - `lsn_next`: one after the last record.
+    - `state`: only in a plan of items.
     """
 
     identity: bytes
@@ -35,25 +38,25 @@ class Journal:
     queue: str
     generation: int
     folders: list[str]
-    pieces: list[Piece] = field(default_factory=list)
-    holes: list[Range] = field(default_factory=list)
+    splits: list[Split] = field(default_factory=list)
+    lsn_gaps: list[Range] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
     torn: list[Damage] = field(default_factory=list)
     lsn_synced: int = 0
     state: State | None = None
 
     @property
-    def namings(self) -> tuple[Naming, ...]:
-        """The readers that it names."""
-        return self.pieces[0].namings if self.pieces else ()
+    def reader_names(self) -> tuple[ReaderName, ...]:
+        """The readers that the journal names."""
+        return self.splits[0].reader_names if self.splits else ()
 
     @property
     def lsn_first(self) -> int:
-        return min((p.lsn_first for p in self.pieces), default=0)
+        return min((p.lsn_first for p in self.splits), default=0)
 
     @property
     def lsn_next(self) -> int:
-        return max((p.lsn_last for p in self.pieces), default=0) + 1
+        return max((p.lsn_last for p in self.splits), default=0) + 1
 
 
 @dataclass(slots=True)
@@ -64,8 +67,8 @@ class History:
     problems: list[Problem]
 
     @property
-    def pieces(self) -> list[Piece]:
-        return [piece for journal in self.journals for piece in journal.pieces]
+    def splits(self) -> list[Split]:
+        return [split for journal in self.journals for split in journal.splits]
 
     @property
     def damages(self) -> list[Damage]:

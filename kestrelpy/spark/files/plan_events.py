@@ -1,17 +1,17 @@
-"""Which files hold the history of which journal, and the pieces in which it is read.
+"""Plan a read of events: the files with each journal's history, and the splits to read.
 
     places          live folder       archive          backup
                     4  6  7  8:       1  2  3  5       3  4  5  7         segments there
-                          └ survivors of 2 to 5 stand in 6
+                          └ compacted: the records of 2 to 5 that were still needed
     by journal      1  2  3  4  5  7  8:                                  each once, the best copy
     lsns            |--|--|--|--|--|--|     6 adds nothing: its originals are there
 
-Every numbered record that is kept anywhere is in one piece, once per journal and lsn: of copies
-one is read; a newer segment supersedes older records from its own first lsn on; survivors give
-what no original that is there has. Planning reads fronts, ends and snapshots, and whole only what
-is not known to be synced, where the log may have a torn end.
+Every numbered record in any of the files is in one split, once per journal and lsn. One of several
+copies is read. A newer segment supersedes older records from its own first lsn on. A compacted
+segment gives the records whose originals are in no file. Planning reads fronts, ends and snapshots;
+it reads a segment whole only where the log may have a torn end, after the last known sync.
 
-One rule: what is planned is fixed. What a daemon writes afterwards is for the next plan.
+One rule: a plan is fixed. The records that a daemon writes afterwards are for the next plan.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from journal.recovery.chain import SegmentFile
 from journal.recovery.recovery import MISSING_BEFORE, SHORTER
 from journal.tools.view import RESTARTS_MAX, live_files
 from kestrelpy.spark.files.copies import best_copies, by_journal
-from kestrelpy.spark.files.discovery import Found, Looked, look, naming
-from kestrelpy.spark.files.gaps import Judge
+from kestrelpy.spark.files.discovery import Contents, Found, discover, server_and_queue
+from kestrelpy.spark.files.gaps import GapCheck
 from kestrelpy.spark.files.plan import History, Journal
-from kestrelpy.spark.files.readers import Naming, in_order, namings_among, namings_of
-from kestrelpy.spark.files.split import Piece, PieceGone, Range, without
+from kestrelpy.spark.files.readers import ReaderName, in_order, reader_names_among, reader_names_of
+from kestrelpy.spark.files.split import Range, Split, SplitGone, without
 from kestrelpy.spark.files.tail import Survey, survey
 
 _number: Final = attrgetter("file.number")
@@ -44,12 +44,15 @@ _offset: Final = attrgetter("offset")
 
 
 def plan_events(paths: Sequence[str], files: Files | None = None) -> History:
-    """The pieces with every record kept under these paths; raises JournalError where none is."""
+    """Return the splits with every record under these paths.
+
+    Raises JournalError if there is no journal.
+    """
     disk = live_files(files if files is not None else Disk())
     for _ in range(RESTARTS_MAX):
-        looked, problems = look(disk, paths)
-        with suppress(FileNotFoundError):  # a daemon was done with it: look again
-            journals = [_Plan(group).made() for group in by_journal(looked, problems)]
+        contents, problems = discover(disk, paths)
+        with suppress(FileNotFoundError):  # a daemon removed it meanwhile: look again
+            journals = [_Plan(group).made() for group in by_journal(contents, problems)]
             return History(journals, problems)
     raise JournalError(
         f"{', '.join(paths)}: segments were removed {RESTARTS_MAX} times while they were looked at"
@@ -57,26 +60,26 @@ def plan_events(paths: Sequence[str], files: Files | None = None) -> History:
 
 
 def look_again(
-    gone: PieceGone, piece: Piece, paths: Sequence[str], files: Files | None = None
-) -> tuple[list[Piece], list[Range]]:
-    """Where the records of a piece that has gone are now, and which of them are nowhere.
+    gone: SplitGone, split: Split, paths: Sequence[str], files: Files | None = None
+) -> tuple[list[Split], list[Range]]:
+    """Return where the records of a split that has gone are now, and which are nowhere.
 
-    Those that survivors do not carry (all but the puts of living items) are nowhere, unless the
+    A compacted segment has the puts of live items; the other records are nowhere, unless the
     segment was archived.
     """
     wanted = (gone.lsn_first, gone.lsn_last)
-    found: list[Piece] = []
+    found: list[Split] = []
     missing = [wanted]
     try:
         history = plan_events(paths, files)
     except JournalError:
         return [], missing
     for journal in history.journals:
-        if journal.identity != piece.identity:
+        if journal.identity != split.identity:
             continue
-        for each in journal.pieces:
+        for each in journal.splits:
             if each.lsn_first <= wanted[1] and wanted[0] <= each.lsn_last:
-                same = replace(each, held=piece.held, lsn_limit=each.lsn_limit)
+                same = replace(each, live_items=split.live_items, lsn_limit=each.lsn_limit)
                 found.append(same.only(*wanted))
                 if not each.is_survivors:
                     missing = without(missing, (each.lsn_first, each.lsn_last))
@@ -87,21 +90,21 @@ def look_again(
 
 
 class _Plan:
-    """One journal's pieces."""
+    """One journal's splits."""
 
-    def __init__(self, group: list[Looked]) -> None:
+    def __init__(self, group: list[Contents]) -> None:
         self._group = group
         self._scans: dict[int, Scan] = {}
         self._surveys: dict[int, Survey] = {}
         best = best_copies(group)
         newest_first = sorted(best, key=_number, reverse=True)
-        server, queue, generation = naming(newest_first)
+        server, queue, generation = server_and_queue(newest_first)
         folders = list(dict.fromkeys(each.place.folder for each in group))
         self.journal = Journal(group[0].chain.identity, server, queue, generation, folders)
         self._logs = [f for f in best if not f.file.is_survivors]
-        self._survivors = [f for f in best if f.file.is_survivors]
+        self._compacted = [f for f in best if f.file.is_survivors]
         self._known = max(each.lsn_known for each in group)
-        self._expected = 0  # the next record's lsn, as far as it is known what stands before
+        self._expected = 0  # the next record's lsn, if the records before it are known
 
     def made(self) -> Journal:
         """Plan it."""
@@ -109,37 +112,37 @@ class _Plan:
         journal.damages = [d for each in self._group for d in each.damages if d.kind != "foreign"]
         self._find_synced()
         self._find_limits()
-        pieces = []
+        splits = []
         for found in self._logs:
-            piece, is_short = self._piece(found), found.file.bytes_missing
-            if piece is not None and (is_short or piece.lsn_last >= piece.lsn_first):
-                pieces.append(piece)
+            split, is_short = self._split(found), found.file.bytes_missing
+            if split is not None and (is_short or split.lsn_last >= split.lsn_first):
+                splits.append(split)
             if journal.torn:
-                break  # here the log ends
-        covered = [(p.lsn_first, p.lsn_last) for p in pieces]
-        for found in self._survivors:
-            if (extra := self._of_survivors(found, covered)) is not None:
-                pieces.append(extra)
+                break  # the log ends here
+        covered = [(p.lsn_first, p.lsn_last) for p in splits]
+        for found in self._compacted:
+            if (extra := self._of_compacted(found, covered)) is not None:
+                splits.append(extra)
                 covered.append((extra.lsn_first, extra.lsn_last))
-        journal.pieces = sorted(pieces, key=lambda p: (p.lsn_first, p.segment))
-        namings = self._namings()
-        journal.pieces = [replace(each, namings=namings) for each in journal.pieces]
+        journal.splits = sorted(splits, key=lambda p: (p.lsn_first, p.segment))
+        reader_names = self._reader_names()
+        journal.splits = [replace(each, reader_names=reader_names) for each in journal.splits]
         if covered:
-            journal.holes = without([(min(covered)[0], max(c[1] for c in covered))], *covered)
+            journal.lsn_gaps = without([(min(covered)[0], max(c[1] for c in covered))], *covered)
         return journal
 
-    def _namings(self) -> tuple[Naming, ...]:
-        """The readers that it names, as far as records or a snapshot of that are kept."""
-        found: list[Naming] = []
+    def _reader_names(self) -> tuple[ReaderName, ...]:
+        """Return the readers that the journal's records and snapshots name."""
+        found: list[ReaderName] = []
         for each in self._group:
             if each.chain.snapshot is not None:
-                found += namings_of(each.chain.snapshot)
+                found += reader_names_of(each.chain.snapshot)
         for log in self._logs:
             counts = Tally.from_footer(log.footer).counts if log.footer is not None else None
             if counts is None or any(counts[Kind.READER : Kind.READER + 1]):
                 surveyed = self._survey(log)
-                found += surveyed.namings
-                found += namings_among(surveyed.rest.records)
+                found += surveyed.reader_names
+                found += reader_names_among(surveyed.rest.records)
         return in_order(each for each in found if each.lsn < self.journal.lsn_next)
 
     def _scan(self, found: Found) -> Scan:
@@ -152,7 +155,7 @@ class _Plan:
         return scanned
 
     def _survey(self, found: Found) -> Survey:
-        """The same in bulk."""
+        """Return the same, read in bulk."""
         file = found.file
         number = file.number
         surveyed = self._surveys.get(number)
@@ -160,7 +163,7 @@ class _Plan:
             try:
                 data = found.place.read(file.path)
             except OSError:
-                surveyed = Survey(self._scan(found))  # which tells what to say of it
+                surveyed = Survey(self._scan(found))  # which reports the error
             else:
                 made = file.capacity + file.bytes_missing
                 surveyed = survey(data, found.path, file.journal, number, made)
@@ -168,7 +171,7 @@ class _Plan:
         return surveyed
 
     def _find_synced(self) -> None:
-        """As `Recovery` does: newest first, until a batch says up to where it was synced."""
+        """Find the last known sync as `Recovery` does: newest first, until a batch names it."""
         synced, before_unreadable = self._known, False
         for found in reversed(self._logs):
             if found.footer is not None and found.footer.lsn <= self._known + 1:
@@ -185,20 +188,20 @@ class _Plan:
         self.journal.lsn_synced = synced
 
     def _is_blank(self, found: Found) -> bool:
-        """Was nothing ever written to it?"""
+        """True if no record was ever written to the segment."""
         file = found.file
         return not (file.lsn_first or file.unreadable) and file.is_spare(self._survey(found).rest)
 
     def _find_limits(self) -> None:
-        """Newest first: up to which lsn each counts; those that hold nothing of it are left out."""
+        """Find up to which lsn each segment counts, newest first; drop those that do not count."""
         limit = 0
         kept: list[Found] = []
         for found in reversed(self._logs):
             file = found.file
             if not file.lsn_first and not file.unreadable:
                 file.lsn_first = self._survey(found).rest.lsn_first
-            behind = (f.file.lsn_first for f in self._survivors if f.file.rank > file.rank)
-            # What survivors stand for began where they say, be it before the next log.
+            behind = (f.file.lsn_first for f in self._compacted if f.file.rank > file.rank)
+            # A compacted segment supersedes from its first lsn on, even before the next log.
             file.lsn_limit = min((lsn for lsn in (limit, *behind) if lsn), default=0)
             first = file.lsn_first
             if first and file.supersedes(first):
@@ -209,10 +212,10 @@ class _Plan:
                 limit = first or limit
         self._logs = kept
 
-    # -- pieces -------------------------------------------------------------------------------
+    # -- splits -------------------------------------------------------------------------------
 
-    def _piece(self, found: Found) -> Piece | None:
-        """What is read of a segment; None: the log ended before it."""
+    def _split(self, found: Found) -> Split | None:
+        """Return the split of a segment; None if the log ended before it."""
         file, footer, synced = found.file, found.footer, self.journal.lsn_synced
         last = footer.lsn - 1 if footer is not None else file.lsn_limit - 1
         if file.lsn_limit:
@@ -224,24 +227,29 @@ class _Plan:
         if file.unreadable:
             self._name_unreadable(found, before)
             return self._made(found, 1, 0)
-        piece = self._made(found, first or before or max(last, 1), last)
-        piece = replace(piece, lsn_before=before)
+        split = self._made(found, first or before or max(last, 1), last)
+        split = replace(split, lsn_before=before)
         is_known = footer is not None or (file.lsn_limit and not self._is_alone(file))
         if last <= synced and (is_known or file.bytes_missing):
-            return piece
-        return self._with_end(found, piece)
+            return split
+        return self._with_end(found, split)
 
     def _is_alone(self, file: SegmentFile) -> bool:
-        """May what came behind it have been reclaimed? Of one that was never sealed nobody but
-        itself says then where it ends."""
+        """True if the segments after it may have been reclaimed.
+
+        Then, if it was never sealed, only its own records show where it ends.
+        """
         return 0 < file.lsn_limit <= self._known + 1
 
     def _is_cut_before(self, found: Found, first: int) -> bool:
-        """Do records miss before this segment? Then they are named, or the log ended there."""
+        """True if records are missing before this segment and the log ended there.
+
+        Missing records before the last known sync are noted as damage, and the log goes on.
+        """
         if not first or first <= self._known + 1 or not 0 < self._expected < first:
             return False
         lost = (max(self._expected, self._known + 1), first - 1)
-        theirs = [(s.file.lsn_first, s.footer.lsn - 1) for s in self._survivors if s.footer]
+        theirs = [(s.file.lsn_first, s.footer.lsn - 1) for s in self._compacted if s.footer]
         if not without([lost], *theirs):
             return False
         at = FILE_HEADER_BYTES
@@ -256,8 +264,8 @@ class _Plan:
             )
         return False
 
-    def _with_end(self, found: Found, piece: Piece) -> Piece | None:
-        """A piece that may have the torn end of the log in it: read now, and cut there."""
+    def _with_end(self, found: Found, split: Split) -> Split | None:
+        """Read a split that may have the log's torn end in it, and cut it there."""
         limit, surveyed = found.file.lsn_limit, self._survey(found)
         if limit and surveyed.lsn_last >= limit:
             surveyed = Survey(self._scan(found))
@@ -266,41 +274,41 @@ class _Plan:
         if limit:
             records = records[: bisect_left(records, limit, key=attrgetter("lsn"))]
         is_alone = self._is_alone(found.file)
-        synced = scanned.lsn_synced if is_alone else piece.lsn_synced
-        alone = replace(piece, lsn_last=0, lsn_synced=synced)
-        judge, cut = Judge(alone, surveyed.lsn_next, tally.item_last), None
+        synced = scanned.lsn_synced if is_alone else split.lsn_synced
+        alone = replace(split, lsn_last=0, lsn_synced=synced)
+        gap_check, cut = GapCheck(alone, surveyed.lsn_next, tally.item_last), None
         done = 0
-        for gap in judge.gaps(scanned, found.file.capacity, records):
+        for gap in gap_check.gaps(scanned, found.file.capacity, records):
             behind = bisect_left(records, gap.offset, done, key=_offset)
-            judge.see(records[done:behind])
+            gap_check.see(records[done:behind])
             done = behind
-            is_end, damage = judge.verdict(found.path, gap, 0)
+            is_end, damage = gap_check.verdict(found.path, gap, 0)
             if is_end:
                 cut, records = gap, records[:behind]
-                if not is_alone:  # else it went on in another segment
+                if not is_alone:  # else the log went on in another segment
                     self.journal.torn.append(
                         damage or Damage("torn", found.path, gap.offset, gap.end, gap.reason,
-                                         judge.expected or 1, max(scanned.lsn_next - 1, 0))
+                                         gap_check.expected or 1, max(scanned.lsn_next - 1, 0))
                     )  # fmt: skip
                 break
         first = surveyed.lsn_first if surveyed.count else 0
         if not (records or first):
-            is_short = cut is not None and cut.reason == SHORTER  # whoever reads it says so
-            return None if cut and not is_short else replace(piece, lsn_last=piece.lsn_first - 1)
+            is_short = cut is not None and cut.reason == SHORTER  # the task reports it
+            return None if cut and not is_short else replace(split, lsn_last=split.lsn_first - 1)
         tally.see_all(records)
         last = records[-1].lsn if records else surveyed.lsn_last
         end = records[-1].end if records else surveyed.last_end
         self._expected = last + 1
-        piece = replace(
-            piece, lsn_first=first or records[0].lsn, lsn_last=last,
+        split = replace(
+            split, lsn_first=first or records[0].lsn, lsn_last=last,
             records=surveyed.count + len(records),
             item_first=tally.item_first, item_last=tally.item_last,
             time_first=tally.time_min, time_last=tally.time_max,
         )  # fmt: skip
         if not found.file.bytes_missing and (cut is not None or found.footer is None):
             is_lost_behind = cut is None and any(g.offset >= end for g in scanned.gaps)
-            piece = replace(piece, stop=scanned.read_to if is_lost_behind else end)
-        return piece
+            split = replace(split, stop=scanned.read_to if is_lost_behind else end)
+        return split
 
     def _name_unreadable(self, found: Found, before: int) -> None:
         limit = found.file.lsn_limit
@@ -310,8 +318,8 @@ class _Plan:
                    before or 1, last, 1, ITEM_MAX)
         )  # fmt: skip
 
-    def _of_survivors(self, found: Found, covered: list[Range]) -> Piece | None:
-        """What of survivors no original has; None: nothing."""
+    def _of_compacted(self, found: Found, covered: list[Range]) -> Split | None:
+        """Return the records of a compacted segment whose originals are gone; None: no record."""
         file, footer = found.file, found.footer
         if file.unreadable:
             self._name_unreadable(found, file.lsn_first)
@@ -329,13 +337,13 @@ class _Plan:
         made = self._made(found, first, last)
         return replace(made, is_survivors=True, lsn_limit=limit, skip=tuple(skip))
 
-    def _made(self, found: Found, first: int, last: int) -> Piece:
+    def _made(self, found: Found, first: int, last: int) -> Split:
         file, journal = found.file, self.journal
         server, queue, generation = journal.server, journal.queue, journal.generation
         if found.opening is not None and found.opening.name:
-            server, queue, generation = naming([found])
+            server, queue, generation = server_and_queue([found])
         tally = Tally.from_footer(found.footer) if found.footer is not None else Tally()
-        return Piece(
+        return Split(
             found.path, journal.identity, file.journal, file.number,
             file.capacity + file.bytes_missing, first, last, server, queue, generation,
             copies=tuple(each.path for each in found.copies), version=found.version,

@@ -1,8 +1,9 @@
-"""The pieces that hold what each queue has at its end.
+"""Plan a read of items: which items each queue has at its end, and the splits with their bodies.
 
-    a folder   ──state_of──▶  State      which items are there, by a replay of ids and numbers
-    the same   ──plan_events─▶ pieces    where their bodies are
-                                └─ each with its part of the state (`Held`); those without are left
+    a folder         ──state_of────▶ State     which items are there, by a replay of ids and numbers
+    the same folder  ──plan_events─▶ splits    where the bodies are
+                                       └─ each with its part of the state (`PackedItems`);
+                                          a split without items is left out
 
 One rule: the state is that of one folder at one moment, and only its own files say where the items
 are.
@@ -18,16 +19,16 @@ from journal.files import Disk, Files
 from journal.recovery.recovery import Recovery
 from journal.tools.view import RESTARTS_MAX, live_files
 from kestrelpy.spark.files.copies import by_journal
-from kestrelpy.spark.files.discovery import Problem, look
+from kestrelpy.spark.files.discovery import Problem, discover
 from kestrelpy.spark.files.plan import History, Journal
 from kestrelpy.spark.files.plan_events import plan_events
 from kestrelpy.spark.files.queue_state import State
 
 
 def state_of(files: Files, folder: str) -> State:
-    """The state of the journal in `folder`, which a daemon may be writing.
+    """Return the state of the journal in `folder`; a daemon may be writing there.
 
-    Raises JournalError where it cannot be told.
+    Raises JournalError if it cannot be read.
     """
     disk = live_files(files)
     for _ in range(RESTARTS_MAX):
@@ -40,7 +41,7 @@ def state_of(files: Files, folder: str) -> State:
                 begun = True
                 state.see(record)
         except FileNotFoundError:
-            continue  # a daemon was done with it
+            continue  # a daemon removed it meanwhile
         except OSError as error:
             where = error.filename or folder
             raise JournalError(f"{where}: {error.strerror or error}") from error
@@ -54,15 +55,15 @@ def state_of(files: Files, folder: str) -> State:
 
 
 def plan_items(paths: Sequence[str], files: Files | None = None) -> History:
-    """The pieces that hold what each queue under these paths has at its end.
+    """Return the splits with the items that each queue under these paths has at its end.
 
-    Of several copies of a journal the one that goes on farthest counts; an archive alone holds no
-    state. Raises JournalError where no journal is.
+    Of several copies of a journal the longest counts; an archive alone holds no state. Raises
+    JournalError if there is no journal.
     """
     disk = files if files is not None else Disk()
-    looked, problems = look(live_files(disk), paths)
+    contents, problems = discover(live_files(disk), paths)
     journals: list[Journal] = []
-    for group in by_journal(looked, problems):
+    for group in by_journal(contents, problems):
         folders = [each.place.folder for each in group if not each.place.is_archive]
         if not folders:
             place = group[0].place
@@ -83,10 +84,10 @@ def plan_items(paths: Sequence[str], files: Files | None = None) -> History:
 def _farthest(files: Files, folders: list[str]) -> Journal:
     states = [(state_of(files, folder), folder) for folder in folders]
     state, folder = max(states, key=lambda each: each[0].lsn_next)
-    # After the state: where an item is now that was there then, if it still is.
+    # After the state, so that the splits show where an item of the state is now.
     journal = plan_events([folder], files).journals[0]
-    held = zip(journal.pieces, state.held(journal.pieces), strict=True)
-    journal.pieces = [replace(piece, held=part) for piece, part in held if part.count]
+    live_items = zip(journal.splits, state.live_items(journal.splits), strict=True)
+    journal.splits = [replace(split, live_items=part) for split, part in live_items if part.count]
     journal.damages = state.damages
     journal.state = state
     return journal

@@ -1,13 +1,13 @@
-"""What a journal's queue holds at its end: which items are there, their attempts, which are dead.
+"""The state of a journal's queue at its end: the items, their attempts, the dead letters.
 
-    snapshot  ──restore──▶  state  ◀──see── the records behind it, as a start of the daemon does
+    snapshot  ──restore──▶  state  ◀──see── the records after it, as at a start of the daemon
                               │
-                              └─ cut for each piece: `Held`, bytes that travel to who reads it
+                              └─ cut for each split: `PackedItems`, bytes that travel to executors
 
 It is the replay of `kestrelpy.core.replay.replay` without a queue: ids and numbers, no bodies, no
-clock. So an item whose expiry has passed is there until the daemon has noticed, as on disk.
+clock. So an expired item is in the state until a record says that the daemon removed it.
 
-One rule: a state is that of one queue after one record, and tells it without reading anything.
+One rule: the state changes by records alone, and reads no file.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from journal.format.subscription_state import GONE, STOPS, DeadEntry
 from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import Snapshot
-from kestrelpy.spark.files.live_items import DEAD, DELAYED, LENT
-from kestrelpy.spark.files.split import Held, Piece
+from kestrelpy.spark.files.live_items import DEAD, DELAYED, LEASED
+from kestrelpy.spark.files.split import PackedItems, Split
 
 _PAIR: Final = struct.Struct("<QQ")
 _ENDS: Final = frozenset(
     {Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED, Kind.MOVED}
 )
-# Of the queue, not of an item that is there.
+# Of the queue, not of one of its items.
 _OTHERS: Final = frozenset(
     {Kind.TOKENS, Kind.PAUSED, Kind.DECLARED, Kind.RENEWED, Kind.SETTLED, Kind.IDS}
 )
@@ -42,16 +42,16 @@ _OTHERS: Final = frozenset(
 
 @dataclass(slots=True)
 class State:
-    """Of one queue. `dead` by item; dead, lent and delayed items are in `live`, too.
+    """The state of one queue. `live` has all items; `dead`, `leased` and `delayed` are among them.
 
-    `lent` are those by token: no other lease is in the log. `released` has the marker that an item
-    got when its delay was over, by item.
+    `leased` are the leases by token: no other lease is in the log. `released` has, by item, the
+    marker that a delayed item got at its release.
     """
 
     live: IdSet = field(default_factory=IdSet)
     attempts: IdCounts = field(default_factory=IdCounts)
     dead: dict[int, DeadEntry] = field(default_factory=dict)
-    lent: set[int] = field(default_factory=set)
+    leased: set[int] = field(default_factory=set)
     delayed: set[int] = field(default_factory=set)
     released: dict[int, int] = field(default_factory=dict)
     lsn_next: int = 1
@@ -60,10 +60,10 @@ class State:
     passes_on: bool = False
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Begin with this instead of nothing."""
+        """Begin with the state of this snapshot."""
         self.live, self.attempts = snapshot.live.copy(), snapshot.attempts.copy()
         self.dead = {entry.item: entry for entry in snapshot.dead}
-        self.lent = {entry.item for entry in snapshot.leased}
+        self.leased = {entry.item for entry in snapshot.leased}
         self.delayed = {entry.item for entry in snapshot.delayed}
         self.released = {
             e.item: e.marker
@@ -74,7 +74,7 @@ class State:
         self.snapshot_lsn, self.lsn_next = snapshot.lsn, snapshot.lsn + 1
 
     def see(self, record: Record) -> None:
-        """One record, in order; raises NewerFormat where its effect is not known."""
+        """Apply the next record. Raises NewerFormat if its kind is not known."""
         kind, item, self.lsn_next = record.kind, record.item, record.lsn + 1
         if kind == Kind.READER and not record.reader:
             if record.small == GONE:
@@ -107,21 +107,21 @@ class State:
             )
 
     def _leave_all(self) -> None:
-        """The queue was deleted: its folder is there for its children alone."""
+        """Drop all items: the queue was deleted, and its folder stays for its children."""
         self.live, self.attempts, self.dead = IdSet(), IdCounts(), {}
-        self.lent, self.delayed, self.released = set(), set(), {}
+        self.leased, self.delayed, self.released = set(), set(), {}
 
     def _end(self, item: int) -> None:
         self.live.discard(item)
         self.attempts.set(item, 0)
         self.dead.pop(item, None)
-        self.lent.discard(item)
+        self.leased.discard(item)
         self.delayed.discard(item)
         self.released.pop(item, None)
 
     def _returned(self, record: Record) -> None:
         item = record.item
-        self.lent.discard(item)
+        self.leased.discard(item)
         if item in self.dead:
             return
         if record.small:
@@ -131,7 +131,7 @@ class State:
 
     def _buried(self, record: Record) -> None:
         item = record.item
-        self.lent.discard(item)
+        self.leased.discard(item)
         self.delayed.discard(item)
         self.attempts.set(item, 0)
         self.dead[item] = _dead(record, len(self.dead))
@@ -141,7 +141,7 @@ class State:
         self.attempts.set(record.item, 0)
 
     def _leased(self, record: Record) -> None:
-        self.lent.add(record.item)
+        self.leased.add(record.item)
 
     def _released(self, record: Record) -> None:
         if record.item in self.delayed:
@@ -156,25 +156,25 @@ class State:
             if item in self.live:
                 kept.set(item, count)
         self.attempts = kept
-        self.lent = {i for i in self.lent if i in self.live}
+        self.leased = {i for i in self.leased if i in self.live}
         self.delayed = {i for i in self.delayed if i > last}
         self.released = {i: marker for i, marker in self.released.items() if i in self.live}
 
-    def held(self, pieces: Sequence[Piece]) -> list[Held]:
-        """Each piece's part, by the range of items put there."""
+    def live_items(self, splits: Sequence[Split]) -> list[PackedItems]:
+        """Return each split's part, by the range of items put there."""
         attempts = dict(self.attempts.items()) | {e.item: e.attempts for e in self.dead.values()}
-        states = dict.fromkeys(self.delayed, DELAYED) | dict.fromkeys(self.lent, LENT)
+        states = dict.fromkeys(self.delayed, DELAYED) | dict.fromkeys(self.leased, LEASED)
         states |= dict.fromkeys(self.dead, DEAD)
         pairs = [sorted(each.items()) for each in (attempts, states, self.released)]
         made = []
-        for piece in pieces:
-            first, last = piece.item_first, piece.item_last
-            if not (first or piece.records):  # no footer says it
+        for split in splits:
+            first, last = split.item_first, split.item_last
+            if not (first or split.records):  # unknown without a footer
                 first, last = 1, ITEM_MAX
             part = self.live.between(first, last)
             ranges, pages = part.encode()
             attempted, others, released = (_pairs(each, first, last) for each in pairs)
-            made.append(Held(ranges, pages, attempted, others, released, part.count))
+            made.append(PackedItems(ranges, pages, attempted, others, released, part.count))
         return made
 
 

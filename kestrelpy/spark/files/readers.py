@@ -1,13 +1,13 @@
-"""Which readers a journal names: fan-out children by their numbers, and what each begins with.
+"""The readers that a journal names: fan-out children by number, and where each begins.
 
     READER number 1 "audit" ──▶ records with the reader 1 are those of `orders+audit`
-    READER number 1, stops  ──▶ it is gone, with all that it had
-    READER number 0, stops  ──▶ from here on the queue's own line takes nothing of what is put
+    READER number 1, stops  ──▶ the child is gone, with all that it had
+    READER number 0, stops  ──▶ from here on the queue's own consumers get no new items
 
-A number may be given again when nothing that a start reads tells of its first child any more: whose
-a record is follows from its number and from which naming stands before it (`Turns`).
+A number may be given again once no record that a start reads names its first child. So the child of
+a record follows from its number and from the READER record before it (`ReaderNumbers`).
 
-One rule: what nothing names any more is shown as its number.
+One rule: a reader whose name is in no record is shown as its number.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from journal.format.subscription_state import STOPS
 from journal.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from kestrelpy.spark.files.frame_headers import Heads
+    from kestrelpy.spark.files.frame_headers import FrameHeaders
 
-OWN: Final = 0  # the queue's own line
+OWN: Final = 0  # the queue's own consumers
 _NUMBER_BITS: Final = 16  # of a reader's number in a record
 NUMBERS: Final = (1 << _NUMBER_BITS) - 1
 
 
-class Naming(NamedTuple):
-    """A READER record, or what a snapshot says in its place (`lsn` 0).
+class ReaderName(NamedTuple):
+    """A READER record, or the same from a snapshot (`lsn` 0).
 
-    The child `name` sees items behind the `floor`, and none that was put before the record.
+    The child `name` sees items after the `floor`, and none that was put before the record.
     """
 
     number: int
@@ -44,9 +44,9 @@ class Naming(NamedTuple):
 
 
 class Child(NamedTuple):
-    """A fan-out child as a journal tells of it. `stopped_lsn` 0: it is there.
+    """A fan-out child in a journal's records. `stopped_lsn` 0: it is still there.
 
-    `reader` is its number, or, if that was given again, one that no other child has.
+    `reader` is its number or, if that was given again, one that no other child has.
     """
 
     number: int
@@ -57,72 +57,72 @@ class Child(NamedTuple):
     reader: int
 
 
-class Turns:
-    """Which child of a number a record is of."""
+class ReaderNumbers:
+    """Which of several children with one number a record belongs to."""
 
-    def __init__(self, namings: Iterable[Naming], last: int | None = None) -> None:
-        """As of the lsn `last`."""
+    def __init__(self, reader_names: Iterable[ReaderName], last: int | None = None) -> None:
+        """Take the reader names up to the lsn `last`."""
         self._lsns: dict[int, list[int]] = {}
-        for each in namings:
+        for each in reader_names:
             if each.number and each.lsn and not each.stops and (last is None or each.lsn <= last):
                 self._lsns.setdefault(each.number, []).append(each.lsn)
         for lsns in self._lsns.values():
             lsns.sort()
 
     def reader(self, number: int, lsn: int) -> int:
-        """`Child.reader` of a record: the number, if it was not given again behind this lsn."""
+        """Return `Child.reader`: the number itself, if it was not given again after `lsn`."""
         lsns = self._lsns.get(number, ())
         return number | (len(lsns) - bisect_right(lsns, lsn)) << _NUMBER_BITS
 
     def given_again(self) -> set[int]:
-        """The numbers that two children had, or more."""
+        """Return the numbers that two or more children had."""
         return {number for number, lsns in self._lsns.items() if len(lsns) > 1}
 
 
-def namings_in(heads: Heads) -> list[Naming]:
-    """Those among some records."""
-    which = heads.kind == Kind.READER
+def reader_names_in(headers: FrameHeaders) -> list[ReaderName]:
+    """Return the reader names in some records."""
+    which = headers.kind == Kind.READER
     if not which.any():
         return []
-    found = heads.pick(which)
+    found = headers.pick(which)
     numbers = (found.reader, found.lsn, found.number, found.small)
     rows = zip(*(each.tolist() for each in numbers), found.metas, strict=True)
     return [
-        Naming(number, _text(meta.get(Tag.NAME)), lsn, floor, small == STOPS)
+        ReaderName(number, _text(meta.get(Tag.NAME)), lsn, floor, small == STOPS)
         for number, lsn, floor, small, meta in rows
     ]
 
 
-def namings_among(records: Iterable[Record]) -> list[Naming]:
-    """The same, of records one by one."""
+def reader_names_among(records: Iterable[Record]) -> list[ReaderName]:
+    """Return the same for records one by one."""
     return [
-        Naming(r.reader, _text(decode_meta(r.meta).get(Tag.NAME)), r.lsn, r.number,
+        ReaderName(r.reader, _text(decode_meta(r.meta).get(Tag.NAME)), r.lsn, r.number,
                r.small == STOPS)
         for r in records
         if r.kind == Kind.READER
     ]  # fmt: skip
 
 
-def namings_of(snapshot: Snapshot) -> list[Naming]:
-    """Those that a snapshot knows."""
-    found = [Naming(OWN, "", 0, 0, True)] if snapshot.passes_on else []
-    found += [Naming(r.number, _text(r.name), 0, r.floor, False) for r in snapshot.readers]
+def reader_names_of(snapshot: Snapshot) -> list[ReaderName]:
+    """Return the reader names in a snapshot."""
+    found = [ReaderName(OWN, "", 0, 0, True)] if snapshot.passes_on else []
+    found += [ReaderName(r.number, _text(r.name), 0, r.floor, False) for r in snapshot.readers]
     return found
 
 
-def in_order(namings: Iterable[Naming]) -> tuple[Naming, ...]:
-    """Each once; where a record is kept, what a snapshot says in its place is not needed."""
-    known = set(namings)
-    told = {each.number for each in known if each.lsn and (each.stops == (not each.number))}
-    kept = [each for each in known if each.lsn or each.number not in told]
-    return tuple(sorted(kept, key=lambda each: (each.lsn, each.number)))
+def in_order(reader_names: Iterable[ReaderName]) -> tuple[ReaderName, ...]:
+    """Return each name once, by lsn; a record replaces the snapshot's entry for it."""
+    known = set(reader_names)
+    recorded = {each.number for each in known if each.lsn and (each.stops == (not each.number))}
+    chosen = [each for each in known if each.lsn or each.number not in recorded]
+    return tuple(sorted(chosen, key=lambda each: (each.lsn, each.number)))
 
 
-def children(namings: Sequence[Naming], last: int | None = None) -> list[Child]:
-    """By number, as of the lsn `last`; of those of one number the first comes first."""
-    turns, found = Turns(namings, last), list[Child]()
+def children(reader_names: Sequence[ReaderName], last: int | None = None) -> list[Child]:
+    """Return the children by number, as of the lsn `last`; with one number, the oldest first."""
+    reader_numbers, found = ReaderNumbers(reader_names, last), list[Child]()
     newest: dict[int, int] = {}  # where in `found`
-    for each in namings:
+    for each in reader_names:
         if each.number == OWN or (last is not None and each.lsn > last):
             continue
         at = newest.get(each.number)
@@ -130,16 +130,19 @@ def children(namings: Sequence[Naming], last: int | None = None) -> list[Child]:
             found[at] = found[at]._replace(stopped_lsn=each.lsn)
         if not each.stops and (at is None or each.lsn):
             newest[each.number] = len(found)
-            reader = turns.reader(each.number, each.lsn)
+            reader = reader_numbers.reader(each.number, each.lsn)
             found.append(Child(each.number, each.name, each.lsn, each.floor, 0, reader))
     return sorted(found, key=lambda child: child.number)
 
 
-def passed_on(namings: Sequence[Naming]) -> list[tuple[int, int | None, int]]:
-    """From which lsn to which the queue's own line took nothing (None: it goes on), and behind
-    which item: what was put then is for others, or discarded at once."""
+def passed_on(reader_names: Sequence[ReaderName]) -> list[tuple[int, int | None, int]]:
+    """Return the spans of lsns in which the queue's own consumers got no new items.
+
+    A span is its first lsn, its end (None: it goes on), and the item after which it counts. An item
+    put in a span is for the children, or discarded at once.
+    """
     spans: list[tuple[int, int | None, int]] = []
-    for each in namings:
+    for each in reader_names:
         if each.number != OWN:
             continue
         is_on = bool(spans) and spans[-1][1] is None
@@ -150,9 +153,9 @@ def passed_on(namings: Sequence[Naming]) -> list[tuple[int, int | None, int]]:
     return spans
 
 
-def names(namings: Sequence[Naming]) -> dict[int, str]:
-    """The children's names, by `Child.reader`."""
-    return {each.reader: each.name for each in children(namings) if each.name}
+def names(reader_names: Sequence[ReaderName]) -> dict[int, str]:
+    """Return the children's names, by `Child.reader`."""
+    return {each.reader: each.name for each in children(reader_names) if each.name}
 
 
 def _text(name: int | bytes | None) -> str:

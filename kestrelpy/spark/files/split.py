@@ -1,15 +1,15 @@
-"""A piece: a stretch of one segment that one reader reads, with all that it needs to know for it.
+"""A split: a stretch of one segment, with all that a task needs to read it.
 
     0        start                         stop          the file's end
     +--------+-----------------------------+-------------+
              | records from `lsn_first` to `lsn_last`,
-             | but those in `skip`, which other pieces have, and none from `lsn_limit` on
+             | but those in `skip`, which other splits have, and none from `lsn_limit` on
 
-A piece is planned where the folders are seen and read where Spark runs its tasks, maybe minutes
-later, while a daemon writes, seals, removes and uses segments again.
+The driver plans a split, and an executor reads it, maybe minutes later. Meanwhile a daemon writes,
+seals, removes and reuses segments.
 
-One rule: a piece names its journal, segment and lsns, so that a file which has become another one
-meanwhile is noticed (`PieceGone`) and never read as if it were the old one.
+One rule: a split names its journal, segment and lsns, so that a task notices if the file has become
+another one (`SplitGone`), and never reads it as the old one.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from journal.errors import ITEM_MAX, JournalError
 from journal.format.segment import FILE_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from kestrelpy.spark.files.readers import Naming
+    from kestrelpy.spark.files.readers import ReaderName
 
 Range = tuple[int, int]  # first and last, both included
 
 
-class PieceGone(JournalError):
-    """A segment is not where it was: removed, or its file is used for another one.
+class SplitGone(JournalError):
+    """A segment has gone: it was removed, or its file is used for another segment.
 
-    `lsn_first` to `lsn_last` are the records that were not read.
+    The records `lsn_first` to `lsn_last` were not read.
     """
 
     def __init__(self, path: str, lsn_first: int, lsn_last: int, why: str) -> None:
@@ -48,12 +48,12 @@ class PieceGone(JournalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """Which of a piece's items are still there, as bytes that travel.
+class PackedItems:
+    """The live items of a split, packed as bytes that travel to executors.
 
-    `ranges` and `pages` are those of `journal.sets.id_set.IdSet`; the others are pairs of u64 with
-    rising items: an item and its attempts; its state, where it is not ready (`holding.STATES`); the
-    marker it got when its delay was over.
+    `ranges` and `pages` are those of `journal.sets.id_set.IdSet`. The others are pairs of u64, by
+    rising item: an item and its attempts; an item that is not ready and its state (the place in
+    `live_items.STATES`); an item that was delayed and the marker of its release.
     """
 
     ranges: bytes
@@ -65,15 +65,19 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A stretch of one segment. Numbers are inclusive; 0 means not known, but in `lsn_synced`.
+class Split:
+    """A stretch of one segment. Numbers are inclusive; 0: not known, except in `lsn_synced`.
 
-    `copies` are other files with the same bytes. `stop` 0: to the segment's end. Records up to
-    `lsn_synced` must be there; what is not whole behind it is the end of the log. `size` is what
-    the file was made with, `records` how many there are at most, where a footer says so.
-    `lsn_before`: the first that may have been here, be it lost. `is_headless`: its header was not
-    readable when it was planned. `held`: of items, those that are wanted.
-    `namings` are the readers that the journal names.
+    - `copies`: other files with the same bytes.
+    - `stop`: where the stretch ends; 0: at the segment's end.
+    - `size`: the bytes that the file was made with.
+    - `lsn_synced`: records up to here must be there; after it, bytes that are not a whole record
+      are the end of the log.
+    - `lsn_before`: the first record that may have been here, though it may be lost.
+    - `is_headless`: the file header was not readable when the split was planned.
+    - `records`: how many records there are at most, if a footer counts them.
+    - `live_items`: the items to read, in a read of items.
+    - `reader_names`: the readers that the journal names.
     """
 
     path: str
@@ -101,21 +105,21 @@ class Piece:
     time_first: int = 0
     time_last: int = 0
     records: int = 0
-    held: Held | None = None
-    namings: tuple[Naming, ...] = ()
+    live_items: PackedItems | None = None
+    reader_names: tuple[ReaderName, ...] = ()
 
     @property
     def bytes(self) -> int:
-        """How much of the file is read."""
+        """How many bytes of the file are read."""
         return (self.stop or self.size) - self.start
 
     @property
     def is_whole(self) -> bool:
-        """Is it all of its segment?"""
+        """True if the split is all of its segment."""
         return self.start == FILE_HEADER_BYTES and not self.stop
 
-    def only(self, lsn_first: int, lsn_last: int) -> Piece:
-        """The same piece without records outside this range."""
+    def only(self, lsn_first: int, lsn_last: int) -> Split:
+        """Return this split without the records outside this range."""
         outside = []
         if lsn_first > 1:
             outside.append((1, lsn_first - 1))
@@ -126,8 +130,8 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Which rows are wanted. Markers: behind `marker_after`, up to `marker_upto`; times: from
-    `from_ms` on, before `before_ms`. None: no limit. A limit of markers passes over what has none.
+    """Which rows are wanted: markers after `marker_after` up to `marker_upto`, times from `from_ms`
+    on and before `before_ms`. None: no limit. A limit of markers skips records without a marker.
     """
 
     marker_after: int | None = None
@@ -135,17 +139,17 @@ class Limits:
     from_ms: int | None = None
     before_ms: int | None = None
 
-    def excludes(self, piece: Piece) -> bool:
-        """Is it known before reading that no row of this piece is wanted?"""
-        if piece.time_first:
-            if self.from_ms is not None and piece.time_last < self.from_ms:
+    def excludes(self, split: Split) -> bool:
+        """True if the plan shows that no row of this split is wanted."""
+        if split.time_first:
+            if self.from_ms is not None and split.time_last < self.from_ms:
                 return True
-            if self.before_ms is not None and piece.time_first >= self.before_ms:
+            if self.before_ms is not None and split.time_first >= self.before_ms:
                 return True
-        if piece.held is not None and piece.item_first:
-            if self.marker_after is not None and piece.item_last <= self.marker_after:
+        if split.live_items is not None and split.item_first:
+            if self.marker_after is not None and split.item_last <= self.marker_after:
                 return True
-            if self.marker_upto is not None and piece.item_first > self.marker_upto:
+            if self.marker_upto is not None and split.item_first > self.marker_upto:
                 return True
         return False
 
@@ -154,7 +158,7 @@ NO_LIMITS: Final = Limits()
 
 
 def without(ranges: Iterable[Range], *others: Range) -> list[Range]:
-    """What of these no other range has; rising."""
+    """Return the parts of `ranges` that no other range has, rising."""
     left = sorted(ranges)
     for first, last in others:
         rest: list[Range] = []

@@ -1,1 +1,1 @@
-"""Reading queues from running servers."""
+"""Reads queues from running servers."""

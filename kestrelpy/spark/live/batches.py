@@ -1,9 +1,9 @@
-"""Answers of a server as Arrow batches: the columns that are named, and no others.
+"""Answers of a server as Arrow batches, with the selected columns only.
 
     VALUE <key> <flags> <bytes> <marker> <stored> <expires> <attempts> <state> <key> <id>
     0     1     2       3       4        5        6         7          8       9     10
 
-One rule: what is not named is not looked at; a body is copied once, from the answer's bodies.
+One rule: only fields of selected columns are decoded; a body is copied once, from the answer.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _NONE: Final = b"-"
 
 
 def batch_of(
-    piece: Slice, values: Values, selection: Selection, options: Options
+    part: Slice, values: Values, selection: Selection, options: Options
 ) -> pa.RecordBatch | None:
-    """The items of an answer that lie in the slice and in the time that was asked for."""
-    inside = _inside(values, piece, options)
+    """Return the items of an answer that are within the slice and the wanted time."""
+    inside = _inside(values, part, options)
     count = len(values.lines)
-    arrays = [_column(name, piece, values, count) for name in selection.names]
+    arrays = [_column(name, part, values, count) for name in selection.names]
     batch = pa.RecordBatch.from_arrays(arrays, schema=selection.arrow)
     if inside is not None:
         batch = batch.filter(inside)
     return batch if batch.num_rows else None
 
 
-def _inside(values: Values, piece: Slice, options: Options) -> pa.Array | None:
-    """Which items are wanted; None: all of them."""
+def _inside(values: Values, part: Slice, options: Options) -> pa.Array | None:
+    """Return which items are wanted; None: all of them."""
     wanted = None
-    if values.last_marker > piece.span.upto:
-        wanted = pc.less_equal(_numbers(values, _MARKER), piece.span.upto)
+    if values.last_marker > part.span.upto:
+        wanted = pc.less_equal(_numbers(values, _MARKER), part.span.upto)
     starting, ending = options.starting_timestamp_ms, options.ending_timestamp_ms
     if starting is not None or ending is not None:
         stored = _numbers(values, _STORED)
@@ -56,13 +56,13 @@ def _inside(values: Values, piece: Slice, options: Options) -> pa.Array | None:
     return wanted
 
 
-def _column(name: str, piece: Slice, values: Values, count: int) -> pa.Array:
+def _column(name: str, part: Slice, values: Values, count: int) -> pa.Array:
     if name == "server":
-        return pa.repeat(pa.scalar(piece.server, pa.string()), count)
+        return pa.repeat(pa.scalar(part.server, pa.string()), count)
     if name == "queue":
-        return pa.repeat(pa.scalar(piece.queue, pa.string()), count)
+        return pa.repeat(pa.scalar(part.queue, pa.string()), count)
     if name == "origin":
-        return pa.nulls(count, pa.string())  # a move is not in this version's answers
+        return pa.nulls(count, pa.string())  # an answer does not say it
     if name == "value":
         return _bodies(values)
     field, make = _FIELDS[name]

@@ -1,12 +1,12 @@
-"""The items that servers hold now, by marker: what there is, and every item of a range once.
+"""The items that servers hold now, by marker; every item of a range is read once.
 
     driver     look:  stats, stats markers       -> which queues, from which marker to which
                plan:  ranges, cut and packed     -> the slices of each partition
     executor   read:  gets q/peek/after=<m>/n=10000/full, from the range's begin to its end
 
-Whatever breaks on the way, reading goes on behind the last marker that was handed on.
+After a broken connection, the read goes on after the last marker that it handed on.
 
-One rule: nothing is removed, and nothing is created.
+One rule: a read removes nothing and creates nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Final, TypeVar
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.live.wire import ITEMS_MAX, Lost, Patience, Unreachable, Values, Wire
-from kestrelpy.spark.offsets import Address, Range, packed, range_of, refuse_strangers
+from kestrelpy.spark.offsets import Address, Range, packed, range_of, refuse_unknown_servers
 from kestrelpy.spark.options import Options
 
 log = logging.getLogger("kestrelpy.spark")
@@ -36,27 +36,27 @@ _SUFFIXES: Final = ("_marker_earliest", "_marker_latest", "_generation", "_kept_
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What a server says of one queue."""
+class QueueMarkers:
+    """The markers that a server holds of one queue."""
 
     generation: int
-    earliest: int  # marker of the first kept item; one behind the latest when none is
+    earliest: int  # marker of the first item there; one after the latest if there is none
     latest: int  # the last marker that was given
     kept_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What a server says of itself."""
+class ServerQueues:
+    """A server and its queues."""
 
     address: Address
     server: str  # its id
-    queues: dict[str, Held]
+    queues: dict[str, QueueMarkers]
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A range of the markers of one queue, and about how many bytes that is."""
+    """A range of the markers of one queue, and its approximate size in bytes."""
 
     address: Address
     server: str
@@ -67,7 +67,7 @@ class Slice:
 
 
 def patience_of(options: Options) -> Patience:
-    """How long to wait for a server."""
+    """Return how long to wait for a server, by the options."""
     return Patience(
         options.connect_timeout_ms,
         options.read_timeout_ms,
@@ -80,40 +80,40 @@ def patience_of(options: Options) -> Patience:
 
 
 def plan(options: Options) -> list[list[Slice]]:
-    """What each partition reads; raises KestrelError."""
+    """Return the slices of each partition. Raises KestrelError."""
     seen = look(options)
     _refuse_unknown(options, seen)
-    refuse_strangers(options.markers, [*map(str, options.servers), *(s.server for s in seen)])
+    refuse_unknown_servers(options.markers, [*map(str, options.servers), *(s.server for s in seen)])
     slices = []
     wanted = options.wanted
     for server in seen:
         if wanted.servers is not None and server.server not in wanted.servers:
             continue
         names = (str(server.address), server.server)
-        for queue, held in sorted(server.queues.items()):
+        for queue, markers in sorted(server.queues.items()):
             if not options.chooses(queue):
                 continue
             span = range_of(
                 options.starting_markers.of(names, queue),
                 options.ending_markers.of(names, queue),
-                held.earliest,
-                held.latest,
+                markers.earliest,
+                markers.latest,
             )
             span &= wanted.markers
             if span:
                 slices.append(
                     Slice(
-                        server.address, server.server, queue, held.generation, span,
-                        _size(held, span),
+                        server.address, server.server, queue, markers.generation, span,
+                        _size(markers, span),
                     )
                 )  # fmt: skip
     return packed(slices, options.max_partition_bytes, options.min_partitions, _cut)
 
 
-def _size(held: Held, span: Range) -> int:
-    """About how many bytes a range is, if items lie evenly."""
-    share = (span.upto - span.after) / max(held.latest - held.earliest + 1, 1)
-    return round(held.kept_bytes * share) + _LINE_BYTES * (span.upto - span.after)
+def _size(markers: QueueMarkers, span: Range) -> int:
+    """Return about how many bytes a range has, as if all items had one size."""
+    share = (span.upto - span.after) / max(markers.latest - markers.earliest + 1, 1)
+    return round(markers.kept_bytes * share) + _LINE_BYTES * (span.upto - span.after)
 
 
 def _cut(whole: Slice, parts: int) -> list[Slice]:
@@ -121,11 +121,11 @@ def _cut(whole: Slice, parts: int) -> list[Slice]:
     return [replace(whole, span=span, size=whole.size // len(spans)) for span in spans]
 
 
-def look(options: Options) -> list[Seen]:
-    """What the servers hold; those out of reach are passed over or an error, as was said."""
+def look(options: Options) -> list[ServerQueues]:
+    """Return the servers' queues; with `skipUnreachable` skip servers that do not answer."""
     patience = patience_of(options)
 
-    def one(address: Address) -> Seen | None:
+    def one(address: Address) -> ServerQueues | None:
         try:
             return retried(address, patience, lambda: _look_at(address, patience))
         except Unreachable as error:
@@ -138,17 +138,17 @@ def look(options: Options) -> list[Seen]:
         return [seen for seen in pool.map(one, options.servers) if seen is not None]
 
 
-def _look_at(address: Address, patience: Patience) -> Seen:
+def _look_at(address: Address, patience: Patience) -> ServerQueues:
     server = Wire(address, patience).server_id()
     wire = Wire(address, patience)
     try:
-        return Seen(address, server, held_in(wire.stats("markers")))
+        return ServerQueues(address, server, queue_markers(wire.stats("markers")))
     finally:
         wire.close()
 
 
-def held_in(stats: dict[str, str]) -> dict[str, Held]:
-    """`stats markers` by queue."""
+def queue_markers(stats: dict[str, str]) -> dict[str, QueueMarkers]:
+    """Return the answer to `stats markers` by queue."""
     numbers: dict[str, dict[str, int]] = {}
     for name, text in stats.items():
         for suffix in _SUFFIXES:
@@ -156,7 +156,7 @@ def held_in(stats: dict[str, str]) -> dict[str, Held]:
                 queue = name[len("queue_") : -len(suffix)]
                 numbers.setdefault(queue, {})[suffix] = int(text)
     return {
-        queue: Held(
+        queue: QueueMarkers(
             each["_generation"],
             each["_marker_earliest"],
             each["_marker_latest"],
@@ -167,8 +167,8 @@ def held_in(stats: dict[str, str]) -> dict[str, Held]:
     }
 
 
-def _refuse_unknown(options: Options, seen: list[Seen]) -> None:
-    """A name without a sign of a glob is a queue that somebody expects to be there."""
+def _refuse_unknown(options: Options, seen: list[ServerQueues]) -> None:
+    """Raise KestrelError if a name without wildcards is the name of no queue."""
     there = {queue for server in seen for queue in server.queues}
     for name in options.queues if seen else ():
         if name in there or any(sign in name for sign in "*?["):
@@ -184,57 +184,58 @@ def _refuse_unknown(options: Options, seen: list[Seen]) -> None:
 
 
 def read(slices: Sequence[Slice], options: Options) -> Iterator[tuple[Slice, Values]]:
-    """The items of the slices, answer by answer, in order; raises KestrelError.
+    """Return the items of the slices, answer by answer, in order. Raises KestrelError.
 
     The last answer of a slice may go beyond its range.
     """
-    for _, pieces in groupby(slices, attrgetter("address")):
+    for _, parts in groupby(slices, attrgetter("address")):
         try:
-            yield from _read_server(list(pieces), options)
+            yield from _read_server(list(parts), options)
         except Unreachable as error:
             if not options.skip_unreachable:
                 raise
             log.warning("%s", error.passed_over)
 
 
-def _read_server(pieces: list[Slice], options: Options) -> Iterator[tuple[Slice, Values]]:
-    """The slices of one server, over one connection as long as it lasts."""
+def _read_server(parts: list[Slice], options: Options) -> Iterator[tuple[Slice, Values]]:
+    """Return the slices of one server, over one connection while it lasts."""
     patience = patience_of(options)
-    todo = deque(pieces)
+    todo = deque(parts)
     failures = 0
     while True:
         try:
-            wire = _connected(pieces[0], patience)
+            wire = _connected(parts[0], patience)
             try:
-                held = held_in(wire.stats("markers"))
+                markers = queue_markers(wire.stats("markers"))
                 while todo:
-                    piece = todo[0]
-                    for values in _answers(wire, piece) if _lives(piece, held, options) else ():
+                    part = todo[0]
+                    is_there = _is_same_queue(part, markers, options)
+                    for values in _answers(wire, part) if is_there else ():
                         failures = 0
-                        todo[0] = replace(piece, span=Range(values.last_marker, piece.span.upto))
-                        yield piece, values
+                        todo[0] = replace(part, span=Range(values.last_marker, part.span.upto))
+                        yield part, values
                     todo.popleft()
-                # A queue made anew while it was read has other items under the same markers.
-                held_now = held_in(wire.stats("markers"))
-                for piece in pieces:
-                    if piece.queue in held and held[piece.queue].generation == piece.generation:
-                        _lives(piece, held_now, options)
+                # A queue made anew during the read has other items under the same markers.
+                markers_now = queue_markers(wire.stats("markers"))
+                for part in parts:
+                    if part.queue in markers and markers[part.queue].generation == part.generation:
+                        _is_same_queue(part, markers_now, options)
                 return
             finally:
                 wire.close()
         except Lost as error:
             failures += 1
             if failures > patience.retries:
-                raise Unreachable(pieces[0].address, str(error)) from None
+                raise Unreachable(parts[0].address, str(error)) from None
             time.sleep(patience.retry_ms / 1000)
 
 
-def _answers(wire: Wire, piece: Slice) -> Iterator[Values]:
-    """Answer by answer; the next one is asked for before this one is looked at."""
-    after, upto = piece.span.after, piece.span.upto
+def _answers(wire: Wire, part: Slice) -> Iterator[Values]:
+    """Return answer by answer; the next request is sent before this answer is handed on."""
+    after, upto = part.span.after, part.span.upto
     asked = after < upto
     if asked:
-        wire.ask(_request(piece.queue, after, upto))
+        wire.ask(_request(part.queue, after, upto))
     while asked:
         values = wire.values()
         if not values.lines:
@@ -242,7 +243,7 @@ def _answers(wire: Wire, piece: Slice) -> Iterator[Values]:
         after = values.last_marker
         asked = after < upto
         if asked:
-            wire.ask(_request(piece.queue, after, upto))
+            wire.ask(_request(part.queue, after, upto))
         yield values
 
 
@@ -250,26 +251,26 @@ def _request(queue: str, after: int, upto: int) -> str:
     return f"gets {queue}/peek/after={after}/n={min(ITEMS_MAX, upto - after)}/full"
 
 
-def _connected(piece: Slice, patience: Patience) -> Wire:
-    """A connection to the server that was planned."""
-    server = Wire(piece.address, patience).server_id()
-    if server != piece.server:
+def _connected(part: Slice, patience: Patience) -> Wire:
+    """Connect to the server of the plan; raises KestrelError if it is another one."""
+    server = Wire(part.address, patience).server_id()
+    if server != part.server:
         raise KestrelError(
-            f"The server {piece.address} is another one now: its id is {server}, and was "
-            f"{piece.server} when the read was planned. Plan again: load() once more."
+            f"The server {part.address} is another one now: its id is {server}, and was "
+            f"{part.server} when the read was planned. Plan again: load() once more."
         )
-    return Wire(piece.address, patience)
+    return Wire(part.address, patience)
 
 
-def _lives(piece: Slice, held: dict[str, Held], options: Options) -> bool:
-    """Is the queue still the one that was planned? If not, that is an error or a warning."""
-    now = held.get(piece.queue)
-    if now is not None and now.generation == piece.generation:
+def _is_same_queue(part: Slice, markers: dict[str, QueueMarkers], options: Options) -> bool:
+    """True if the queue is still the one of the plan; else log it, or raise KestrelError."""
+    now = markers.get(part.queue)
+    if now is not None and now.generation == part.generation:
         return True
     what = "deleted" if now is None else "deleted and made anew"
     text = (
-        f"The queue {piece.queue} of {piece.address} was {what} since the read was planned, and "
-        f"what was not read of its markers {piece.span.after + 1} to {piece.span.upto} is gone. "
+        f"The queue {part.queue} of {part.address} was {what} since the read was planned, and "
+        f"what was not read of its markers {part.span.after + 1} to {part.span.upto} is gone. "
     )
     if options.fail_on_data_loss:
         raise KestrelError(f"{text}Plan again: load() once more; or say failOnDataLoss=false.")
@@ -281,7 +282,7 @@ def _lives(piece: Slice, held: dict[str, Held], options: Options) -> bool:
 
 
 def retried(address: Address, patience: Patience, once: Callable[[], _T]) -> _T:
-    """What `once` returns, if need be after some retries; raises Unreachable."""
+    """Return what `once` returns, after retries if need be. Raises Unreachable."""
     for attempt in range(patience.retries + 1):
         try:
             return once()

@@ -5,11 +5,11 @@
     VALUE ...
     END
 
-A client library keeps one value per key, and here many come under the same one. The answer is
-walked as it comes in, line by line and body by body; what a line says is looked at later, column
-by column, when the next answer is under way already.
+A client library keeps one value per key; here many values have the same key. The answer is parsed
+while it arrives, line by line and body by body. The fields of a line are decoded later, column by
+column, while the next answer is under way.
 
-One rule: an answer counts when its END was seen. Before that nothing of it is handed on.
+One rule: an answer counts once its END has arrived. Before that no item of it is handed on.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Final
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.offsets import Address
 
-ITEMS_MAX: Final = 10_000  # of one answer; the server stops at 4 MiB besides
-_ROOM_BYTES: Final = 5 << 20  # an answer of 4 MiB and its lines, most often
+ITEMS_MAX: Final = 10_000  # of one answer; the server also stops at 4 MiB
+_ROOM_BYTES: Final = 5 << 20  # enough for an answer of 4 MiB and its lines
 _RECEIVE_BYTES: Final = 1 << 20
 _LINE_BYTES_MAX: Final = 64 << 10  # the longest reply line is a sentence
 _FIELDS: Final = 11  # of a VALUE line with `full`
@@ -31,11 +31,11 @@ _ERRORS: Final = (b"ERROR", b"CLIENT_ERROR ", b"SERVER_ERROR ")
 
 
 class Lost(OSError):
-    """The connection ended, or nothing came for too long; asking again may help."""
+    """The connection ended, or no answer came in time; a retry may help."""
 
 
 class Unreachable(KestrelError):
-    """Nobody is there, after all retries."""
+    """The server does not answer, after all retries."""
 
     def __init__(self, address: Address, reason: str) -> None:
         super().__init__(
@@ -50,7 +50,7 @@ class Unreachable(KestrelError):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait for a server, and how often to come back."""
+    """How long to wait for a server, and how often to retry."""
 
     connect_ms: int
     read_ms: int
@@ -70,7 +70,7 @@ class Values:
 
     @property
     def last_marker(self) -> int:
-        """Of its last item; there is one."""
+        """The marker of the last item; there is at least one item."""
         return int(self.lines[-1][4])
 
 
@@ -90,18 +90,18 @@ class Wire:
             raise Lost(why(error)) from None
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
 
     def ask(self, line: str) -> None:
-        """Send a request; its answer is to be read before the next one."""
+        """Send a request; read its answer before the next request."""
         try:
             self._socket.sendall(line.encode() + b"\r\n")
         except OSError as error:
             raise Lost(why(error)) from None
 
     def server_id(self) -> str:
-        """Whose server this is. Hangs up: the rest of its `stats` may be long."""
+        """Return the server's id, and close: the rest of its `stats` may be long."""
         self.ask("stats")
         try:
             while True:
@@ -114,7 +114,7 @@ class Wire:
             self.close()
 
     def stats(self, what: str) -> dict[str, str]:
-        """The answer to `stats <what>`."""
+        """Return the answer to `stats <what>`."""
         self.ask(f"stats {what}")
         found = {}
         while (words := self._stat_line()) is not None:
@@ -131,13 +131,13 @@ class Wire:
         return words[1:]
 
     def values(self) -> Values:
-        """The answer to a `gets`."""
-        self._at = self._filled = 0  # nothing is ever asked before the answer before was read
+        """Return the answer to a `gets`."""
+        self._at = self._filled = 0  # the answer before this one was read whole
         lines: list[list[bytes]] = []
         lengths: list[int] = []
         bodies: list[memoryview] = []
         while True:
-            # Item by item as long as there are whole ones: a call for each would be half the cost.
+            # The loop stays in this function: a call for each item would be half the cost.
             view, at, filled = self._view, self._at, self._filled
             find = self._room.find
             while (end := find(b"\r\n", at, filled)) > 0:
@@ -160,7 +160,7 @@ class Wire:
                 return Values(lines, lengths, b"".join(bodies))
             if line.count(b" ") != _FIELDS - 1 or not line.startswith(b"VALUE "):
                 raise self._not_understood(line)
-            self._at = at  # its end came in just now
+            self._at = at  # the line's end came in just now
 
     def _line(self) -> bytes:
         searched = self._at
@@ -176,7 +176,7 @@ class Wire:
         return line
 
     def _fill(self, upto: int) -> None:
-        """Receive until so many bytes are there."""
+        """Receive until `upto` bytes are there."""
         if upto + _RECEIVE_BYTES > len(self._room):
             room = bytearray(max(upto + _RECEIVE_BYTES, 2 * len(self._room)))
             room[: self._filled] = self._view[: self._filled]
@@ -201,7 +201,7 @@ class Wire:
 
 
 def why(error: OSError) -> str:
-    """What went wrong with a connection, in a few words."""
+    """Return in a few words why a connection failed."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return error.strerror or str(error) or type(error).__name__

@@ -29,7 +29,7 @@ class Proxy:
                     end.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Cut, and let nobody in again."""
+        """Cut all connections, and accept no more."""
         # Who sits in accept() keeps a socket open that is only closed.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -42,7 +42,7 @@ class Proxy:
                 client, _ = self._listener.accept()
                 try:
                     server = socket.create_connection(self._target)
-                except OSError:  # nobody is there, so nobody is here
+                except OSError:  # the server is down, so the proxy is as well
                     client.close()
                     continue
                 self._pairs.append((client, server))

@@ -160,7 +160,7 @@ def test_an_item_ends_once(daemon: DaemonProcess, queue: str) -> None:
                 end()
 
 
-def test_an_item_of_the_past_does_not_end_the_one_in_hand(
+def test_an_item_of_the_past_does_not_end_the_present_one(
     daemon: DaemonProcess, queue: str
 ) -> None:
     with worker_of(daemon, queue) as worker:
@@ -194,7 +194,7 @@ def test_a_delay_that_cannot_be_changes_nothing(daemon: DaemonProcess, queue: st
         item.confirm()
 
 
-def test_bury_puts_it_into_the_dead_line_with_the_reason(
+def test_bury_makes_it_a_dead_letter_with_the_reason(
     daemon: DaemonProcess, queue: str
 ) -> None:
     with worker_of(daemon, queue) as worker:
@@ -270,7 +270,7 @@ def test_run_pauses_longer_with_each_failure_in_a_row(
     assert pauses == [0.05, 0.1, 0.2, 0.05]
 
 
-def test_run_lets_through_what_is_no_error_of_an_item(daemon: DaemonProcess, queue: str) -> None:
+def test_run_raises_errors_that_are_not_of_an_item(daemon: DaemonProcess, queue: str) -> None:
     def handle(item: Item) -> None:
         raise KeyboardInterrupt
 

@@ -44,7 +44,7 @@ def test_through_cuts_and_kills_each_item_is_handled_and_twice_only_if_that_was_
         with caplog.at_level(logging.WARNING):
             for thread in threads:
                 thread.start()
-            # An accident each so many items, until there are none left to begin.
+            # An accident every few items, until there are none left.
             accidents = ["kill"] * KILLS + ["cut"] * CUTS
             rng.shuffle(accidents)
             for number, accident in enumerate(accidents, 1):
@@ -55,7 +55,7 @@ def test_through_cuts_and_kills_each_item_is_handled_and_twice_only_if_that_was_
                     daemon.start()
                 else:
                     wire.cut()
-            # What was lent by an answer that was cut is nobody's until its lease is over.
+            # An item in an answer that was cut stays leased until its lease is over.
             eventually(lambda: len(handled) == ITEMS, SECONDS)
             for each in workers:
                 each.stop()

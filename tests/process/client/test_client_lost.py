@@ -106,7 +106,7 @@ def test_confirm_and_bury_after_the_lease_say_lease_lost(
         for end in (item.confirm, lambda: item.bury("why")):
             with pytest.raises(LeaseLost, match="the lease of this item is over"):
                 end()
-        item.abort()  # it went back already: what was wanted
+        item.abort()  # it went back already, as intended
     assert left(daemon, queue) == [b"one", b"two"]
 
 
@@ -124,11 +124,11 @@ def test_a_lease_that_ended_is_said_in_the_loop_which_goes_on(
                 worker.stop()
 
     assert seen == [b"one", b"one", b"two"]
-    assert f"{queue}: the item in hand may be handled again: lease expired" in caplog.text
+    assert f"{queue}: the leased item may be handled again: lease expired" in caplog.text
     assert left(daemon, queue) == []
 
 
-def test_nobody_else_s_work_is_confirmed(daemon: DaemonProcess, queue: str) -> None:
+def test_no_other_worker_s_item_is_confirmed(daemon: DaemonProcess, queue: str) -> None:
     with worker_of(daemon, queue) as slow, worker_of(daemon, queue) as other:
         item = take(slow)
         end_lease(daemon, queue, item)
@@ -160,7 +160,7 @@ def test_an_interrupted_fetch_leaves_nothing_that_could_be_confirmed(
         assert counts(daemon, queue)["open_transactions"] == 1  # until its lease is over
 
 
-def test_a_confirm_that_nobody_answers_ends_with_the_lease(tmp_path: Path) -> None:
+def test_a_confirm_without_an_answer_ends_with_the_lease(tmp_path: Path) -> None:
     with DaemonProcess(tmp_path / "data") as daemon:
         put(daemon, "q", b"one")
         with worker_of(daemon, "q", lease="1s") as worker:
@@ -187,7 +187,7 @@ def test_a_server_that_is_not_there_is_tried_again_until_stop(
     assert not thread.is_alive()
 
 
-def test_on_a_full_disk_items_are_lent_by_connection_and_it_empties(tmp_path: Path) -> None:
+def test_on_a_full_disk_items_are_leased_by_connection_and_it_empties(tmp_path: Path) -> None:
     config = '[journal]\nsegment_min = "16KiB"\n'
     with DaemonProcess(tmp_path / "data", config=config) as daemon:
         put(daemon, "q", b"first")

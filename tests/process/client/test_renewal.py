@@ -1,4 +1,4 @@
-"""The lease of what a `Worker` has in hand: renewed at half time, put off at its limit."""
+"""The lease of a `Worker`'s item: renewed at half time, deferred at its limit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_lease_is_the_worker_s_own(daemon: DaemonProcess, queue: str) -> None:
         assert 10_000 < left_ms <= 20_000
 
 
-def test_a_lease_is_renewed_at_half_time_while_the_item_is_in_hand(
+def test_a_lease_is_renewed_at_half_time_while_the_worker_has_the_item(
     daemon: DaemonProcess, queue: str
 ) -> None:
     with Proxy(daemon.port) as wire, Worker(queue, wire.address, lease="1s") as worker:
@@ -40,14 +40,14 @@ def test_a_lease_is_renewed_at_half_time_while_the_item_is_in_hand(
     assert counts(daemon, queue)["items"] == 1
 
 
-def test_the_next_item_is_renewed_too(daemon: DaemonProcess, queue: str) -> None:
+def test_the_next_item_is_renewed_as_well(daemon: DaemonProcess, queue: str) -> None:
     with Proxy(daemon.port) as wire, Worker(queue, wire.address, lease="1s") as worker:
         for _ in range(2):
             touch = f"touch {queue}/token={take(worker).token} 1"
             eventually(lambda touch=touch: touch in wire.said)
 
 
-def test_nothing_is_renewed_while_nothing_is_in_hand(daemon: DaemonProcess, queue: str) -> None:
+def test_nothing_is_renewed_while_the_worker_has_no_item(daemon: DaemonProcess, queue: str) -> None:
     def renewing() -> list[threading.Thread]:
         return [each for each in threading.enumerate() if each.name == f"lease {queue}"]
 
@@ -72,7 +72,7 @@ def test_a_renewal_is_made_again_after_a_cut(daemon: DaemonProcess, queue: str) 
     assert counts(daemon, queue)["lease_expired"] == 0
 
 
-def test_a_lease_that_is_over_is_told_at_the_next_renewal(
+def test_a_lease_that_is_over_is_found_lost_at_the_next_renewal(
     daemon: DaemonProcess, queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = threading.Event()
@@ -86,7 +86,7 @@ def test_a_lease_that_is_over_is_told_at_the_next_renewal(
         with pytest.raises(LeaseLost, match="the lease of this item is over"):
             item.confirm()
         assert take(worker).body == b"one"
-    assert f"{queue}: the item in hand may be handled again: its lease ended" in caplog.text
+    assert f"{queue}: the leased item may be handled again: its lease ended" in caplog.text
 
 
 def test_a_lease_that_cannot_be_renewed_is_lost_when_it_is_over(
@@ -102,7 +102,7 @@ def test_a_lease_that_cannot_be_renewed_is_lost_when_it_is_over(
 # -- work_limit -----------------------------------------------------------------------------
 
 
-def test_at_its_limit_an_item_is_told_to_stop_and_may_still_be_confirmed(
+def test_at_its_limit_an_item_is_asked_to_stop_and_may_still_be_confirmed(
     daemon: DaemonProcess, queue: str
 ) -> None:
     told = threading.Event()
@@ -121,7 +121,7 @@ def test_at_its_limit_an_item_is_told_to_stop_and_may_still_be_confirmed(
     assert counts(daemon, queue)["items"] == 1
 
 
-def test_who_does_not_stop_is_put_off_before_the_lease_ends(
+def test_an_item_that_does_not_stop_is_deferred_before_its_lease_ends(
     daemon: DaemonProcess, queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with (
@@ -138,7 +138,7 @@ def test_who_does_not_stop_is_put_off_before_the_lease_ends(
         take(worker)
         assert attempts(daemon, queue) == 0
     assert counts(daemon, queue)["lease_expired"] == 0
-    assert "in hand for too long (work_limit)" in caplog.text
+    assert "leased for too long (work_limit)" in caplog.text
 
 
 def test_a_limit_is_for_each_item(daemon: DaemonProcess, queue: str) -> None:

@@ -29,7 +29,7 @@ def daemons(tmp_path: Path) -> Iterator[list[Daemon]]:
 
 
 def of_every_fate(each: int) -> list[int]:
-    """Numbers, so many of each fate, that keep their place in the line."""
+    """Return numbers of messages, some of each fate, in their order."""
     found = {fate: [n for n in range(20_000) if fate_of(n) is fate][:each] for fate in Fate}
     return sorted(number for numbers in found.values() for number in numbers)
 
@@ -42,7 +42,7 @@ def run(daemons: list[Daemon], sent: list[Message], kill: bool = False) -> Books
     crew.start_work()
     ended = threading.Event()
     while not (
-        crew.has_stored_all and all(each.is_idle(list(QUEUES.values())) for each in daemons)
+        crew.has_stored_all and all(each.is_empty(list(QUEUES.values())) for each in daemons)
     ):
         ended.wait(0.01)
     crew.stop()

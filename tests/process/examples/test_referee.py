@@ -1,4 +1,4 @@
-"""The referee of `pipeline`: what is lost, altered or doubled without a reason does not pass."""
+"""The referee of `pipeline`: a message lost, altered or doubled without a reason is found."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_all_handled_or_dead_and_each_repetition_explained_is_well(told: Told) -
     assert told.verdict() == (
         [
             "4 lines: 3 handled and confirmed, 1 dead, 0 lost",
-            "handled again: 1, of which 1 were hung up before the confirm and 0 in hand when the "
+            "handled again: 1; 1 were hung up before the confirm, 0 leased when the "
             "daemon was killed",
             "stored again because STORED was lost when the daemon was killed: 0",
             "repeated deliveries: the audit counts 3, the workers 3 (the daemon that was killed "
@@ -121,7 +121,7 @@ def test_what_nothing_explains_does_not_pass(
     assert said in sentences
 
 
-def test_what_was_sent_again_or_in_hand_when_the_daemon_was_killed_is_explained(
+def test_what_was_sent_again_or_leased_when_the_daemon_was_killed_is_explained(
     told: Told,
 ) -> None:
     put_again(told)

@@ -1,4 +1,4 @@
-"""The referee of `lines`: what is lost, altered or doubled without a reason does not pass."""
+"""The referee of `lines`: a line lost, altered or doubled without a reason is found."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_line_once_is_well(file: Path) -> None:
     )
 
 
-def test_a_line_nobody_handled_is_lost(file: Path) -> None:
+def test_a_line_that_no_worker_handled_is_lost(file: Path) -> None:
     sentences, well = verdict(EXPECTED, results(file, *DONE[:2]), {})
 
     assert not well
@@ -55,15 +55,15 @@ def test_a_line_that_was_never_sent_does_not_pass(file: Path) -> None:
 def test_a_line_handled_twice_needs_a_reason_each_time(file: Path) -> None:
     seen = results(file, *DONE, DONE[1], DONE[1])
 
-    sentences, well = verdict(EXPECTED, seen, {1: ["in hand when a was killed"]})
+    sentences, well = verdict(EXPECTED, seen, {1: ["leased when a was killed"]})
     assert not well
     assert sentences[1:] == [
         "handled twice: 2",
-        "    1 in hand when a was killed",
+        "    1 leased when a was killed",
         "TWICE WITHOUT A REASON: 1, for instance [1]",
     ]
 
-    assert verdict(EXPECTED, seen, {1: ["in hand when a was killed", "in hand when b was"]})[1]
+    assert verdict(EXPECTED, seen, {1: ["leased when a was killed", "leased when b was"]})[1]
 
 
 def test_a_file_is_read_as_it_grows_and_never_half_a_line(file: Path) -> None:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.config import Config, ConfigError, QueueBlock, find_cycle
+from kestrelpy.config.chains import find_cycle
+from kestrelpy.config.mistakes import ConfigError
+from kestrelpy.config.settings import Config, QueueBlock
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.log.memory_log import MemoryLog

@@ -9,15 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kestrelpy.config import (
-    Config,
-    ConfigError,
-    QueueBlock,
-    as_toml,
-    read_declaration,
-    settings_in_force,
-    stored_block,
-)
+from kestrelpy.config.declared import as_toml, read_declaration, settings_in_force, stored_block
+from kestrelpy.config.mistakes import ConfigError
+from kestrelpy.config.settings import Config, QueueBlock
 from tests.unit.config.test_mistakes import WRONG_VALUES
 from tests.unit.config.test_settings_anything import JUNK, toml
 

@@ -134,10 +134,10 @@ def _read(
     for source in _sources(batches):
         parts: list[Part] = pickle.loads(source)
         for part in parts:
-            jid = ev.jid_of(part.piece.identity)
+            jid = ev.jid_of(part.split.identity)
             with one_sentence(JournalError):
                 for read in _gathered(journals.read([part], selection, options)):
-                    read_of = by_reader(jid, read, part.piece, kept, last.get(jid), with_gone)
+                    read_of = by_reader(jid, read, part.split, kept, last.get(jid), with_gone)
                     for events in read_of:
                         yield from chunks_of(events)
 

@@ -41,7 +41,7 @@ def events_of_each(events: DataFrame, journals: Sequence[Journal]) -> DataFrame:
     named = [
         (j.identity.hex(), c.number, f"{j.queue}+{c.name}", c.named_lsn, c.floor,
          c.stopped_lsn or ITEM_MAX)
-        for j in journals for c in children(j.namings)
+        for j in journals for c in children(j.reader_names)
     ]  # fmt: skip
     table = fn.broadcast(spark.createDataFrame(
         named, "journal string, child bigint, full string, named bigint, floor bigint, stop bigint"
@@ -71,7 +71,7 @@ def _without_passed_on(own: DataFrame, journals: Sequence[Journal]) -> DataFrame
     """Without puts that the queue's own line did not take, and what became of them."""
     spans = [
         (j.identity.hex(), first, behind or ITEM_MAX, floor)
-        for j in journals for first, behind, floor in passed_on(j.namings)
+        for j in journals for first, behind, floor in passed_on(j.reader_names)
     ]  # fmt: skip
     if not spans:
         return own

@@ -33,7 +33,7 @@ from journal.format.kinds import Kind
 from journal.format.record import Draft
 from journal.format.subscription_state import STOPS, Beginning
 from kestrelpy.spark.files.frame_headers import Bools, Ints
-from kestrelpy.spark.files.readers import Naming, Turns
+from kestrelpy.spark.files.readers import ReaderName, ReaderNumbers
 from kestrelpy.spark.schema import OPS
 
 NEEDED: Final = (
@@ -290,14 +290,15 @@ def read_flushes(spark: SparkSession, paths: Sequence[str]) -> list[Flush]:
     found, rows = [], read_events(spark, paths, _FLUSHES).where(
         fn.col("op").isin(*(OPS[k] for k in kinds))
     ).withColumn("ms", fn.unix_millis("timestamp")).collect()  # fmt: skip
-    named = defaultdict[str, list[Naming]](list)
+    named = defaultdict[str, list[ReaderName]](list)
     for r in rows:
         if r.op == OPS[Kind.READER]:
-            named[r.journal].append(Naming(r.reader_number, "", r.lsn, 0, r.flags == STOPS))
-    turns = {name: Turns(namings) for name, namings in named.items()}
+            named[r.journal].append(ReaderName(r.reader_number, "", r.lsn, 0, r.flags == STOPS))
+    reader_numbers = {name: ReaderNumbers(reader_names) for name, reader_names in named.items()}
     for r in rows:
         number = r.reader_number
-        reader = turns[r.journal].reader(number, r.lsn) if r.journal in turns else number
+        known = reader_numbers.get(r.journal)
+        reader = known.reader(number, r.lsn) if known is not None else number
         jid = line_of(jid_of(bytes.fromhex(r.journal)), reader)
         if r.op == OPS[Kind.READER]:
             if r.reader_number and r.flags == STOPS:

@@ -26,14 +26,14 @@ from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.events import Events
 
 if TYPE_CHECKING:
-    from kestrelpy.spark.files.split import Piece
+    from kestrelpy.spark.files.split import Split
 
 _FOR_ALL: Final = (ev.PUT, ev.RELEASE)
 _PASSED_ON: Final = (ev.PUT, ev.DISCARD)
 
 
 def by_reader(
-    jid: int, read: pa.RecordBatch, piece: Piece, kept: Sequence[str], last: int | None,
+    jid: int, read: pa.RecordBatch, split: Split, kept: Sequence[str], last: int | None,
     with_gone: bool,
 ) -> Iterator[Events]:  # fmt: skip
     """The events of each line, from columns of `events.NEEDED` and those that are `kept`.
@@ -43,10 +43,10 @@ def by_reader(
     if last is not None and (late := ev.ints(read["lsn"]) > last).any():
         read = read.filter(pa.array(~late))
     events = Events.of(jid, read, kept)
-    handed = list(_handed(jid, events, read, piece, kept, last)) if _has_origins(read) else []
-    yield _without_passed_on(events, piece)
+    handed = list(_handed(jid, events, read, split, kept, last)) if _has_origins(read) else []
+    yield _without_passed_on(events, split)
     yield from handed
-    named = [c for c in children(piece.namings, last) if with_gone or not c.stopped_lsn]
+    named = [c for c in children(split.reader_names, last) if with_gone or not c.stopped_lsn]
     if not named:
         return
     reader = ev.ints(read["reader_number"])
@@ -79,9 +79,9 @@ def _as_own(line: int, events: Events) -> Events:
     return Events(batch)
 
 
-def _without_passed_on(events: Events, piece: Piece) -> Events:
+def _without_passed_on(events: Events, split: Split) -> Events:
     """What the queue's own line did not take is no record of it."""
-    spans = passed_on(piece.namings)
+    spans = passed_on(split.reader_names)
     if not spans:
         return events
     passed = np.zeros(len(events), np.bool_)
@@ -98,11 +98,11 @@ def _has_origins(read: pa.RecordBatch) -> bool:
 
 
 def _handed(
-    jid: int, events: Events, read: pa.RecordBatch, piece: Piece, kept: Sequence[str],
+    jid: int, events: Events, read: pa.RecordBatch, split: Split, kept: Sequence[str],
     last: int | None,
 ) -> Iterator[Events]:  # fmt: skip
     """Which items of this very journal others were made of: their ends, in one record with that."""
-    named = children(piece.namings, last)
+    named = children(split.reader_names, last)
     by_line: dict[int, list[tuple[int, int]]] = {}
     made = ev.bools(read["origin"].is_valid()) & (events.kind == ev.PUT)
     origins = read["origin"].filter(pa.array(made)).to_pylist()
@@ -110,7 +110,7 @@ def _handed(
         server, _, rest = origin.partition(":")
         name, _, item = rest.rpartition(":")
         queue, _, part = name.partition("+")
-        if queue != piece.queue or server != (piece.server or server) or not item.isdigit():
+        if queue != split.queue or server != (split.server or server) or not item.isdigit():
             continue
         readers = [c.reader for c in named if c.name == part and c.named_lsn < lsn]
         if part and not readers:

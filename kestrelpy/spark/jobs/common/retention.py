@@ -20,7 +20,7 @@ from journal.files import Files
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import Snapshot, SnapshotDamaged, snapshot_name
 from kestrelpy.spark.files.plan_events import plan_events
-from kestrelpy.spark.files.split import Piece, Range
+from kestrelpy.spark.files.split import Range, Split
 
 
 def missing_retained(
@@ -38,12 +38,12 @@ def missing_retained(
     except (SnapshotDamaged, OSError):
         return ()
     history = plan_events([folder], files)
-    pieces = [p for journal in history.journals for p in journal.pieces if p.item_first]
-    first = next((p.item_last for p in pieces if _stays(p, needed, older_lsn)), 0)
+    splits = [p for journal in history.journals for p in journal.splits if p.item_first]
+    first = next((p.item_last for p in splits if _stays(p, needed, older_lsn)), 0)
     done, found = newest.retained.without(newest.kept()), []
-    for low_lsn, high_lsn in (hole for journal in history.journals for hole in journal.holes):
-        before = [p.item_last for p in pieces if p.lsn_last < low_lsn]
-        behind = [p.item_first for p in pieces if p.lsn_first > high_lsn]
+    for low_lsn, high_lsn in (hole for journal in history.journals for hole in journal.lsn_gaps):
+        before = [p.item_last for p in splits if p.lsn_last < low_lsn]
+        behind = [p.item_first for p in splits if p.lsn_first > high_lsn]
         if not first or not before or not behind:
             continue
         gone = [*done.between(max(*before, first) + 1, min(behind) - 1)]
@@ -52,7 +52,7 @@ def missing_retained(
     return tuple(found)
 
 
-def _stays(piece: Piece, needed: IdSet, older_lsn: int) -> bool:
+def _stays(split: Split, needed: IdSet, older_lsn: int) -> bool:
     """Could it have gone, and is there for what is done in it?"""
-    is_settled = not piece.is_survivors and piece.lsn_last <= older_lsn
-    return is_settled and not needed.count_between(piece.item_first, piece.item_last)
+    is_settled = not split.is_survivors and split.lsn_last <= older_lsn
+    return is_settled and not needed.count_between(split.item_first, split.item_last)

@@ -88,7 +88,7 @@ def _names(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     for j in plan_events(paths).journals:
         jid = ev.jid_of(j.identity)
         readers = {jid: j.queue}
-        for child in children(j.namings):
+        for child in children(j.reader_names):
             readers[ev.line_of(jid, child.reader)] = f"{j.queue}+{child.name}"
         rows += [
             (line, j.server or NOBODY, queue, j.generation, _whole_lsn(j))
@@ -99,7 +99,7 @@ def _names(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def _whole_lsn(journal: Journal) -> int:
-    return max((last + 1 for _, last in journal.holes), default=journal.lsn_first)
+    return max((last + 1 for _, last in journal.lsn_gaps), default=journal.lsn_first)
 
 
 # -- writing --------------------------------------------------------------------------------------

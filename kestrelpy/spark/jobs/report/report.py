@@ -188,10 +188,10 @@ def what_is_kept(history: History) -> tuple[dict[Journal, Kept], tuple[str, ...]
 
     kept = {}
     for each in history.journals:
-        begin = max([each.lsn_first, *(last + 1 for _, last in each.holes)])
+        begin = max([each.lsn_first, *(last + 1 for _, last in each.lsn_gaps)])
         name = (each.server or UNNAMED, each.queue, each.generation)
         kept[name] = Kept(begin, each.lsn_next - 1)
-        for child in children(each.namings):
+        for child in children(each.reader_names):
             since = 1 if begin <= max(child.named_lsn, 1) else begin
             full = (name[0], f"{each.queue}+{child.name}", each.generation)
             kept[full] = Kept(since, each.lsn_next - 1)
@@ -200,7 +200,7 @@ def what_is_kept(history: History) -> tuple[dict[Journal, Kept], tuple[str, ...]
     if len(problems) > _PROBLEMS_MAX:
         more = len(problems) - _PROBLEMS_MAX
         problems[_PROBLEMS_MAX:] = [f"... and {more:,} more; kestrelpy journal verify names all"]
-    return kept, tuple(problems), sum(piece.bytes for piece in history.pieces)
+    return kept, tuple(problems), sum(split.bytes for split in history.splits)
 
 
 def _tables(
@@ -216,7 +216,7 @@ def _tables(
         reader = spark.read.format("kestrel").option("mode", mode).schema(schema)
         return reader.option("failOnDataLoss", "false").load(list(paths))
 
-    if not any(children(each.namings) for each in journals):
+    if not any(children(each.reader_names) for each in journals):
         return read("events", EVENTS), read("items", ITEMS)
     from kestrelpy.spark.jobs.common.children import MORE, events_of_each, items_of_children
 

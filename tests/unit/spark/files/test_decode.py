@@ -22,7 +22,7 @@ from journal.format.segment import SegmentHeader
 from journal.recovery.recovery import Recovery
 from kestrelpy.spark.files import decode as bulk
 from kestrelpy.spark.files.plan_events import plan_events
-from kestrelpy.spark.files.split import Limits, PieceGone
+from kestrelpy.spark.files.split import Limits, SplitGone
 from kestrelpy.spark.schema import default, select
 from tests.golden.build import GOLDEN
 from tests.golden.layout import TIME_MS, SegmentBuilder, draft
@@ -97,7 +97,7 @@ def test_the_golden_journals_of_every_version_read_the_same_in_bulk(folder: str)
     records = list(Recovery(Disk(), path, whole=True).records())
     found = in_bulk(Disk(), path)
     version = int(folder[1])
-    versions = {p.segment: p.version for p in found.history.pieces}
+    versions = {p.segment: p.version for p in found.history.splits}
     assert version in versions.values()
     assert [own(row) for row in found.rows] == [expected(r, versions[r.segment]) for r in records]
 
@@ -138,11 +138,11 @@ def test_batches_are_of_one_to_four_mebibytes_and_a_larger_body_is_one_of_its_ow
     for n in range(301, 330):
         one.batch(put(n, b"behind it" * 1000))
     disk = disk_of(one)
-    (piece,) = plan_events([FOLDER], disk).pieces
+    (split,) = plan_events([FOLDER], disk).splits
     damages: list[Damage] = []
     sizes = []
     items = []
-    for batch in bulk.read(piece, default("events"), damages.append, files=disk):
+    for batch in bulk.read(split, default("events"), damages.append, files=disk):
         sizes.append(batch.nbytes)
         items += batch.column("marker").to_pylist()
     assert items == list(range(1, 330))
@@ -163,11 +163,11 @@ def test_limits_of_time_and_marker_are_kept() -> None:
 
 def test_a_piece_outside_the_limits_need_not_be_read() -> None:
     disk, _ = every_kind()
-    (piece,) = plan_events([FOLDER], disk).pieces
-    assert Limits(before_ms=TIME_MS).excludes(piece)
-    assert Limits(from_ms=TIME_MS + 100).excludes(piece)
-    assert not Limits(from_ms=TIME_MS + 3).excludes(piece)
-    assert not Limits(marker_after=1000).excludes(piece), "a confirm may be of any item"
+    (split,) = plan_events([FOLDER], disk).splits
+    assert Limits(before_ms=TIME_MS).excludes(split)
+    assert Limits(from_ms=TIME_MS + 100).excludes(split)
+    assert not Limits(from_ms=TIME_MS + 3).excludes(split)
+    assert not Limits(marker_after=1000).excludes(split), "a confirm may be of any item"
 
 
 def test_bodies_that_hold_frames_of_this_very_journal_are_bodies() -> None:
@@ -205,14 +205,14 @@ def test_the_torn_end_of_a_killed_journal_is_its_end_and_no_damage() -> None:
 
 def test_what_a_caller_raises_on_damage_ends_the_reading() -> None:
     disk = disk_with([b"one", b"two"], [b"three"], [b"four"])
-    (piece,) = plan_events([FOLDER], disk).pieces
+    (split,) = plan_events([FOLDER], disk).splits
     disk.damage(path_of(1), disk.read(path_of(1)).index(b"one"), b"O")
 
     def fail(damage: Damage) -> None:
         raise ValueError(damage.sentence())
 
     with pytest.raises(ValueError, match="corrupt at byte"):
-        list(bulk.read(piece, default("events"), fail, files=disk))
+        list(bulk.read(split, default("events"), fail, files=disk))
 
 
 def test_a_frame_whose_checksum_is_right_must_also_belong_where_it_stands() -> None:
@@ -231,12 +231,12 @@ def test_a_frame_whose_checksum_is_right_must_also_belong_where_it_stands() -> N
         data += crc32(frame[4:]).to_bytes(4, "little") + frame[4:]
     offsets, end = bulk.whole_frames(data)
     assert (len(offsets), end) == (7, len(data)), "every checksum is right"
-    heads = bulk.Heads(data, 0, np.array(offsets, np.int64))
+    headers = bulk.FrameHeaders(data, 0, np.array(offsets, np.int64))
     for index, is_right in enumerate((True, True, False, False, False, False, False)):
-        alone = bulk.right_frames(heads.pick(slice(index, index + 1)), 7, 1, 0, False)
+        alone = bulk.right_frames(headers.pick(slice(index, index + 1)), 7, 1, 0, False)
         assert alone.tolist() == [is_right], index
-    assert bulk.right_frames(heads.pick(slice(0, 2)), 7, 1, 1, False).tolist() == [True, True]
-    assert bulk.right_frames(heads.pick(slice(0, 2)), 7, 1, 2, False).tolist() == [False, True]
+    assert bulk.right_frames(headers.pick(slice(0, 2)), 7, 1, 1, False).tolist() == [True, True]
+    assert bulk.right_frames(headers.pick(slice(0, 2)), 7, 1, 2, False).tolist() == [False, True]
 
 
 # -- files that change under the reader ----------------------------------------------------------
@@ -244,10 +244,10 @@ def test_a_frame_whose_checksum_is_right_must_also_belong_where_it_stands() -> N
 
 def test_a_file_that_is_gone_is_said_to_be_gone_with_its_records() -> None:
     one = laid()
-    piece = next(p for p in plan_events([FOLDER], one.disk).pieces if p.segment == 3)
+    split = next(p for p in plan_events([FOLDER], one.disk).splits if p.segment == 3)
     one.remove(3)
-    with pytest.raises(PieceGone) as caught:
-        list(bulk.read(piece, default("events"), print, files=one.disk))
+    with pytest.raises(SplitGone) as caught:
+        list(bulk.read(split, default("events"), print, files=one.disk))
     assert (caught.value.lsn_first, caught.value.lsn_last) == (9, 12)
     assert "it was removed; records 9 to 12" in str(caught.value)
     again = pickle.loads(pickle.dumps(caught.value))
@@ -256,23 +256,23 @@ def test_a_file_that_is_gone_is_said_to_be_gone_with_its_records() -> None:
 
 def test_a_file_that_was_used_again_is_never_read_as_the_old_one() -> None:
     one = laid()
-    piece = next(p for p in plan_events([FOLDER], one.disk).pieces if p.segment == 3)
+    split = next(p for p in plan_events([FOLDER], one.disk).splits if p.segment == 3)
     header = SegmentHeader.decode(one.disk.read(path_of(3), 0, 64), path_of(3))
     assert header is not None
     one.disk.damage(path_of(3), 0, replace(header, segment=9).encode() + bytes(64))
-    with pytest.raises(PieceGone, match="used for another segment"):
-        list(bulk.read(piece, default("events"), print, files=one.disk))
+    with pytest.raises(SplitGone, match="used for another segment"):
+        list(bulk.read(split, default("events"), print, files=one.disk))
 
 
 def test_a_copy_is_read_on_where_the_original_has_gone() -> None:
     one = laid()
     one.disk.make_folder("/archive")
     one.disk.link(path_of(3), "/archive/jobs.1.0000000003.segment")
-    pieces = plan_events([FOLDER, "/archive"], one.disk).pieces
-    piece = next(p for p in pieces if p.segment == 3)
-    assert piece.copies == ("/archive/jobs.1.0000000003.segment",)
+    splits = plan_events([FOLDER, "/archive"], one.disk).splits
+    split = next(p for p in splits if p.segment == 3)
+    assert split.copies == ("/archive/jobs.1.0000000003.segment",)
     one.remove(3)
-    rows = [r for b in bulk.read(piece, default("events"), print, files=one.disk)
+    rows = [r for b in bulk.read(split, default("events"), print, files=one.disk)
             for r in b.to_pylist()]  # fmt: skip
     assert [row["op"] for row in rows] == ["confirm", "confirm", "put", "put"]
 
@@ -281,10 +281,10 @@ def test_what_is_written_behind_the_plan_is_not_read() -> None:
     one = SegmentBuilder(1, 1 << 14, 1, OPENING)
     one.batch(put(1, b"planned"))
     disk = disk_of(one)
-    (piece,) = plan_events([FOLDER], disk).pieces
+    (split,) = plan_events([FOLDER], disk).splits
     one.batch(put(2, b"later"), synced=1)
     disk.damage(path_of(1), 0, bytes(one.data))
-    rows = [r for b in bulk.read(piece, default("events"), print, files=disk)
+    rows = [r for b in bulk.read(split, default("events"), print, files=disk)
             for r in b.to_pylist()]  # fmt: skip
     assert [row["value"] for row in rows] == [b"planned"]
 
@@ -295,8 +295,8 @@ def test_what_is_written_behind_the_plan_is_not_read() -> None:
 def test_a_narrow_read_of_items_has_the_columns_it_names() -> None:
     chosen = select("items", [("state", "string"), ("marker", "long")])
     disk = disk_with([b"one"])
-    (piece,) = plan_events([FOLDER], disk).pieces
-    batches = list(bulk.read(piece, chosen, print, files=disk))
+    (split,) = plan_events([FOLDER], disk).splits
+    batches = list(bulk.read(split, chosen, print, files=disk))
     assert [b.to_pylist() for b in batches] == [[{"state": "ready", "marker": 1}]]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
-from kestrelpy.spark.files.live_items import NOTHING_HELD, READY, Holding
+from kestrelpy.spark.files.live_items import NO_LIVE_ITEMS, READY, LiveItems
 from kestrelpy.spark.files.plan_events import plan_events
 from kestrelpy.spark.files.queue_state import State
 from tests.support.journals import FOLDER, disk_with
@@ -28,18 +28,18 @@ def test_what_is_held_is_found_again_from_its_bytes() -> None:
     for item in rng.sample(list(live), 500):
         counts.set(item, rng.choice((1, 2, 254, 255, 1000)))
     state = State(live, counts)
-    (piece,) = plan_events([FOLDER], disk_with([b"x"])).pieces
-    (held,) = state.held([replace(piece, item_first=5000, item_last=30_000, records=1)])
-    holding = Holding(pickle.loads(pickle.dumps(held)))
+    (split,) = plan_events([FOLDER], disk_with([b"x"])).splits
+    (live_items,) = state.live_items([replace(split, item_first=5000, item_last=30_000, records=1)])
+    live_items = LiveItems(pickle.loads(pickle.dumps(live_items)))
     items = np.arange(1, 45_000, dtype=np.int64)
     there = [i for i in live if 5000 <= i <= 30_000]
-    assert items[holding.has(items)].tolist() == there
-    assert held.count == len(there)
-    found = holding.attempts(np.array(there, np.int64)).tolist()
+    assert items[live_items.has(items)].tolist() == there
+    assert live_items.count == len(there)
+    found = live_items.attempts(np.array(there, np.int64)).tolist()
     assert found == [counts.get(i) for i in there]
 
 
 def test_nothing_held_is_ready_and_there_is_none_of_it() -> None:
     items = np.array([1, 2], np.int64)
-    assert NOTHING_HELD.has(items).tolist() == [False, False]
-    assert NOTHING_HELD.states(items).tolist() == [READY, READY]
+    assert NO_LIVE_ITEMS.has(items).tolist() == [False, False]
+    assert NO_LIVE_ITEMS.states(items).tolist() == [READY, READY]

@@ -20,7 +20,7 @@ from journal.recovery.recovery import Recovery
 from kestrelpy.spark.files import decode
 from kestrelpy.spark.files.plan_events import look_again, plan_events
 from kestrelpy.spark.files.plan_items import plan_items
-from kestrelpy.spark.files.split import PieceGone
+from kestrelpy.spark.files.split import SplitGone
 from kestrelpy.spark.schema import Selection, default, select
 from tests.golden.layout import TIME_MS, SegmentBuilder, draft
 from tests.support.bulk import in_bulk
@@ -44,8 +44,8 @@ def archive(disk: MemoryDisk, *segments: SegmentBuilder) -> None:
 
 def items(disk: MemoryDisk, *paths: str, chosen: Selection = ITEMS) -> list[dict[str, object]]:
     found = []
-    for piece in plan_items(paths, disk).pieces:
-        for batch in decode.read(piece, chosen, print, files=disk):
+    for split in plan_items(paths, disk).splits:
+        for batch in decode.read(split, chosen, print, files=disk):
             found += batch.to_pylist()
     return found
 
@@ -78,7 +78,7 @@ def test_archived_originals_complete_a_history_and_beat_the_survivors_that_stand
     found = in_bulk(one.disk, "/data", ARCHIVE)
     assert found.lsns == list(range(1, 24))
     assert {row["segment"] for row in found.rows} == {1, 2, 3, 4, 5, 7}
-    assert found.history.journals[0].holes == []
+    assert found.history.journals[0].lsn_gaps == []
     assert found.damages == []
 
 
@@ -96,7 +96,7 @@ def test_an_archive_alone_has_the_events_in_it_and_holes_are_no_damage() -> None
     archive(one.disk, one.removed[1], one.segments[3])
     found = in_bulk(one.disk, ARCHIVE)
     assert found.lsns == [1, 2, 3, 4, 9, 10, 11, 12]
-    assert found.history.journals[0].holes == [(5, 8)]
+    assert found.history.journals[0].lsn_gaps == [(5, 8)]
     assert found.damages == []
 
 
@@ -130,7 +130,7 @@ def test_a_tail_that_was_written_again_is_there_once() -> None:
     found = in_bulk(killed, FOLDER)
     assert [row["value"] for row in found.rows] == [b"one", b"two", b"three", b"four", b"five"]
     assert found.lsns == [1, 2, 3, 4, 5]
-    assert {p.lsn_limit for p in found.history.pieces if p.segment == 1} == {3}
+    assert {p.lsn_limit for p in found.history.splits if p.segment == 1} == {3}
 
 
 def test_a_segment_that_is_missing_in_the_middle_is_damage_and_says_which_records() -> None:
@@ -272,13 +272,13 @@ def test_a_spare_in_a_backup_is_no_other_history() -> None:
 
 def test_a_piece_that_has_gone_is_found_again_in_the_archive() -> None:
     one = laid()
-    piece = next(p for p in plan_events(["/data", ARCHIVE], with_archive(one.disk)).pieces
+    split = next(p for p in plan_events(["/data", ARCHIVE], with_archive(one.disk)).splits
                  if p.segment == 3)  # fmt: skip
     archive(one.disk, one.segments[3])
     one.remove(3)
-    with pytest.raises(PieceGone) as caught:
-        list(decode.read(piece, default("events"), print, files=one.disk))
-    found, missing = look_again(caught.value, piece, ["/data", ARCHIVE], one.disk)
+    with pytest.raises(SplitGone) as caught:
+        list(decode.read(split, default("events"), print, files=one.disk))
+    found, missing = look_again(caught.value, split, ["/data", ARCHIVE], one.disk)
     assert missing == []
     rows = [r for p in found for b in decode.read(p, default("events"), print, files=one.disk)
             for r in b.to_pylist()]  # fmt: skip
@@ -298,11 +298,11 @@ def test_of_a_piece_that_has_gone_survivors_have_the_items_and_the_rest_is_missi
     one = laid()
     one.put_back(1, 2)
     one.remove(6)
-    piece = next(p for p in plan_events([FOLDER], one.disk).pieces if p.segment == 2)
+    split = next(p for p in plan_events([FOLDER], one.disk).splits if p.segment == 2)
     lay(one.disk, one.segments[6])
     one.remove(1, 2)
-    gone = PieceGone(piece.path, 5, 8, "it was removed")
-    found, missing = look_again(gone, piece, [FOLDER], one.disk)
+    gone = SplitGone(split.path, 5, 8, "it was removed")
+    found, missing = look_again(gone, split, [FOLDER], one.disk)
     assert missing == [(5, 8)]
     chosen = select("events", [("lsn", "long")])
     rows = [r["lsn"] for p in found for b in decode.read(p, chosen, print, files=one.disk)
@@ -362,7 +362,7 @@ def test_an_archive_alone_holds_no_items_and_says_so() -> None:
     one = laid()
     archive(one.disk, *one.removed.values())
     history = plan_items([ARCHIVE], one.disk)
-    assert history.pieces == []
+    assert history.splits == []
     (problem,) = history.problems
     assert "holds what has left the queue" in problem.sentence
     assert "mode=events" in problem.sentence
@@ -370,14 +370,14 @@ def test_an_archive_alone_holds_no_items_and_says_so() -> None:
 
 def test_only_pieces_with_something_in_them_are_planned_for_items() -> None:
     disk = disk_with(*([b"item %d" % n * 20] for n in range(12)))
-    events = plan_events([FOLDER], disk).pieces
+    events = plan_events([FOLDER], disk).splits
     writer = start(disk)
     first = events[0]
     for item in range(1, first.item_last + 1):
         writer.done(item)
     writer.commit()
     found = plan_items([FOLDER], disk)
-    assert first.segment not in {p.segment for p in found.pieces}
+    assert first.segment not in {p.segment for p in found.splits}
     assert [row["marker"] for row in items(disk, FOLDER)] == list(range(first.item_last + 1, 13))
     assert found.journals[0].state is not None
 
@@ -403,8 +403,8 @@ def test_a_segment_that_vanishes_while_it_is_planned_is_looked_for_again() -> No
 
     history = plan_events([FOLDER], cast("Any", Daemon()))
     assert vanished
-    assert [p.segment for p in history.pieces] == [6, 4, 5, 7]
-    assert history.journals[0].holes == [(9, 12)]
+    assert [p.segment for p in history.splits] == [6, 4, 5, 7]
+    assert history.journals[0].lsn_gaps == [(9, 12)]
     assert history.damages == []
 
 
@@ -414,7 +414,7 @@ def test_the_end_of_a_large_active_segment_is_found_in_bulk_as_it_is_one_by_one(
         one.batch(draft(Kind.PUT, item, item, 0, bytes(20_000)), synced=item - 1)
     disk = MemoryDisk()
     lay(disk, one)
-    (piece,) = plan_events([FOLDER], disk).pieces
-    assert (piece.lsn_first, piece.lsn_last, piece.records) == (1, 399, 399)
-    assert (piece.item_first, piece.item_last) == (1, 399)
-    assert (piece.stop, piece.lsn_synced) == (one.at, 398)
+    (split,) = plan_events([FOLDER], disk).splits
+    assert (split.lsn_first, split.lsn_last, split.records) == (1, 399, 399)
+    assert (split.item_first, split.item_last) == (1, 399)
+    assert (split.stop, split.lsn_synced) == (one.at, 398)

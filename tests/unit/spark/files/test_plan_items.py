@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.unit.spark.jobs.stories import Story, spill
 
 from journal.files import Disk
 from kestrelpy.core.queue.admin import Admin
-from kestrelpy.spark.files.live_items import DEAD, DELAYED, LENT, READY, STATES
+from kestrelpy.spark.files.live_items import DEAD, DELAYED, LEASED, READY, STATES
 from kestrelpy.spark.files.plan_items import plan_items, state_of
 from tests.support.life import at_once
 from tests.support.moving import Town
-from tests.unit.spark.jobs.lives import Story, spill
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def states(story: Story, folder: Path) -> dict[int, str]:
     found: dict[int, str] = {}
     for item in journal.state.live:
         code = (
-            LENT if item in journal.state.lent else DEAD if item in journal.state.dead
+            LEASED if item in journal.state.leased else DEAD if item in journal.state.dead
             else DELAYED if item in journal.state.delayed else READY
         )  # fmt: skip
         found[item] = STATES[code]
@@ -77,9 +77,9 @@ def test_of_a_deleted_queue_whose_child_has_items_nothing_is_there(tmp_path: Pat
     assert town.say("client", b"delete jobs") == b"DELETED\r\n"
     (journal,) = plan_items([str(spill(town.disk.kill_clone(), tmp_path / "after"))]).journals
     assert journal.state is not None
-    assert journal.pieces == [], "of it no piece has anything"
+    assert journal.splits == [], "no split has anything of it"
     state = journal.state
-    assert not (state.live or state.dead or state.lent or state.delayed)
+    assert not (state.live or state.dead or state.leased or state.delayed)
 
 
 def test_the_state_of_a_folder_is_read_without_its_daemon(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Final
 
+from tests.unit.spark.jobs.stories import spill
+
 from journal.format.checkpoint import Checkpoint
 from journal.format.folder import folder_name
 from journal.format.item_header import Stamp
@@ -38,7 +40,6 @@ from journal.tools.view import JournalView
 from journal.write.segment_file import Sizes
 from tests.support.journals import Queue, Writer
 from tests.support.memory_disk import MemoryDisk
-from tests.unit.spark.jobs.lives import spill
 
 ROOM: Final = Sizes(1 << 20, 1 << 20, 4 << 20)  # all of a book in one segment
 BEGIN_MS: Final = 1_700_000_000_000

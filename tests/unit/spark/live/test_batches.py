@@ -14,7 +14,7 @@ from kestrelpy.spark.offsets import Address, Range
 from kestrelpy.spark.options import parse_options
 from kestrelpy.spark.schema import default, select
 
-PIECE = Slice(Address("a", 1), "5e12", "jobs", 1, Range(0, 100), 0)
+PART = Slice(Address("a", 1), "5e12", "jobs", 1, Range(0, 100), 0)
 
 
 def values_of(*items: tuple[str, bytes]) -> Values:
@@ -26,8 +26,8 @@ def values_of(*items: tuple[str, bytes]) -> Values:
     return Values(lines, [len(body) for body in bodies], b"".join(bodies))
 
 
-def read(values: Values, piece: Slice = PIECE, **options: str) -> list[dict[str, Any]]:
-    batch = batch_of(piece, values, default("items"), parse_options({"servers": "a:1", **options}))
+def read(values: Values, part: Slice = PART, **options: str) -> list[dict[str, Any]]:
+    batch = batch_of(part, values, default("items"), parse_options({"servers": "a:1", **options}))
     return [] if batch is None else batch.to_pylist()
 
 
@@ -67,7 +67,7 @@ def test_only_named_columns_are_there_in_their_order() -> None:
     selection = select("items", [("flags", "bigint"), ("value", "binary")], live=True)
 
     batch = batch_of(
-        PIECE, values_of(("1 - 0 ready - -", b"x")), selection, parse_options({"servers": "a:1"})
+        PART, values_of(("1 - 0 ready - -", b"x")), selection, parse_options({"servers": "a:1"})
     )
 
     assert batch is not None
@@ -77,9 +77,9 @@ def test_only_named_columns_are_there_in_their_order() -> None:
 
 def test_what_lies_behind_the_range_is_left_out() -> None:
     values = values_of(*[(f"{n} - 0 ready - -", b"%d" % n) for n in range(1, 6)])
-    piece = Slice(Address("a", 1), "5e12", "jobs", 1, Range(0, 3), 0)
+    part = Slice(Address("a", 1), "5e12", "jobs", 1, Range(0, 3), 0)
 
-    assert [row["value"] for row in read(values, piece)] == [b"1", b"2", b"3"]
+    assert [row["value"] for row in read(values, part)] == [b"1", b"2", b"3"]
 
 
 def test_times_choose_by_when_an_item_was_stored() -> None:
@@ -93,6 +93,6 @@ def test_times_choose_by_when_an_item_was_stored() -> None:
 
 def test_a_mark_of_time_and_a_range_hold_together() -> None:
     values = values_of(*[(f"{n}000 - 0 ready - -", b"%d" % n) for n in range(1, 6)])
-    piece = Slice(Address("a", 1), "5e12", "jobs", 1, Range(0, 3), 0)
+    part = Slice(Address("a", 1), "5e12", "jobs", 1, Range(0, 3), 0)
 
-    assert [row["value"] for row in read(values, piece, startingTimestamp="2000")] == [b"2", b"3"]
+    assert [row["value"] for row in read(values, part, startingTimestamp="2000")] == [b"2", b"3"]

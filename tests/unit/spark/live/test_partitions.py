@@ -38,14 +38,14 @@ def options_for(server: StandIn | str, **more: str) -> Options:
 def read_all(slices: list[Slice], options: Options) -> dict[str, list[int]]:
     """The markers that were read of each queue, in order, within the slices."""
     found: dict[str, list[int]] = {}
-    for piece, values in live.read(slices, options):
+    for part, values in live.read(slices, options):
         end = 0
         for line, length in zip(values.lines, values.lengths, strict=True):
             marker = int(line[4])
             body = values.bodies[end : (end := end + length)]
-            if marker <= piece.span.upto:
+            if marker <= part.span.upto:
                 assert int(body.rstrip(b".")) == marker
-                found.setdefault(piece.queue, []).append(marker)
+                found.setdefault(part.queue, []).append(marker)
     return found
 
 

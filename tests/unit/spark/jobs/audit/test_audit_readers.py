@@ -28,7 +28,7 @@ from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import HOLDS
 from tests.support.life import WALL_MS, at_once
 from tests.unit.spark.jobs.audits import audited
-from tests.unit.spark.jobs.lives import TINY, Story, journal_of, retold
+from tests.unit.spark.jobs.stories import TINY, Story, journal_of, retold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

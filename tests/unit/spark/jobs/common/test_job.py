@@ -17,7 +17,7 @@ from kestrelpy.spark.jobs.common.job import HOLDS, UNUSABLE, Progress, counted
 from kestrelpy.spark.session import what_is_missing
 from tests.support.life import at_once
 from tests.unit.spark.conftest import ROOT
-from tests.unit.spark.jobs.lives import Story
+from tests.unit.spark.jobs.stories import Story
 
 pytestmark = pytest.mark.slow
 PROCESS_SECONDS = 280

@@ -14,7 +14,7 @@ from kestrelpy.spark.jobs.common.job import Progress, Request
 from kestrelpy.spark.jobs.lifecycle.lifecycle import work
 from tests.support.life import WALL_MS
 from tests.unit.spark.jobs.audit.test_audit_readers import Fanned
-from tests.unit.spark.jobs.lives import TINY, Story
+from tests.unit.spark.jobs.stories import TINY, Story
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -13,7 +13,7 @@ import pytest
 from pytest import approx
 
 from kestrelpy.spark.jobs.report.figures import Death, Figures, History, Row, Series, Spread
-from kestrelpy.spark.jobs.report.metrics import Kept, Journal, Limits, measure
+from kestrelpy.spark.jobs.report.metrics import Journal, Kept, Limits, measure
 from tests.support.events import START_MS, Event, Held, events_table, items_table
 
 if TYPE_CHECKING:

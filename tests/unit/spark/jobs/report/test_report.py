@@ -18,7 +18,7 @@ from kestrelpy.spark.jobs.report.figures import Figures
 from kestrelpy.spark.jobs.report.report import Look, report
 from tests.support.daemon import DaemonProcess
 from tests.unit.spark.jobs.audit.test_audit_readers import Fanned, one_removed
-from tests.unit.spark.jobs.lives import journal_of, retold
+from tests.unit.spark.jobs.stories import journal_of, retold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

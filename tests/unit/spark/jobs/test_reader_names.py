@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.unit.spark.jobs.stories import journal_of, retold
 
 from journal.files import Disk
 from journal.format.record import Draft
@@ -14,14 +15,21 @@ from journal.tools.verify import StartView
 from kestrelpy.core import policy
 from kestrelpy.spark.files.plan_events import plan_events
 from kestrelpy.spark.files.plan_items import state_of
-from kestrelpy.spark.files.readers import Child, Naming, Turns, children, in_order, names, passed_on
+from kestrelpy.spark.files.readers import (
+    Child,
+    ReaderName,
+    ReaderNumbers,
+    children,
+    in_order,
+    names,
+    passed_on,
+)
 from kestrelpy.spark.jobs.audit import dedupe as once
 from tests.support.bulk import in_bulk
 from tests.unit.spark.jobs.audit.test_audit_readers import all_sides, one_removed
 from tests.unit.spark.jobs.audit.test_audit_readers import passed_on as passing
-from tests.unit.spark.jobs.lives import journal_of, retold
 
-OFF, ON = (Naming(0, "", lsn, 0, stops) for lsn, stops in ((30, False), (20, True)))
+OFF, ON = (ReaderName(0, "", lsn, 0, stops) for lsn, stops in ((30, False), (20, True)))
 
 
 @pytest.mark.usefixtures("by_hand")
@@ -35,44 +43,46 @@ def test_the_reader_of_an_event_is_the_child_by_its_name(tmp_path: Path) -> None
 @pytest.mark.usefixtures("by_hand")
 def test_a_child_that_is_made_again_is_another_one(tmp_path: Path) -> None:
     (journal,) = plan_events([str(one_removed(tmp_path))]).journals
-    first, cursor, second = children(journal.namings)
+    first, cursor, second = children(journal.reader_names)
     assert (first.name, cursor.name, second.name) == ("audit", "cursor", "audit")
     assert first.stopped_lsn and not cursor.stopped_lsn and not second.stopped_lsn
-    assert children(journal.namings, first.stopped_lsn - 1)[0].stopped_lsn == 0
+    assert children(journal.reader_names, first.stopped_lsn - 1)[0].stopped_lsn == 0
 
 
 @pytest.mark.usefixtures("by_hand")
 def test_what_the_queues_own_line_passes_on_is_known(tmp_path: Path) -> None:
     (journal,) = plan_events([str(passing(tmp_path))]).journals
-    ((first, behind, floor),) = passed_on(journal.namings)
+    ((first, behind, floor),) = passed_on(journal.reader_names)
     assert behind is not None and first < behind and floor == 10
     assert passed_on([ON, OFF]) == [(20, 30, 0)]
     assert passed_on([ON]) == [(20, None, 0)]
 
 
 def test_a_record_that_is_kept_says_more_than_a_snapshot() -> None:
-    record, snapshot = Naming(1, "audit", 5, 2, False), Naming(1, "audit", 0, 2, False)
+    record, snapshot = ReaderName(1, "audit", 5, 2, False), ReaderName(1, "audit", 0, 2, False)
     assert children(in_order([snapshot, record])) == [Child(1, "audit", 5, 2, 0, 1)]
     assert children(in_order([snapshot])) == [Child(1, "audit", 0, 2, 0, 1)]
 
 
 def test_of_two_children_of_one_number_each_has_its_own_records() -> None:
-    namings = in_order([Naming(1, "a", 5, 0, False), Naming(1, "a", 8, 0, True),
-                        Naming(1, "b", 20, 9, False), Naming(2, "c", 6, 0, False)])  # fmt: skip
-    first, second, other = children(namings)
+    reader_names = in_order([
+        ReaderName(1, "a", 5, 0, False), ReaderName(1, "a", 8, 0, True),
+        ReaderName(1, "b", 20, 9, False), ReaderName(2, "c", 6, 0, False),
+    ])  # fmt: skip
+    first, second, other = children(reader_names)
     assert [first.name, second.name, other.name] == ["a", "b", "c"]
     assert (first.stopped_lsn, second.stopped_lsn, other.stopped_lsn) == (8, 0, 0)
     assert len({first.reader, second.reader, other.reader}) == 3
     assert (second.reader, other.reader) == (1, 2)
-    turns = Turns(namings)
-    assert [turns.reader(1, lsn) for lsn in (5, 7, 19)] == [first.reader] * 3
-    assert [turns.reader(1, lsn) for lsn in (20, 25)] == [1, 1]
-    assert children(namings, 19)[0].reader == Turns(namings, 19).reader(1, 7) == 1
-    assert names(namings) == {first.reader: "a", 1: "b", 2: "c"}
+    reader_numbers = ReaderNumbers(reader_names)
+    assert [reader_numbers.reader(1, lsn) for lsn in (5, 7, 19)] == [first.reader] * 3
+    assert [reader_numbers.reader(1, lsn) for lsn in (20, 25)] == [1, 1]
+    assert children(reader_names, 19)[0].reader == ReaderNumbers(reader_names, 19).reader(1, 7) == 1
+    assert names(reader_names) == {first.reader: "a", 1: "b", 2: "c"}
 
 
 def test_a_child_whose_end_is_not_kept_ended_before_the_next_of_its_number() -> None:
-    first, second = children([Naming(1, "a", 5, 0, False), Naming(1, "b", 20, 9, False)])
+    first, second = children([ReaderName(1, "a", 5, 0, False), ReaderName(1, "b", 20, 9, False)])
     assert (first.stopped_lsn, second.stopped_lsn) == (20, 0)
 
 
